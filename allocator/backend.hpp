@@ -1,0 +1,63 @@
+// What the pool needs from a device, and all that it knows of one. CudaBackend (interpose/) is the
+// real one, SimulatedBackend the one for tests and replay.
+#pragma once
+
+#include <cstdint>
+
+namespace memlab::allocator {
+
+/// A device address. 0 is never a valid one.
+using Address = std::uint64_t;
+
+/// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
+/// through the pool untouched so that the program gets the driver's true answer.
+struct BackendStatus {
+    enum class Kind : std::uint8_t { ok, out_of_memory, error };
+    Kind kind = Kind::ok;
+    std::int32_t code = 0;
+
+    bool ok() const { return kind == Kind::ok; }
+};
+
+/// A point in the device's work: complete when everything submitted to the block's context (and
+/// every context with access to it) before the fence was recorded has finished. 0: nothing to wait
+/// for. Fences are reference-counted by the backend; the pool releases each one it got, once.
+using Fence = std::uint64_t;
+
+enum class FenceState : std::uint8_t { complete, pending, failed };
+
+/// Thread-safety: every function may be called from any thread, and may be called with the pool's
+/// lock held; none may call back into the pool.
+class DeviceBackend {
+  public:
+    DeviceBackend() = default;
+    DeviceBackend(const DeviceBackend&) = delete;
+    DeviceBackend& operator=(const DeviceBackend&) = delete;
+    virtual ~DeviceBackend() = default;
+
+    /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned.
+    virtual BackendStatus segment_alloc(std::uint64_t bytes, Address* address) = 0;
+
+    /// Gives a whole segment back. Like cudaFree it may wait for the device.
+    virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
+
+    /// Records a fence behind all work submitted so far. *fence = 0 when the backend knows that
+    /// nothing is running. A backend that cannot record (driver too old) synchronizes instead and
+    /// returns 0, as CUDA's own cudaFree does.
+    virtual BackendStatus fence_record(Fence* fence) = 0;
+
+    /// Never blocks. failed: the context is broken (sticky error); its work will never complete.
+    virtual FenceState fence_query(Fence fence) = 0;
+
+    /// Orders all *future* work of the context behind the fence without stopping the host.
+    virtual BackendStatus fence_wait_device(Fence fence) = 0;
+
+    /// Blocks the calling thread until the fence is complete; returns the device's pending
+    /// asynchronous error, if any. Called without the pool's lock.
+    virtual BackendStatus fence_wait_host(Fence fence) = 0;
+
+    /// The pool no longer needs the fence.
+    virtual void fence_release(Fence fence) = 0;
+};
+
+}  // namespace memlab::allocator

@@ -1,0 +1,52 @@
+# What every memlab target is compiled with, and the two ways to declare one.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+# Frame pointers cost nothing measurable here and keep our own frames unwindable everywhere.
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g -DNDEBUG")
+
+find_program(MEMLAB_CCACHE ccache)
+if(MEMLAB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER "${MEMLAB_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${MEMLAB_CCACHE}")
+endif()
+
+add_library(memlab_build_flags INTERFACE)
+target_include_directories(memlab_build_flags INTERFACE "${CMAKE_SOURCE_DIR}")
+target_compile_options(memlab_build_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wpedantic -Wconversion -Werror -fno-omit-frame-pointer
+                                -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
+
+if(MEMLAB_SANITIZER)
+    target_compile_options(memlab_build_flags INTERFACE
+        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MEMLAB_SANITIZER} -fno-sanitize-recover=all>)
+    target_link_options(memlab_build_flags INTERFACE -fsanitize=${MEMLAB_SANITIZER})
+endif()
+if(MEMLAB_FUZZ)
+    target_compile_options(memlab_build_flags INTERFACE
+        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link,address,undefined
+                                    -fno-sanitize-recover=all>)
+    target_link_options(memlab_build_flags INTERFACE -fsanitize=address,undefined)
+endif()
+
+# memlab_library(NAME sources...): a static room of memlab. Include paths are from the project's root.
+function(memlab_library name)
+    add_library(${name} STATIC ${ARGN})
+    target_link_libraries(${name} PUBLIC memlab_build_flags)
+endfunction()
+
+# memlab_executable(NAME sources...)
+function(memlab_executable name)
+    add_executable(${name} ${ARGN})
+    target_link_libraries(${name} PRIVATE memlab_build_flags)
+endfunction()

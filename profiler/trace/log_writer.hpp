@@ -1,0 +1,67 @@
+// Writes the event log. Guarantee: whatever was appended before the process died, however it died,
+// can be read back; every prefix of the file decodes. See docs/event-log.md for the format.
+//
+// The file is mapped in chunks that are allocated on disk before they are mapped (a sparse map on a
+// full disk is a SIGBUS); where the file system cannot preallocate, or RLIMIT_FSIZE is near, plain
+// write(2) takes over. A record becomes visible by one final store, so a kill between two
+// instructions loses at most the record being written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "profiler/trace/record.hpp"
+
+namespace memlab::trace {
+
+/// Thread-safety: none; the recorder's lock serializes. After fork the child must call
+/// abandon_after_fork() and never anything else: the mapping is not inherited (MADV_DONTFORK).
+class LogWriter final : public RecordSink {
+  public:
+    struct Result {
+        std::unique_ptr<LogWriter> writer;  ///< null on failure
+        std::string error;                  ///< what failed, with the path and the system's reason
+        int error_number = 0;               ///< errno of the failure: EEXIST when the name is taken
+    };
+
+    /// Creates `path` exclusively (O_EXCL: never another process's file). `limit` bytes at most
+    /// (0: no limit); past it the log stops, keeps what it has and counts what it drops.
+    static Result create(const std::string& path, std::uint64_t limit);
+
+    ~LogWriter() override;
+
+    void on(const ProcessInfo& record) override;
+    void on(const OptionValue& record) override;
+    void on(const DeviceInfo& record) override;
+    void on(const ContextInfo& record) override;
+    void on(const ContextLost& record) override;
+    void on(const StringDef& record) override;
+    void on(const ModuleDef& record) override;
+    void on(const StackDef& record) override;
+    void on(const Event& record) override;
+    void on(const OomEvent& record) override;
+    void on(const DeviceSample& record) override;
+    void on(const Missed& record) override;
+    void on(const End& record) override;
+
+    /// Trims the preallocated rest and closes the file. Nothing may be appended afterwards.
+    void close();
+
+    /// In a forked child: closes the descriptor, touches nothing else, writes nothing.
+    void abandon_after_fork();
+
+    const std::string& path() const;
+    std::uint64_t bytes_written() const;
+    std::uint64_t events_dropped() const;
+
+    /// Empty while all is well; else one sentence saying why the log stopped. Set once.
+    const std::string& stopped_because() const;
+
+  private:
+    class Impl;
+    explicit LogWriter(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace memlab::trace

@@ -1,0 +1,247 @@
+// The vocabulary of a recording: what the event log stores, what the Aggregator adds up and what
+// every reader gets back. Plain data without behaviour, so that the live process, a replay and a
+// test all speak of the same thing.
+//
+// Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
+// Identifiers (strings, modules, stacks, contexts) are small numbers given out in order from 1;
+// 0 always means "none". A definition comes before its first use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace memlab::trace {
+
+/// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
+enum class MemoryKind : std::uint8_t {
+    device,      ///< cuMemAlloc, cuMemAllocPitch
+    managed,     ///< cuMemAllocManaged
+    pinned,      ///< cuMemAllocHost, cuMemHostAlloc, cuMemHostRegister: host memory
+    array,       ///< cuArrayCreate, cuArray3DCreate, cuMipmappedArrayCreate
+    async_pool,  ///< cuMemAllocAsync, cuMemAllocFromPoolAsync: the driver's own pools
+    vmm,         ///< cuMemCreate: physical memory; its address is the allocation handle
+    ipc_import,  ///< memory of another process or API mapped here; owned elsewhere
+    graph,       ///< memory nodes of a CUDA graph
+};
+inline constexpr int memory_kind_count = 8;
+
+/// "device", "managed", ...: the names used in every output.
+const char* name_of(MemoryKind kind);
+
+/// True for kinds whose bytes are device memory that this process holds: they make up the curves.
+/// False for pinned (host), managed (migrates) and ipc_import (another process holds it).
+bool counts_as_device_memory(MemoryKind kind);
+
+/// Who served an allocation.
+enum class Origin : std::uint8_t {
+    pool,    ///< memlab's pool
+    driver,  ///< the real driver call; recorded only
+};
+
+/// Names follow PyTorch's snapshot actions.
+enum class EventType : std::uint8_t {
+    alloc,
+    free_requested,  ///< the application gave it back
+    free_completed,  ///< pool only: the memory is safe to reuse
+    segment_alloc,   ///< the pool got a range from the driver
+    segment_free,    ///< the pool gave a range back
+    segment_map,
+    segment_unmap,
+    alloc_retry,  ///< out of memory: the pool released its cache and tried once more
+    sync,         ///< the pool waited on the host for pending frees to become reusable
+    mark,
+    scope_begin,
+    scope_end,
+};
+const char* name_of(EventType type);
+
+/// One thing that happened to memory. Fields that do not apply are 0.
+/// For origin driver a free_requested is also the completion: no free_completed follows.
+struct Event {
+    EventType type = EventType::alloc;
+    MemoryKind kind = MemoryKind::device;
+    Origin origin = Origin::driver;
+    std::uint32_t device = 0;     ///< DeviceInfo::index
+    std::uint32_t context = 0;    ///< ContextInfo::id
+    std::uint32_t thread = 0;     ///< kernel thread id
+    std::uint32_t api = 0;        ///< StringDef::id of the driver function
+    std::uint32_t stack = 0;      ///< StackDef::id
+    std::uint32_t name = 0;       ///< StringDef::id: mark and scope names
+    std::uint64_t time_ns = 0;    ///< never decreases from one event of a log to the next
+    std::uint64_t stream = 0;     ///< the CUstream's value where the call names one
+    std::uint64_t address = 0;    ///< device address, or the handle for kinds that have no address
+    std::uint64_t requested = 0;  ///< what the application asked for
+    std::uint64_t size = 0;       ///< what serves it: the block, or the segment for segment events
+
+    bool operator==(const Event&) const = default;
+};
+
+/// An allocation that failed for lack of memory, with the state of things at that moment.
+struct OomEvent {
+    std::uint64_t time_ns = 0;
+    std::uint32_t device = 0;
+    std::uint32_t context = 0;
+    std::uint32_t thread = 0;
+    std::uint32_t api = 0;
+    std::uint32_t stack = 0;
+    MemoryKind kind = MemoryKind::device;
+    std::uint64_t requested = 0;
+    std::uint64_t device_free = 0;  ///< as the driver says, after cached segments were released
+    std::uint64_t device_total = 0;
+    std::uint64_t largest_free_block = 0;  ///< in the pool, before cached segments were released
+    std::int32_t error = 0;                ///< the CUresult that the program got
+
+    bool operator==(const OomEvent&) const = default;
+};
+
+/// The driver's own view: used = total - free, of the whole device, other processes included.
+struct DeviceSample {
+    std::uint64_t time_ns = 0;
+    std::uint32_t device = 0;
+    std::uint64_t used = 0;
+    std::uint64_t total = 0;
+
+    bool operator==(const DeviceSample&) const = default;
+};
+
+/// Something that memlab could not see or serve, and why. Repeated records of one reason add up.
+struct Missed {
+    std::uint64_t time_ns = 0;
+    std::uint32_t reason = 0;  ///< StringDef::id, a full sentence for the report
+    std::uint64_t count = 1;
+    std::uint64_t bytes = 0;
+
+    bool operator==(const Missed&) const = default;
+};
+
+/// The first record of a log.
+struct ProcessInfo {
+    std::uint32_t pid = 0;
+    std::uint32_t parent_pid = 0;
+    std::string executable;  ///< absolute path
+    std::vector<std::string> arguments;
+    std::string host;
+    std::string memlab_version;
+    std::uint64_t start_wall_ns = 0;       ///< CLOCK_REALTIME, Unix epoch
+    std::uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
+    bool started_late = false;  ///< CUDA was in use before memlab saw it: earlier events are missing
+    std::vector<std::pair<std::string, std::string>> ranks;  ///< RANK, OMPI_COMM_WORLD_RANK, ...
+
+    bool operator==(const ProcessInfo&) const = default;
+};
+
+/// An option in force and its value, as text.
+struct OptionValue {
+    std::string name;
+    std::string value;
+
+    bool operator==(const OptionValue&) const = default;
+};
+
+struct DeviceInfo {
+    std::uint32_t index = 0;  ///< the driver's ordinal in this process
+    std::string name;
+    std::string uuid;  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
+    std::uint64_t total_bytes = 0;
+    std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
+
+    bool operator==(const DeviceInfo&) const = default;
+};
+
+struct ContextInfo {
+    std::uint32_t id = 0;
+    std::uint32_t device = 0;
+    bool primary = false;
+
+    bool operator==(const ContextInfo&) const = default;
+};
+
+/// The context was destroyed or reset: all that lived in it is gone. The aggregator ends its
+/// allocations and segments; no single events follow for them.
+struct ContextLost {
+    std::uint64_t time_ns = 0;
+    std::uint32_t context = 0;
+
+    bool operator==(const ContextLost&) const = default;
+};
+
+struct StringDef {
+    std::uint32_t id = 0;
+    std::string text;
+
+    bool operator==(const StringDef&) const = default;
+};
+
+/// A loaded object: addresses in [start, end) belong to it, and address - bias is the address that
+/// its symbol table and debug information use.
+struct ModuleDef {
+    std::uint32_t id = 0;
+    std::string path;
+    std::string build_id;  ///< lower-case hexadecimal; empty where the object has none
+    std::uint64_t bias = 0;
+    std::uint64_t start = 0;
+    std::uint64_t end = 0;
+
+    bool operator==(const ModuleDef&) const = default;
+};
+
+/// One frame: the *return* address (leaf frames included: the call into CUDA), relative to the
+/// module's bias, or absolute where the module is unknown (module 0).
+struct Frame {
+    std::uint32_t module = 0;
+    std::uint64_t address = 0;
+
+    bool operator==(const Frame&) const = default;
+};
+
+/// A call stack, leaf (nearest to the CUDA call) first.
+struct StackDef {
+    std::uint32_t id = 0;
+    bool truncated = false;  ///< deeper than the limit in force
+    std::vector<Frame> frames;
+
+    bool operator==(const StackDef&) const = default;
+};
+
+/// How the process ended, where memlab saw it. A log without it was cut off: killed, _exit, exec.
+enum class EndKind : std::uint8_t {
+    exit,        ///< exit() or return from main
+    quick_exit,  ///< quick_exit()
+};
+
+/// The last record of a log.
+struct End {
+    std::uint64_t time_ns = 0;
+    EndKind kind = EndKind::exit;
+    std::uint64_t events_dropped = 0;  ///< events that the log lost (limit reached, disk full)
+
+    bool operator==(const End&) const = default;
+};
+
+/// Receives the records of a recording in order. The log writer, the aggregator and tests are
+/// sinks; the live recorder and the log reader feed them. Not thread-safe: the caller serializes.
+class RecordSink {
+  public:
+    RecordSink() = default;
+    RecordSink(const RecordSink&) = delete;
+    RecordSink& operator=(const RecordSink&) = delete;
+    virtual ~RecordSink() = default;
+
+    virtual void on(const ProcessInfo& record) = 0;
+    virtual void on(const OptionValue& record) = 0;
+    virtual void on(const DeviceInfo& record) = 0;
+    virtual void on(const ContextInfo& record) = 0;
+    virtual void on(const ContextLost& record) = 0;
+    virtual void on(const StringDef& record) = 0;
+    virtual void on(const ModuleDef& record) = 0;
+    virtual void on(const StackDef& record) = 0;
+    virtual void on(const Event& record) = 0;
+    virtual void on(const OomEvent& record) = 0;
+    virtual void on(const DeviceSample& record) = 0;
+    virtual void on(const Missed& record) = 0;
+    virtual void on(const End& record) = 0;
+};
+
+}  // namespace memlab::trace

@@ -1,0 +1,8 @@
+// Catch2 2.13 (Debian 12) and 3 (Ubuntu 24.04) under one include.
+#pragma once
+
+#ifdef MEMLAB_CATCH2_V3
+#include <catch2/catch_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif
