@@ -1,0 +1,28 @@
+// The options in force, as values. Filled from the option table and the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "allocator/pool_options.hpp"
+
+namespace memlab::interpose {
+
+/// How much memlab says on stderr. Nothing is said at all while nothing is wrong, but for `debug`.
+enum class Verbosity : std::uint8_t { quiet, warnings, debug };
+
+struct Settings {
+    bool disabled = false;
+    bool pool = true;
+    bool record = true;
+    bool keep_log = true;
+    std::string output;             ///< pattern of the report's path: %e %p %h %r %%
+    std::uint64_t log_limit = 0;    ///< bytes; 0: no limit
+    std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
+    Verbosity verbosity = Verbosity::warnings;
+    allocator::PoolOptions pool_options;
+    std::string
+        run_manifest;  ///< memlab-run's: where each process says what it writes; may be empty
+};
+
+}  // namespace memlab::interpose
