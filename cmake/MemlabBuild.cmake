@@ -20,6 +20,20 @@ if(MEMLAB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${MEMLAB_CCACHE}")
 endif()
 
+# Scripts of the tests need jsonschema. A virtual environment in front of the system's Python need
+# not know it, so the interpreter is chosen by that (tools/dev.d/packages.sh looks at the same two).
+if(NOT Python3_EXECUTABLE)
+    foreach(candidate python3 /usr/bin/python3)
+        execute_process(COMMAND "${candidate}" -c "import jsonschema, sys; print(sys.executable)"
+                        OUTPUT_VARIABLE found RESULT_VARIABLE result ERROR_QUIET
+                        OUTPUT_STRIP_TRAILING_WHITESPACE)
+        if(result EQUAL 0)
+            set(Python3_EXECUTABLE "${found}" CACHE FILEPATH "A Python that has jsonschema")
+            break()
+        endif()
+    endforeach()
+endif()
+
 add_library(memlab_build_flags INTERFACE)
 target_include_directories(memlab_build_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_options(memlab_build_flags INTERFACE
