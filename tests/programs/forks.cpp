@@ -1,0 +1,137 @@
+// fork in every order with CUDA. The argument names the case:
+//   before           the child is forked before CUDA starts and uses none; the parent does.
+//                    Recorded: one report, the parent's: 2 allocations, 1 free.
+//   after-exit       the child is forked after CUDA started, uses none, ends by exit().
+//   after-_exit      the same, it ends by _exit().
+//                    Recorded: one report, the parent's: 2 allocations, 1 free; the child, which
+//                    ran the exit handlers or not, neither wrote nor changed anything.
+//   after-use        the child is forked after CUDA started and tries to allocate. What the driver
+//                    answers is printed. Recorded: the parent's report as above.
+//   child            only the child uses CUDA (started in it).
+//                    Recorded: one report, the child's: 3 allocations, 3 frees.
+//   both             the child uses CUDA, then the parent. Recorded: two reports.
+//   many             200 children are forked without CUDA anywhere. Recorded: nothing.
+//   many-after       200 children are forked by a parent that uses CUDA.
+//                    Recorded: one report, the parent's: 2 allocations, 1 free.
+//   grandchild       a child forked before CUDA forks a grandchild that uses it: one report.
+#include <sys/wait.h>
+
+#include <cstring>
+
+#include "program.hpp"
+
+using namespace program;
+
+namespace {
+
+void parents_part(CUdeviceptr first) {
+    allocate(700000);
+    release(first);
+    SAY("parent: 2 allocations, 1 free\n");
+}
+
+void childs_part() {
+    use_device();
+    CUdeviceptr blocks[3];
+    for (CUdeviceptr& block : blocks) {
+        block = allocate(300000);
+    }
+    for (CUdeviceptr block : blocks) {
+        release(block);
+    }
+    SAY("child: 3 allocations, 3 frees\n");
+}
+
+void wait_for(pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+        SAY("child ended by signal %d\n", WTERMSIG(status));
+    } else {
+        SAY("child ended with %d\n", WEXITSTATUS(status));
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const char* what = argc == 2 ? argv[1] : "";
+    const auto is = [what](const char* name) { return std::strcmp(what, name) == 0; };
+
+    if (is("before")) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            SAY("child: no CUDA\n");
+            return 5;
+        }
+        wait_for(child);
+        use_device();
+        parents_part(allocate(700000));
+    } else if (is("after-exit") || is("after-_exit") || is("after-use")) {
+        use_device();
+        const CUdeviceptr first = allocate(700000);
+        const pid_t child = ::fork();
+        if (child == 0) {
+            if (is("after-use")) {
+                CUdeviceptr address = 0;
+                SAY("child: cuMemAlloc returned %d\n",
+                    static_cast<int>(cuMemAlloc(&address, 1000)));
+                ::_exit(5);
+            }
+            SAY("child: no CUDA of its own\n");
+            if (is("after-_exit")) {
+                ::_exit(6);
+            }
+            std::exit(6);
+        }
+        wait_for(child);
+        parents_part(first);
+    } else if (is("child") || is("both")) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            childs_part();
+            return 0;
+        }
+        wait_for(child);
+        if (is("both")) {
+            use_device();
+            parents_part(allocate(700000));
+        }
+    } else if (is("grandchild")) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const pid_t grandchild = ::fork();
+            if (grandchild == 0) {
+                childs_part();
+                return 0;
+            }
+            wait_for(grandchild);
+            return 4;
+        }
+        wait_for(child);
+    } else if (is("many") || is("many-after")) {
+        CUdeviceptr first = 0;
+        if (is("many-after")) {
+            use_device();
+            first = allocate(700000);
+        }
+        int good = 0;
+        for (int i = 0; i < 200; ++i) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                std::exit(i % 100);
+            }
+            int status = 0;
+            ::waitpid(child, &status, 0);
+            good += WIFEXITED(status) && WEXITSTATUS(status) == i % 100 ? 1 : 0;
+        }
+        SAY("%d of 200 children ended as told\n", good);
+        if (is("many-after")) {
+            parents_part(first);
+        }
+    } else {
+        ::dprintf(STDERR_FILENO, "usage: %s CASE\n", argv[0]);
+        return 2;
+    }
+    return 0;
+}

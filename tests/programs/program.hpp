@@ -1,0 +1,51 @@
+// What the test programs share. They are programs of a user's kind: they know CUDA and nothing of
+// memlab. Their output is deterministic and written with write(2) at once, so that it is complete
+// however the program ends.
+#pragma once
+
+#include <cuda.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace program {
+
+/// printf to standard output, unbuffered.
+#define SAY(...) ((void)::dprintf(STDOUT_FILENO, __VA_ARGS__))
+
+/// Ends the program with exit code 3 and one line when a driver call failed that must not fail.
+inline void check(CUresult result, const char* call, int line) {
+    if (result != CUDA_SUCCESS) {
+        const char* name = "?";
+        (void)cuGetErrorName(result, &name);
+        ::dprintf(STDERR_FILENO, "line %d: %s returned %d (%s)\n", line, call,
+                  static_cast<int>(result), name);
+        ::_exit(3);
+    }
+}
+#define CHECK(call) ::program::check((call), #call, __LINE__)
+
+/// Starts CUDA and makes the primary context of device 0 current.
+inline CUcontext use_device() {
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    return context;
+}
+
+/// Not inlined: each program's call sites stay recognizable in the report.
+[[gnu::noinline]] inline CUdeviceptr allocate(std::size_t bytes) {
+    CUdeviceptr address = 0;
+    CHECK(cuMemAlloc(&address, bytes));
+    return address;
+}
+
+[[gnu::noinline]] inline void release(CUdeviceptr address) {
+    CHECK(cuMemFree(address));
+}
+
+}  // namespace program
