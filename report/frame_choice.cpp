@@ -1,0 +1,118 @@
+#include "report/frame_choice.hpp"
+
+#include <array>
+#include <cctype>
+#include <string_view>
+
+namespace memlab::report {
+
+namespace {
+
+std::string_view base_name(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+    for (const std::string_view prefix : prefixes) {
+        if (text.starts_with(prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// "cudaMalloc", "cuMemAlloc_v2", "cudaMalloc<float>", but not "custom" or "cudaless".
+bool is_api_name(std::string_view name) {
+    const std::size_t prefix = name.starts_with("cuda") ? 4 : name.starts_with("cu") ? 2 : 0;
+    return prefix != 0 && name.size() > prefix &&
+           std::isupper(static_cast<unsigned char>(name[prefix])) != 0;
+}
+
+bool is_system_header(std::string_view file) {
+    return starts_with_any(file, {"/usr/include/", "/usr/lib/gcc/", "/usr/local/cuda"}) ||
+           file.find("/include/c++/") != std::string_view::npos ||
+           file.find("/targets/x86_64-linux/include/") != std::string_view::npos;
+}
+
+bool has_line(const StackFrame& frame) {
+    return !frame.file.empty() && frame.line > 0;
+}
+
+}  // namespace
+
+bool is_cuda_or_memlab(const StackFrame& frame) {
+    const std::string_view module = base_name(frame.module);
+    if (starts_with_any(module, {"libcuda.so", "libcudart.so", "libcudart-", "libcupti.so",
+                                 "libmemlab.so", "libnvidia-"})) {
+        return true;
+    }
+    // The static runtime lives in the application's own binary. Its functions have no debug
+    // information; the application's own functions may well be called cudaSomething.
+    const std::string_view file = base_name(frame.file);
+    if (starts_with_any(file, {"cuda_runtime.h", "cuda_runtime_api.h", "memlab.h"})) {
+        return true;
+    }
+    if (!frame.file.empty()) {
+        return false;
+    }
+    return starts_with_any(frame.function, {"libcudart_static_", "__cudart", "cudart::"}) ||
+           is_api_name(frame.function);
+}
+
+std::size_t choose_frame(const std::vector<StackFrame>& stack) {
+    if (stack.empty()) {
+        return no_frame;
+    }
+    // Stripped internals of a static runtime have no name at all. Where a frame is CUDA's, what is
+    // nearer to the leaf is CUDA's too, unless a library that is no part of CUDA comes between.
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < stack.size(); ++i) {
+        if (is_cuda_or_memlab(stack[i])) {
+            begin = i + 1;
+        } else if (!stack[i].function.empty()) {
+            break;
+        }
+    }
+    std::array<std::size_t, 4> best = {no_frame, no_frame, no_frame, no_frame};
+    const auto offer = [&best](std::size_t rank, std::size_t index) {
+        if (best.at(rank) == no_frame) {
+            best.at(rank) = index;
+        }
+    };
+    for (std::size_t i = begin; i < stack.size(); ++i) {
+        if (is_cuda_or_memlab(stack[i])) {
+            continue;
+        }
+        if (has_line(stack[i])) {
+            offer(is_system_header(stack[i].file) ? 1 : 0, i);
+        }
+        if (!stack[i].function.empty()) {
+            offer(2, i);
+        }
+        offer(3, i);
+    }
+    for (const std::size_t index : best) {
+        if (index != no_frame) {
+            return index;
+        }
+    }
+    return 0;
+}
+
+std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen) {
+    if (chosen == no_frame || chosen >= stack.size()) {
+        return {};
+    }
+    for (std::size_t i = chosen; i-- > 0;) {
+        if (is_cuda_or_memlab(stack[i])) {
+            return {};
+        }
+        const std::string& module = stack[i].module;
+        if (!module.empty() && module != stack[chosen].module) {
+            return std::string(base_name(module));
+        }
+    }
+    return {};
+}
+
+}  // namespace memlab::report

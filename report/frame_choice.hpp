@@ -1,0 +1,40 @@
+// Which frame of a stack stands for the site. A stack begins inside the CUDA runtime and ends in
+// _start; the line that its reader can act on is the first one of the application's own code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace memlab::report {
+
+/// A frame of a stack, as far as it could be resolved; inlined functions are frames of their own.
+struct StackFrame {
+    std::string function;  ///< demangled declaration; empty when unknown
+    std::string file;      ///< empty when unknown
+    int line = 0;
+    std::string module;         ///< path of the binary; empty when unknown
+    std::uint64_t address = 0;  ///< return address, relative to the module
+    bool inlined = false;
+    std::string problem;  ///< why function and line are unknown
+};
+
+inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
+
+/// The index of the frame to show, leaf first, or no_frame for an empty stack. In this order:
+///  1. the first frame with file and line outside CUDA, memlab and the system's headers;
+///  2. the first frame outside CUDA and memlab with file and line;
+///  3. the first frame outside CUDA and memlab with a function;
+///  4. the first frame outside CUDA and memlab;
+///  5. the leaf.
+std::size_t choose_frame(const std::vector<StackFrame>& stack);
+
+/// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.
+bool is_cuda_or_memlab(const StackFrame& frame);
+
+/// The file name of the library between the chosen frame and CUDA ("libcublas.so.13"), when the
+/// call went through a library other than the one of the chosen frame; else empty.
+std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen);
+
+}  // namespace memlab::report

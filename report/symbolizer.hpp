@@ -1,0 +1,60 @@
+// Turns recorded return addresses into functions, files and lines, after the fact and outside the
+// profiled process: the program pays nothing for it, and a report can be symbolized on any machine
+// that has the same binaries.
+//
+// Guarantees: a name or line is shown only when it comes from the very binary that ran. The build
+// id in the recording is compared with the file's; where they differ the frame reads
+// "binary changed" and module+offset, never a plausible but wrong line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace memlab::report {
+
+/// Where an address lies. Empty members are unknown.
+struct SourceFrame {
+    std::string function;  ///< demangled, with its parameters
+    std::string file;      ///< absolute where the debug information says so
+    int line = 0;
+    bool inlined = false;  ///< its code lies within the next frame's function
+};
+
+struct ResolvedAddress {
+    /// Innermost inlined function first; the last one is the function that the code belongs to.
+    /// Empty when nothing is known.
+    std::vector<SourceFrame> frames;
+    /// Why there is no more: "binary changed", "file not found", ...; empty when all is well.
+    std::string problem;
+};
+
+/// Thread-safety: none. Slow on first use of a module (its symbol table is read), quick afterwards.
+class Symbolizer {
+  public:
+    Symbolizer();
+    ~Symbolizer();
+    Symbolizer(const Symbolizer&) = delete;
+    Symbolizer& operator=(const Symbolizer&) = delete;
+
+    /// `return_address` is relative to the module's bias, as the recording stores it; the line is
+    /// that of the call before it. `build_id` is lower-case hexadecimal, empty where the module had
+    /// none (then the file cannot be checked and is taken as it is). Separate debug files are found
+    /// by build id and .gnu_debuglink in the usual directories; nothing is ever downloaded.
+    const ResolvedAddress& resolve(const std::string& path, const std::string& build_id,
+                                   std::uint64_t return_address);
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// `mangled` as a C++ declaration, or itself when it is no C++ name.
+std::string demangle(const char* mangled);
+
+/// A declaration without return type, parameters and compiler suffixes:
+/// "train::Step<float>::run(int) [clone .part.0]" is "train::Step<float>::run".
+std::string short_function_name(const std::string& declaration);
+
+}  // namespace memlab::report

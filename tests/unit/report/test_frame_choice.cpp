@@ -1,0 +1,88 @@
+// The frame that stands for a site, over the stacks that real programs leave.
+#include "report/frame_choice.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+StackFrame frame(const char* module, const char* function, const char* file = "", int line = 0) {
+    StackFrame result;
+    result.module = module;
+    result.function = function;
+    result.file = file;
+    result.line = line;
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE("shared runtime: the caller of libcudart") {
+    const std::vector<StackFrame> stack = {
+        frame("/usr/local/cuda/lib64/libcudart.so.13", ""),
+        frame("/usr/local/cuda/lib64/libcudart.so.13", "cudaMalloc"),
+        frame("/app", "train(int)", "/src/train.cu", 12),
+        frame("/app", "main", "/src/main.cu", 3),
+    };
+    CHECK(choose_frame(stack) == 2);
+    CHECK(through_library(stack, 2).empty());
+}
+
+TEST_CASE("static runtime: its nameless and named internals within the program are skipped") {
+    const std::vector<StackFrame> stack = {
+        frame("/app", ""),
+        frame("/app", "libcudart_static_5382377d5c772c9d197c0cda9fd9742ee6ad893c"),
+        frame("/app", ""),
+        frame("/app", "cudaMalloc"),
+        frame("/app", "cudaError cudaMalloc<float>(float**, unsigned long)",
+              "/usr/local/cuda/include/cuda_runtime.h", 700),
+        frame("/app", "train(int)"),
+        frame("/app", "main"),
+    };
+    CHECK(choose_frame(stack) == 5);
+}
+
+TEST_CASE("a function of the program may be called cudaSomething") {
+    const std::vector<StackFrame> stack = {
+        frame("/app", "cudaMalloc"),
+        frame("/app", "cudaCheckedAlloc(unsigned long)", "/src/util.cu", 9),
+    };
+    CHECK(choose_frame(stack) == 1);
+    CHECK_FALSE(is_cuda_or_memlab(frame("/app", "custom_alloc")));
+    CHECK_FALSE(is_cuda_or_memlab(frame("/app", "curl_easy_init")));
+}
+
+TEST_CASE("the program's line is preferred to a library's name, and the library is told") {
+    const std::vector<StackFrame> stack = {
+        frame("/lib/libcudart.so.13", "cudaMalloc"),
+        frame("/lib/libcublas.so.13", "cublasCreate_v2"),
+        frame("/app", "std::make_unique<Handle>()", "/usr/include/c++/12/bits/unique_ptr.h", 99),
+        frame("/app", "Model::Model()", "/src/model.cpp", 42),
+    };
+    CHECK(choose_frame(stack) == 3);
+    CHECK(through_library(stack, 3) == "libcublas.so.13");
+}
+
+TEST_CASE("no line anywhere: the nearest name; no name: the nearest place") {
+    const std::vector<StackFrame> named = {
+        frame("/lib/libcuda.so.1", ""),
+        frame("/lib/libc10_cuda.so", ""),
+        frame("/lib/libc10_cuda.so", "c10::cuda::raw_alloc(unsigned long)"),
+        frame("/usr/bin/python3", "_PyEval_EvalFrameDefault"),
+    };
+    CHECK(choose_frame(named) == 2);
+    const std::vector<StackFrame> nameless = {frame("/lib/libcuda.so.1", ""), frame("/app", "")};
+    CHECK(choose_frame(nameless) == 1);
+    const std::vector<StackFrame> only_cuda = {frame("/lib/libcuda.so.1", "cuMemAlloc_v2")};
+    CHECK(choose_frame(only_cuda) == 0);
+    CHECK(choose_frame({}) == no_frame);
+    CHECK(through_library({}, no_frame).empty());
+}
+
+TEST_CASE("a system header is better than a bare name, worse than the program's own line") {
+    const std::vector<StackFrame> stack = {
+        frame("/app", "plain_name"),
+        frame("/app", "thrust::malloc()", "/usr/local/cuda/include/thrust/detail/malloc.h", 5),
+    };
+    CHECK(choose_frame(stack) == 1);
+}

@@ -1,0 +1,130 @@
+// The plot: peaks are never lost, both areas are told apart without colour, the frame is exact.
+#include <algorithm>
+#include <limits>
+
+#include "report/plot.hpp"
+#include "report/terminal.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+std::string joined(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) {
+        text += line + "\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("the seed's four lines as a picture") {
+    PlotOptions options;
+    options.width = 40;
+    options.height = 4;
+    options.ascii = true;
+    const std::vector<PlotPoint> points = {
+        {0, 0, 0}, {250, 5 * mib, 20 * mib}, {500, 0, 20 * mib}, {750, 0, 0}};
+    // clang-format off
+    const std::string expected =
+        "20.00 MiB +       ...............\n"
+        "          |       ...............\n"
+        "10.00 MiB +       ...............\n"
+        "          |       ########.......\n"
+        " 0.00 MiB +-----------------------------\n"
+        "           1      2      3\n"
+        "           0 s        500 ns      1.0 us\n";
+    // clang-format on
+    CHECK(joined(plot_timeline(points, 1000, {{0, '1'}, {250, '2'}, {500, '3'}}, options)) ==
+          expected);
+}
+
+TEST_CASE("a peak of one nanosecond in an hour is drawn at full height") {
+    PlotOptions options;
+    options.height = 5;
+    const std::uint64_t hour = 3'600'000'000'000;
+    const std::vector<PlotPoint> points = {
+        {0, mib, 2 * mib}, {hour / 2, 100 * mib, 100 * mib}, {hour / 2 + 1, mib, 2 * mib}};
+    const auto lines = plot_timeline(points, hour, {}, options);
+    REQUIRE(lines.size() == 7);
+    CHECK(lines[0].find("100.00 MiB") == 0);
+    CHECK(lines[0].find("█") != std::string::npos);
+    // What exists is seen, however small.
+    CHECK(lines[4].find("▁") != std::string::npos);
+}
+
+TEST_CASE("no line is wider than asked for, in any size") {
+    const std::vector<PlotPoint> points = {
+        {0, 0, 0}, {10, 1, 2}, {20, 123'456'789, 987'654'321}, {30, 7, 7}};
+    for (int width = 40; width <= 120; width += 7) {
+        for (int height = 2; height <= 12; ++height) {
+            for (const bool ascii : {false, true}) {
+                PlotOptions options;
+                options.width = width;
+                options.height = height;
+                options.ascii = ascii;
+                std::size_t widest = 0;
+                for (const std::string& line : plot_timeline(points, 40, {{40, 'X'}}, options)) {
+                    widest = std::max(widest, display_width(line));
+                }
+                CHECK(widest == static_cast<std::size_t>(width));
+            }
+        }
+    }
+}
+
+TEST_CASE("ASCII means ASCII") {
+    PlotOptions options;
+    options.ascii = true;
+    const std::string text = joined(plot_timeline({{0, 3, 9}, {5, 9, 9}}, 10, {}, options));
+    CHECK(std::all_of(text.begin(), text.end(), [](char c) { return c > 0; }));
+}
+
+TEST_CASE("colour wraps the areas and nothing else") {
+    PlotOptions options;
+    options.height = 2;
+    const std::vector<PlotPoint> points = {{0, 5, 10}};
+    const std::string plain = joined(plot_timeline(points, 10, {}, options));
+    options.allocated_color = "\x1b[36m";
+    options.reserved_color = "\x1b[2m";
+    options.reset = "\x1b[0m";
+    std::string colored = joined(plot_timeline(points, 10, {}, options));
+    CHECK(colored != plain);
+    for (const std::string escape : {"\x1b[36m", "\x1b[2m", "\x1b[0m"}) {
+        for (std::size_t at = colored.find(escape); at != std::string::npos;
+             at = colored.find(escape)) {
+            colored.erase(at, escape.size());
+        }
+    }
+    CHECK(colored == plain);
+}
+
+TEST_CASE("nothing to draw gives no lines") {
+    CHECK(plot_timeline({}, 10, {}, {}).empty());
+    CHECK(plot_timeline({{0, 0, 0}, {5, 0, 0}}, 10, {}, {}).empty());
+}
+
+TEST_CASE("extreme and disordered values stay within the frame") {
+    const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    PlotOptions options;
+    options.ascii = true;
+    for (const std::string& line :
+         plot_timeline({{most, most, 1}, {0, 1, most}, {most, 0, 0}, {5, most, most}}, most,
+                       {{most, 'X'}, {0, '1'}}, options)) {
+        CHECK(display_width(line) <= 80);
+    }
+}
+
+TEST_CASE("marks that share a column become a plus, an OOM is never hidden") {
+    PlotOptions options;
+    options.ascii = true;
+    const auto lines =
+        plot_timeline({{0, 1, 1}}, 1000, {{0, '1'}, {1, '2'}, {999, 'X'}, {998, '3'}}, options);
+    const std::string& row = lines[lines.size() - 2];
+    CHECK(std::count(row.begin(), row.end(), '+') == 1);
+    CHECK(row.back() == 'X');
+}
