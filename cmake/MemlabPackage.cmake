@@ -22,7 +22,7 @@ foreach(tool memlab-run memlab-report)
 endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION include
         FILES_MATCHING PATTERN "*.h")
-file(GLOB schemas CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/docs/*.schema.json")
+file(GLOB schemas CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/report/schema/*.schema.json")
 if(schemas)
     install(FILES ${schemas} DESTINATION share/memlab)
 endif()

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Checks of the source tree itself: what a compiler and a formatter do not see.
+
+    check_tree.py ROOT
+
+Prints one line per finding, `file:line: what is wrong`, and ends with 1 when there was any. What is
+checked is the list of functions at the end; each has a test in test_check_tree.py that makes it fail.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+C_FAMILY = {".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".S"}
+
+
+class Tree:
+    """The project's files: what git tracks or is about to, or all of a source archive."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root).resolve()
+        listing = subprocess.run(
+            ["git", "-c", f"safe.directory={self.root}", "-C", str(self.root),
+             "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            capture_output=True, check=False)
+        if listing.returncode == 0:
+            names = sorted(set(filter(None, listing.stdout.decode().split("\0"))))
+        else:
+            names = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*"))
+            names = [name for name in names if not name.startswith(("build/", ".git/"))]
+        self.names = [name for name in names if (self.root / name).is_file()]
+        self._texts = {}
+
+    def text(self, name):
+        """The file's text, or None when it is not text."""
+        if name not in self._texts:
+            data = (self.root / name).read_bytes()
+            try:
+                self._texts[name] = None if b"\0" in data else data.decode()
+            except UnicodeDecodeError:
+                self._texts[name] = None
+        return self._texts[name]
+
+    def lines(self, names):
+        """(name, line number, line) of every text file among the names."""
+        for name in names:
+            for number, line in enumerate((self.text(name) or "").splitlines(), 1):
+                yield name, number, line
+
+
+def check_machine_paths(tree):
+    """A path that exists on one person's machine only. /home/user is an example, not a machine."""
+    pattern = re.compile(rb"(?<![\w.}$-])/(?:[h]ome/(?!user\b)|[r]oot/|[w]ork/|[w]orkspace/|[U]sers/)[\w.-]+")
+    for name in tree.names:
+        data = (tree.root / name).read_bytes()  # recordings too: a log is full of paths
+        for number, line in enumerate(data.split(b"\n"), 1):
+            found = pattern.search(line)
+            if found:
+                yield f"{name}:{number}: a path of one machine: {found.group().decode()}"
+
+
+def check_unfinished(tree):
+    """Unfinished work belongs into an issue, not into the tree."""
+    pattern = re.compile(r"\b(TO[D]O|FI[X]ME|X[X]X)\b")
+    for name, number, line in tree.lines(tree.names):
+        found = pattern.search(line)
+        if found:
+            yield f"{name}:{number}: unfinished: {found.group()}"
+
+
+def check_design_comment(tree):
+    """Every source begins by saying what it is for, or with the header that says it."""
+    for name in tree.names:
+        path = pathlib.Path(name)
+        if path.suffix in C_FAMILY:
+            start = (tree.text(name) or "").lstrip()
+            own_header = f'#include "{path.with_suffix(".hpp")}"'
+            if not start.startswith(("//", "/*", own_header)):
+                yield f"{name}:1: does not begin with a comment that says what the file is for"
+
+
+def anchors(text):
+    """The anchors that GitHub gives to a Markdown text's headings."""
+    found = set()
+    for heading in re.findall(r"^#{1,6}\s+(.*?)\s*$", text, re.M):
+        plain = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
+        found.add(plain.replace(" ", "-"))
+    return found
+
+
+def check_links(tree):
+    """Relative links of the Markdown files lead somewhere, anchors included."""
+    for name in tree.names:
+        if not name.endswith(".md"):
+            continue
+        fenced = False
+        for number, line in enumerate((tree.text(name) or "").splitlines(), 1):
+            if line.lstrip().startswith("```"):
+                fenced = not fenced
+            if fenced:
+                continue
+            for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                path, _, anchor = target.partition("#")
+                there = (tree.root / name).parent / path if path else tree.root / name
+                if not there.exists():
+                    yield f"{name}:{number}: no such file: {target}"
+                elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text()):
+                    yield f"{name}:{number}: no such heading: {target}"
+
+
+def check_docs_index(tree):
+    """docs/README.md names every page beside it."""
+    index = tree.text("docs/README.md") if "docs/README.md" in tree.names else ""
+    for name in tree.names:
+        page = re.fullmatch(r"docs/([^/]+\.md)", name)
+        if page and page.group(1) != "README.md" and f"({page.group(1)})" not in (index or ""):
+            yield f"docs/README.md:1: does not list {page.group(1)}"
+
+
+def check_presets(tree):
+    """The six presets exist, build where the documentation says, and can be built and tested."""
+    name = "CMakePresets.json"
+    if name not in tree.names:
+        yield f"{name}:1: is missing"
+        return
+    presets = json.loads(tree.text(name))
+    configure = {preset["name"]: preset for preset in presets.get("configurePresets", [])}
+    for wanted in ("release", "debug", "asan", "ubsan", "tsan", "fuzz"):
+        for kind in ("configurePresets", "buildPresets", "testPresets"):
+            if wanted not in [preset["name"] for preset in presets.get(kind, [])]:
+                yield f"{name}:1: {kind} has no '{wanted}'"
+        preset = configure.get(wanted, {})
+        while "binaryDir" not in preset and preset.get("inherits") in configure:
+            preset = configure[preset["inherits"]]
+        if preset.get("binaryDir") != "${sourceDir}/build/${presetName}":
+            yield f"{name}:1: '{wanted}' does not build into build/{wanted}/"
+
+
+# Which rooms a room may include from; dependencies point one way. The first match counts.
+ROOMS = [
+    ("allocator/", ("allocator/",)),
+    ("profiler/trace/", ("profiler/trace/",)),
+    ("profiler/", ("profiler/",)),
+    ("report/", ("report/", "profiler/trace/", "allocator/")),
+    ("interpose/options/", ("interpose/options/", "allocator/")),
+    ("interpose/", ("interpose/", "allocator/", "profiler/", "report/")),
+    ("tools/", ("tools/", "report/", "profiler/trace/", "allocator/", "interpose/options/")),
+]
+
+
+def check_rooms(tree):
+    """A room includes only what it may know."""
+    for name in tree.names:
+        if pathlib.Path(name).suffix not in C_FAMILY:
+            continue
+        allowed = next((may for room, may in ROOMS if name.startswith(room)), None)
+        if allowed is None:
+            continue
+        for _, number, line in tree.lines([name]):
+            include = re.match(r'\s*#\s*include\s+"([^"]+/[^"]+)"', line)
+            if include and not include.group(1).startswith(allowed):
+                if (tree.root / include.group(1)).exists():
+                    yield f"{name}:{number}: this room must not know {include.group(1)}"
+
+
+def check_preload_includes(tree):
+    """What lives inside other people's programs stays clear of the C++ library's heavy parts."""
+    pattern = re.compile(r"\s*#\s*include\s+<(iostream|regex|filesystem|locale|thread|future)>")
+    for name in tree.names:
+        if pathlib.Path(name).suffix in C_FAMILY and name.startswith(("allocator/", "profiler/", "interpose/")):
+            for _, number, line in tree.lines([name]):
+                found = pattern.match(line)
+                if found:
+                    yield f"{name}:{number}: <{found.group(1)}> must not be part of the preload library"
+
+
+def check_option_markers(tree):
+    """The README has the place for the generated table of options."""
+    text = (tree.text("README.md") if "README.md" in tree.names else "") or ""
+    for marker in ("<!-- options:begin -->", "<!-- options:end -->"):
+        if text.count(marker) != 1:
+            yield f"README.md:1: the marker {marker} must be there once"
+
+
+CHECKS = [
+    check_machine_paths,
+    check_unfinished,
+    check_design_comment,
+    check_links,
+    check_docs_index,
+    check_presets,
+    check_rooms,
+    check_preload_includes,
+    check_option_markers,
+]
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: check_tree.py ROOT")
+    tree = Tree(sys.argv[1])
+    findings = [finding for check in CHECKS for finding in check(tree)]
+    print("\n".join(findings) if findings else f"tree: {len(tree.names)} files, nothing found")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Every check of check_tree.py finds the offence it is for, and leaves its innocent neighbour alone."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import check_tree
+
+
+class CheckTree(unittest.TestCase):
+    def findings(self, check, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            return list(check(check_tree.Tree(folder)))
+
+    def assert_finds(self, check, files, *names):
+        self.assertEqual([finding.split(":")[0] for finding in self.findings(check, files)], list(names))
+
+    def test_machine_paths(self):
+        home = "/" + "home/someone/memlab"
+        self.assert_finds(check_tree.check_machine_paths, {
+            "a.md": "see " + home, "b.memlog": b"\x00\x01" + home.encode(),
+            "c.md": "/home/user/app and network/root/x and /usr/bin"}, "a.md", "b.memlog")
+
+    def test_unfinished(self):
+        self.assert_finds(check_tree.check_unfinished,
+                          {"a.cpp": "// TO" + "DO later", "b.cpp": "// mastodon"}, "a.cpp")
+
+    def test_design_comment(self):
+        self.assert_finds(check_tree.check_design_comment,
+                          {"a.cpp": "#include <x>\n", "b.hpp": "// What it is.\n", "c.h": "/* C */",
+                           "room/b.cpp": '#include "room/b.hpp"\n'}, "a.cpp")
+
+    def test_links(self):
+        self.assert_finds(check_tree.check_links, {
+            "README.md": "[a](docs/a.md) [b](docs/a.md#second-part) [w](https://example.org)\n"
+                         "`[code](nowhere)`\n```\n[fenced](nowhere)\n```\n",
+            "docs/a.md": "# A\n## Second part\n[gone](gone.md) [anchor](#third)\n"},
+            "docs/a.md", "docs/a.md")
+
+    def test_docs_index(self):
+        self.assert_finds(check_tree.check_docs_index, {
+            "docs/README.md": "[a](a.md)", "docs/a.md": "", "docs/b.md": ""}, "docs/README.md")
+
+    def test_presets(self):
+        presets = {kind: [{"name": name} for name in ("release", "debug", "asan", "ubsan", "tsan", "fuzz")]
+                   for kind in ("configurePresets", "buildPresets", "testPresets")}
+        for preset in presets["configurePresets"]:
+            preset["binaryDir"] = "${sourceDir}/build/${presetName}"
+        good = {"CMakePresets.json": json.dumps(presets)}
+        self.assert_finds(check_tree.check_presets, good)
+        presets["configurePresets"][1]["binaryDir"] = "elsewhere"
+        del presets["testPresets"][5]
+        bad = {"CMakePresets.json": json.dumps(presets)}
+        self.assert_finds(check_tree.check_presets, bad, "CMakePresets.json", "CMakePresets.json")
+        self.assert_finds(check_tree.check_presets, {}, "CMakePresets.json")
+
+    def test_rooms(self):
+        files = {"report/x.hpp": "", "allocator/y.hpp": "",
+                 "allocator/a.cpp": '#include "allocator/y.hpp"\n#include "report/x.hpp"\n',
+                 "interpose/i.cpp": '#include "report/x.hpp"\n#include "allocator/y.hpp"\n'}
+        self.assert_finds(check_tree.check_rooms, files, "allocator/a.cpp")
+
+    def test_preload_includes(self):
+        self.assert_finds(check_tree.check_preload_includes, {
+            "interpose/a.cpp": "#include <iostream>\n", "tools/b.cpp": "#include <iostream>\n"},
+            "interpose/a.cpp")
+
+    def test_option_markers(self):
+        begin, end = "<!-- options:begin -->", "<!-- options:end -->"
+        self.assert_finds(check_tree.check_option_markers, {"README.md": begin + end})
+        self.assert_finds(check_tree.check_option_markers, {"README.md": begin}, "README.md")
+
+    def test_every_check_is_in_the_list(self):
+        written = {value for name, value in vars(check_tree).items() if name.startswith("check_")}
+        self.assertEqual(written, set(check_tree.CHECKS))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""tools/dev's manners where things are missing: one clear line, the right exit code, nothing done.
+
+Each test runs it with a PATH that holds only the commands named, so that a machine without apt, without
+permission or without a CUDA Toolkit can be had anywhere. What it does when all is there is what every
+other test run through it shows.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DEV = pathlib.Path(__file__).resolve().parents[2] / "tools" / "dev"
+SHELL_TOOLS = ["bash", "env", "dirname", "nproc", "cat", "id", "readlink", "sed", "find", "mktemp", "tail",
+               "rm", "mkdir", "tr", "xargs", "sort"]
+# Stand-ins for what a build needs; none of them is ever run for its own purpose.
+BUILD_TOOLS = ["cmake", "ninja", "g++", "pkg-config"]
+
+
+class Dev(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bin = pathlib.Path(folder.name, "bin")
+        self.bin.mkdir()
+        self.include = pathlib.Path(folder.name, "include")
+        for name in SHELL_TOOLS:
+            (self.bin / name).symlink_to(shutil.which(name))
+
+    def command(self, name, script="exit 0"):
+        (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def headers(self):
+        for name in ("spdlog/spdlog.h", "nlohmann/json.hpp", "CLI/CLI.hpp", "elfutils/libdwfl.h",
+                     "catch2/catch.hpp"):
+            (self.include / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.include / name).touch()
+
+    def run_dev(self, *arguments, path=None):
+        environment = {"PATH": path or str(self.bin), "CPATH": str(self.include)}
+        return subprocess.run([str(self.bin / "bash"), str(DEV), *arguments], env=environment, text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+
+    def assert_refuses(self, result, *words):
+        self.assertEqual(result.returncode, 2, result)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_help_names_every_command(self):
+        for arguments in ([], ["help"], ["--help"]):
+            result = self.run_dev(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            for name in ("demo", "test", "gpu", "format", "lint", "bench", "help"):
+                self.assertRegex(result.stdout, rf"(?m)^  {name}\b")
+
+    def test_an_unknown_command_is_refused(self):
+        result = self.run_dev("dance")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("no command 'dance'", result.stderr.splitlines()[-1])
+
+    def test_bad_arguments_are_refused(self):
+        self.assert_refuses(self.run_dev("test", "--preset", "fast"), "'fast'", "release")
+        self.assert_refuses(self.run_dev("test", "--preset"), "--preset")
+        self.assert_refuses(self.run_dev("gpu"), "--pack", "--run")
+        self.assert_refuses(self.run_dev("gpu", "--play", "x"), "--play")
+        self.assert_refuses(self.run_dev("format", "--hard"), "--hard")
+        self.assert_refuses(self.run_dev("demo", "x"), "x")
+
+    def test_without_apt_the_missing_packages_are_named(self):
+        for name in BUILD_TOOLS[1:]:
+            self.command(name)
+        self.headers()
+        result = self.run_dev("test")
+        self.assert_refuses(result, "no apt", "cmake")
+        self.assertNotIn("ninja", result.stderr)
+
+    def test_without_permission_the_missing_packages_are_named(self):
+        self.command("apt-get", "echo called >&2; exit 1")
+        self.command("id", "echo 1000")
+        for sudo in (None, "exit 1"):
+            if sudo:
+                self.command("sudo", sudo)
+            self.assert_refuses(self.run_dev("format", "--check"), "no permission", "clang-format-14")
+
+    def test_a_failing_apt_shows_its_own_words(self):
+        self.command("apt-get", "echo 'E: no network'; exit 100")
+        self.command("id", "echo 0")
+        result = self.run_dev("format")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("E: no network", result.stderr)
+        self.assertIn("clang-format-14", result.stderr.splitlines()[-1])
+
+    def test_apt_is_asked_once_and_only_for_what_is_missing(self):
+        log = self.bin / "log"
+        tool = self.bin / "clang-format-14"
+        self.command("id", "echo 0")
+        self.command("apt-get", f'echo "$*" >>{log}\n[[ $* != *clang-format-14* ]] || '
+                                f"{{ echo '#!{shutil.which('bash')}' >{tool}; {shutil.which('chmod')} +x {tool}; }}")
+        for _ in range(2):
+            result = self.run_dev("format", "--check")
+            self.assertEqual(result.returncode, 0, result)
+        calls = log.read_text().splitlines()
+        self.assertEqual(calls[:2], ["-qq update", "-qq install -y --no-install-recommends clang-format-14"])
+        self.assertLessEqual(len(calls), 3)  # the third: ccache, which is nice to have
+
+    def test_without_a_cuda_toolkit_it_says_where_to_get_one(self):
+        if os.path.exists("/usr/local/cuda/bin/nvcc"):
+            self.command("nvcc", "echo 'release 12.4, V12.4'")
+            script = DEV.parent / "dev.d" / "packages.sh"
+            text = script.read_text().replace("/usr/local/cuda/bin/nvcc", "/nonexistent/nvcc")
+            fake = self.bin.parent / "packages.sh"
+            fake.write_text(text)
+            result = subprocess.run([str(self.bin / "bash"), "-euo", "pipefail", "-c",
+                                     f"source {fake}; need_cuda"], env={"PATH": str(self.bin)}, text=True,
+                                    capture_output=True, check=False)
+        else:
+            for name in BUILD_TOOLS:
+                self.command(name)
+            (self.bin / "python3").symlink_to(sys.executable)
+            self.headers()
+            result = self.run_dev("test")
+        self.assert_refuses(result, "CUDA Toolkit 13.0", "CUDA_HOME")
+
+    def test_gpu_run_needs_the_folder(self):
+        (self.bin / "python3").symlink_to(sys.executable)
+        self.assert_refuses(self.run_dev("gpu", "--run", "/nonexistent/pack"), "/nonexistent/pack", "--pack")
+
+
+if __name__ == "__main__":
+    unittest.main()
