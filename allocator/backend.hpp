@@ -9,6 +9,15 @@ namespace memlab::allocator {
 /// A device address. 0 is never a valid one.
 using Address = std::uint64_t;
 
+/// CUDA_ERROR_OUT_OF_MEMORY: what the pool itself answers when no backend needs asking (a size that
+/// overflows when rounded: kind out_of_memory) or when its own bookkeeping finds no host memory
+/// (kind error; no backend reports this code with that kind).
+inline constexpr std::int32_t out_of_memory_code = 2;
+
+/// CUDA_ERROR_UNKNOWN: the backend handed out a segment that cannot be (0, misaligned, overlapping
+/// one that the pool still holds): it knows of a lost context that the pool was not told about.
+inline constexpr std::int32_t unusable_segment_code = 999;
+
 /// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
 /// through the pool untouched so that the program gets the driver's true answer.
 struct BackendStatus {
@@ -38,10 +47,13 @@ class DeviceBackend {
     /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned.
     virtual BackendStatus segment_alloc(std::uint64_t bytes, Address* address) = 0;
 
-    /// Gives a whole segment back. Like cudaFree it may wait for the device.
+    /// Gives a whole segment back. Like cudaFree it waits for work that may still use it. The pool
+    /// forgets the segment whatever the answer: after an error it would be unsafe to hand out.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
-    /// Records a fence behind all work submitted so far. *fence = 0 when the backend knows that
+    /// Records a fence behind all work submitted so far. Fences complete in the order in which they
+    /// were recorded; the same value may be returned again (one reference more) when nothing was
+    /// submitted in between. *fence = 0 when the backend knows that
     /// nothing is running. A backend that cannot record (driver too old) synchronizes instead and
     /// returns 0, as CUDA's own cudaFree does.
     virtual BackendStatus fence_record(Fence* fence) = 0;
@@ -49,7 +61,9 @@ class DeviceBackend {
     /// Never blocks. failed: the context is broken (sticky error); its work will never complete.
     virtual FenceState fence_query(Fence fence) = 0;
 
-    /// Orders all *future* work of the context behind the fence without stopping the host.
+    /// Orders all *future* work of the context behind the fence without stopping the host. An error
+    /// means that nothing was ordered (so answers a backend that must not touch the device now, as
+    /// during a capture).
     virtual BackendStatus fence_wait_device(Fence fence) = 0;
 
     /// Blocks the calling thread until the fence is complete; returns the device's pending

@@ -4,9 +4,17 @@
 // Guarantees:
 //  - two live blocks never overlap; a block is handed out again only when the fence of its free is
 //    complete, or future device work has been ordered behind that fence;
+//  - a block whose fence failed is never handed out again;
 //  - a failed allocation leaves the pool as it was, but for cached segments given back;
 //  - deterministic: the same calls and the same answers of the backend give the same addresses
 //    relative to their segments, in the same order; no clock, no randomness, no addresses hashed.
+//
+// How frees become reusable (PoolOptions::free_sync says when the host waits):
+//   free -> [deferred, while a capture forbids fences] -> pending behind its fence -> free block,
+// by a look at the fence (every allocate), by a host wait, or by ordering the device behind it.
+//
+// Locking: one mutex per pool. The observer and the backend are called with it held, but for
+// fence_wait_host, during which other threads use the pool.
 //
 // Knows bytes, fences and policy; no CUDA, files, clocks or stacks.
 #pragma once
@@ -47,20 +55,25 @@ class PoolObserver {
 
     virtual void on_alloc(const BlockInfo& block, Tag tag) = 0;
     virtual void on_free_requested(const BlockInfo& block, Tag tag) = 0;
+    /// Told before the block is merged with its neighbours. Never follows for a block whose fence
+    /// failed.
     virtual void on_free_completed(const BlockInfo& block) = 0;
     /// `tag` is that of the allocation that made the pool grow (0: none).
     virtual void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) = 0;
+    /// Told before the backend gets it, which may give it to someone else at once.
     virtual void on_segment_free(Address segment, std::uint64_t size) = 0;
     /// Out of memory: the cache was released and the allocation will be tried once more.
     virtual void on_alloc_retry(std::uint64_t requested, Tag tag) = 0;
-    /// The pool waits on the host for all pending frees.
+    /// The pool makes sure on the host that all pending frees are complete. As in PyTorch also told
+    /// when there was nothing to wait for.
     virtual void on_sync() = 0;
 };
 
 struct AllocResult {
     BackendStatus status;
     BlockInfo block;  ///< valid when status.ok()
-    /// On out_of_memory: the largest free block before cached segments were released.
+    /// On out_of_memory: the largest block that the pool could have served before cached segments
+    /// were released.
     std::uint64_t largest_free_block = 0;
 };
 
@@ -71,7 +84,8 @@ struct FreeResult {
         invalid,   ///< inside a segment, but no live block begins there (interior or double free)
     };
     Kind kind = Kind::freed;
-    /// With freed: the device's pending asynchronous error where the free synchronized, else ok.
+    /// With freed: the device's pending asynchronous error where the free synchronized, or why no
+    /// fence could be recorded (the block then waits for fence_deferred()); else ok.
     BackendStatus status;
 };
 
@@ -84,21 +98,26 @@ enum class FenceTiming : std::uint8_t {
 /// Thread-safety: every member function may be called from any thread at any time.
 class Pool {
   public:
-    /// `backend` and `observer` (may be null) must outlive the pool.
+    /// `backend` and `observer` (may be null) must outlive the pool; problem_with(options) must be
+    /// empty. The only member that may throw, and only std::bad_alloc.
     Pool(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer);
-    /// Gives nothing back to the backend: call release_all() or abandon() first where it matters.
+    /// Calls neither backend nor observer: segments and unfinished fences are left to the backend.
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
-    /// Serves `requested` bytes (> 0). On out of memory it releases what it caches and tries once
-    /// more before it returns the backend's own error.
+    /// Serves `requested` bytes (0 is served like 1). Prefers a free block, then a new segment.
+    /// When the backend is out of memory: a pending block with the device's future work ordered
+    /// behind its fence; then, having waited on the host for all pending frees, a free block; then
+    /// it releases every unused segment, asks once more and returns the backend's own error.
     AllocResult allocate(std::uint64_t requested, Tag tag);
 
-    /// Takes a block back. By PoolOptions::free_sync it may wait for the device, without the lock.
+    /// Takes a block back: records a fence and, by PoolOptions::free_sync, may wait for it without
+    /// the lock. Never allocates host memory.
     FreeResult free(Address address, Tag tag, FenceTiming timing = FenceTiming::now);
 
-    /// Records the fences of all frees that were deferred.
+    /// Records the fences of all frees that were deferred, and of those whose fence could not be
+    /// recorded. Stops at the first failure; the rest stays deferred.
     void fence_deferred();
 
     /// The live block that contains `address` (not only its base).
@@ -107,15 +126,13 @@ class Pool {
     /// True when `address` lies in one of the segments, live block or not.
     bool owns(Address address) const;
 
-    /// Gives every wholly unused segment back to the backend; returns the bytes released. Blocks
-    /// whose fence is pending are waited for first when `wait` is set.
+    /// Gives every wholly unused segment back to the backend; returns the bytes that it took back.
+    /// Blocks whose fence is pending are waited for first when `wait` is set.
     std::uint64_t release_cached(bool wait);
 
-    /// The context is gone: forget everything without calling the backend or the observer.
+    /// The context is gone: forget everything without calling the backend or the observer. The
+    /// statistics count what was there as freed.
     void abandon();
-
-    /// Time enters here only (idle trim): nanoseconds of any monotonic clock.
-    void tick(std::uint64_t now_ns);
 
     PoolStats stats() const;
 

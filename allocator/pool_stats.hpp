@@ -24,22 +24,24 @@ struct StatByPool {
     bool operator==(const StatByPool&) const = default;
 };
 
-/// Keys and meaning: https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
+/// What differs from PyTorch: an alignment gap (PoolOptions::coarse_alignment) is a free block and
+/// so counts in inactive_split. Otherwise keys and meaning are those of
+/// https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
 struct PoolStats {
-    StatByPool allocation;
-    StatByPool segment;
-    StatByPool active;
-    StatByPool inactive_split;
-    StatByPool allocated_bytes;
-    StatByPool reserved_bytes;
-    StatByPool active_bytes;
-    StatByPool inactive_split_bytes;
-    StatByPool requested_bytes;
-    std::int64_t num_alloc_retries = 0;
-    std::int64_t num_ooms = 0;
-    std::int64_t num_sync_all_streams = 0;
-    std::int64_t num_device_alloc = 0;
-    std::int64_t num_device_free = 0;
+    StatByPool allocation;                  ///< blocks that the application holds
+    StatByPool segment;                     ///< ranges got from the backend
+    StatByPool active;                      ///< blocks held, or freed but not yet safe to reuse
+    StatByPool inactive_split;              ///< free blocks in segments that are not wholly free
+    StatByPool allocated_bytes;             ///< bytes of `allocation`
+    StatByPool reserved_bytes;              ///< bytes of `segment`
+    StatByPool active_bytes;                ///< bytes of `active`
+    StatByPool inactive_split_bytes;        ///< bytes of `inactive_split`
+    StatByPool requested_bytes;             ///< what the application asked for, of `active`
+    std::int64_t num_alloc_retries = 0;     ///< allocations tried again after releasing the cache
+    std::int64_t num_ooms = 0;              ///< allocations that failed for lack of memory
+    std::int64_t num_sync_all_streams = 0;  ///< times the host made sure of all pending frees
+    std::int64_t num_device_alloc = 0;      ///< segments got from the backend
+    std::int64_t num_device_free = 0;       ///< segments given back to it
 
     bool operator==(const PoolStats&) const = default;
 };

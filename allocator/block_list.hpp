@@ -1,0 +1,38 @@
+// A list of blocks through the blocks themselves, oldest first: joining and leaving costs no
+// memory, so a free cannot fail. A block is in one list at most.
+#pragma once
+
+#include "allocator/block_store.hpp"
+
+namespace memlab::allocator {
+
+class BlockList {
+  public:
+    void push_back(Block& block) noexcept {
+        block.list_previous = newest_;
+        block.list_next = nullptr;
+        (newest_ != nullptr ? newest_->list_next : oldest_) = &block;
+        newest_ = &block;
+    }
+
+    void remove(Block& block) noexcept {
+        (block.list_previous != nullptr ? block.list_previous->list_next : oldest_) =
+            block.list_next;
+        (block.list_next != nullptr ? block.list_next->list_previous : newest_) =
+            block.list_previous;
+        block.list_previous = nullptr;
+        block.list_next = nullptr;
+    }
+
+    void forget_all() noexcept { oldest_ = newest_ = nullptr; }
+
+    bool empty() const noexcept { return oldest_ == nullptr; }
+    Block* oldest() const noexcept { return oldest_; }
+    Block* newest() const noexcept { return newest_; }
+
+  private:
+    Block* oldest_ = nullptr;
+    Block* newest_ = nullptr;
+};
+
+}  // namespace memlab::allocator

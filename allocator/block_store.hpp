@@ -1,0 +1,175 @@
+// Where every byte of every segment is: blocks by address, free blocks by what they can serve.
+// Splits and merges; knows neither fences, statistics nor locks.
+//
+// Guarantees:
+//  - the blocks of a segment follow each other without gap or overlap, from its base to its end;
+//  - no two free blocks are neighbours;
+//  - only reserve() allocates host memory, so every other function succeeds: a free can never fail
+//    for want of it, and an allocation that cannot be recorded is refused before anything changed.
+//
+// All lookups are O(log blocks). Tree nodes move between the trees and a small stock of spares, so
+// a steady program calls malloc for none of this.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "allocator/backend.hpp"
+#include "allocator/size_policy.hpp"
+
+namespace memlab::allocator {
+
+struct Block;
+
+struct Segment {
+    Address base = 0;
+    std::uint64_t size = 0;
+    bool small = false;
+    std::uint32_t blocks = 0;  ///< 1: whole, not split
+};
+
+/// Free blocks in best-fit order: by usable size, then by address.
+using FreeOrder = std::map<std::pair<std::uint64_t, Address>, Block*>;
+
+/// A block's place in one FreeOrder. It owns the tree node while the block is not in the tree.
+struct FreeHook {
+    FreeOrder::node_type node;
+    FreeOrder::iterator position{};
+    bool linked = false;
+};
+
+enum class BlockState : std::uint8_t {
+    free,
+    live,      ///< the application holds it
+    deferred,  ///< given back; its fence may not be recorded yet
+    pending,   ///< given back; behind its fence
+    lost,      ///< given back, but its fence failed: never used again
+};
+
+struct Block {
+    Address address = 0;
+    std::uint64_t size = 0;
+    Segment* segment = nullptr;
+    Block* previous = nullptr;  ///< the neighbour below in the same segment
+    Block* next = nullptr;      ///< the neighbour above
+    BlockState state = BlockState::free;
+
+    // The pool's, while the block is not free.
+    std::uint64_t requested = 0;
+    std::uint64_t id = 0;
+    Fence fence = 0;
+    std::uint64_t order = 0;  ///< of its fence among all; rises along the pending list
+    bool waited_for = false;  ///< a thread is in fence_wait_host for it and will settle it
+    Block* list_previous = nullptr;
+    Block* list_next = nullptr;
+
+    FreeHook by_size;      ///< small segments only: for requests below coarse_alignment
+    FreeHook by_capacity;  ///< for requests that must be coarsely aligned
+};
+
+/// Thread-safety: none; the pool's lock serializes.
+class BlockStore {
+  public:
+    explicit BlockStore(const SizePolicy& policy) : policy_(policy) {}
+    BlockStore(const BlockStore&) = delete;
+    BlockStore& operator=(const BlockStore&) = delete;
+
+    /// Gets the host memory that one add_segment() and one take() may need. False when there is
+    /// none; nothing has changed then.
+    bool reserve() noexcept;
+
+    /// The best fitting free block, cut to `size`, now live; null when none fits.
+    Block* take(std::uint64_t size, bool small) noexcept;
+
+    /// True when take() could be satisfied by this block, were it free.
+    bool fits(const Block& block, std::uint64_t size, bool small) const noexcept;
+
+    /// Makes a block free and merges it with its free neighbours.
+    void put_back(Block& block) noexcept;
+
+    /// True when the range is a possible segment: not null, aligned, not wrapping around, and in no
+    /// one's way.
+    bool can_add(Address base, std::uint64_t size) const noexcept;
+
+    /// A new segment, one free block. can_add() must hold.
+    void add_segment(Address base, std::uint64_t size, bool small) noexcept;
+
+    /// A segment that is wholly free, the next by (size, address) after `after`; null at the end.
+    /// Removing the segment found so far is allowed in between: pass copies.
+    const Segment* unused_segment(bool small, std::uint64_t after_size,
+                                  Address after_base) const noexcept;
+
+    /// Forgets a segment that is wholly free.
+    void remove_segment(Address base) noexcept;
+
+    /// Forgets everything.
+    void clear() noexcept;
+
+    /// The block that holds `address`, in any state; null when no segment does.
+    Block* find(Address address) noexcept;
+    const Block* find(Address address) const noexcept;
+
+    /// The largest request that could be served from a free block.
+    std::uint64_t largest_free() const noexcept;
+
+    struct SplitFree {
+        std::uint64_t blocks = 0;
+        std::uint64_t bytes = 0;
+
+        bool operator==(const SplitFree&) const = default;
+    };
+    /// The free blocks of segments that are not wholly free.
+    SplitFree split_free(bool small) const noexcept { return half(small).split_free; }
+
+    const std::map<Address, Segment>& segments() const { return segments_; }
+    const std::map<Address, Block>& blocks() const { return blocks_; }
+
+    /// Checks every guarantee above; empty when all hold, else what does not and where.
+    std::string validate() const;
+
+  private:
+    /// PyTorch's small pool and large pool.
+    struct Half {
+        FreeOrder by_size;
+        FreeOrder by_capacity;
+        SplitFree split_free;
+    };
+
+    Half& half(bool small) noexcept { return small ? small_ : large_; }
+    const Half& half(bool small) const noexcept { return small ? small_ : large_; }
+    bool coarse(std::uint64_t size) const noexcept {
+        return size >= policy_.options().coarse_alignment;
+    }
+    /// Whether any request for this half can be less than coarsely aligned.
+    bool has_fine_requests(bool small) const noexcept {
+        return small && policy_.options().coarse_alignment > policy_.options().rounding;
+    }
+    std::uint64_t capacity(const Block& block) const noexcept;
+
+    Block& insert_spare(Address address) noexcept;
+    void recycle(Address address) noexcept;
+    Block& cut(Block& block, std::uint64_t at) noexcept;
+    void absorb_next(Block& block) noexcept;
+    void link(Block& block) noexcept;
+    void unlink(Block& block) noexcept;
+    std::string validate_free(const Block& block) const;
+    std::string validate_segment(const Segment& segment, std::size_t* blocks) const;
+
+    const SizePolicy policy_;
+    std::map<Address, Segment> segments_;
+    std::map<Address, Block> blocks_;
+    Half small_;
+    Half large_;
+
+    /// add_segment() takes one, take() up to two; a merge gives up to two back.
+    static constexpr std::size_t needed_spares = 3;
+    std::array<std::map<Address, Block>::node_type, 2 * needed_spares> spares_;
+    std::size_t spare_count_ = 0;
+    std::map<Address, Segment>::node_type spare_segment_;
+};
+
+}  // namespace memlab::allocator

@@ -1,0 +1,602 @@
+// The pool's two orders of events: how an allocation looks for memory, and how a free becomes
+// reusable. Which block and where is BlockStore's, which size SizePolicy's.
+//
+// The one subtle thing is a thread that waits on the host for a block's fence without the lock.
+// The block is marked `waited_for`, and from then on only that thread settles it: so block and
+// fence stay valid for it without reference counts. Whoever needs the block meanwhile waits for the
+// thread (settled_), which is as good as waiting for the fence. abandon() may take everything away
+// during the wait; epoch_ tells.
+#include "allocator/pool.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "allocator/block_list.hpp"
+#include "allocator/block_store.hpp"
+#include "allocator/size_policy.hpp"
+#include "allocator/stat_counter.hpp"
+
+namespace memlab::allocator {
+
+namespace {
+
+constexpr BackendStatus no_host_memory{BackendStatus::Kind::error, out_of_memory_code};
+
+std::uint64_t next_block_id() {
+    static constinit std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+BlockInfo describe(const Block& block) {
+    return {block.address,       block.requested,     block.size,
+            block.segment->base, block.segment->size, block.id};
+}
+
+class DeafObserver final : public PoolObserver {
+  public:
+    void on_alloc(const BlockInfo&, Tag) override {}
+    void on_free_requested(const BlockInfo&, Tag) override {}
+    void on_free_completed(const BlockInfo&) override {}
+    void on_segment_alloc(Address, std::uint64_t, Tag) override {}
+    void on_segment_free(Address, std::uint64_t) override {}
+    void on_alloc_retry(std::uint64_t, Tag) override {}
+    void on_sync() override {}
+};
+
+}  // namespace
+
+class Pool::Impl {
+  public:
+    Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
+        : policy_(options),
+          backend_(backend),
+          observer_(observer != nullptr ? *observer : deaf_),
+          store_(policy_) {}
+
+    AllocResult allocate(std::uint64_t requested, Tag tag);
+    FreeResult free(Address address, Tag tag, FenceTiming timing);
+    void fence_deferred();
+    std::optional<BlockInfo> find(Address address) const;
+    bool owns(Address address) const;
+    std::uint64_t release_cached(bool wait);
+    void abandon();
+    PoolStats stats() const;
+    std::string validate() const;
+
+  private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
+    AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
+    BackendStatus grow(const SizePolicy::Plan& plan, Tag tag);
+    bool order_device_behind(const SizePolicy::Plan& plan);
+
+    void put_behind(Block& block, Fence fence);
+    void settle(Block& block, FenceState state);
+    void complete(Block& block);
+    void poll();
+    struct Waited {
+        BackendStatus status;
+        bool settled = false;
+    };
+    Waited wait_for(Lock& lock, Block& block);
+    void wait_for_all_pending(Lock& lock);
+
+    std::uint64_t release_unused();
+    void count_split(bool small);
+    std::string validate_frees() const;
+    std::string validate_stats() const;
+
+    const SizePolicy policy_;
+    DeviceBackend& backend_;
+    DeafObserver deaf_;
+    PoolObserver& observer_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable settled_;  ///< a thread that waited for a block is done with it
+    BlockStore store_;
+    BlockList pending_;   ///< behind a fence, in the order in which the fences were recorded
+    BlockList deferred_;  ///< no fence yet, in the order of the frees
+    PoolStats stats_;
+    std::uint64_t fences_recorded_ = 0;
+    std::uint64_t epoch_ = 0;  ///< how often everything was abandoned
+};
+
+// --- allocation -------------------------------------------------------------------------------
+
+AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
+    Lock lock(mutex_);
+    const auto plan = policy_.plan(requested);
+    if (!plan) {
+        return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
+                      store_.largest_free());
+    }
+    if (!store_.reserve()) {
+        return {no_host_memory, {}, 0};
+    }
+    poll();
+    if (Block* block = store_.take(plan->size, plan->small)) {
+        return serve(*block, requested, tag);
+    }
+    BackendStatus status = grow(*plan, tag);
+    if (status.kind == BackendStatus::Kind::out_of_memory) {
+        if (!order_device_behind(*plan)) {
+            wait_for_all_pending(lock);
+            if (!store_.reserve()) {  // others may have used it up meanwhile
+                return {no_host_memory, {}, 0};
+            }
+        }
+        if (Block* block = store_.take(plan->size, plan->small)) {
+            return serve(*block, requested, tag);
+        }
+        const std::uint64_t largest = store_.largest_free();
+        release_unused();
+        ++stats_.num_alloc_retries;
+        observer_.on_alloc_retry(requested, tag);
+        status = grow(*plan, tag);
+        if (!status.ok()) {
+            return refuse(status, largest);
+        }
+    }
+    if (!status.ok()) {
+        return refuse(status, 0);
+    }
+    Block* block = store_.take(plan->size, plan->small);
+    if (block == nullptr) {  // options that problem_with() refuses
+        return refuse({BackendStatus::Kind::error, unusable_segment_code}, 0);
+    }
+    return serve(*block, requested, tag);
+}
+
+AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
+    const bool small = block.segment->small;
+    block.requested = requested;
+    block.id = next_block_id();
+    increase(stats_.allocation, small, 1);
+    increase(stats_.allocated_bytes, small, block.size);
+    increase(stats_.active, small, 1);
+    increase(stats_.active_bytes, small, block.size);
+    increase(stats_.requested_bytes, small, requested);
+    count_split(small);
+    const BlockInfo info = describe(block);
+    observer_.on_alloc(info, tag);
+    return {{}, info, 0};
+}
+
+AllocResult Pool::Impl::refuse(BackendStatus status, std::uint64_t largest_free_block) {
+    if (status.kind == BackendStatus::Kind::out_of_memory) {
+        ++stats_.num_ooms;
+        return {status, {}, largest_free_block};
+    }
+    return {status, {}, 0};
+}
+
+BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag) {
+    Address base = 0;
+    const BackendStatus status = backend_.segment_alloc(plan.segment, &base);
+    if (!status.ok()) {
+        return status;
+    }
+    if (!store_.can_add(base, plan.segment)) {
+        // The memory is good, it is our picture that is not: hand it back, claim nothing.
+        backend_.segment_free(base, plan.segment);
+        return {BackendStatus::Kind::error, unusable_segment_code};
+    }
+    store_.add_segment(base, plan.segment, plan.small);
+    ++stats_.num_device_alloc;
+    increase(stats_.segment, plan.small, 1);
+    increase(stats_.reserved_bytes, plan.small, plan.segment);
+    observer_.on_segment_alloc(base, plan.segment, tag);
+    return status;
+}
+
+/// Memory is short: makes the oldest pending block that is large enough reusable, without stopping
+/// the host, by ordering all future device work behind its fence. The blocks freed before it are
+/// then just as safe.
+bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
+    Block* chosen = pending_.oldest();
+    while (chosen != nullptr &&
+           (chosen->waited_for || !store_.fits(*chosen, plan.size, plan.small))) {
+        chosen = chosen->list_next;
+    }
+    if (chosen == nullptr || !backend_.fence_wait_device(chosen->fence).ok()) {
+        return false;
+    }
+    const std::uint64_t last = chosen->order;
+    for (Block* block = pending_.oldest(); block != nullptr && block->order <= last;) {
+        Block* next = block->list_next;
+        if (!block->waited_for) {
+            settle(*block, FenceState::complete);
+        }
+        block = next;
+    }
+    return true;
+}
+
+// --- frees ------------------------------------------------------------------------------------
+
+FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
+    Lock lock(mutex_);
+    Block* block = store_.find(address);
+    if (block == nullptr) {
+        return {FreeResult::Kind::not_ours, {}};
+    }
+    if (block->address != address || block->state != BlockState::live) {
+        return {FreeResult::Kind::invalid, {}};
+    }
+    observer_.on_free_requested(describe(*block), tag);
+    decrease(stats_.allocation, block->segment->small, 1);
+    decrease(stats_.allocated_bytes, block->segment->small, block->size);
+
+    Fence fence = 0;
+    BackendStatus status;
+    if (timing == FenceTiming::now) {
+        status = backend_.fence_record(&fence);
+    }
+    if (timing == FenceTiming::deferred || !status.ok()) {
+        block->state = BlockState::deferred;
+        deferred_.push_back(*block);
+        return {FreeResult::Kind::freed, status};
+    }
+    if (fence == 0) {
+        complete(*block);
+        return {FreeResult::Kind::freed, {}};
+    }
+    put_behind(*block, fence);
+    const FreeSync sync = policy_.options().free_sync;
+    if (sync != FreeSync::always) {
+        const FenceState state = backend_.fence_query(fence);
+        if (state == FenceState::complete) {
+            settle(*block, state);
+            return {FreeResult::Kind::freed, {}};
+        }
+        if (state == FenceState::pending && sync == FreeSync::never) {
+            return {FreeResult::Kind::freed, {}};
+        }
+        // Failed: only the wait, which then returns at once, tells the error.
+    }
+    return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+}
+
+void Pool::Impl::put_behind(Block& block, Fence fence) {
+    block.state = BlockState::pending;
+    block.fence = fence;
+    block.order = fences_recorded_++;
+    pending_.push_back(block);
+}
+
+/// Draws the consequence of a pending block's fence. The block may be merged away by it.
+void Pool::Impl::settle(Block& block, FenceState state) {
+    if (state == FenceState::pending) {
+        return;
+    }
+    pending_.remove(block);
+    backend_.fence_release(block.fence);
+    block.fence = 0;
+    if (state == FenceState::complete) {
+        complete(block);
+    } else {
+        block.state = BlockState::lost;
+    }
+}
+
+void Pool::Impl::complete(Block& block) {
+    const bool small = block.segment->small;
+    observer_.on_free_completed(describe(block));
+    decrease(stats_.active, small, 1);
+    decrease(stats_.active_bytes, small, block.size);
+    decrease(stats_.requested_bytes, small, block.requested);
+    store_.put_back(block);
+    count_split(small);
+}
+
+/// Settles what is complete, without waiting. Oldest first: behind the first fence that is pending
+/// nothing can be complete. Frees that share a fence share the query.
+void Pool::Impl::poll() {
+    Fence complete_fence = 0;
+    for (Block* block = pending_.oldest(); block != nullptr;) {
+        Block* next = block->list_next;
+        if (!block->waited_for) {
+            const Fence fence = block->fence;
+            const FenceState state =
+                fence == complete_fence ? FenceState::complete : backend_.fence_query(fence);
+            if (state == FenceState::pending) {
+                return;
+            }
+            if (state == FenceState::complete) {
+                complete_fence = fence;
+            }
+            settle(*block, state);
+        }
+        block = next;
+    }
+}
+
+/// Waits for a pending block without the lock, then settles it.
+Pool::Impl::Waited Pool::Impl::wait_for(Lock& lock, Block& block) {
+    const std::uint64_t epoch = epoch_;
+    const Fence fence = block.fence;
+    block.waited_for = true;
+    lock.unlock();
+    Waited waited{backend_.fence_wait_host(fence), true};
+    lock.lock();
+    if (epoch_ != epoch) {
+        return waited;
+    }
+    block.waited_for = false;
+    const FenceState state =
+        waited.status.ok() ? FenceState::complete : backend_.fence_query(fence);
+    waited.settled = state != FenceState::pending;
+    settle(block, state);
+    settled_.notify_all();
+    return waited;
+}
+
+/// Waits on the host until all blocks that are pending now are settled. The newest fence first: it
+/// completes last, so one wait is enough.
+void Pool::Impl::wait_for_all_pending(Lock& lock) {
+    ++stats_.num_sync_all_streams;
+    observer_.on_sync();
+    const std::uint64_t end = fences_recorded_;
+    for (;;) {
+        bool others_wait = false;
+        Block* block = pending_.newest();
+        while (block != nullptr && (block->order >= end || block->waited_for)) {
+            others_wait = others_wait || (block->order < end && block->waited_for);
+            block = block->list_previous;
+        }
+        if (block != nullptr) {
+            if (!wait_for(lock, *block).settled) {
+                return;  // the wait itself failed: nothing more to hope for
+            }
+            poll();
+        } else if (others_wait) {
+            settled_.wait(lock);
+        } else {
+            return;
+        }
+    }
+}
+
+void Pool::Impl::fence_deferred() {
+    const Lock lock(mutex_);
+    while (Block* block = deferred_.oldest()) {
+        Fence fence = 0;
+        if (!backend_.fence_record(&fence).ok()) {
+            return;
+        }
+        deferred_.remove(*block);
+        if (fence == 0) {
+            complete(*block);
+        } else {
+            put_behind(*block, fence);
+        }
+    }
+    poll();
+}
+
+// --- the cache ----------------------------------------------------------------------------------
+
+std::uint64_t Pool::Impl::release_cached(bool wait) {
+    Lock lock(mutex_);
+    if (wait) {
+        wait_for_all_pending(lock);
+    } else {
+        poll();
+    }
+    return release_unused();
+}
+
+std::uint64_t Pool::Impl::release_unused() {
+    std::uint64_t released = 0;
+    for (const bool small : {false, true}) {
+        Segment last;
+        while (const Segment* found = store_.unused_segment(small, last.size, last.base)) {
+            last = *found;
+            observer_.on_segment_free(last.base, last.size);
+            ++stats_.num_device_free;
+            decrease(stats_.segment, small, 1);
+            decrease(stats_.reserved_bytes, small, last.size);
+            store_.remove_segment(last.base);
+            if (backend_.segment_free(last.base, last.size).ok()) {
+                released += last.size;
+            }
+        }
+    }
+    return released;
+}
+
+void Pool::Impl::abandon() {
+    const Lock lock(mutex_);
+    ++epoch_;
+    pending_.forget_all();
+    deferred_.forget_all();
+    store_.clear();
+    for (StatByPool* stat :
+         {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
+          &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
+          &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
+        drop_all(*stat);
+    }
+    settled_.notify_all();
+}
+
+void Pool::Impl::count_split(bool small) {
+    const BlockStore::SplitFree now = store_.split_free(small);
+    bring_to(stats_.inactive_split, small, now.blocks);
+    bring_to(stats_.inactive_split_bytes, small, now.bytes);
+}
+
+// --- questions ----------------------------------------------------------------------------------
+
+std::optional<BlockInfo> Pool::Impl::find(Address address) const {
+    const Lock lock(mutex_);
+    const Block* block = store_.find(address);
+    if (block == nullptr || block->state != BlockState::live) {
+        return std::nullopt;
+    }
+    return describe(*block);
+}
+
+bool Pool::Impl::owns(Address address) const {
+    const Lock lock(mutex_);
+    return store_.find(address) != nullptr;
+}
+
+PoolStats Pool::Impl::stats() const {
+    const Lock lock(mutex_);
+    return stats_;
+}
+
+std::string Pool::Impl::validate_frees() const {
+    std::size_t listed = 0;
+    const Block* previous = nullptr;
+    for (const Block* block = pending_.oldest(); block != nullptr; block = block->list_next) {
+        if (block->state != BlockState::pending || block->fence == 0) {
+            return "a block in the pending list has no fence";
+        }
+        if (block->list_previous != previous ||
+            (previous != nullptr && previous->order >= block->order)) {
+            return "the pending list is out of order";
+        }
+        previous = block;
+        ++listed;
+    }
+    if (previous != pending_.newest()) {
+        return "the pending list does not end with its newest block";
+    }
+    previous = nullptr;
+    for (const Block* block = deferred_.oldest(); block != nullptr; block = block->list_next) {
+        if (block->state != BlockState::deferred || block->fence != 0) {
+            return "a block in the deferred list has a fence";
+        }
+        if (block->list_previous != previous) {
+            return "the deferred list is linked wrongly";
+        }
+        previous = block;
+        ++listed;
+    }
+    if (previous != deferred_.newest()) {
+        return "the deferred list does not end with its newest block";
+    }
+    for (const auto& entry : store_.blocks()) {
+        const Block& block = entry.second;
+        if (block.state == BlockState::pending || block.state == BlockState::deferred) {
+            --listed;
+        } else if (block.fence != 0 || block.waited_for) {
+            return "a block that is not pending has a fence or is waited for";
+        }
+    }
+    return listed == 0 ? "" : "the lists of frees hold others than the freed blocks";
+}
+
+std::string Pool::Impl::validate_stats() const {
+    PoolStats counted;
+    for (const auto& [base, segment] : store_.segments()) {
+        increase(counted.segment, segment.small, 1);
+        increase(counted.reserved_bytes, segment.small, segment.size);
+    }
+    for (const auto& [address, block] : store_.blocks()) {
+        const bool small = block.segment->small;
+        if (block.state == BlockState::free) {
+            if (block.segment->blocks > 1) {
+                increase(counted.inactive_split, small, 1);
+                increase(counted.inactive_split_bytes, small, block.size);
+            }
+            continue;
+        }
+        increase(counted.active, small, 1);
+        increase(counted.active_bytes, small, block.size);
+        increase(counted.requested_bytes, small, block.requested);
+        if (block.state == BlockState::live) {
+            increase(counted.allocation, small, 1);
+            increase(counted.allocated_bytes, small, block.size);
+        }
+    }
+    struct Named {
+        const char* name;
+        StatByPool PoolStats::*stat;
+    };
+    constexpr Named all[] = {{"allocation", &PoolStats::allocation},
+                             {"segment", &PoolStats::segment},
+                             {"active", &PoolStats::active},
+                             {"inactive_split", &PoolStats::inactive_split},
+                             {"allocated_bytes", &PoolStats::allocated_bytes},
+                             {"reserved_bytes", &PoolStats::reserved_bytes},
+                             {"active_bytes", &PoolStats::active_bytes},
+                             {"inactive_split_bytes", &PoolStats::inactive_split_bytes},
+                             {"requested_bytes", &PoolStats::requested_bytes}};
+    for (const Named& each : all) {
+        for (Stat StatByPool::*part :
+             {&StatByPool::all, &StatByPool::small_pool, &StatByPool::large_pool}) {
+            const Stat& stat = stats_.*each.stat.*part;
+            const Stat& truth = counted.*each.stat.*part;
+            if (stat.current != truth.current) {
+                return std::string(each.name) + " is " + std::to_string(truth.current) +
+                       ", the statistics say " + std::to_string(stat.current);
+            }
+            if (stat.current != stat.allocated - stat.freed || stat.peak < stat.current) {
+                return std::string(each.name) + ": current, peak and sums disagree";
+            }
+        }
+    }
+    return {};
+}
+
+std::string Pool::Impl::validate() const {
+    const Lock lock(mutex_);
+    if (std::string problem = store_.validate(); !problem.empty()) {
+        return problem;
+    }
+    if (std::string problem = validate_frees(); !problem.empty()) {
+        return problem;
+    }
+    return validate_stats();
+}
+
+// --- the door
+// -------------------------------------------------------------------------------------
+
+Pool::Pool(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
+    : impl_(std::make_unique<Impl>(options, backend, observer)) {}
+
+Pool::~Pool() = default;
+
+AllocResult Pool::allocate(std::uint64_t requested, Tag tag) {
+    return impl_->allocate(requested, tag);
+}
+
+FreeResult Pool::free(Address address, Tag tag, FenceTiming timing) {
+    return impl_->free(address, tag, timing);
+}
+
+void Pool::fence_deferred() {
+    impl_->fence_deferred();
+}
+
+std::optional<BlockInfo> Pool::find(Address address) const {
+    return impl_->find(address);
+}
+
+bool Pool::owns(Address address) const {
+    return impl_->owns(address);
+}
+
+std::uint64_t Pool::release_cached(bool wait) {
+    return impl_->release_cached(wait);
+}
+
+void Pool::abandon() {
+    impl_->abandon();
+}
+
+PoolStats Pool::stats() const {
+    return impl_->stats();
+}
+
+std::string Pool::validate() const {
+    return impl_->validate();
+}
+
+}  // namespace memlab::allocator

@@ -1,0 +1,309 @@
+#include "allocator/simulated_backend.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace memlab::allocator {
+
+namespace {
+
+constexpr std::uint64_t segment_unit = 2ULL << 20;
+
+std::size_t index_of(SimulatedBackend::Call call) {
+    return static_cast<std::size_t>(call);
+}
+
+std::string range(Address begin, std::uint64_t bytes) {
+    return std::to_string(bytes) + " bytes at " + std::to_string(begin);
+}
+
+}  // namespace
+
+void SimulatedBackend::problem(std::string text) {
+    problems_.push_back(std::move(text));
+}
+
+/// Counts the call; true when it shall answer *status and do nothing.
+bool SimulatedBackend::injected(Call call, BackendStatus* status) {
+    const std::uint64_t number = ++calls_[index_of(call)];
+    auto& failures = failures_[index_of(call)];
+    if (const auto found = failures.find(number); found != failures.end()) {
+        *status = found->second;
+        failures.erase(found);
+        return true;
+    }
+    if (broken_) {
+        *status = {BackendStatus::Kind::error, broken_code_};
+        return true;
+    }
+    return false;
+}
+
+/// The caller has made sure that the sum fits; the address space is far larger.
+Address SimulatedBackend::lowest_gap(std::uint64_t bytes) const {
+    Address at = base_;
+    for (const auto& [begin, size] : segments_) {
+        if (begin - at >= bytes) {
+            break;
+        }
+        at = begin + size;
+    }
+    return at;
+}
+
+BackendStatus SimulatedBackend::segment_alloc(std::uint64_t bytes, Address* address) {
+    const std::lock_guard lock(mutex_);
+    BackendStatus status;
+    if (injected(Call::segment_alloc, &status)) {
+        return status;
+    }
+    if (bytes == 0 || bytes % segment_unit != 0) {
+        problem("segment_alloc of " + std::to_string(bytes) + " bytes: not a multiple of 2 MiB");
+    }
+    if (bytes > total_ - used_) {
+        return {BackendStatus::Kind::out_of_memory, out_of_memory_code};
+    }
+    *address = lowest_gap(bytes);
+    segments_[*address] = bytes;
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return {};
+}
+
+BackendStatus SimulatedBackend::segment_free(Address address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    BackendStatus status;
+    if (injected(Call::segment_free, &status)) {
+        return status;
+    }
+    const auto found = segments_.find(address);
+    if (found == segments_.end() || found->second != bytes) {
+        problem("segment_free of " + range(address, bytes) + ": there is no such segment");
+        return {BackendStatus::Kind::error, 1};
+    }
+    // Like cudaFree: work that uses the memory finishes first.
+    for (auto it = accesses_.rbegin(); it != accesses_.rend(); ++it) {
+        if (it->begin < address + bytes && it->end > address) {
+            complete_to(it->position);
+            break;
+        }
+    }
+    used_ -= bytes;
+    segments_.erase(found);
+    return {};
+}
+
+BackendStatus SimulatedBackend::fence_record(Fence* fence) {
+    const std::lock_guard lock(mutex_);
+    *fence = 0;
+    BackendStatus status;
+    if (injected(Call::fence_record, &status)) {
+        return status;
+    }
+    if (knows_idle_ && completed_ == submitted_) {
+        return {};
+    }
+    const auto last = fences_.find(last_fence_);
+    if (last == fences_.end() || last->second.position != submitted_) {
+        fences_[++last_fence_].position = submitted_;
+    }
+    ++fences_[last_fence_].references;
+    ++references_;
+    *fence = last_fence_;
+    return {};
+}
+
+const SimulatedBackend::FenceEntry* SimulatedBackend::known(Fence fence, const char* where) {
+    const auto found = fences_.find(fence);
+    if (found == fences_.end()) {
+        problem(std::string(where) + ": fence " + std::to_string(fence) + " is not held");
+        return nullptr;
+    }
+    return &found->second;
+}
+
+FenceState SimulatedBackend::fence_query(Fence fence) {
+    const std::lock_guard lock(mutex_);
+    const FenceEntry* entry = known(fence, "fence_query");
+    if (entry == nullptr || (broken_ && entry->position > completed_)) {
+        return FenceState::failed;
+    }
+    return entry->position <= completed_ ? FenceState::complete : FenceState::pending;
+}
+
+BackendStatus SimulatedBackend::fence_wait_device(Fence fence) {
+    const std::lock_guard lock(mutex_);
+    const FenceEntry* entry = known(fence, "fence_wait_device");
+    BackendStatus status;
+    if (injected(Call::fence_wait_device, &status)) {
+        return status;
+    }
+    if (entry == nullptr) {
+        return {BackendStatus::Kind::error, 1};
+    }
+    ordered_ = std::max(ordered_, entry->position);
+    return {};
+}
+
+BackendStatus SimulatedBackend::fence_wait_host(Fence fence) {
+    std::unique_lock lock(mutex_);
+    if (hook_) {
+        const std::function<void()> hook = hook_;
+        lock.unlock();
+        hook();
+        lock.lock();
+    }
+    const FenceEntry* entry = known(fence, "fence_wait_host");
+    BackendStatus status;
+    if (injected(Call::fence_wait_host, &status)) {
+        return status;
+    }
+    if (entry == nullptr) {
+        return {BackendStatus::Kind::error, 1};
+    }
+    const Position position = entry->position;
+    if (host_wait_ == HostWait::advances) {
+        complete_to(position);
+    }
+    moved_.wait(lock, [&] { return broken_ || completed_ >= position; });
+    if (completed_ < position) {
+        return {BackendStatus::Kind::error, broken_code_};
+    }
+    known(fence, "the end of fence_wait_host");  // the waiter's reference must have lasted
+    return {};
+}
+
+void SimulatedBackend::fence_release(Fence fence) {
+    const std::lock_guard lock(mutex_);
+    if (known(fence, "fence_release") == nullptr) {
+        return;
+    }
+    --references_;
+    if (--fences_[fence].references == 0) {
+        fences_.erase(fence);
+    }
+}
+
+SimulatedBackend::Position SimulatedBackend::submit() {
+    const std::lock_guard lock(mutex_);
+    return ++submitted_;
+}
+
+bool SimulatedBackend::inside_a_segment(Address begin, Address end) const {
+    const auto above = segments_.upper_bound(begin);
+    if (above == segments_.begin()) {
+        return false;
+    }
+    const auto& [base, size] = *std::prev(above);
+    return end <= base + size;
+}
+
+SimulatedBackend::Position SimulatedBackend::access(std::uint64_t owner, Address address,
+                                                    std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const Access now{++submitted_, owner, address, address + bytes};
+    if (!inside_a_segment(now.begin, now.end)) {
+        problem("access of " + range(address, bytes) + ": outside of all segments");
+    }
+    for (const Access& earlier : accesses_) {
+        if (earlier.position > ordered_ && earlier.owner != owner && earlier.begin < now.end &&
+            earlier.end > now.begin) {
+            problem("access of " + range(address, bytes) + " by owner " + std::to_string(owner) +
+                    ": work of owner " + std::to_string(earlier.owner) +
+                    " on it is unfinished and not ordered before");
+        }
+    }
+    accesses_.push_back(now);
+    return now.position;
+}
+
+void SimulatedBackend::complete_to(Position position) {
+    if (broken_) {
+        return;
+    }
+    completed_ = std::max(completed_, std::min(position, submitted_));
+    while (!accesses_.empty() && accesses_.front().position <= completed_) {
+        accesses_.pop_front();
+    }
+    moved_.notify_all();
+}
+
+void SimulatedBackend::advance_to(Position position) {
+    const std::lock_guard lock(mutex_);
+    complete_to(position);
+}
+
+void SimulatedBackend::advance_all() {
+    const std::lock_guard lock(mutex_);
+    complete_to(submitted_);
+}
+
+SimulatedBackend::Position SimulatedBackend::submitted() const {
+    const std::lock_guard lock(mutex_);
+    return submitted_;
+}
+
+SimulatedBackend::Position SimulatedBackend::completed() const {
+    const std::lock_guard lock(mutex_);
+    return completed_;
+}
+
+void SimulatedBackend::set_host_wait(HostWait wait) {
+    const std::lock_guard lock(mutex_);
+    host_wait_ = wait;
+}
+
+void SimulatedBackend::set_host_wait_hook(std::function<void()> hook) {
+    const std::lock_guard lock(mutex_);
+    hook_ = std::move(hook);
+}
+
+void SimulatedBackend::set_knows_idle(bool knows) {
+    const std::lock_guard lock(mutex_);
+    knows_idle_ = knows;
+}
+
+void SimulatedBackend::fail(Call call, std::uint64_t nth, BackendStatus status) {
+    const std::lock_guard lock(mutex_);
+    failures_[index_of(call)][calls_[index_of(call)] + nth] = status;
+}
+
+void SimulatedBackend::break_context(std::int32_t code) {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+    broken_code_ = code;
+    moved_.notify_all();
+}
+
+std::uint64_t SimulatedBackend::calls(Call call) const {
+    const std::lock_guard lock(mutex_);
+    return calls_[index_of(call)];
+}
+
+std::uint64_t SimulatedBackend::used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+}
+
+std::uint64_t SimulatedBackend::peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+}
+
+std::uint64_t SimulatedBackend::segments() const {
+    const std::lock_guard lock(mutex_);
+    return segments_.size();
+}
+
+std::uint64_t SimulatedBackend::fences() const {
+    const std::lock_guard lock(mutex_);
+    return references_;
+}
+
+std::vector<std::string> SimulatedBackend::problems() const {
+    const std::lock_guard lock(mutex_);
+    return problems_;
+}
+
+}  // namespace memlab::allocator

@@ -1,0 +1,150 @@
+// A device in miniature, for tests and replay: memory, a queue of work on a clock that only the
+// test moves, fences in that queue, failures on demand. Deterministic: the same calls get the same
+// answers, addresses included.
+//
+// It watches the pool while it serves it. Whatever breaks the contract of DeviceBackend, and every
+// access to memory that an earlier owner's work may still be using, is kept as a sentence in
+// problems(); so a test of ordering can fail.
+//
+// The memory never fragments: a segment fits as long as the sum fits, at the lowest free address.
+// Work items run one after the other in the order of submission, and nothing but fences orders one
+// owner's work behind another's: they stand for work on different streams.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "allocator/backend.hpp"
+
+namespace memlab::allocator {
+
+/// Thread-safety: every function may be called from any thread.
+class SimulatedBackend final : public DeviceBackend {
+  public:
+    static constexpr Address default_base = 0x7f0000000000;
+
+    explicit SimulatedBackend(std::uint64_t total_bytes, Address base = default_base)
+        : total_(total_bytes), base_(base) {}
+
+    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
+    BackendStatus segment_free(Address address, std::uint64_t bytes) override;
+    BackendStatus fence_record(Fence* fence) override;
+    FenceState fence_query(Fence fence) override;
+    BackendStatus fence_wait_device(Fence fence) override;
+    BackendStatus fence_wait_host(Fence fence) override;
+    void fence_release(Fence fence) override;
+
+    // --- the clock ---
+
+    /// A point in the queue of work; the nth item submitted is at n.
+    using Position = std::uint64_t;
+
+    /// Submits work that touches no memory.
+    Position submit();
+
+    /// Submits work of `owner` (say, the block's id) on a range. A problem if the range is not in a
+    /// segment, or if unfinished work of another owner on it is not ordered before this one.
+    Position access(std::uint64_t owner, Address address, std::uint64_t bytes);
+
+    /// Everything up to `position` is finished. The clock never goes back.
+    void advance_to(Position position);
+    void advance_all();
+
+    Position submitted() const;
+    Position completed() const;
+
+    /// What a host does that waits for an unfinished fence.
+    enum class HostWait : std::uint8_t {
+        advances,  ///< time passes: the clock moves to the fence
+        blocks,    ///< the thread sleeps until another one moves the clock
+    };
+    void set_host_wait(HostWait wait);
+
+    /// Called by fence_wait_host before it waits, without any lock of the simulation: the moment at
+    /// which other threads may do anything.
+    void set_host_wait_hook(std::function<void()> hook);
+
+    /// false: fence_record gives a real fence even when nothing is running. (Default: it gives 0.)
+    void set_knows_idle(bool knows);
+
+    // --- failures ---
+
+    enum class Call : std::uint8_t {
+        segment_alloc,
+        segment_free,
+        fence_record,
+        fence_wait_device,
+        fence_wait_host,
+    };
+    /// The `nth` call from now (1: the next) to `call` does nothing and answers `status`.
+    void fail(Call call, std::uint64_t nth, BackendStatus status);
+
+    /// The device's sticky error: from now on no work completes, fences are failed, and every other
+    /// call answers `code`.
+    void break_context(std::int32_t code);
+
+    // --- the books ---
+
+    std::uint64_t calls(Call call) const;
+    std::uint64_t used() const;
+    std::uint64_t peak() const;
+    std::uint64_t segments() const;
+    /// References to fences that the pool has not released.
+    std::uint64_t fences() const;
+    /// Everything that was done to the simulation and must not be; empty when all is well.
+    std::vector<std::string> problems() const;
+
+  private:
+    struct FenceEntry {
+        Position position = 0;
+        std::uint64_t references = 0;
+    };
+    struct Access {
+        Position position = 0;
+        std::uint64_t owner = 0;
+        Address begin = 0;
+        Address end = 0;
+    };
+    static constexpr std::size_t call_kinds = 5;
+
+    bool injected(Call call, BackendStatus* status);
+    Address lowest_gap(std::uint64_t bytes) const;
+    bool inside_a_segment(Address begin, Address end) const;
+    void complete_to(Position position);
+    void problem(std::string text);
+    const FenceEntry* known(Fence fence, const char* where);
+
+    const std::uint64_t total_;
+    const Address base_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable moved_;
+    std::map<Address, std::uint64_t> segments_;
+    std::uint64_t used_ = 0;
+    std::uint64_t peak_ = 0;
+
+    Position submitted_ = 0;
+    Position completed_ = 0;
+    Position ordered_ = 0;         ///< new work runs after everything up to here, finished or not
+    std::deque<Access> accesses_;  ///< unfinished ones, in order
+    std::map<Fence, FenceEntry> fences_;
+    Fence last_fence_ = 0;
+    std::uint64_t references_ = 0;
+
+    HostWait host_wait_ = HostWait::advances;
+    std::function<void()> hook_;
+    bool knows_idle_ = true;
+    bool broken_ = false;
+    std::int32_t broken_code_ = 0;
+    std::uint64_t calls_[call_kinds] = {};
+    std::map<std::uint64_t, BackendStatus> failures_[call_kinds];
+    std::vector<std::string> problems_;
+};
+
+}  // namespace memlab::allocator

@@ -1,0 +1,52 @@
+// Which sizes the pool works with: pure arithmetic on PoolOptions, so that the rules taken over
+// from PyTorch can be read, and tested, in one place.
+//
+// One rule is ours. RDMA and IPC want large buffers on 64 KiB boundaries, so a block of at least
+// `coarse_alignment` bytes begins at such a multiple of its segment's base (which every driver
+// aligns to 2 MiB). Sizes are not rounded for it: a 4,000,000-byte tensor is 4,000,256 bytes
+// allocated, as PyTorch says. Instead the gap in front of an aligned block stays a free block of
+// its own. Smaller requests fill gaps in small segments; in large ones a gap joins its neighbour
+// when that is freed, and is cut off again when it is reused.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "allocator/pool_options.hpp"
+
+namespace memlab::allocator {
+
+class SizePolicy {
+  public:
+    explicit SizePolicy(const PoolOptions& options) : options_(options) {}
+
+    /// How a request is served.
+    struct Plan {
+        std::uint64_t size = 0;     ///< the block's, rounded
+        std::uint64_t segment = 0;  ///< what to get from the backend if no free block fits
+        bool small = false;         ///< from small segments
+    };
+
+    /// The plan for `requested` bytes (0 is served like 1); none when rounding overflows.
+    std::optional<Plan> plan(std::uint64_t requested) const;
+
+    /// Where a block of `size` may begin: multiples of this, counted from its segment's base.
+    std::uint64_t alignment_of(std::uint64_t size) const {
+        return size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;
+    }
+
+    /// How many of a free block's bytes a coarsely aligned request can use.
+    std::uint64_t aligned_capacity(std::uint64_t offset, std::uint64_t size) const;
+
+    /// Whether `tail` unused bytes behind a new block become a block of their own. At the end of
+    /// the segment the rule is PyTorch's; before a neighbour, what is too small to be anything but
+    /// an alignment gap is cut off too, else it would count as allocated.
+    bool cuts_tail(std::uint64_t tail, bool small, bool reaches_segment_end) const;
+
+    const PoolOptions& options() const { return options_; }
+
+  private:
+    PoolOptions options_;
+};
+
+}  // namespace memlab::allocator
