@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "profiler/trace/log_file.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::trace {
@@ -26,10 +27,16 @@ class LogWriter final : public RecordSink {
     };
 
     /// Creates `path` exclusively (O_EXCL: never another process's file). `limit` bytes at most
-    /// (0: no limit); past it the log stops, keeps what it has and counts what it drops.
-    static Result create(const std::string& path, std::uint64_t limit);
+    /// (0: no limit); past it the log stops, keeps what it has and counts what it drops. Room for
+    /// End is set aside from the start.
+    static Result create(const std::string& path, std::uint64_t limit,
+                         LogStorage storage = LogStorage::automatic);
 
+    /// Closes, as close() does.
     ~LogWriter() override;
+
+    /// References to what was never defined are written as 0 ("none"); definitions out of order
+    /// and events of an undefined device are dropped. No record makes a log that cannot be read.
 
     void on(const ProcessInfo& record) override;
     void on(const OptionValue& record) override;
@@ -53,9 +60,11 @@ class LogWriter final : public RecordSink {
 
     const std::string& path() const;
     std::uint64_t bytes_written() const;
+    /// Records other than definitions that are missing from the log.
     std::uint64_t events_dropped() const;
 
-    /// Empty while all is well; else one sentence saying why the log stopped. Set once.
+    /// Empty while all is well; else one sentence (no path, no full stop) saying why the log
+    /// stopped. Set once.
     const std::string& stopped_because() const;
 
   private:

@@ -126,7 +126,8 @@ struct ProcessInfo {
     std::string memlab_version;
     std::uint64_t start_wall_ns = 0;       ///< CLOCK_REALTIME, Unix epoch
     std::uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
-    bool started_late = false;  ///< CUDA was in use before memlab saw it: earlier events are missing
+    bool started_late =
+        false;  ///< CUDA was in use before memlab saw it: earlier events are missing
     std::vector<std::pair<std::string, std::string>> ranks;  ///< RANK, OMPI_COMM_WORLD_RANK, ...
 
     bool operator==(const ProcessInfo&) const = default;
@@ -216,6 +217,9 @@ struct End {
     std::uint64_t time_ns = 0;
     EndKind kind = EndKind::exit;
     std::uint64_t events_dropped = 0;  ///< events that the log lost (limit reached, disk full)
+    /// LogWriter::stopped_because(); both come from the writer before End goes to the sinks, so
+    /// that the report and the log say the same.
+    std::string log_stopped_because;
 
     bool operator==(const End&) const = default;
 };

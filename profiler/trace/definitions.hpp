@@ -1,0 +1,105 @@
+// What a recording has defined so far, and whether a record refers to anything else. Identifiers
+// are given out in order from 1, so that a count is all there is to remember: the reader stays
+// within bounded memory on any input.
+//
+// The writer and the aggregator use repair(): a defect in the recorder costs the reference, not
+// the recording. The reader uses valid(): in a log an undefined reference is damage.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+
+#include "profiler/trace/log_format.hpp"
+#include "profiler/trace/record.hpp"
+
+namespace memlab::trace {
+
+class Definitions {
+  public:
+    /// Each define() returns false, and changes nothing, when the record must not be accepted.
+    bool define(const StringDef& record) { return next(strings_, record.id); }
+    bool define(const ModuleDef& record) { return next(modules_, record.id); }
+    bool define(const DeviceInfo& record) {
+        if (record.index >= format::max_devices) {
+            return false;
+        }
+        devices_.set(record.index);
+        return true;
+    }
+    bool define(const ContextInfo& record) {
+        return device(record.device) && next(contexts_, record.id);
+    }
+    bool define(const StackDef& record) {
+        for (const Frame& frame : record.frames) {
+            if (frame.module > modules_) {
+                return false;
+            }
+        }
+        return next(stacks_, record.id);
+    }
+
+    bool device(std::uint32_t index) const {
+        return index < format::max_devices && devices_.test(index);
+    }
+
+    bool valid(const ContextLost& record) const {
+        return record.context != 0 && record.context <= contexts_;
+    }
+    bool valid(const Event& record) const {
+        return (is_note(record.type) || device(record.device)) && record.context <= contexts_ &&
+               record.api <= strings_ && record.name <= strings_ && record.stack <= stacks_;
+    }
+    bool valid(const OomEvent& record) const {
+        return device(record.device) && record.context <= contexts_ && record.api <= strings_ &&
+               record.stack <= stacks_;
+    }
+    bool valid(const DeviceSample& record) const { return device(record.device); }
+    bool valid(const Missed& record) const { return record.reason <= strings_; }
+
+    /// Makes the record valid by dropping undefined references; false when it cannot be.
+    bool repair(Event& record) const {
+        clear(record.context, contexts_);
+        clear(record.api, strings_);
+        clear(record.name, strings_);
+        clear(record.stack, stacks_);
+        return valid(record);
+    }
+    bool repair(OomEvent& record) const {
+        clear(record.context, contexts_);
+        clear(record.api, strings_);
+        clear(record.stack, stacks_);
+        return valid(record);
+    }
+    bool repair(Missed& record) const {
+        clear(record.reason, strings_);
+        return true;
+    }
+
+    /// Marks and scopes belong to the program, not to a device.
+    static bool is_note(EventType type) {
+        return type == EventType::mark || type == EventType::scope_begin ||
+               type == EventType::scope_end;
+    }
+
+  private:
+    static bool next(std::uint32_t& count, std::uint32_t id) {
+        if (id == 0 || id != count + 1) {
+            return false;
+        }
+        count = id;
+        return true;
+    }
+    static void clear(std::uint32_t& reference, std::uint32_t count) {
+        if (reference > count) {
+            reference = 0;
+        }
+    }
+
+    std::uint32_t strings_ = 0;
+    std::uint32_t modules_ = 0;
+    std::uint32_t stacks_ = 0;
+    std::uint32_t contexts_ = 0;
+    std::bitset<format::max_devices> devices_;
+};
+
+}  // namespace memlab::trace

@@ -1,0 +1,273 @@
+#include "profiler/trace/log_file.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace memlab::trace {
+namespace {
+
+constexpr std::uint64_t page_size = 4096;  // x86-64
+constexpr std::uint64_t first_chunk = std::uint64_t{64} << 10;
+constexpr std::uint64_t largest_chunk = std::uint64_t{1} << 20;
+
+constexpr std::uint64_t page_floor(std::uint64_t offset) {
+    return offset & ~(page_size - 1);
+}
+constexpr std::uint64_t page_ceiling(std::uint64_t offset) {
+    return page_floor(offset + page_size - 1);
+}
+
+/// RLIMIT_FSIZE at this moment; the program may change it at any time.
+std::uint64_t file_size_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+    return limit.rlim_cur;
+}
+
+/// File systems whose fallocate() reserves real blocks and whose pages no server can lose.
+bool preallocation_is_real(int descriptor) {
+    constexpr std::uint64_t xfs = 0x58465342;
+    constexpr std::uint64_t f2fs = 0xf2f52010;
+    struct statfs status {};
+    if (fstatfs(descriptor, &status) != 0) {
+        return false;
+    }
+    switch (static_cast<std::uint64_t>(status.f_type) & 0xffffffff) {
+        case EXT4_SUPER_MAGIC:
+        case BTRFS_SUPER_MAGIC:
+        case TMPFS_MAGIC:
+        case OVERLAYFS_SUPER_MAGIC:
+        case xfs:
+        case f2fs:
+            return true;
+        default:
+            return false;
+    }
+}
+
+int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
+    while (fallocate(descriptor, 0, static_cast<off_t>(from), static_cast<off_t>(to - from)) != 0) {
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+void store_release(std::uint8_t* byte, std::uint8_t value) {
+    std::atomic_ref<std::uint8_t>(*byte).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+std::string describe_errno(int error_number) {
+    char buffer[128] = "";
+    return strerror_r(error_number, buffer, sizeof buffer);
+}
+
+LogFile::~LogFile() {
+    close();
+}
+
+int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage) {
+    descriptor_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) {
+        return errno;
+    }
+    limit_ = limit == 0 ? std::numeric_limits<std::uint64_t>::max() : limit;
+    chunk_ = first_chunk;
+    mapped_mode_ = storage == LogStorage::automatic && preallocation_is_real(descriptor_);
+    return 0;
+}
+
+std::uint64_t LogFile::ceiling() const {
+    constexpr std::uint64_t largest_offset = std::numeric_limits<off_t>::max();
+    return std::min({limit_, file_size_limit(), largest_offset});
+}
+
+void LogFile::full_at_ceiling() {
+    const std::uint64_t by_resource = file_size_limit();
+    why_full_ = by_resource < limit_
+                    ? "the event log reached the file size limit of the process (" +
+                          std::to_string(by_resource) + " bytes, RLIMIT_FSIZE)"
+                    : "the event log reached its limit of " + std::to_string(limit_) +
+                          " bytes (MEMLAB_LOG_LIMIT)";
+}
+
+void LogFile::full_by_errno(int error_number) {
+    why_full_ = "the event log could not grow beyond " + std::to_string(size_) +
+                " bytes: " + describe_errno(error_number);
+}
+
+bool LogFile::append(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                     std::uint64_t keep_from) {
+    if (descriptor_ < 0 || size == 0) {
+        return size == 0;
+    }
+    const std::uint64_t needed = size_ + size + spare;
+    if (mapped_mode_ && needed > allocated_ && !grow_mapping(needed, keep_from)) {
+        if (mapped_mode_) {
+            return false;
+        }
+    }
+    if (!mapped_mode_) {
+        if (needed > ceiling()) {
+            full_at_ceiling();
+            return false;
+        }
+        return write_at_end(data, size);
+    }
+    std::uint8_t* const target = window_ + (size_ - window_start_);
+    std::memcpy(target + 1, data + 1, size - 1);
+    store_release(target, data[0]);
+    size_ += size;
+    return true;
+}
+
+/// On false either the file is full, or mapped_mode_ was given up.
+bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
+    const std::uint64_t cap = ceiling();
+    if (needed > cap) {
+        full_at_ceiling();
+        return false;
+    }
+    const std::uint64_t comfortable =
+        std::min(cap, page_ceiling(std::max(needed, allocated_ + chunk_)));
+    const std::uint64_t just_enough = std::min(cap, page_ceiling(needed));
+    std::uint64_t target = comfortable;
+    int error = allocate(descriptor_, allocated_, target);
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+        target = just_enough;
+        error = allocate(descriptor_, allocated_, target);
+    }
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO) {
+        full_by_errno(error);
+        return false;
+    }
+    if (error != 0) {  // not supported here after all
+        fall_back_to_write();
+        return false;
+    }
+    allocated_ = target;
+    chunk_ = std::min(chunk_ * 2, largest_chunk);
+    if (!map(keep_from)) {
+        fall_back_to_write();
+        return false;
+    }
+    return true;
+}
+
+bool LogFile::map(std::uint64_t keep_from) {
+    unmap();
+    window_start_ = page_floor(keep_from);
+    window_size_ = allocated_ - window_start_;
+    void* const window = mmap(nullptr, window_size_, PROT_READ | PROT_WRITE, MAP_SHARED,
+                              descriptor_, static_cast<off_t>(window_start_));
+    if (window == MAP_FAILED) {
+        return false;
+    }
+    window_ = static_cast<std::uint8_t*>(window);
+    return madvise(window_, window_size_, MADV_DONTFORK) == 0;
+}
+
+void LogFile::unmap() {
+    if (window_ != nullptr) {
+        munmap(window_, window_size_);
+        window_ = nullptr;
+    }
+}
+
+/// With write(2) a record may be cut anywhere by a kill; what follows must then be the end of the
+/// file, not preallocated zeros that decode.
+void LogFile::fall_back_to_write() {
+    unmap();
+    mapped_mode_ = false;
+    if (ftruncate(descriptor_, static_cast<off_t>(size_)) == 0) {
+        allocated_ = size_;
+    }
+}
+
+bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
+    std::size_t done = 0;
+    while (done < size) {
+        const ssize_t written =
+            pwrite(descriptor_, data + done, size - done, static_cast<off_t>(size_ + done));
+        if (written > 0) {
+            done += static_cast<std::size_t>(written);
+        } else if (written == 0 || errno != EINTR) {
+            full_by_errno(written == 0 ? ENOSPC : errno);
+            if (ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+                // The half record stays: a reader sees a log that ends inside a record.
+                ::close(descriptor_);
+                descriptor_ = -1;
+            }
+            return false;
+        }
+    }
+    size_ += size;
+    return true;
+}
+
+void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
+                    std::size_t last) {
+    if (descriptor_ < 0) {
+        return;
+    }
+    if (mapped_mode_) {
+        std::uint8_t* const target = window_ + (offset - window_start_);
+        for (std::size_t i = 0; i < size; ++i) {
+            if (i != last) {
+                target[i] = data[i];
+            }
+        }
+        store_release(target + last, data[last]);
+        return;
+    }
+    if (offset + size > file_size_limit()) {
+        return;  // lowered below what is written: the block stays open, and readable
+    }
+    // The bytes around `last` in one call or two, then `last` itself. A failure leaves the block
+    // open, which is readable too.
+    const auto put = [&](std::size_t from, std::size_t to) {
+        return from == to ||
+               pwrite(descriptor_, data + from, to - from, static_cast<off_t>(offset + from)) ==
+                   static_cast<ssize_t>(to - from);
+    };
+    if (put(0, last) && put(last + 1, size)) {
+        (void)put(last, last + 1);
+    }
+}
+
+void LogFile::close() {
+    unmap();
+    if (descriptor_ < 0) {
+        return;
+    }
+    if (allocated_ > size_ && ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+        // The zeros behind the end stay: readers stop at them.
+    }
+    ::close(descriptor_);
+    descriptor_ = -1;
+}
+
+void LogFile::abandon() {
+    window_ = nullptr;
+    if (descriptor_ >= 0) {
+        ::close(descriptor_);
+        descriptor_ = -1;
+    }
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,309 @@
+#include "profiler/trace/log_writer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "profiler/trace/crc32c.hpp"
+#include "profiler/trace/definitions.hpp"
+#include "profiler/trace/log_format.hpp"
+#include "profiler/trace/record_codec.hpp"
+
+namespace memlab::trace {
+namespace {
+
+/// Always left free for the End record, so that a log that stopped still says that the process
+/// went on to a clean end.
+constexpr std::size_t room_for_end = 320;
+constexpr std::size_t longest_reason = 200;
+
+template <typename Integer>
+void put_little_endian(std::uint8_t* to, Integer value) {
+    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
+        to[i] = static_cast<std::uint8_t>(value >> (8 * i));
+    }
+}
+
+template <typename Record>
+constexpr bool is_definition = false;
+template <>
+constexpr bool is_definition<ProcessInfo> = true;
+template <>
+constexpr bool is_definition<OptionValue> = true;
+template <>
+constexpr bool is_definition<DeviceInfo> = true;
+template <>
+constexpr bool is_definition<ContextInfo> = true;
+template <>
+constexpr bool is_definition<StringDef> = true;
+template <>
+constexpr bool is_definition<ModuleDef> = true;
+template <>
+constexpr bool is_definition<StackDef> = true;
+
+}  // namespace
+
+class LogWriter::Impl {
+  public:
+    bool start(const std::string& path, std::uint64_t limit, LogStorage storage, Result& result) {
+        path_ = path;
+        const int error = file_.create(path.c_str(), limit, storage);
+        if (error != 0) {
+            result.error = "cannot create the event log '" + path + "': " + describe_errno(error);
+            result.error_number = error;
+            return false;
+        }
+        std::uint8_t header[format::file_header_size] = {};
+        std::memcpy(header, format::magic, sizeof format::magic);
+        put_little_endian(header + sizeof format::magic, format::version);
+        if (!file_.append(header, sizeof header, room_for_end, 0)) {
+            stop(file_.why_full());
+        }
+        return true;
+    }
+
+    template <typename Record>
+    void append(const Record& record) noexcept {
+        try {
+            if (!stopped_because_.empty()) {
+                drop<Record>();
+                return;
+            }
+            bytes_.clear();
+            RecordEncoder(bytes_, state_).encode(record);
+            if (bytes_.size() > format::max_record || !append_bytes(room_for_end)) {
+                drop<Record>();
+            }
+        } catch (const std::bad_alloc&) {
+            end_block();
+            drop<Record>();
+        }
+    }
+
+    void end(const End& record) noexcept {
+        try {
+            End copy = record;
+            copy.events_dropped = std::max(copy.events_dropped, dropped_);
+            if (copy.log_stopped_because.empty()) {
+                copy.log_stopped_because = stopped_because_;
+            }
+            if (copy.log_stopped_because.size() > longest_reason) {
+                copy.log_stopped_because.resize(longest_reason);
+            }
+            bytes_.clear();
+            RecordEncoder(bytes_, state_).encode(copy);
+            append_bytes(0);
+        } catch (const std::bad_alloc&) {
+            // No End: the log reads as cut off, which is nearly true.
+        }
+    }
+
+    void close() {
+        end_block();
+        file_.close();
+    }
+
+    void abandon() {
+        file_.abandon();
+        block_open_ = false;
+    }
+
+    template <typename Record>
+    void drop() {
+        dropped_ += is_definition<Record> ? 0 : 1;
+    }
+
+    const Definitions& definitions() const { return definitions_; }
+
+    template <typename Record>
+    void define(const Record& record) noexcept {
+        if (definitions_.define(record)) {
+            append(record);
+        }
+    }
+
+    template <typename Record>
+    void refer(const Record& record) noexcept {
+        if (definitions_.valid(record)) {
+            append(record);
+            return;
+        }
+        if constexpr (requires(Record copy) { definitions_.repair(copy); }) {
+            Record copy = record;
+            if (definitions_.repair(copy)) {
+                append(copy);
+                return;
+            }
+        }
+        drop<Record>();
+    }
+
+    std::string path_;
+    LogFile file_;
+    std::uint64_t dropped_ = 0;
+    std::string stopped_because_;
+
+  private:
+    /// Appends bytes_ to the open block, opening and sealing blocks as needed.
+    bool append_bytes(std::size_t spare) {
+        if (!block_open_) {
+            // The header and the first record go in together: one append, one visible moment.
+            std::uint8_t header[format::block_header_size] = {format::block_tag};
+            const std::uint64_t block_start = file_.size();
+            bytes_.insert(bytes_.begin(), header, header + sizeof header);
+            if (!put(spare, block_start)) {
+                return false;
+            }
+            block_open_ = true;
+            block_start_ = block_start;
+            const std::size_t record_size = bytes_.size() - sizeof header;
+            checksum(bytes_.data() + sizeof header, record_size);
+        } else {
+            if (!put(spare, block_start_)) {
+                return false;
+            }
+            checksum(bytes_.data(), bytes_.size());
+        }
+        if (payload_size_ >= format::block_target) {
+            end_block();
+        }
+        return true;
+    }
+
+    bool put(std::size_t spare, std::uint64_t keep_from) {
+        if (file_.append(bytes_.data(), bytes_.size(), spare, keep_from)) {
+            return true;
+        }
+        stop(file_.why_full());
+        end_block();
+        return false;
+    }
+
+    void checksum(const std::uint8_t* data, std::size_t size) {
+        payload_crc_ = crc32c(payload_crc_, data, size);
+        payload_size_ += static_cast<std::uint32_t>(size);
+    }
+
+    /// Seals the open block, if there is one. Differences start anew: also after a record that was
+    /// encoded but not appended, which a reader would otherwise miss.
+    void end_block() {
+        state_ = CodecState{};
+        if (block_open_) {
+            seal();
+        }
+    }
+
+    void seal() {
+        std::uint8_t header[format::block_header_size] = {format::block_tag, format::block_sealed};
+        std::uint8_t* const length = header + format::block_length_offset;
+        put_little_endian(length, payload_size_);
+        put_little_endian(length + 4, payload_crc_);
+        put_little_endian(length + 8, static_cast<std::uint16_t>(crc32c(0, length, 8)));
+        file_.patch(block_start_ + format::block_sealed_offset,
+                    header + format::block_sealed_offset,
+                    sizeof header - format::block_sealed_offset, 0);
+        block_open_ = false;
+        payload_size_ = 0;
+        payload_crc_ = 0;
+    }
+
+    void stop(const std::string& reason) {
+        if (stopped_because_.empty()) {
+            stopped_because_ = reason.empty() ? "the event log could not be written" : reason;
+        }
+    }
+
+    Definitions definitions_;
+    CodecState state_;
+    std::vector<std::uint8_t> bytes_;
+    bool block_open_ = false;
+    std::uint64_t block_start_ = 0;
+    std::uint32_t payload_size_ = 0;
+    std::uint32_t payload_crc_ = 0;
+};
+
+LogWriter::LogWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+LogWriter::~LogWriter() {
+    close();
+}
+
+LogWriter::Result LogWriter::create(const std::string& path, std::uint64_t limit,
+                                    LogStorage storage) {
+    Result result;
+    try {
+        auto impl = std::make_unique<Impl>();
+        if (impl->start(path, limit, storage, result)) {
+            result.writer.reset(new LogWriter(std::move(impl)));
+        }
+    } catch (const std::bad_alloc&) {
+        result.error = "no host memory";  // short enough to need none
+        result.error_number = ENOMEM;
+    }
+    return result;
+}
+
+void LogWriter::on(const ProcessInfo& record) {
+    impl_->append(record);
+}
+void LogWriter::on(const OptionValue& record) {
+    impl_->append(record);
+}
+void LogWriter::on(const DeviceInfo& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const ContextInfo& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const ContextLost& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const StringDef& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const ModuleDef& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const StackDef& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const Event& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const OomEvent& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const DeviceSample& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const Missed& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const End& record) {
+    impl_->end(record);
+}
+
+void LogWriter::close() {
+    impl_->close();
+}
+void LogWriter::abandon_after_fork() {
+    impl_->abandon();
+}
+
+const std::string& LogWriter::path() const {
+    return impl_->path_;
+}
+std::uint64_t LogWriter::bytes_written() const {
+    return impl_->file_.size();
+}
+std::uint64_t LogWriter::events_dropped() const {
+    return impl_->dropped_;
+}
+const std::string& LogWriter::stopped_because() const {
+    return impl_->stopped_because_;
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,521 @@
+#include "profiler/trace/record_codec.hpp"
+
+#include <limits>
+
+#include "profiler/trace/log_format.hpp"
+
+namespace memlab::trace {
+namespace {
+
+using format::Tag;
+
+constexpr std::uint64_t zigzag(std::uint64_t difference) {
+    return (difference << 1) ^ (0 - (difference >> 63));
+}
+
+constexpr std::uint64_t unzigzag(std::uint64_t value) {
+    return (value >> 1) ^ (0 - (value & 1));
+}
+
+constexpr int origin_shift = 4;
+
+}  // namespace
+
+// ---- encoding
+
+void RecordEncoder::number(std::uint64_t value) {
+    while (value >= 0x80) {
+        byte(static_cast<std::uint8_t>(value | 0x80));
+        value >>= 7;
+    }
+    byte(static_cast<std::uint8_t>(value));
+}
+
+void RecordEncoder::difference(std::uint64_t value, std::uint64_t base) {
+    number(zigzag(value - base));
+}
+
+void RecordEncoder::text(const std::string& value) {
+    number(value.size());
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
+}
+
+void RecordEncoder::time(std::uint64_t value) {
+    difference(value, state_.time_ns);
+    state_.time_ns = value;
+}
+
+void RecordEncoder::encode(const ProcessInfo& record) {
+    byte(static_cast<std::uint8_t>(Tag::process_info));
+    number(record.pid);
+    number(record.parent_pid);
+    text(record.executable);
+    number(record.arguments.size());
+    for (const std::string& argument : record.arguments) {
+        text(argument);
+    }
+    text(record.host);
+    text(record.memlab_version);
+    number(record.start_wall_ns);
+    number(record.start_monotonic_ns);
+    byte(record.started_late ? 1 : 0);
+    number(record.ranks.size());
+    for (const auto& [name, value] : record.ranks) {
+        text(name);
+        text(value);
+    }
+}
+
+void RecordEncoder::encode(const OptionValue& record) {
+    byte(static_cast<std::uint8_t>(Tag::option_value));
+    text(record.name);
+    text(record.value);
+}
+
+void RecordEncoder::encode(const DeviceInfo& record) {
+    byte(static_cast<std::uint8_t>(Tag::device_info));
+    number(record.index);
+    text(record.name);
+    text(record.uuid);
+    number(record.total_bytes);
+    number(static_cast<std::uint32_t>(record.driver_version));
+}
+
+void RecordEncoder::encode(const ContextInfo& record) {
+    byte(static_cast<std::uint8_t>(Tag::context_info));
+    number(record.id);
+    number(record.device);
+    byte(record.primary ? 1 : 0);
+}
+
+void RecordEncoder::encode(const ContextLost& record) {
+    byte(static_cast<std::uint8_t>(Tag::context_lost));
+    time(record.time_ns);
+    number(record.context);
+}
+
+void RecordEncoder::encode(const StringDef& record) {
+    byte(static_cast<std::uint8_t>(Tag::string_def));
+    number(record.id);
+    text(record.text);
+}
+
+void RecordEncoder::encode(const ModuleDef& record) {
+    byte(static_cast<std::uint8_t>(Tag::module_def));
+    number(record.id);
+    text(record.path);
+    text(record.build_id);
+    number(record.bias);
+    number(record.start);
+    number(record.end);
+}
+
+void RecordEncoder::encode(const StackDef& record) {
+    byte(static_cast<std::uint8_t>(Tag::stack_def));
+    number(record.id);
+    byte(record.truncated ? 1 : 0);
+    number(record.frames.size());
+    for (const Frame& frame : record.frames) {
+        number(frame.module);
+        number(frame.address);
+    }
+}
+
+void RecordEncoder::encode(const Event& record) {
+    const auto type = static_cast<std::size_t>(record.type);
+    Event& last = state_.last[type];
+    std::uint32_t fields = 0;
+    const auto note = [&fields](bool differs, std::uint32_t field) {
+        fields |= differs ? field : 0;
+    };
+    note(record.address != 0, format::has_address);
+    note(record.requested != last.requested, format::has_requested);
+    note(record.size != record.requested, format::has_size);
+    note(record.stack != last.stack, format::has_stack);
+    note(record.thread != last.thread, format::has_thread);
+    note(record.stream != last.stream, format::has_stream);
+    note(record.api != last.api, format::has_api);
+    note(record.kind != last.kind || record.origin != last.origin, format::has_kind_and_origin);
+    note(record.device != last.device, format::has_device);
+    note(record.context != last.context, format::has_context);
+    note(record.name != last.name, format::has_name);
+
+    byte(static_cast<std::uint8_t>(static_cast<std::size_t>(Tag::event) + type));
+    number(fields);
+    time(record.time_ns);
+    if ((fields & format::has_address) != 0) {
+        difference(record.address, state_.address);
+        state_.address = record.address;
+    }
+    if ((fields & format::has_requested) != 0) {
+        number(record.requested);
+    }
+    if ((fields & format::has_size) != 0) {
+        difference(record.size, record.requested);
+    }
+    if ((fields & format::has_stack) != 0) {
+        number(record.stack);
+    }
+    if ((fields & format::has_thread) != 0) {
+        number(record.thread);
+    }
+    if ((fields & format::has_stream) != 0) {
+        number(record.stream);
+    }
+    if ((fields & format::has_api) != 0) {
+        number(record.api);
+    }
+    if ((fields & format::has_kind_and_origin) != 0) {
+        byte(static_cast<std::uint8_t>(static_cast<unsigned>(record.kind) |
+                                       static_cast<unsigned>(record.origin) << origin_shift));
+    }
+    if ((fields & format::has_device) != 0) {
+        number(record.device);
+    }
+    if ((fields & format::has_context) != 0) {
+        number(record.context);
+    }
+    if ((fields & format::has_name) != 0) {
+        number(record.name);
+    }
+    last = record;
+}
+
+void RecordEncoder::encode(const OomEvent& record) {
+    byte(static_cast<std::uint8_t>(Tag::oom_event));
+    time(record.time_ns);
+    number(record.device);
+    number(record.context);
+    number(record.thread);
+    number(record.api);
+    number(record.stack);
+    byte(static_cast<std::uint8_t>(record.kind));
+    number(record.requested);
+    number(record.device_free);
+    number(record.device_total);
+    number(record.largest_free_block);
+    number(static_cast<std::uint32_t>(record.error));
+}
+
+void RecordEncoder::encode(const DeviceSample& record) {
+    byte(static_cast<std::uint8_t>(Tag::device_sample));
+    time(record.time_ns);
+    number(record.device);
+    number(record.used);
+    number(record.total);
+}
+
+void RecordEncoder::encode(const Missed& record) {
+    byte(static_cast<std::uint8_t>(Tag::missed));
+    time(record.time_ns);
+    number(record.reason);
+    number(record.count);
+    number(record.bytes);
+}
+
+void RecordEncoder::encode(const End& record) {
+    byte(static_cast<std::uint8_t>(Tag::end));
+    time(record.time_ns);
+    byte(static_cast<std::uint8_t>(record.kind));
+    number(record.events_dropped);
+    text(record.log_stopped_because);
+}
+
+// ---- decoding
+
+void RecordDecoder::fail(DecodeStatus status) {
+    if (status_ == DecodeStatus::ok) {
+        status_ = status;
+    }
+    at_ = end_;
+}
+
+bool RecordDecoder::byte(std::uint8_t& value) {
+    if (at_ == end_) {
+        fail(DecodeStatus::truncated);
+        return false;
+    }
+    value = *at_++;
+    return true;
+}
+
+void RecordDecoder::number(std::uint64_t& value) {
+    std::uint64_t result = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        std::uint8_t part = 0;
+        if (!byte(part)) {
+            return;
+        }
+        if (shift == 63 && part > 1) {
+            break;
+        }
+        result |= static_cast<std::uint64_t>(part & 0x7f) << shift;
+        if ((part & 0x80) == 0) {
+            value = result;
+            return;
+        }
+    }
+    fail(DecodeStatus::bad);
+}
+
+void RecordDecoder::number(std::uint32_t& value) {
+    std::uint64_t wide = 0;
+    number(wide);
+    if (wide > std::numeric_limits<std::uint32_t>::max()) {
+        fail(DecodeStatus::bad);
+        return;
+    }
+    value = static_cast<std::uint32_t>(wide);
+}
+
+void RecordDecoder::number(std::int32_t& value) {
+    std::uint32_t bits = 0;
+    number(bits);
+    value = static_cast<std::int32_t>(bits);
+}
+
+void RecordDecoder::difference(std::uint64_t& value, std::uint64_t base) {
+    std::uint64_t coded = 0;
+    number(coded);
+    value = base + unzigzag(coded);
+}
+
+void RecordDecoder::text(std::string& value) {
+    const std::size_t size = count(1);
+    value.assign(reinterpret_cast<const char*>(at_), size);
+    at_ += size;
+}
+
+void RecordDecoder::flag(bool& value) {
+    std::uint8_t bits = 0;
+    if (byte(bits) && bits > 1) {
+        fail(DecodeStatus::bad);
+    }
+    value = bits != 0;
+}
+
+void RecordDecoder::kind(MemoryKind& value) {
+    std::uint8_t bits = 0;
+    if (byte(bits) && bits >= memory_kind_count) {
+        fail(DecodeStatus::bad);
+        return;
+    }
+    value = static_cast<MemoryKind>(bits);
+}
+
+/// A number of items of at least `smallest_item` bytes each: what cannot fit in the rest of the
+/// data is cut off, so that a wild count never allocates.
+std::size_t RecordDecoder::count(std::size_t smallest_item) {
+    std::uint64_t value = 0;
+    number(value);
+    if (value > format::max_record) {
+        fail(DecodeStatus::bad);
+        return 0;
+    }
+    if (value * smallest_item > left()) {
+        fail(DecodeStatus::truncated);
+        return 0;
+    }
+    return status_ == DecodeStatus::ok ? static_cast<std::size_t>(value) : 0;
+}
+
+DecodeStatus RecordDecoder::decode(ProcessInfo& record) {
+    number(record.pid);
+    number(record.parent_pid);
+    text(record.executable);
+    record.arguments.resize(count(1));
+    for (std::string& argument : record.arguments) {
+        text(argument);
+    }
+    text(record.host);
+    text(record.memlab_version);
+    number(record.start_wall_ns);
+    number(record.start_monotonic_ns);
+    flag(record.started_late);
+    record.ranks.resize(count(2));
+    for (auto& [name, value] : record.ranks) {
+        text(name);
+        text(value);
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(OptionValue& record) {
+    text(record.name);
+    text(record.value);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(DeviceInfo& record) {
+    number(record.index);
+    text(record.name);
+    text(record.uuid);
+    number(record.total_bytes);
+    number(record.driver_version);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(ContextInfo& record) {
+    number(record.id);
+    number(record.device);
+    flag(record.primary);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(ContextLost& record, CodecState& state) {
+    difference(record.time_ns, state.time_ns);
+    number(record.context);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(StringDef& record) {
+    number(record.id);
+    text(record.text);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(ModuleDef& record) {
+    number(record.id);
+    text(record.path);
+    text(record.build_id);
+    number(record.bias);
+    number(record.start);
+    number(record.end);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(StackDef& record) {
+    number(record.id);
+    flag(record.truncated);
+    record.frames.resize(count(2));
+    for (Frame& frame : record.frames) {
+        number(frame.module);
+        number(frame.address);
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& state) {
+    record = state.last[static_cast<std::size_t>(type)];
+    record.type = type;
+    std::uint32_t fields = 0;
+    number(fields);
+    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
+        fail(DecodeStatus::bad);
+    }
+    difference(record.time_ns, state.time_ns);
+    record.address = 0;
+    if ((fields & format::has_address) != 0) {
+        difference(record.address, state.address);
+    }
+    if ((fields & format::has_requested) != 0) {
+        number(record.requested);
+    }
+    record.size = record.requested;
+    if ((fields & format::has_size) != 0) {
+        difference(record.size, record.requested);
+    }
+    if ((fields & format::has_stack) != 0) {
+        number(record.stack);
+    }
+    if ((fields & format::has_thread) != 0) {
+        number(record.thread);
+    }
+    if ((fields & format::has_stream) != 0) {
+        number(record.stream);
+    }
+    if ((fields & format::has_api) != 0) {
+        number(record.api);
+    }
+    if ((fields & format::has_kind_and_origin) != 0) {
+        std::uint8_t bits = 0;
+        byte(bits);
+        const unsigned origin = static_cast<unsigned>(bits) >> origin_shift;
+        const unsigned kind = bits & ((1U << origin_shift) - 1);
+        if (kind >= memory_kind_count || origin > static_cast<unsigned>(Origin::driver)) {
+            fail(DecodeStatus::bad);
+        } else {
+            record.kind = static_cast<MemoryKind>(kind);
+            record.origin = static_cast<Origin>(origin);
+        }
+    }
+    if ((fields & format::has_device) != 0) {
+        number(record.device);
+    }
+    if ((fields & format::has_context) != 0) {
+        number(record.context);
+    }
+    if ((fields & format::has_name) != 0) {
+        number(record.name);
+    }
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+        if ((fields & format::has_address) != 0) {
+            state.address = record.address;
+        }
+        state.last[static_cast<std::size_t>(type)] = record;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(OomEvent& record, CodecState& state) {
+    difference(record.time_ns, state.time_ns);
+    number(record.device);
+    number(record.context);
+    number(record.thread);
+    number(record.api);
+    number(record.stack);
+    kind(record.kind);
+    number(record.requested);
+    number(record.device_free);
+    number(record.device_total);
+    number(record.largest_free_block);
+    number(record.error);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(DeviceSample& record, CodecState& state) {
+    difference(record.time_ns, state.time_ns);
+    number(record.device);
+    number(record.used);
+    number(record.total);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(Missed& record, CodecState& state) {
+    difference(record.time_ns, state.time_ns);
+    number(record.reason);
+    number(record.count);
+    number(record.bytes);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
+    difference(record.time_ns, state.time_ns);
+    std::uint8_t kind = 0;
+    if (byte(kind) && kind > static_cast<std::uint8_t>(EndKind::quick_exit)) {
+        fail(DecodeStatus::bad);
+    } else {
+        record.kind = static_cast<EndKind>(kind);
+    }
+    number(record.events_dropped);
+    text(record.log_stopped_because);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,107 @@
+// Records to bytes and back. One place for both directions, so that they cannot drift apart.
+//
+// A record is its tag and its fields: varints (LEB128), zigzag where a value may fall, strings as
+// length and bytes. Events are written as differences from the last event of the same type in the
+// same block: about a dozen bytes instead of 72.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/trace/record.hpp"
+
+namespace memlab::trace {
+
+inline constexpr std::size_t event_type_count = 12;
+
+/// What differences refer to. Starts anew with every block.
+struct CodecState {
+    std::uint64_t time_ns = 0;
+    std::uint64_t address = 0;
+    std::array<Event, event_type_count> last{};
+};
+
+/// Appends records to a byte vector. May throw std::bad_alloc.
+class RecordEncoder {
+  public:
+    /// `bytes` is appended to; `state` advances with every event and time.
+    RecordEncoder(std::vector<std::uint8_t>& bytes, CodecState& state)
+        : bytes_(bytes), state_(state) {}
+
+    void encode(const ProcessInfo& record);
+    void encode(const OptionValue& record);
+    void encode(const DeviceInfo& record);
+    void encode(const ContextInfo& record);
+    void encode(const ContextLost& record);
+    void encode(const StringDef& record);
+    void encode(const ModuleDef& record);
+    void encode(const StackDef& record);
+    void encode(const Event& record);
+    void encode(const OomEvent& record);
+    void encode(const DeviceSample& record);
+    void encode(const Missed& record);
+    void encode(const End& record);
+
+  private:
+    void byte(std::uint8_t value) { bytes_.push_back(value); }
+    void number(std::uint64_t value);
+    void difference(std::uint64_t value, std::uint64_t base);
+    void text(const std::string& value);
+    void time(std::uint64_t value);
+
+    std::vector<std::uint8_t>& bytes_;
+    CodecState& state_;
+};
+
+enum class DecodeStatus : std::uint8_t {
+    ok,
+    truncated,  ///< the bytes end inside the record
+    bad,        ///< no writer writes this
+};
+
+/// Reads one record. Never reads past the end, never allocates more than a small multiple of the
+/// bytes given. May throw std::bad_alloc.
+class RecordDecoder {
+  public:
+    RecordDecoder(const std::uint8_t* begin, const std::uint8_t* end) : at_(begin), end_(end) {}
+
+    /// After the tag byte was taken: the fields of that record. `state` advances on ok only.
+    DecodeStatus decode(ProcessInfo& record);
+    DecodeStatus decode(OptionValue& record);
+    DecodeStatus decode(DeviceInfo& record);
+    DecodeStatus decode(ContextInfo& record);
+    DecodeStatus decode(ContextLost& record, CodecState& state);
+    DecodeStatus decode(StringDef& record);
+    DecodeStatus decode(ModuleDef& record);
+    DecodeStatus decode(StackDef& record);
+    DecodeStatus decode(EventType type, Event& record, CodecState& state);
+    DecodeStatus decode(OomEvent& record, CodecState& state);
+    DecodeStatus decode(DeviceSample& record, CodecState& state);
+    DecodeStatus decode(Missed& record, CodecState& state);
+    DecodeStatus decode(End& record, CodecState& state);
+
+    /// The next byte; false at the end.
+    bool byte(std::uint8_t& value);
+    const std::uint8_t* position() const { return at_; }
+
+  private:
+    void number(std::uint64_t& value);
+    void number(std::uint32_t& value);
+    void number(std::int32_t& value);
+    void difference(std::uint64_t& value, std::uint64_t base);
+    void text(std::string& value);
+    void flag(bool& value);
+    void kind(MemoryKind& value);
+    std::size_t count(std::size_t smallest_item);
+    std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
+    void fail(DecodeStatus status);
+
+    const std::uint8_t* at_;
+    const std::uint8_t* end_;
+    DecodeStatus status_ = DecodeStatus::ok;
+};
+
+}  // namespace memlab::trace
