@@ -29,11 +29,16 @@ class Dev(unittest.TestCase):
         self.bin.mkdir()
         self.include = pathlib.Path(folder.name, "include")
         for name in SHELL_TOOLS:
-            (self.bin / name).symlink_to(shutil.which(name))
+            self.real_command(name, shutil.which(name))
+
+    def real_command(self, name, path):
+        """The machine's own command under a script, not a link: writing here can never reach it."""
+        self.command(name, f'exec {path} "$@"')
 
     def command(self, name, script="exit 0"):
-        (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
-        (self.bin / name).chmod(0o755)
+        program = self.bin / name
+        program.write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        program.chmod(0o755)
 
     def headers(self):
         for name in ("spdlog/spdlog.h", "nlohmann/json.hpp", "CLI/CLI.hpp", "elfutils/libdwfl.h",
@@ -123,13 +128,13 @@ class Dev(unittest.TestCase):
         else:
             for name in BUILD_TOOLS:
                 self.command(name)
-            (self.bin / "python3").symlink_to(sys.executable)
+            self.real_command("python3", sys.executable)
             self.headers()
             result = self.run_dev("test")
         self.assert_refuses(result, "CUDA Toolkit 13.0", "CUDA_HOME")
 
     def test_gpu_run_needs_the_folder(self):
-        (self.bin / "python3").symlink_to(sys.executable)
+        self.real_command("python3", sys.executable)
         self.assert_refuses(self.run_dev("gpu", "--run", "/nonexistent/pack"), "/nonexistent/pack", "--pack")
 
 
