@@ -20,6 +20,12 @@ if(MEMLAB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${MEMLAB_CCACHE}")
 endif()
 
+# CMake 3.25's FindCUDAToolkit sets a property on this target without asking whether the toolkit still
+# has the library; CUDA 13 does not, and configuring would end there. Nothing links it.
+if(NOT TARGET CUDA::nvToolsExt)
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
+
 # Scripts of the tests need jsonschema. A virtual environment in front of the system's Python need
 # not know it, so the interpreter is chosen by that (tools/dev.d/packages.sh looks at the same two).
 if(NOT Python3_EXECUTABLE)
