@@ -1,0 +1,54 @@
+"""run.py --build DIR [--preload-first LIB]... [--sanitizer NAME] MODULE [GROUP]
+
+Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group
+of the catalogue for test_programs. Exit code 0 when all passed, 1 otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import unittest
+from pathlib import Path
+
+import support
+from support import Build, Layout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--preload-first", action="append", default=[])
+    parser.add_argument("--sanitizer", default="")
+    parser.add_argument("module")
+    parser.add_argument("group", nargs="?")
+    arguments = parser.parse_args()
+
+    build = arguments.build.resolve()
+    extra = {}
+    if arguments.sanitizer:
+        # Programs leak and die on purpose; what is sanitized here is memlab inside of them.
+        extra = {"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:handle_abort=0:allow_user_segv_handler=1",
+                 "TSAN_OPTIONS": "handle_segv=0:handle_abort=0:report_bugs=1:die_after_fork=0",
+                 "UBSAN_OPTIONS": "print_stacktrace=1"}
+    Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra)
+    Build.sanitizer = arguments.sanitizer
+    if not Build.layout.library.exists():
+        print(f"{Build.layout.library} is missing: build the project first", file=sys.stderr)
+        return 2
+
+    module = importlib.import_module(arguments.module)
+    if arguments.group:
+        module.GROUP = arguments.group
+    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    if result.testsRun == 0:
+        print(f"no tests in {arguments.module} {arguments.group or ''}", file=sys.stderr)
+        return 1
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    assert support is not None
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What the end-to-end tests share: the build under test and a folder for each test's files."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "programs"))
+
+from harness import Layout, Outcome, run  # noqa: E402  (the path above)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Build:
+    """The build under test; run.py fills it in."""
+
+    layout: Layout
+    sanitizer: str = ""
+
+
+class EndToEnd(unittest.TestCase):
+    """A test with an empty folder of its own, removed when it is over."""
+
+    def setUp(self) -> None:
+        self.layout = Build.layout
+        folder = tempfile.TemporaryDirectory(prefix="memlab-test.")
+        self.addCleanup(folder.cleanup)
+        self.work = Path(folder.name)
+        self.output = self.work / "out"
+        self.cwd = self.work / "cwd"
+        self.cwd.mkdir()
+
+    def require_curl_like(self, name: str) -> None:
+        if not any((Path(folder) / name).exists() for folder in ("/usr/bin", "/bin", "/usr/local/bin")):
+            self.skipTest(f"{name} is not installed here")
+
+    def under_memlab(self, command: list[str], settings: dict[str, str] | None = None,
+                     to_output: bool = True, timeout: float = 60) -> Outcome:
+        environment = self.layout.environment(memlab=True, settings=settings,
+                                              output=self.output if to_output else None)
+        return run(command, environment, self.cwd, timeout)
+
+    def without_memlab(self, command: list[str], timeout: float = 60) -> Outcome:
+        return run(command, self.layout.environment(memlab=False), self.cwd, timeout)
+
+    def program(self, name: str, *arguments: str) -> list[str]:
+        return [str(self.layout.program(name)), *arguments]
+
+    def assert_nothing_written(self) -> None:
+        written = [path.name for folder in (self.output, self.cwd) if folder.is_dir()
+                   for path in folder.iterdir()]
+        self.assertEqual(written, [])
+
+    def assert_sound(self, problems: list[str]) -> None:
+        if problems:
+            self.fail("\n".join(problems))

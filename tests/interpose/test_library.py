@@ -1,0 +1,74 @@
+"""libmemlab.so as a file: what it exports, what it needs, and which glibc it needs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import unittest
+
+from support import ROOT, Build, EndToEnd
+
+GLIBC_FLOOR = (2, 36)
+
+
+def tool(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+class Library(EndToEnd):
+    """Facts read with nm and readelf."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if Build.sanitizer:
+            self.skipTest("a sanitizer adds symbols and libraries of its own")
+
+    def exported(self) -> set[str]:
+        lines = tool("nm", "-D", "--defined-only", str(self.layout.library)).splitlines()
+        return {line.split()[-1] for line in lines}
+
+    def hooked(self) -> set[str]:
+        text = (ROOT / "interpose" / "hooked_functions.inc").read_text(encoding="utf-8")
+        return set(re.findall(r"^MEMLAB_HOOK\((\w+),", text, re.MULTILINE))
+
+    def test_exports_only_what_it_interposes(self) -> None:
+        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym"}
+        strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
+        self.assertEqual(strangers, set())
+
+    def test_exports_all_that_it_interposes(self) -> None:
+        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym",
+                                  "memlab_api_mark", "memlab_api_empty_cache"}
+        self.assertGreater(len(wanted), 50)
+        self.assertEqual(wanted - self.exported(), set())
+
+    def test_exports_have_no_version(self) -> None:
+        self.assertNotIn("Version definition section", tool("readelf", "-V", str(self.layout.library)))
+
+    def test_needs_libc_and_the_loader_only(self) -> None:
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", tool("readelf", "-d", str(self.layout.library))))
+        self.assertLessEqual(needed, {"libc.so.6", "ld-linux-x86-64.so.2"})
+
+    def test_needs_no_newer_glibc_than_stated(self) -> None:
+        versions = {tuple(int(part) for part in version.split("."))
+                    for version in re.findall(r"GLIBC_([0-9.]+)",
+                                              tool("nm", "-D", "--undefined-only", "--with-symbol-versions",
+                                                   str(self.layout.library)))}
+        highest = max(versions)
+        print(f"needs glibc {'.'.join(map(str, highest))}")
+        self.assertLessEqual(highest, GLIBC_FLOOR)
+
+    def test_stack_is_not_executable(self) -> None:
+        segments = tool("readelf", "-lW", str(self.layout.library))
+        stack = next(line for line in segments.splitlines() if "GNU_STACK" in line)
+        self.assertNotIn("RWE", stack)
+
+    def test_does_not_forbid_late_loading(self) -> None:
+        headers = tool("readelf", "-lW", str(self.layout.library))
+        tls = [line.split() for line in headers.splitlines() if line.strip().startswith("TLS")]
+        for line in tls:  # initial-exec storage is scarce when a library is loaded late
+            self.assertLessEqual(int(line[5], 16), 1024)
+
+
+if __name__ == "__main__":
+    unittest.main()

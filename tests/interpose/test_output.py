@@ -1,0 +1,148 @@
+"""Where reports go and what the options change, end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+
+from catalogue import CASES
+from harness import audit, judge_recordings, without_warnings
+from support import EndToEnd
+
+MALLOC_FREE = next(case for case in CASES if case.command == ("malloc_free",))
+
+
+class Output(EndToEnd):
+    """Names, folders, and what happens when nothing can be written."""
+
+    def files(self, folder=None) -> list[str]:
+        folder = folder or self.output
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def malloc_free(self, settings: dict[str, str] | None = None, to_output: bool = True):
+        outcome = self.under_memlab(self.program("malloc_free"), settings, to_output)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertEqual(outcome.stdout, b"101 allocations, 51 frees\n")
+        return outcome
+
+    def test_default_is_the_working_directory(self) -> None:
+        self.malloc_free(to_output=False)
+        names = self.files(self.cwd)
+        self.assertEqual(len(names), 2, names)
+        self.assertRegex(names[0], r"^memlab\.malloc_free\.\d+\.json$")
+        self.assertRegex(names[1], r"^memlab\.malloc_free\.\d+\.memlog$")
+
+    def test_pattern(self) -> None:
+        pattern = f"{self.output}/deep/er/%e-%p-%h-%r-100%%.json"
+        self.malloc_free({"MEMLAB_OUTPUT": pattern, "RANK": "3"})
+        (report,) = [name for name in self.files(self.output / "deep" / "er") if name.endswith(".json")]
+        host = re.escape(socket.gethostname())
+        self.assertRegex(report, rf"^malloc_free-\d+-{host}-3-100%\.json$")
+
+    def test_two_runs_into_one_name(self) -> None:
+        settings = {"MEMLAB_OUTPUT": f"{self.output}/same.json"}
+        self.malloc_free(settings)
+        self.malloc_free(settings)
+        found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings * 2)
+        self.assert_sound(problems)
+        self.assertEqual(len({one.report["process"]["pid"] for one in found}), 2)
+
+    def test_cannot_be_written(self) -> None:
+        outcome = self.malloc_free({"MEMLAB_OUTPUT": "/proc/no/such/folder/x.json"})
+        lines = outcome.stderr.decode("utf-8").splitlines()
+        self.assertTrue(lines and all(line.startswith("memlab:") for line in lines), lines)
+        self.assertIn("/proc/no/such/folder", lines[0])
+
+    def test_keep_log_off(self) -> None:
+        self.malloc_free({"MEMLAB_KEEP_LOG": "0"})
+        self.assertEqual([name.rsplit(".", 1)[1] for name in self.files()], ["json"])
+
+    def test_keep_log_off_keeps_it_after_a_kill(self) -> None:
+        self.under_memlab(self.program("ways_to_end", "sigkill"), {"MEMLAB_KEEP_LOG": "0"})
+        self.assertEqual([name.rsplit(".", 1)[1] for name in self.files()], ["memlog"])
+
+    def test_off(self) -> None:
+        for settings in ({"MEMLAB_DISABLE": "1"}, {"MEMLAB_RECORD": "off"}):
+            self.assertEqual(self.malloc_free(settings).stderr, b"")
+            self.assertEqual(self.files(), [], settings)
+
+    def test_pool_off(self) -> None:
+        self.malloc_free({"MEMLAB_POOL": "off"})
+        found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
+        self.assert_sound(problems)
+        facts = found[0].audit
+        self.assertEqual(facts["kinds"]["device"]["by_pool"]["count"], 0)
+        self.assertEqual(facts["segments"]["allocs"]["count"], 0)
+
+    def test_pool_on_is_what_serves(self) -> None:
+        self.malloc_free()
+        found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
+        self.assert_sound(problems)
+        facts = found[0].audit
+        self.assertEqual(facts["kinds"]["device"]["by_pool"]["count"], 101)
+        self.assertLess(facts["segments"]["allocs"]["count"], 10)
+
+    def test_log_limit(self) -> None:
+        self.malloc_free({"MEMLAB_LOG_LIMIT": "4096"})
+        (name,) = [name for name in self.files() if name.endswith(".json")]
+        report = json.loads((self.output / name).read_text(encoding="utf-8"))
+        self.assertEqual(report["devices"][0]["kinds"]["device"]["count"], 101)
+        self.assertGreater(report["log"]["dropped"], 0)
+        self.assertNotEqual(report["log"]["stopped_because"], "")
+        (log,) = [name for name in self.files() if name.endswith(".memlog")]
+        self.assertLessEqual((self.output / log).stat().st_size, 4096)
+        _, problems = audit(self.layout, self.output / log)
+        self.assert_sound(problems)
+
+    def test_stack_depth(self) -> None:
+        for depth in (0, 2):
+            self.output = self.work / f"depth{depth}"
+            self.malloc_free({"MEMLAB_STACK_DEPTH": str(depth)})
+            found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
+            self.assert_sound(problems)
+            self.assertEqual(found[0].audit["deepest_stack"], depth)
+
+    def test_wrong_option(self) -> None:
+        outcome = self.malloc_free({"MEMLAB_POOL": "perhaps", "MEMLAB_NO_SUCH_THING": "1"})
+        text = outcome.stderr.decode("utf-8")
+        self.assertIn("MEMLAB_POOL", text)
+        self.assertIn("MEMLAB_NO_SUCH_THING", text)
+        self.assertEqual(without_warnings(outcome.stderr), b"")
+        _, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
+        self.assert_sound(problems)
+
+    def test_wrong_option_in_a_bystander_is_not_mentioned(self) -> None:
+        outcome = self.under_memlab(self.program("no_cuda"), {"MEMLAB_POOL": "perhaps"})
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""))
+        self.assert_nothing_written()
+
+    def test_quiet(self) -> None:
+        outcome = self.malloc_free({"MEMLAB_POOL": "perhaps", "MEMLAB_VERBOSITY": "quiet"})
+        self.assertEqual(outcome.stderr, b"")
+
+    def test_ranks_are_in_the_report(self) -> None:
+        self.malloc_free({"RANK": "5", "WORLD_SIZE": "8"})
+        found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
+        self.assert_sound(problems)
+        self.assertEqual(found[0].report["process"]["ranks"].get("RANK"), "5")
+
+
+class SamePicture(EndToEnd):
+    """The report written at exit is the one derived from the log, byte for byte."""
+
+    def test_report_equals_the_log(self) -> None:
+        for program in (("malloc_free",), ("threads",), ("kinds", "keep"), ("bad_calls",),
+                        ("contexts", "two"), ("contexts", "reset"), ("captures", "relaxed")):
+            self.output = self.work / "-".join(program)
+            self.under_memlab(self.program(*program))
+            found, problems = judge_recordings(self.layout, self.output, None)
+            self.assert_sound(problems)
+            derived = self.output / "derived"
+            result = self.without_memlab([str(self.layout.tool("log_to_report")), str(found[0].log),
+                                          str(derived)])
+            self.assertEqual(result.code, 0, result.describe())
+            # Which of the two ends of a line differs is easier seen than in one long string.
+            live = found[0].report_path.read_text(encoding="utf-8").replace(",", ",\n").splitlines()
+            again = derived.read_text(encoding="utf-8").replace(",", ",\n").splitlines()
+            self.assertEqual(live, again, program)

@@ -1,0 +1,35 @@
+"""The catalogue's programs: the same output and exit code with and without memlab, and a recording
+in which every byte is accounted for.
+"""
+
+from __future__ import annotations
+
+import unittest
+
+from catalogue import CASES, Case
+from harness import run_case
+from support import EndToEnd
+
+GROUP = ""
+
+
+class Programs(EndToEnd):
+    """Filled with one test per case by load_tests."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__("check")
+        self.case = case
+
+    def __str__(self) -> str:
+        return self.case.name
+
+    def check(self) -> None:
+        _, _, _, problems = run_case(self.layout, self.case, self.work / "case")
+        self.assert_sound(problems)
+
+
+def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite, pattern: str) -> unittest.TestSuite:
+    """unittest's protocol. A static CUDA runtime needs a real driver: those cases are tests/gpu's."""
+    del loader, tests, pattern
+    return unittest.TestSuite(Programs(case) for case in CASES
+                              if case.group == GROUP and not case.static_runtime)

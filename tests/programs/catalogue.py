@@ -1,0 +1,165 @@
+"""Every run of a test program and what must be recorded of it.
+
+tests/interpose runs the catalogue on the simulated driver, tests/gpu on a real one. The figures are
+those that each program's source says on top.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Allocations of one kind of memory in one recording.
+
+    `requested` is the sum of what was asked for, None where it depends on the device. Live is what
+    is neither freed nor lost with its context. With `at_least` the count is a lower bound and `live`
+    an upper one.
+    """
+
+    count: int
+    frees: int | None = None
+    requested: int | None = None
+    lost: int = 0
+    at_least: bool = False
+    live: int | None = None
+
+    @property
+    def live_count(self) -> int:
+        if self.live is not None:
+            return self.live
+        return self.count - (self.count if self.frees is None else self.frees) - self.lost
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one process image must leave behind."""
+
+    device: Kind | None = None
+    others: dict[str, Kind] = field(default_factory=dict)
+    ended: str = "exit"
+    ooms: int = 0
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        return ({"device": self.device} if self.device else {}) | self.others
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: `code` is the exit code, negative for a signal. `recordings` in any order; None where
+    what is recorded is not determined."""
+
+    name: str
+    command: tuple[str, ...]
+    code: int = 0
+    recordings: tuple[Recording, ...] | None = ()
+    group: str = "memory"
+    static_runtime: bool = False
+    # memlab may warn on stderr: the program does what memlab can only warn of.
+    may_warn: bool = False
+    preload: tuple[str, ...] = ()
+
+
+def _ends() -> list[Case]:
+    clean = {"return": 7, "exit": 8, "pthread_exit": 0}
+    killed = {"_exit": 9, "abort": -6, "sigkill": -9, "sigterm": -15, "sigsegv": -11, "throw": -6}
+    device = Kind(3, 1, 3_000_000)
+    cases = [Case(f"ends by {way}", ("ways_to_end", way), code, (Recording(device),), "ends")
+             for way, code in clean.items()]
+    cases += [Case(f"ends by {way}", ("ways_to_end", way), code,
+                   (Recording(device, ended="cut off"),), "ends")
+              for way, code in killed.items()]
+    cases.append(Case("ends by quick_exit", ("ways_to_end", "quick_exit"), 10,
+                      (Recording(device, ended="quick_exit"),), "ends"))
+    return cases
+
+
+def _processes() -> list[Case]:
+    parent = Recording(Kind(2, 1, 1_400_000))
+    child = Recording(Kind(3, 3, 900_000))
+    return [
+        Case("fork before CUDA", ("forks", "before"), 0, (parent,), "processes"),
+        Case("fork after CUDA, child exits", ("forks", "after-exit"), 0, (parent,), "processes"),
+        Case("fork after CUDA, child _exits", ("forks", "after-_exit"), 0, (parent,), "processes"),
+        Case("fork after CUDA, child uses it", ("forks", "after-use"), 0, (parent,), "processes",
+             may_warn=True),
+        Case("CUDA in the child only", ("forks", "child"), 0, (child,), "processes"),
+        Case("CUDA in child and parent", ("forks", "both"), 0, (child, parent), "processes"),
+        Case("CUDA in a grandchild", ("forks", "grandchild"), 0, (child,), "processes"),
+        Case("200 children", ("forks", "many"), 0, (), "processes"),
+        Case("200 children of a CUDA program", ("forks", "many-after"), 0, (parent,), "processes"),
+        Case("exec after CUDA", ("execs",), 0,
+             (Recording(Kind(1, 0, 111_000), ended="cut off"), Recording(Kind(2, 1, 444_000))),
+             "processes"),
+        Case("system and popen", ("spawns",), 0, (Recording(Kind(1, 1, 50_000)),), "processes"),
+    ]
+
+
+def _threads_requested() -> int:
+    total = 8 * 12345
+    for number in range(8):
+        for step in range(200):
+            total += number * 1000 + step + 1
+            total += 1_500_000 + number * 100_000 + step
+    return total
+
+
+def _memory() -> list[Case]:
+    kinds = {"managed": Kind(1, 1, 20_000), "pinned": Kind(3, 3, 78_192), "array": Kind(3, 3),
+             "async_pool": Kind(2, 2, 110_000), "vmm": Kind(1, 1)}
+    kept = {name: Kind(kind.count, 0, kind.requested) for name, kind in kinds.items()}
+    runtime = Recording(Kind(4, 4), {"managed": Kind(1, 1, 20_000), "pinned": Kind(2, 2, 70_000),
+                                     "async_pool": Kind(1, 1, 50_000), "array": Kind(1, 1)}, ooms=1)
+    reset = Recording(Kind(3, 1, 1_900_000, lost=2))
+    return [
+        Case("many sizes", ("malloc_free",), 0, (Recording(Kind(101, 51, 35_050_000)),)),
+        Case("longjmp and exceptions", ("jumps",), 0, (Recording(Kind(200, 200, 1_000_000)),)),
+        Case("plugin", ("plugin_host",), 0, (Recording(Kind(4, 3, 200_000)),)),
+        Case("plugin with RTLD_DEEPBIND", ("plugin_host", "deepbind"), 0, None, may_warn=True),
+        Case("resolving as the runtime does", ("resolve",), 0,
+             (Recording(Kind(2, 2, 30_000), {"async_pool": Kind(2, 2, 70_000)}),)),
+        Case("static and thread-local lifetimes", ("static_lifetime",), 0,
+             (Recording(Kind(6, 5, 21_000)),)),
+        Case("threads that outlive main", ("outlive_main",), 0,
+             (Recording(Kind(400, at_least=True, live=4)),)),
+        Case("eight threads", ("threads",), 0,
+             (Recording(Kind(3208, 3200, _threads_requested())),)),
+        Case("contents", ("contents",), 0, (Recording(Kind(1000, at_least=True, live=0)),)),
+        Case("every kind", ("kinds",), 0, (Recording(Kind(2, 2), kinds),)),
+        Case("every kind, kept", ("kinds", "keep"), 0, (Recording(Kind(2, 0), kept),)),
+        Case("every kind, per-thread streams", ("kinds_ptsz",), 0, (Recording(Kind(2, 2), kinds),)),
+        Case("frees across families", ("cross_family",), 0,
+             (Recording(Kind(1, 1, 80_000), {"async_pool": Kind(1, 1, 70_000)}),)),
+        Case("wrong calls", ("bad_calls",), 0,
+             (Recording(Kind(2, 2, 100_100), {"pinned": Kind(1, 1, 4096)}, ooms=2),)),
+        Case("address ranges", ("address_range",), 0, (Recording(Kind(3, 3, 5_000_200)),)),
+        Case("memory info", ("memory_info",), 0, (Recording(Kind(1, 1, 64 << 20)),)),
+        Case("two contexts", ("contexts", "two"), 0, (Recording(Kind(7, 4, 1_200_000, lost=3)),)),
+        Case("primary context reset", ("contexts", "reset"), 0,
+             (Recording(Kind(3, 1, 1_300_000, lost=2)),)),
+        Case("relaxed capture", ("captures", "relaxed"), 0, (Recording(Kind(5, 5, 450_000)),)),
+        Case("global capture", ("captures", "global"), 0, (Recording(Kind(3, 3, 270_000)),)),
+        Case("thread-local capture", ("captures", "thread_local"), 0,
+             (Recording(Kind(3, 3, 270_000)),)),
+        Case("out of memory", ("out_of_memory",), 0,
+             (Recording(Kind(10, at_least=True, live=0), ooms=1),)),
+        Case("runtime API, shared", ("runtime_api",), 0, (runtime,)),
+        Case("runtime API, static", ("runtime_api_static",), 0, (runtime,), static_runtime=True),
+        Case("device reset, shared", ("device_reset",), 0, (reset,)),
+        Case("device reset, static", ("device_reset_static",), 0, (reset,), static_runtime=True),
+    ]
+
+
+def _bystanders() -> list[Case]:
+    return [
+        Case("no CUDA", ("no_cuda",), 0, (), "bystanders"),
+        Case("linked with CUDA only", ("linked_only",), 0, (), "bystanders"),
+        Case("facts about dlsym", ("dlsym_facts",), 0, (), "bystanders"),
+        Case("RTLD_NEXT of another preload", ("next_user",), 0, (), "bystanders",
+             preload=("next_wrapper.so",)),
+    ]
+
+
+CASES: list[Case] = _ends() + _processes() + _memory() + _bystanders()
