@@ -231,7 +231,7 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
 
     Fence fence = 0;
     BackendStatus status;
-    if (timing == FenceTiming::now) {
+    if (timing != FenceTiming::deferred) {
         status = backend_.fence_record(&fence);
     }
     if (timing == FenceTiming::deferred || !status.ok()) {
@@ -244,7 +244,8 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
         return {FreeResult::Kind::freed, {}};
     }
     put_behind(*block, fence);
-    const FreeSync sync = policy_.options().free_sync;
+    const FreeSync sync =
+        timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
     if (sync != FreeSync::always) {
         const FenceState state = backend_.fence_query(fence);
         if (state == FenceState::complete) {

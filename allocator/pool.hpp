@@ -92,7 +92,8 @@ struct FreeResult {
 /// When the fence of a free may be recorded.
 enum class FenceTiming : std::uint8_t {
     now,
-    deferred,  ///< not yet (a capture is under way): the block waits for fence_deferred()
+    now_host_goes_on,  ///< as never of PoolOptions::free_sync: cudaFreeAsync does not stop the host
+    deferred,          ///< not yet (a capture is under way): the block waits for fence_deferred()
 };
 
 /// Thread-safety: every member function may be called from any thread at any time.
