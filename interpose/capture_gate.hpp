@@ -1,0 +1,78 @@
+// Knows whether a stream capture is under way, and keeps our driver calls out of it.
+//
+// A fence or an allocation inside a capture would invalidate it. So cuStreamBeginCapture takes the
+// gate exclusively, our own calls hold it shared: between the look and the call no capture begins.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <utility>
+
+#include "interpose/cuda_abi.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread.
+class CaptureGate {
+  public:
+    /// Held around everything of ours that calls the driver. Not recursive.
+    class Shared {
+      public:
+        explicit Shared(CaptureGate& gate) : gate_(gate) { gate_.mutex_.lock_shared(); }
+        ~Shared() { gate_.mutex_.unlock_shared(); }
+        Shared(const Shared&) = delete;
+        Shared& operator=(const Shared&) = delete;
+
+        /// True while any stream of the process captures; stays so while this is held or turns
+        /// false.
+        bool capturing() const { return gate_.active_.load(std::memory_order_acquire) != 0; }
+
+      private:
+        CaptureGate& gate_;
+    };
+
+    /// Lets go of the gate for a wait on the device, during which other threads may begin captures.
+    /// The calling thread must hold it shared.
+    class Released {
+      public:
+        explicit Released(CaptureGate& gate) : gate_(gate) { gate_.mutex_.unlock_shared(); }
+        ~Released() { gate_.mutex_.lock_shared(); }
+        Released(const Released&) = delete;
+        Released& operator=(const Released&) = delete;
+
+      private:
+        CaptureGate& gate_;
+    };
+
+    /// Runs the real cuStreamBeginCapture* with the gate closed.
+    template <class Begin>
+    CUresult begin(CUstream stream, bool per_thread, const Begin& real_begin) {
+        const std::unique_lock lock(mutex_);
+        const CUresult result = real_begin();
+        if (result == CUDA_SUCCESS) {
+            insert(stream, per_thread);
+        }
+        return result;
+    }
+
+    /// The stream no longer captures (ended, failed or destroyed). True when it was the last one.
+    bool end(CUstream stream, bool per_thread);
+
+    /// All captures of destroyed contexts end with them: forgets everything. True as end().
+    bool end_all();
+
+  private:
+    using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
+    static Key key_of(CUstream stream, bool per_thread);
+    void insert(CUstream stream, bool per_thread);
+
+    std::shared_mutex mutex_;
+    std::atomic<int> active_{0};
+    std::mutex streams_mutex_;
+    std::set<Key> streams_;
+};
+
+}  // namespace memlab::interpose

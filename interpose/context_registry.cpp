@@ -1,0 +1,222 @@
+#include "interpose/context_registry.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "interpose/driver.hpp"
+#include "interpose/session.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+std::string uuid_text(const CUuuid& uuid) {
+    std::string text = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+        constexpr char digits[] = "0123456789abcdef";
+        const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            text += '-';
+        }
+        text += digits[byte >> 4];
+        text += digits[byte & 15];
+    }
+    return text;
+}
+
+}  // namespace
+
+Context::Context(Session& session, CUcontext handle, CUdevice device, std::uint32_t id,
+                 bool primary)
+    : handle_(handle),
+      device_(device),
+      id_(id),
+      primary_(primary),
+      backend_(session, *this, handle),
+      observer_(session.recorder(), static_cast<std::uint32_t>(device), id),
+      pool_(session.settings().pool_options, backend_, &observer_) {}
+
+std::uint64_t Context::cached_bytes() const {
+    const allocator::PoolStats stats = pool_.stats();
+    const std::int64_t cached = stats.reserved_bytes.all.current - stats.active_bytes.all.current;
+    return cached > 0 ? static_cast<std::uint64_t>(cached) : 0;
+}
+
+Context* ContextRegistry::find(CUcontext handle) const {
+    const std::shared_lock lock(mutex_);
+    const auto it = contexts_.find(handle);
+    return it == contexts_.end() ? nullptr : it->second;
+}
+
+Context* ContextRegistry::current() {
+    CUcontext handle = nullptr;
+    if (call_real(&Driver::cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == nullptr) {
+        return nullptr;
+    }
+    if (Context* known = find(handle)) {
+        return known;
+    }
+    return add(handle);
+}
+
+Context* ContextRegistry::add(CUcontext handle) {
+    CUdevice device = 0;
+    if (call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        return nullptr;
+    }
+    // The primary context is the one that a retain returns. Only asked when it is active already:
+    // a retain would otherwise create it.
+    unsigned flags = 0;
+    int active = 0;
+    bool primary = false;
+    if (call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) == CUDA_SUCCESS &&
+        active != 0) {
+        CUcontext retained = nullptr;
+        if (call_real(&Driver::cuDevicePrimaryCtxRetain, &retained, device) == CUDA_SUCCESS) {
+            primary = retained == handle;
+            call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+        }
+    }
+    const std::unique_lock lock(mutex_);
+    if (const auto it = contexts_.find(handle); it != contexts_.end()) {
+        return it->second;
+    }
+    describe_device(device);
+    const auto id = static_cast<std::uint32_t>(owned_.size() + 1);
+    if (profiler::Recorder* recorder = session_.recorder()) {
+        trace::ContextInfo info;
+        info.id = id;
+        info.device = static_cast<std::uint32_t>(device);
+        info.primary = primary;
+        recorder->record(info);
+    }
+    owned_.push_back(std::make_unique<Context>(session_, handle, device, id, primary));
+    Context* context = owned_.back().get();
+    contexts_[handle] = context;
+    return context;
+}
+
+void ContextRegistry::describe_device(CUdevice device) {
+    if (std::find(described_devices_.begin(), described_devices_.end(), device) !=
+        described_devices_.end()) {
+        return;
+    }
+    described_devices_.push_back(device);
+    profiler::Recorder* recorder = session_.recorder();
+    if (recorder == nullptr) {
+        return;
+    }
+    trace::DeviceInfo info;
+    info.index = static_cast<std::uint32_t>(device);
+    char name[256] = "";
+    if (call_real(&Driver::cuDeviceGetName, name, static_cast<int>(sizeof(name)), device) ==
+        CUDA_SUCCESS) {
+        info.name = name;
+    }
+    CUuuid uuid{};
+    if (call_real(&Driver::cuDeviceGetUuid_v2, &uuid, device) == CUDA_SUCCESS) {
+        info.uuid = uuid_text(uuid);
+    }
+    std::size_t total = 0;
+    if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS) {
+        info.total_bytes = total;
+    }
+    call_real(&Driver::cuDriverGetVersion, &info.driver_version);
+    recorder->record(info);
+}
+
+std::vector<Context*> ContextRegistry::all(CUdevice device) const {
+    const std::shared_lock lock(mutex_);
+    std::vector<Context*> found;
+    for (const auto& [handle, context] : contexts_) {
+        if (context->handle() == handle && (device < 0 || context->device() == device)) {
+            found.push_back(context);
+        }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Context* a, const Context* b) { return a->id() < b->id(); });
+    return found;
+}
+
+void ContextRegistry::add_green(CUcontext green, CUdevice device) {
+    CUcontext primary = nullptr;
+    if (call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) != CUDA_SUCCESS) {
+        return;
+    }
+    Context* owner = find(primary);
+    if (owner == nullptr) {
+        const CurrentContext current(primary);
+        owner = add(primary);
+    }
+    call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+    if (owner != nullptr) {
+        const std::unique_lock lock(mutex_);
+        contexts_[green] = owner;
+    }
+}
+
+void ContextRegistry::remove_green(CUcontext green) {
+    const std::unique_lock lock(mutex_);
+    const auto it = contexts_.find(green);
+    if (it != contexts_.end() && it->second->handle() != green) {
+        contexts_.erase(it);
+    }
+}
+
+void ContextRegistry::lost(CUcontext handle) {
+    Context* context = nullptr;
+    {
+        const std::unique_lock lock(mutex_);
+        const auto it = contexts_.find(handle);
+        if (it == contexts_.end() || it->second->handle() != handle) {
+            return;
+        }
+        context = it->second;
+        std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
+        for (const auto& [other, peer] : contexts_) {
+            peer->backend().set_peer(handle, false);
+        }
+    }
+    session_.segments().remove_all(context);
+    session_.live().remove_context(context->id());
+    context->pool().abandon();
+    if (profiler::Recorder* recorder = session_.recorder()) {
+        recorder->context_lost(context->id());
+    }
+}
+
+void ContextRegistry::primary_lost(CUdevice device) {
+    for (const Context* context : all(device)) {
+        if (context->primary()) {
+            lost(context->handle());
+        }
+    }
+}
+
+void ContextRegistry::set_peer_access(CUcontext accessor, CUcontext owner, bool enabled) {
+    Context* owning = find(owner);
+    if (owning == nullptr && enabled) {
+        const CurrentContext current(owner);
+        owning = add(owner);
+    }
+    if (owning != nullptr) {
+        owning->backend().set_peer(accessor, enabled);
+    }
+}
+
+std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {
+    std::uint64_t released = 0;
+    for (Context* context : all(device)) {
+        if (context != but) {
+            released += context->pool().release_cached(true);
+        }
+    }
+    return released;
+}
+
+void ContextRegistry::fence_deferred() {
+    for (Context* context : all()) {
+        context->pool().fence_deferred();
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,216 @@
+#include "interpose/cuda_backend.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "interpose/context_registry.hpp"
+#include "interpose/driver.hpp"
+#include "interpose/session.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using allocator::BackendStatus;
+using allocator::Fence;
+using allocator::FenceState;
+
+BackendStatus status_of(CUresult result) {
+    BackendStatus status;
+    status.code = result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        status.kind = BackendStatus::Kind::out_of_memory;
+    } else if (result != CUDA_SUCCESS) {
+        status.kind = BackendStatus::Kind::error;
+    }
+    return status;
+}
+
+// While another thread captures in global mode, calls that CUDA thinks unsafe would fail and end
+// that capture; ours cannot hurt it, so they run in relaxed mode.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() {
+        exchanged_ = call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode_) == CUDA_SUCCESS;
+    }
+    ~RelaxedCapture() {
+        if (exchanged_) {
+            call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode_);
+        }
+    }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool exchanged_ = false;
+};
+
+}  // namespace
+
+// A fence is an event in the block's own context and one in every context that has access to its
+// memory. Owned by whoever holds the Fence value, a pointer to this.
+struct CudaBackend::FenceEvents {
+    std::vector<RecordedEvent> events;
+};
+
+CurrentContext::CurrentContext(CUcontext context) {
+    CUcontext current = nullptr;
+    if (call_real(&Driver::cuCtxGetCurrent, &current) == CUDA_SUCCESS && current != context) {
+        pushed_ = call_real(&Driver::cuCtxPushCurrent_v2, context) == CUDA_SUCCESS;
+    }
+}
+
+CurrentContext::~CurrentContext() {
+    if (pushed_) {
+        CUcontext popped = nullptr;
+        call_real(&Driver::cuCtxPopCurrent_v2, &popped);
+    }
+}
+
+CudaBackend::CudaBackend(Session& session, Context& context, CUcontext handle)
+    : session_(session), context_(context), handle_(handle) {}
+
+BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
+    const CurrentContext current(handle_);
+    CUdeviceptr pointer = 0;
+    const CUresult result = call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
+    if (result == CUDA_SUCCESS) {
+        *address = pointer;
+        session_.segments().add(pointer, bytes, &context_);
+    }
+    return status_of(result);
+}
+
+BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t /*bytes*/) {
+    const CurrentContext current(handle_);
+    // Out of the index before the driver can give the address to somebody else.
+    session_.segments().remove(address, &context_);
+    return status_of(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
+}
+
+CUresult CudaBackend::record_event(CUcontext context, RecordedEvent* recorded) {
+    recorded->context = context;
+    recorded->event = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto idle =
+            std::find_if(idle_events_.rbegin(), idle_events_.rend(),
+                         [&](const RecordedEvent& e) { return e.context == context; });
+        if (idle != idle_events_.rend()) {
+            recorded->event = idle->event;
+            idle_events_.erase(std::next(idle).base());
+        }
+    }
+    if (recorded->event == nullptr) {
+        const CurrentContext current(context);
+        const CUresult created = call_real(&Driver::cuEventCreate, &recorded->event,
+                                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+        if (created != CUDA_SUCCESS) {
+            return created;
+        }
+    }
+    const CUresult result = call_real(&Driver::cuCtxRecordEvent, context, recorded->event);
+    if (result != CUDA_SUCCESS) {
+        const std::lock_guard lock(mutex_);
+        idle_events_.push_back(*recorded);
+    }
+    return result;
+}
+
+// What plain CUDA does in every cudaFree: wait for the device.
+CUresult CudaBackend::synchronize_all() {
+    std::vector<CUcontext> contexts{handle_};
+    {
+        const std::lock_guard lock(mutex_);
+        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+    }
+    CUresult first_error = CUDA_SUCCESS;
+    for (const CUcontext context : contexts) {
+        const CurrentContext current(context);
+        const CUresult result = call_real(&Driver::cuCtxSynchronize);
+        if (first_error == CUDA_SUCCESS) {
+            first_error = result;
+        }
+    }
+    return first_error;
+}
+
+BackendStatus CudaBackend::fence_record(Fence* fence) {
+    *fence = 0;
+    const Driver* real = driver();
+    if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
+        return status_of(synchronize_all());  // older than CUDA 12.5
+    }
+    auto events = std::make_unique<FenceEvents>();
+    std::vector<CUcontext> contexts{handle_};
+    {
+        const std::lock_guard lock(mutex_);
+        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+    }
+    for (const CUcontext context : contexts) {
+        RecordedEvent recorded{};
+        const CUresult result = record_event(context, &recorded);
+        if (result == CUDA_SUCCESS) {
+            events->events.push_back(recorded);
+        } else if (context == handle_) {
+            return status_of(result);
+        }
+        // A peer context that is gone has no work left to wait for.
+    }
+    *fence = reinterpret_cast<Fence>(events.release());
+    return {};
+}
+
+FenceState CudaBackend::fence_query(Fence fence) {
+    for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
+        const CUresult result = call_real(&Driver::cuEventQuery, recorded.event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            return FenceState::pending;
+        }
+        if (result != CUDA_SUCCESS && recorded.context == handle_) {
+            return FenceState::failed;
+        }
+    }
+    return FenceState::complete;
+}
+
+BackendStatus CudaBackend::fence_wait_device(Fence fence) {
+    for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
+        const CUresult result = call_real(&Driver::cuCtxWaitEvent, handle_, recorded.event);
+        if (result != CUDA_SUCCESS) {
+            return status_of(result);
+        }
+    }
+    return {};
+}
+
+BackendStatus CudaBackend::fence_wait_host(Fence fence) {
+    // The device may be waiting for work that another thread will only submit after a capture: let
+    // go of the gate, or neither would go on.
+    const CaptureGate::Released released(session_.captures());
+    const RelaxedCapture relaxed;
+    for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
+        const CUresult result = call_real(&Driver::cuEventSynchronize, recorded.event);
+        if (result != CUDA_SUCCESS && recorded.context == handle_) {
+            return status_of(result);
+        }
+    }
+    return {};
+}
+
+void CudaBackend::fence_release(Fence fence) {
+    const std::unique_ptr<FenceEvents> events(reinterpret_cast<FenceEvents*>(fence));
+    const std::lock_guard lock(mutex_);
+    idle_events_.insert(idle_events_.end(), events->events.begin(), events->events.end());
+}
+
+void CudaBackend::set_peer(CUcontext peer, bool enabled) {
+    const std::lock_guard lock(mutex_);
+    std::erase(peers_, peer);
+    std::erase_if(idle_events_, [peer](const RecordedEvent& e) { return e.context == peer; });
+    if (enabled) {
+        peers_.push_back(peer);
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,291 @@
+#include "interpose/device_memory.hpp"
+
+#include <atomic>
+
+#include "interpose/diagnostics.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using allocator::AllocResult;
+using allocator::BackendStatus;
+using allocator::FenceTiming;
+using allocator::FreeResult;
+using trace::Event;
+using trace::EventType;
+using trace::MemoryKind;
+using trace::Origin;
+
+constexpr std::uint64_t sample_interval_ns = 5'000'000;
+constexpr int max_sampled_devices = 64;
+
+std::uint32_t call_site(Session& session) {
+    return session.recorder() != nullptr ? session.recorder()->capture_call_site() : 0;
+}
+
+void record_oom(Session& session, Api api, std::uint32_t stack, Context* context, MemoryKind kind,
+                std::uint64_t requested, std::uint64_t largest_free_block, CUresult error) {
+    profiler::Recorder* recorder = session.recorder();
+    if (recorder == nullptr || context == nullptr) {
+        return;
+    }
+    trace::OomEvent oom;
+    oom.device = static_cast<std::uint32_t>(context->device());
+    oom.context = context->id();
+    oom.api = session.api_id(api);
+    oom.stack = stack;
+    oom.kind = kind;
+    oom.requested = requested;
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (call_real(&Driver::cuMemGetInfo_v2, &free, &total) == CUDA_SUCCESS) {
+        oom.device_free = free;
+        oom.device_total = total;
+    }
+    oom.largest_free_block = largest_free_block;
+    oom.error = error;
+    recorder->record(oom);
+}
+
+void record_event(Session& session, EventType type, const LiveAllocation& allocation,
+                  std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
+                  CUstream stream) {
+    if (session.recorder() == nullptr) {
+        return;
+    }
+    Event event;
+    event.type = type;
+    event.kind = allocation.kind;
+    event.origin = Origin::driver;
+    event.device = allocation.device;
+    event.context = allocation.context;
+    event.api = api_id;
+    event.stack = stack;
+    event.stream = reinterpret_cast<std::uintptr_t>(stream);
+    event.address = address;
+    event.requested = allocation.requested;
+    event.size = allocation.requested;
+    session.recorder()->record(event);
+}
+
+void record_and_keep(Session& session, Api api, const DriverAllocation& allocation,
+                     std::uint64_t address, std::uint32_t stack) {
+    Context* context = session.contexts().current();
+    LiveAllocation live;
+    live.kind = allocation.kind;
+    live.requested = allocation.requested;
+    if (context != nullptr) {
+        live.device = static_cast<std::uint32_t>(context->device());
+        live.context = context->id();
+    }
+    const std::uint32_t api_id = session.api_id(api);
+    session.live().add(allocation.handles, address, live, [&] {
+        record_event(session, EventType::alloc, live, address, api_id, stack, allocation.stream);
+    });
+}
+
+// What plain CUDA would answer to a free while a capture is under way: the driver itself says so to
+// an allocation of the same standing, and ends the capture where it would have.
+CUresult ask_driver_in_capture() {
+    CUdeviceptr probe = 0;
+    const CUresult answer = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
+    if (answer == CUDA_SUCCESS) {
+        return call_real(&Driver::cuMemFree_v2, probe);
+    }
+    // Out of memory says nothing about the capture.
+    return answer == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : answer;
+}
+
+// A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
+std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
+                                    bool stream_ordered) {
+    Context* owner = session.segments().find(address);
+    if (owner == nullptr) {
+        return std::nullopt;
+    }
+    FreeResult result;
+    {
+        const CaptureGate::Shared gate(session.captures());
+        FenceTiming timing = stream_ordered ? FenceTiming::now_host_goes_on : FenceTiming::now;
+        if (gate.capturing()) {
+            const CUresult answer = ask_driver_in_capture();
+            if (answer != CUDA_SUCCESS) {
+                return answer;
+            }
+            timing = FenceTiming::deferred;
+        }
+        const allocator::Tag tag = tag_of(session.api_id(api), 0);
+        result = owner->pool().free(address, tag, timing);
+    }
+    switch (result.kind) {
+        case FreeResult::Kind::freed:
+            return static_cast<CUresult>(result.status.ok() ? CUDA_SUCCESS : result.status.code);
+        case FreeResult::Kind::invalid:
+            return CUDA_ERROR_INVALID_VALUE;
+        case FreeResult::Kind::not_ours:
+            break;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::size_t bytes) {
+    const auto from_driver = [&] {
+        DriverAllocation allocation;
+        allocation.requested = bytes;
+        return allocate_from_driver(
+            session, api, allocation,
+            [&] { return call_real(&Driver::cuMemAlloc_v2, address, bytes); },
+            [&] { return *address; });
+    };
+    if (address == nullptr || bytes == 0 || !session.pooling()) {
+        return from_driver();
+    }
+    const std::uint32_t stack = call_site(session);
+    Context* context = nullptr;
+    AllocResult result;
+    {
+        const CaptureGate::Shared gate(session.captures());
+        if (!gate.capturing()) {
+            context = session.contexts().current();
+        }
+        if (context != nullptr) {
+            const allocator::Tag tag = tag_of(session.api_id(api), stack);
+            result = context->pool().allocate(bytes, tag);
+            if (result.status.kind == BackendStatus::Kind::out_of_memory &&
+                session.contexts().release_cached(context->device(), context) != 0) {
+                result = context->pool().allocate(bytes, tag);
+            }
+        }
+    }
+    if (context == nullptr) {
+        return from_driver();
+    }
+    sample_device(session, *context);
+    if (result.status.ok()) {
+        *address = result.block.address;
+        return CUDA_SUCCESS;
+    }
+    const auto error = static_cast<CUresult>(result.status.code);
+    if (result.status.kind == BackendStatus::Kind::out_of_memory) {
+        record_oom(session, api, stack, context, MemoryKind::device, bytes,
+                   result.largest_free_block, error);
+    }
+    return error;
+}
+
+CUresult free_device(Session& session, Api api, CUdeviceptr address, const DriverFree& real_free) {
+    if (address != 0) {
+        if (const std::optional<CUresult> result = free_pooled(session, api, address, false)) {
+            return *result;
+        }
+    }
+    return free_from_driver(session, api, HandleClass::memory, address, real_free);
+}
+
+CUresult free_device_async(Session& session, Api api, CUdeviceptr address,
+                           const DriverFree& real_free) {
+    if (address != 0) {
+        if (const std::optional<CUresult> result = free_pooled(session, api, address, true)) {
+            return *result;
+        }
+    }
+    return free_from_driver(session, api, HandleClass::memory, address, real_free);
+}
+
+CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
+                              const std::function<CUresult()>& real,
+                              const std::function<std::uint64_t()>& address) {
+    CUresult result = real();
+    Context* context = nullptr;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        context = session.contexts().current();
+        if (context != nullptr) {
+            bool released = false;
+            {
+                const CaptureGate::Shared gate(session.captures());
+                released = !gate.capturing() &&
+                           session.contexts().release_cached(context->device(), nullptr) != 0;
+            }
+            if (released) {
+                result = real();
+            }
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        const std::uint64_t where = address();
+        if (where != 0) {
+            record_and_keep(session, api, allocation, where, call_site(session));
+            if (trace::counts_as_device_memory(allocation.kind)) {
+                if (Context* current = session.contexts().current()) {
+                    sample_device(session, *current);
+                }
+            }
+        }
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        record_oom(session, api, call_site(session), context, allocation.kind, allocation.requested,
+                   0, result);
+    }
+    return result;
+}
+
+void record_driver_allocation(Session& session, Api api, const DriverAllocation& allocation,
+                              std::uint64_t address) {
+    record_and_keep(session, api, allocation, address, call_site(session));
+}
+
+CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::uint64_t address,
+                          const DriverFree& real_free) {
+    const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
+    const CUresult result = real_free();
+    if (known) {
+        const std::uint32_t api_id = session.api_id(api);
+        session.live().finish_free(handles, address, result == CUDA_SUCCESS, [&] {
+            record_event(session, EventType::free_requested, *known, address, api_id, 0, nullptr);
+        });
+    }
+    return result;
+}
+
+void record_driver_free(Session& session, Api api, HandleClass handles, std::uint64_t address) {
+    free_from_driver(session, api, handles, address, [] { return CUDA_SUCCESS; });
+}
+
+std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
+    Context* owner = session.segments().find(address);
+    if (owner == nullptr) {
+        return std::nullopt;
+    }
+    return PooledBlock{owner, owner->pool().find(address)};
+}
+
+void sample_device(Session& session, Context& context) {
+    static std::atomic<std::uint64_t> last_sample_ns[max_sampled_devices];
+    const int device = context.device();
+    if (session.recorder() == nullptr || device < 0 || device >= max_sampled_devices) {
+        return;
+    }
+    const std::uint64_t now = profiler::monotonic_ns();
+    std::uint64_t last = last_sample_ns[device].load(std::memory_order_relaxed);
+    if (now - last < sample_interval_ns ||
+        !last_sample_ns[device].compare_exchange_strong(last, now, std::memory_order_relaxed)) {
+        return;
+    }
+    const CaptureGate::Shared gate(session.captures());
+    if (gate.capturing()) {
+        return;
+    }
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (call_real(&Driver::cuMemGetInfo_v2, &free, &total) == CUDA_SUCCESS) {
+        trace::DeviceSample sample;
+        sample.device = static_cast<std::uint32_t>(device);
+        sample.used = total - free;
+        sample.total = total;
+        session.recorder()->record(sample);
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,19 @@
+// What memlab says on stderr: one line, "memlab: ...", when something is wrong or when asked.
+#pragma once
+
+#include <string>
+
+#include "interpose/options/settings.hpp"
+
+namespace memlab::interpose {
+
+/// Must be called before anything is said; until then everything at warning level is said.
+void set_verbosity(Verbosity verbosity);
+
+/// Trouble that the user should know of. Thread-safe; never throws; one write(2), no stdio.
+void warn(const std::string& message) noexcept;
+
+/// What memlab does, with MEMLAB_VERBOSITY=debug.
+void debug(const std::string& message) noexcept;
+
+}  // namespace memlab::interpose

@@ -1,0 +1,185 @@
+#include "interpose/driver.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "interpose/loader.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+struct Substitution {
+    void* real;
+    void* wrapper;  // null: ambiguous, leave alone
+    Api api;
+};
+
+// Twice the table: cuGetProcAddress may give an address that dlsym does not.
+constexpr std::size_t max_substitutions = 2 * static_cast<std::size_t>(Api::count);
+
+struct LoadedDriver {
+    Driver functions;
+    std::array<Substitution, max_substitutions> substitutions;
+    std::size_t count = 0;
+    int ambiguous = 0;
+};
+
+std::atomic<const LoadedDriver*> published{nullptr};
+
+struct HookEntry {
+    const char* symbol;
+    const char* base;
+    int version;
+    bool per_thread;
+    Api api;
+    void* wrapper;
+    // Two hooks of one type may share an address: either wrapper serves both.
+    const void* type;
+};
+
+template <class T>
+constexpr char type_tag = 0;
+
+#define MEMLAB_HOOK(symbol, base, version, per_thread) \
+    HookEntry{#symbol,                                 \
+              #base,                                   \
+              version,                                 \
+              per_thread != 0,                         \
+              Api::symbol,                             \
+              reinterpret_cast<void*>(&::symbol),      \
+              &type_tag<decltype(&::symbol)>},
+const HookEntry* entries() {
+    static const HookEntry table[] = {
+#include "interpose/hooked_functions.inc"
+    };
+    return table;
+}
+#undef MEMLAB_HOOK
+
+constexpr std::size_t entry_count = static_cast<std::size_t>(Api::count) - 1;
+
+const HookEntry& entry_of(Api api) {
+    return entries()[static_cast<std::size_t>(api) - 1];
+}
+
+void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) {
+    for (std::size_t i = 0; i < loaded.count; ++i) {
+        Substitution& known = loaded.substitutions[i];
+        if (known.real != real) {
+            continue;
+        }
+        if (known.wrapper != nullptr && entry_of(known.api).type != entry.type) {
+            known.wrapper = nullptr;
+            ++loaded.ambiguous;
+        }
+        return;
+    }
+    if (loaded.count < max_substitutions) {
+        loaded.substitutions[loaded.count++] = {real, entry.wrapper, entry.api};
+    }
+}
+
+const LoadedDriver* load() {
+    void* library = loaded_libcuda();
+    if (library == nullptr) {
+        return nullptr;
+    }
+    const DlsymFunction find = real_dlsym();
+    auto* loaded = new LoadedDriver;
+#define MEMLAB_HOOK(symbol, base, version, per_thread) \
+    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(find(library, #symbol));
+#include "interpose/hooked_functions.inc"
+#undef MEMLAB_HOOK
+#define MEMLAB_USE(symbol) \
+    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(find(library, #symbol));
+#include "interpose/used_functions.inc"
+#undef MEMLAB_USE
+
+    for (std::size_t i = 0; i < entry_count; ++i) {
+        const HookEntry& entry = entries()[i];
+        if (void* real = find(library, entry.symbol)) {
+            add_substitution(*loaded, real, entry);
+        }
+    }
+    // The same functions as cuGetProcAddress hands them out. Measured to be the same addresses; a
+    // driver where they are not is covered all the same.
+    for (std::size_t i = 0; i < entry_count; ++i) {
+        const HookEntry& entry = entries()[i];
+        void* real = nullptr;
+        CUresult result = CUDA_ERROR_NOT_FOUND;
+        const cuuint64_t flags = entry.per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                                  : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+        if (loaded->functions.cuGetProcAddress_v2 != nullptr) {
+            CUdriverProcAddressQueryResult status{};
+            result = loaded->functions.cuGetProcAddress_v2(entry.base, &real, entry.version, flags,
+                                                           &status);
+        } else if (loaded->functions.cuGetProcAddress != nullptr) {
+            result = loaded->functions.cuGetProcAddress(entry.base, &real, entry.version, flags);
+        }
+        if (result != CUDA_SUCCESS || real == nullptr) {
+            continue;
+        }
+        const bool known =
+            std::any_of(loaded->substitutions.begin(),
+                        loaded->substitutions.begin() + static_cast<std::ptrdiff_t>(loaded->count),
+                        [real](const Substitution& s) { return s.real == real; });
+        if (!known) {
+            add_substitution(*loaded, real, entry);
+        }
+    }
+    std::sort(loaded->substitutions.begin(),
+              loaded->substitutions.begin() + static_cast<std::ptrdiff_t>(loaded->count),
+              [](const Substitution& a, const Substitution& b) { return a.real < b.real; });
+    return loaded;
+}
+
+// Several threads may build it at once, each for itself, and the first to finish publishes: a lock
+// here could deadlock with the loader's, which a thread inside dlopen holds.
+const LoadedDriver* loaded_driver() {
+    const LoadedDriver* current = published.load(std::memory_order_acquire);
+    if (current != nullptr) {
+        return current;
+    }
+    const LoadedDriver* mine = load();
+    if (mine == nullptr) {
+        return nullptr;
+    }
+    if (published.compare_exchange_strong(current, mine, std::memory_order_acq_rel)) {
+        return mine;
+    }
+    delete mine;
+    return current;
+}
+
+}  // namespace
+
+const char* name_of(Api api) {
+    return api == Api::none ? "" : entry_of(api).symbol;
+}
+
+const Driver* driver() {
+    const LoadedDriver* loaded = loaded_driver();
+    return loaded != nullptr ? &loaded->functions : nullptr;
+}
+
+void* substitute(void* address) {
+    const LoadedDriver* loaded = loaded_driver();
+    if (loaded == nullptr || address == nullptr) {
+        return address;
+    }
+    const auto* begin = loaded->substitutions.data();
+    const auto* end = begin + loaded->count;
+    const auto* found = std::lower_bound(
+        begin, end, address, [](const Substitution& s, const void* a) { return s.real < a; });
+    return found != end && found->real == address && found->wrapper != nullptr ? found->wrapper
+                                                                               : address;
+}
+
+int ambiguous_addresses() {
+    const LoadedDriver* loaded = published.load(std::memory_order_acquire);
+    return loaded != nullptr ? loaded->ambiguous : 0;
+}
+
+}  // namespace memlab::interpose

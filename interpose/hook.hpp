@@ -1,0 +1,50 @@
+// How every hook is built: enter, do memlab's part, or get out of the way.
+#pragma once
+
+#include "interpose/cuda_abi.hpp"
+#include "interpose/driver.hpp"
+#include "interpose/session.hpp"
+
+/// An interposed function: one of the few symbols that libmemlab.so exports.
+#define MEMLAB_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace memlab::interpose {
+
+/// True when `address` is code of libmemlab.so itself.
+bool is_own_export(const void* address);
+
+/// Marks the calling thread as inside memlab. A hook reached from inside another one (a profiler's
+/// callback that allocates while we hold a lock) goes straight to the driver.
+class InsideMemlab {
+  public:
+    InsideMemlab();
+    ~InsideMemlab();
+    InsideMemlab(const InsideMemlab&) = delete;
+    InsideMemlab& operator=(const InsideMemlab&) = delete;
+
+    bool nested() const { return nested_; }
+
+  private:
+    const bool nested_;
+};
+
+/// Runs `ours(session)` when memlab is at work in this process and not already on this thread's
+/// stack, else `plain()`, the real driver call.
+template <class Ours, class Plain>
+CUresult hook(const Ours& ours, const Plain& plain) {
+    const InsideMemlab inside;
+    if (!inside.nested()) {
+        if (Session* session = Session::current_or_late()) {
+            return ours(*session);
+        }
+    }
+    return plain();
+}
+
+/// The real function with these arguments, as a callable.
+template <class Function, class... Arguments>
+auto real_call(Function Driver::*function, Arguments... arguments) {
+    return [function, arguments...] { return call_real(function, arguments...); };
+}
+
+}  // namespace memlab::interpose

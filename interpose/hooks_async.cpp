@@ -1,0 +1,136 @@
+// Stream-ordered memory: the driver's own pools serve it, memlab records it. Inside a capture an
+// allocation is a node of the graph (hooks_graph.cpp follows those).
+#include "interpose/device_memory.hpp"
+#include "interpose/graph_memory.hpp"
+#include "interpose/hook.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::trace::MemoryKind;
+using mi::Api;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+template <class Real>
+CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUstream stream,
+                        bool per_thread, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
+            mi::DriverAllocation allocation;
+            allocation.kind = graph != nullptr ? MemoryKind::graph : MemoryKind::async_pool;
+            allocation.requested = bytes;
+            allocation.stream = stream;
+            const CUresult result =
+                mi::allocate_from_driver(session, api, allocation, real, [&] { return *address; });
+            if (result == CUDA_SUCCESS && graph != nullptr) {
+                mi::graph_memory().add(graph, *address);
+            }
+            return result;
+        },
+        real);
+}
+
+template <class Real>
+CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
+                    const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            // In a capture this adds a node: the memory goes back each time the graph runs.
+            if (mi::capturing_graph(session, stream, per_thread) != nullptr) {
+                return real();
+            }
+            return mi::free_device_async(session, api, address, real);
+        },
+        real);
+}
+
+template <class Real>
+CUresult sample_after(const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (mi::Context* context = session.contexts().current()) {
+                mi::sample_device(session, *context);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address, size_t bytes,
+                                               CUstream stream) {
+    return allocate_async(Api::cuMemAllocAsync, address, bytes, stream, false,
+                          mi::real_call(&Driver::cuMemAllocAsync, address, bytes, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes,
+                                                    CUstream stream) {
+    return allocate_async(Api::cuMemAllocAsync_ptsz, address, bytes, stream, true,
+                          mi::real_call(&Driver::cuMemAllocAsync_ptsz, address, bytes, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes,
+                                                       CUmemoryPool pool, CUstream stream) {
+    return allocate_async(
+        Api::cuMemAllocFromPoolAsync, address, bytes, stream, false,
+        mi::real_call(&Driver::cuMemAllocFromPoolAsync, address, bytes, pool, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes,
+                                                            CUmemoryPool pool, CUstream stream) {
+    return allocate_async(
+        Api::cuMemAllocFromPoolAsync_ptsz, address, bytes, stream, true,
+        mi::real_call(&Driver::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+    return free_async(Api::cuMemFreeAsync, address, stream, false,
+                      mi::real_call(&Driver::cuMemFreeAsync, address, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+    return free_async(Api::cuMemFreeAsync_ptsz, address, stream, true,
+                      mi::real_call(&Driver::cuMemFreeAsync_ptsz, address, stream));
+}
+
+// A pool's own memory shows in what the device has in use.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
+                                               const CUmemPoolProps* properties) {
+    return sample_after(mi::real_call(&Driver::cuMemPoolCreate, pool, properties));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+    return sample_after(mi::real_call(&Driver::cuMemPoolDestroy, pool));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
+    return sample_after(mi::real_call(&Driver::cuMemPoolTrimTo, pool, keep));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool pool,
+                                                      CUmemPoolPtrExportData* data) {
+    const auto real = mi::real_call(&Driver::cuMemPoolImportPointer, address, pool, data);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::DriverAllocation allocation;
+                allocation.kind = MemoryKind::ipc_import;
+                size_t size = 0;
+                if (mi::call_real(&Driver::cuMemGetAddressRange_v2,
+                                  static_cast<CUdeviceptr*>(nullptr), &size,
+                                  *address) == CUDA_SUCCESS) {
+                    allocation.requested = size;
+                }
+                mi::record_driver_allocation(session, Api::cuMemPoolImportPointer, allocation,
+                                             *address);
+            }
+            return result;
+        },
+        real);
+}

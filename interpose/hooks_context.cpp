@@ -1,0 +1,189 @@
+// Contexts: what ends one ends the memory in it; who may use whose memory decides what a fence
+// must cover. A context enters the registry when memory is first allocated in it.
+#include "interpose/hook.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+template <class Real>
+CUresult destroy_context(CUcontext context, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.contexts().lost(context);
+            }
+            return result;
+        },
+        real);
+}
+
+template <class Real>
+CUresult reset_primary(CUdevice device, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.contexts().primary_lost(device);
+            }
+            return result;
+        },
+        real);
+}
+
+// The last release destroys the primary context as a reset does.
+template <class Real>
+CUresult release_primary(CUdevice device, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            unsigned flags = 0;
+            int active = 1;
+            if (result == CUDA_SUCCESS &&
+                mi::call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) ==
+                    CUDA_SUCCESS &&
+                active == 0) {
+                session.contexts().primary_lost(device);
+            }
+            return result;
+        },
+        real);
+}
+
+CUcontext current_context() {
+    CUcontext context = nullptr;
+    return mi::call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+template <class Real>
+CUresult change_peer_access(CUcontext peer, bool enabled, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            const CUcontext accessor = current_context();
+            if (result == CUDA_SUCCESS && accessor != nullptr) {
+                session.contexts().set_peer_access(accessor, peer, enabled);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
+                                           CUdevice device) {
+    return mi::call_real(&Driver::cuCtxCreate, context, flags, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
+                                              CUdevice device) {
+    return mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
+                                              int affinities, unsigned int flags, CUdevice device) {
+    return mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
+                                              unsigned int flags, CUdevice device) {
+    return mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
+    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
+    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy_v2, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+    return change_peer_access(peer, true,
+                              mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
+    return change_peer_access(peer, false, mi::real_call(&Driver::cuCtxDisablePeerAccess, peer));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    return mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
+    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease_v2, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
+    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset_v2, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags, device, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags_v2, device, flags);
+}
+
+// Green contexts share their device's primary context and its memory.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
+                                                CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuGreenCtxCreate, context, resources, device, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+    const auto real = mi::real_call(&Driver::cuCtxFromGreenCtx, context, green);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                CUdevice device = 0;
+                CUresult known = CUDA_ERROR_UNKNOWN;
+                {
+                    const mi::CurrentContext current(*context);
+                    known = mi::call_real(&Driver::cuCtxGetDevice, &device);
+                }
+                if (known == CUDA_SUCCESS) {
+                    session.contexts().add_green(*context, device);
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
+    const auto real = mi::real_call(&Driver::cuGreenCtxDestroy, green);
+    return mi::hook(
+        [&](Session& session) {
+            CUcontext context = nullptr;
+            const bool known =
+                mi::call_real(&Driver::cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS;
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && known) {
+                session.contexts().remove_green(context);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green,
+                                                      unsigned int flags, int priority) {
+    return mi::call_real(&Driver::cuGreenCtxStreamCreate, stream, green, flags, priority);
+}

@@ -1,0 +1,188 @@
+// Graphs with memory nodes. What a node allocates is recorded as memory of kind "graph" from the
+// node's creation until no graph made with it is left, or the program frees it outside.
+#include "interpose/device_memory.hpp"
+#include "interpose/graph_memory.hpp"
+#include "interpose/hook.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Api;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+void record_node(Session& session, Api api, CUgraph graph, CUdeviceptr address, size_t bytes) {
+    mi::DriverAllocation allocation;
+    allocation.kind = memlab::trace::MemoryKind::graph;
+    allocation.requested = bytes;
+    mi::record_driver_allocation(session, api, allocation, address);
+    mi::graph_memory().add(graph, address);
+}
+
+template <class Real>
+CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+                record_node(session, api, graph, parameters->alloc.dptr,
+                            parameters->alloc.bytesize);
+            }
+            return result;
+        },
+        real);
+}
+
+// `made` was made from `from` and keeps its memory.
+template <class Made, class Real>
+CUresult make_from(const void* from, const Made* made, const Real& real) {
+    return mi::hook(
+        [&](Session& /*session*/) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::graph_memory().share(from, *made);
+            }
+            return result;
+        },
+        real);
+}
+
+template <class Real>
+CUresult destroy(Api api, const void* graph, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::graph_memory().destroyed(session, api, graph);
+            }
+            return result;
+        },
+        real);
+}
+
+// Memory of a graph takes physical space at its first launch: it shows in what the device uses.
+template <class Real>
+CUresult launch(const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (mi::Context* context = session.contexts().current()) {
+                mi::sample_device(session, *context);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph,
+                                                      const CUgraphNode* dependencies, size_t count,
+                                                      CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+    const auto real = mi::real_call(&Driver::cuGraphAddMemAllocNode, node, graph, dependencies,
+                                    count, parameters);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                record_node(session, Api::cuGraphAddMemAllocNode, graph, parameters->dptr,
+                            parameters->bytesize);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph,
+                                                     const CUgraphNode* dependencies, size_t count,
+                                                     CUdeviceptr address) {
+    return mi::call_real(&Driver::cuGraphAddMemFreeNode, node, graph, dependencies, count, address);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode* node, CUgraph graph,
+                                              const CUgraphNode* dependencies, size_t count,
+                                              CUgraphNodeParams* parameters) {
+    return add_node(
+        Api::cuGraphAddNode, graph, parameters,
+        mi::real_call(&Driver::cuGraphAddNode, node, graph, dependencies, count, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
+                                                 const CUgraphNode* dependencies,
+                                                 const CUgraphEdgeData* edges, size_t count,
+                                                 CUgraphNodeParams* parameters) {
+    return add_node(Api::cuGraphAddNode_v2, graph, parameters,
+                    mi::real_call(&Driver::cuGraphAddNode_v2, node, graph, dependencies, edges,
+                                  count, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* executable, CUgraph graph,
+                                                  CUgraphNode* error_node, char* log,
+                                                  size_t log_size) {
+    return make_from(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiate, executable, graph, error_node, log, log_size));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* executable, CUgraph graph,
+                                                     CUgraphNode* error_node, char* log,
+                                                     size_t log_size) {
+    return make_from(graph, executable,
+                     mi::real_call(&Driver::cuGraphInstantiate_v2, executable, graph, error_node,
+                                   log, log_size));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
+                                                           unsigned long long flags) {
+    return make_from(graph, executable,
+                     mi::real_call(&Driver::cuGraphInstantiateWithFlags, executable, graph, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams(
+    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+    return make_from(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiateWithParams, executable, graph, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
+    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+    return make_from(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphClone(CUgraph* clone, CUgraph original) {
+    return make_from(original, clone, mi::real_call(&Driver::cuGraphClone, clone, original));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph,
+                                                 CUgraphNode* error_node,
+                                                 CUgraphExecUpdateResult* outcome) {
+    return make_from(
+        graph, &executable,
+        mi::real_call(&Driver::cuGraphExecUpdate, executable, graph, error_node, outcome));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
+                                                    CUgraphExecUpdateResultInfo* info) {
+    return make_from(graph, &executable,
+                     mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    return launch(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
+    return launch(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
+    return destroy(Api::cuGraphDestroy, graph, mi::real_call(&Driver::cuGraphDestroy, graph));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec executable) {
+    return destroy(Api::cuGraphExecDestroy, executable,
+                   mi::real_call(&Driver::cuGraphExecDestroy, executable));
+}

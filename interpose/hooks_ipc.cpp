@@ -1,0 +1,132 @@
+// Memory that crosses process and API borders.
+//
+// A legacy IPC handle names the driver's allocation, the pool's segment, not the block: an importer
+// would get the segment's base. A block at its segment's base exports exactly. Any other fails with
+// a message, never the wrong memory; and from the first export on, new memory comes from the driver
+// so that later exports are exact.
+#include "interpose/device_memory.hpp"
+#include "interpose/diagnostics.hpp"
+#include "interpose/hook.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::trace::MemoryKind;
+using mi::Api;
+using mi::Driver;
+using mi::HandleClass;
+using mi::Session;
+
+namespace {
+
+mi::DriverAllocation import_of(std::size_t bytes) {
+    mi::DriverAllocation allocation;
+    allocation.kind = MemoryKind::ipc_import;
+    allocation.requested = bytes;
+    return allocation;
+}
+
+std::size_t size_at(CUdeviceptr address) {
+    std::size_t size = 0;
+    CUdeviceptr base = 0;
+    return mi::call_real(&Driver::cuMemGetAddressRange_v2, &base, &size, address) == CUDA_SUCCESS
+               ? size
+               : 0;
+}
+
+template <class Real>
+CUresult open_ipc(Api api, CUdeviceptr* address, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::record_driver_allocation(session, api, import_of(size_at(*address)), *address);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuIpcGetMemHandle, handle, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            session.stop_pooling_quietly(
+                "memory is shared with other processes: device memory allocated since the first "
+                "export was not pooled, so that handles are exact");
+            if (!pooled) {
+                return real();
+            }
+            if (!pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            if (pooled->block->address == pooled->block->segment) {
+                return real();
+            }
+            mi::warn(
+                "cuIpcGetMemHandle of a block inside a pooled segment cannot be exact and was "
+                "refused; run this program with MEMLAB_POOL=off");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
+                                                  unsigned int flags) {
+    return open_ipc(Api::cuIpcOpenMemHandle, address,
+                    mi::real_call(&Driver::cuIpcOpenMemHandle, address, handle, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
+                                                     unsigned int flags) {
+    return open_ipc(Api::cuIpcOpenMemHandle_v2, address,
+                    mi::real_call(&Driver::cuIpcOpenMemHandle_v2, address, handle, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuIpcCloseMemHandle, address);
+    return mi::hook(
+        [&](Session& session) {
+            return mi::free_from_driver(session, Api::cuIpcCloseMemHandle, HandleClass::memory,
+                                        address, real);
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI
+cuExternalMemoryGetMappedBuffer(CUdeviceptr* address, CUexternalMemory memory,
+                                const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
+    const auto real =
+        mi::real_call(&Driver::cuExternalMemoryGetMappedBuffer, address, memory, descriptor);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::record_driver_allocation(session, Api::cuExternalMemoryGetMappedBuffer,
+                                             import_of(descriptor->size), *address);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address,
+                                                             size_t bytes,
+                                                             CUmemRangeHandleType type,
+                                                             unsigned long long flags) {
+    // The handle names a range, not an allocation: exact for a pooled block too. The range must end
+    // within the block, as it would have to end within plain CUDA's allocation.
+    const auto real =
+        mi::real_call(&Driver::cuMemGetHandleForAddressRange, handle, address, bytes, type, flags);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (pooled && (!pooled->block ||
+                           bytes > pooled->block->address + pooled->block->size - address)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            return real();
+        },
+        real);
+}

@@ -1,0 +1,168 @@
+// What a program can ask about memory: a pooled pointer must look like an allocation of its own.
+#include "interpose/device_memory.hpp"
+#include "interpose/diagnostics.hpp"
+#include "interpose/hook.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::allocator::BlockInfo;
+using mi::Api;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+// Far above what the driver counts its own buffers with.
+constexpr unsigned long long pooled_buffer_ids = 1ULL << 62;
+
+// Overwrites the answers that would show the segment instead of the block.
+void correct_attribute(CUpointer_attribute attribute, const BlockInfo& block, void* value) {
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *static_cast<CUdeviceptr*>(value) = block.address;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *static_cast<std::size_t*>(value) = block.requested;
+            break;
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+            *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            break;
+        default:
+            break;
+    }
+}
+
+template <class Size>
+void count_cached_as_free(Session& session, Size* free, const Size* total) {
+    const mi::Context* current = session.contexts().current();
+    if (current == nullptr) {
+        return;
+    }
+    std::uint64_t cached = 0;
+    for (const mi::Context* context : session.contexts().all(current->device())) {
+        cached += context->cached_bytes();
+    }
+    const std::uint64_t sum = *free + cached;
+    *free = sum > *total ? *total : static_cast<Size>(sum);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int* free, unsigned int* total) {
+    return mi::call_real(&Driver::cuMemGetInfo, free, total);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+    const auto real = mi::real_call(&Driver::cuMemGetInfo_v2, free, total);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && free != nullptr && total != nullptr) {
+                count_cached_as_free(session, free, total);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice device) {
+    return mi::call_real(&Driver::cuDeviceTotalMem, bytes, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+    return mi::call_real(&Driver::cuDeviceTotalMem_v2, bytes, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1* base, unsigned int* size,
+                                                    CUdeviceptr_v1 address) {
+    return mi::call_real(&Driver::cuMemGetAddressRange, base, size, address);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
+                                                       CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuMemGetAddressRange_v2, base, size, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (!pooled) {
+                return real();
+            }
+            if (!pooled->block) {
+                return CUDA_ERROR_NOT_FOUND;
+            }
+            // The driver still answers for the state of things (no context, a sticky error).
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                if (base != nullptr) {
+                    *base = pooled->block->address;
+                }
+                if (size != nullptr) {
+                    *size = pooled->block->requested;
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
+                                                     CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuPointerGetAttribute, value, attribute, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (pooled && !pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && pooled) {
+                correct_attribute(attribute, *pooled->block, value);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
+                                                      CUpointer_attribute* attributes,
+                                                      void** values, CUdeviceptr address) {
+    const auto real =
+        mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (result == CUDA_SUCCESS && pooled && pooled->block) {
+                for (unsigned i = 0; i < count; ++i) {
+                    correct_attribute(attributes[i], *pooled->block, values[i]);
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
+                                                     CUpointer_attribute attribute,
+                                                     CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuPointerSetAttribute, value, attribute, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (!pooled) {
+                return real();
+            }
+            if (!pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+                // The driver can only mark the whole segment. That is safe for this block and slow
+                // for its neighbours; programs that ask for it (RDMA) ask again for later memory.
+                session.stop_pooling_quietly(
+                    "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
+                    "allocated since was not pooled, so that the attribute hits only what it "
+                    "names");
+            }
+            return real();
+        },
+        real);
+}

@@ -1,0 +1,47 @@
+// Where programs learn the driver's functions: dlsym and cuGetProcAddress. The real resolver
+// answers first; what it returns is looked up by address, so versions, per-thread-stream variants
+// and error statuses are the driver's own.
+#include <dlfcn.h>
+
+#include "interpose/driver.hpp"
+#include "interpose/hook.hpp"
+#include "interpose/loader.hpp"
+
+using memlab::interpose::call_real;
+using memlab::interpose::Driver;
+using memlab::interpose::substitute;
+
+// Reached by a jump from the exported dlsym, for hooked names only.
+extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void* handle,
+                                                                           const char* name) {
+    namespace mi = memlab::interpose;
+    void* found = mi::real_dlsym()(handle, name);
+    if (found == nullptr) {
+        return nullptr;
+    }
+    // A global look-up finds our own export; it stands for the driver only where there is one.
+    if (mi::is_own_export(found) && handle != RTLD_NEXT) {
+        return handle == RTLD_DEFAULT && !mi::visible_without_us(name) ? nullptr : found;
+    }
+    return substitute(found);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
+                                                cuuint64_t flags) {
+    const CUresult result = call_real(&Driver::cuGetProcAddress, symbol, function, version, flags);
+    if (result == CUDA_SUCCESS && function != nullptr) {
+        *function = substitute(*function);
+    }
+    return result;
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
+                                                   cuuint64_t flags,
+                                                   CUdriverProcAddressQueryResult* status) {
+    const CUresult result =
+        call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
+    if (result == CUDA_SUCCESS && function != nullptr) {
+        *function = substitute(*function);
+    }
+    return result;
+}

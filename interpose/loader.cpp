@@ -1,0 +1,57 @@
+#include "interpose/loader.hpp"
+
+#include <dlfcn.h>
+
+#include "interpose/hooked_names.hpp"
+
+// Runs inside other libraries' look-ups, sanitizer runtimes' included, before anything is set up:
+// this file is compiled without instrumentation.
+
+extern "C" {
+
+// What the assembly stub jumps to.
+__attribute__((visibility("hidden"))) void* (*memlab_real_dlsym)(void*, const char*) = nullptr;
+
+__attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
+    if (memlab_real_dlsym == nullptr) {
+        memlab::interpose::real_dlsym();
+    }
+    return name != nullptr && name[0] == 'c' && name[1] == 'u' &&
+                   memlab::interpose::is_hooked_name(name)
+               ? 1
+               : 0;
+}
+}
+
+namespace memlab::interpose {
+namespace {
+
+void* no_dlsym(void* /*handle*/, const char* /*name*/) {
+    return nullptr;
+}
+
+}  // namespace
+
+DlsymFunction real_dlsym() {
+    DlsymFunction found = __atomic_load_n(&memlab_real_dlsym, __ATOMIC_ACQUIRE);
+    if (found == nullptr) {
+        // glibc 2.34 moved dlsym from libdl into libc; both versions exist there since.
+        void* symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+        if (symbol == nullptr) {
+            symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+        }
+        found = symbol != nullptr ? reinterpret_cast<DlsymFunction>(symbol) : no_dlsym;
+        __atomic_store_n(&memlab_real_dlsym, found, __ATOMIC_RELEASE);
+    }
+    return found;
+}
+
+void* loaded_libcuda() {
+    return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+bool visible_without_us(const char* name) {
+    return real_dlsym()(RTLD_NEXT, name) != nullptr;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,159 @@
+#include "interpose/output_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+namespace memlab::interpose {
+namespace {
+
+constexpr const char* default_name = "memlab.%e.%p.json";
+constexpr int max_attempts = 10000;
+
+// A value must not lead out of the folder that the pattern names.
+std::string as_file_name(const std::string& text) {
+    std::string name = text;
+    for (char& c : name) {
+        if (c == '/') {
+            c = '_';
+        }
+    }
+    return name;
+}
+
+std::string expand(const std::string& pattern, const PatternValues& values) {
+    std::string path;
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        if (pattern[i] != '%' || i + 1 == pattern.size()) {
+            path += pattern[i];
+            continue;
+        }
+        switch (pattern[++i]) {
+            case 'e':
+                path += as_file_name(values.executable);
+                break;
+            case 'p':
+                path += values.pid;
+                break;
+            case 'h':
+                path += as_file_name(values.host);
+                break;
+            case 'r':
+                path += as_file_name(values.rank);
+                break;
+            default:
+                path += pattern[i];
+                break;
+        }
+    }
+    return path;
+}
+
+bool ends_with(const std::string& text, const char* suffix) {
+    const std::size_t length = std::strlen(suffix);
+    return text.size() >= length && text.compare(text.size() - length, length, suffix) == 0;
+}
+
+// The path without ".json"; the report and the log share it.
+std::string stem_of(const std::string& report) {
+    return ends_with(report, ".json") ? report.substr(0, report.size() - 5) : report;
+}
+
+bool make_folders(const std::string& path, std::string* problem) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+        const std::string folder = path.substr(0, slash);
+        if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+            const int error = errno;
+            struct stat status {};
+            if (stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+                continue;  // a read-only parent of something that is there
+            }
+            *problem = "cannot create folder " + folder + ": " + std::strerror(error);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool claim(const std::string& report, std::uint64_t limit, ClaimedFiles* files,
+           std::string* problem) {
+    if (!make_folders(report, problem)) {
+        return false;
+    }
+    const std::string stem = stem_of(report);
+    const std::string suffix = ends_with(report, ".json") ? ".json" : "";
+    for (int attempt = 1; attempt <= max_attempts; ++attempt) {
+        const std::string numbered = attempt == 1 ? stem : stem + "." + std::to_string(attempt);
+        trace::LogWriter::Result created = trace::LogWriter::create(numbered + ".memlog", limit);
+        if (created.writer) {
+            files->writer = std::move(created.writer);
+            files->log = numbered + ".memlog";
+            files->report = numbered + suffix;
+            return true;
+        }
+        *problem = created.error;
+        if (created.error_number != EEXIST) {
+            return false;
+        }
+    }
+    return false;
+}
+
+std::string working_directory() {
+    char path[PATH_MAX];
+    return getcwd(path, sizeof(path)) != nullptr ? path : "/";
+}
+
+}  // namespace
+
+std::string expand_pattern(const std::string& pattern, const PatternValues& values,
+                           const std::string& directory) {
+    std::string path = expand(pattern, values);
+    if (path.empty() || path.back() == '/') {
+        path += expand(default_name, values);
+    }
+    return path.front() == '/' ? path : directory + "/" + path;
+}
+
+ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) {
+    ClaimedFiles files;
+    std::string problem;
+    const std::string wished = expand_pattern(settings.output, values, working_directory());
+    if (claim(wished, settings.log_limit, &files, &problem)) {
+        return files;
+    }
+    const char* temporary = std::getenv("TMPDIR");
+    const std::string folder = temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
+    std::string second_problem;
+    if (claim(expand_pattern(default_name, values, folder), settings.log_limit, &files,
+              &second_problem)) {
+        files.problem = problem + "; writing " + files.report + " instead (set MEMLAB_OUTPUT)";
+    } else {
+        files.problem = problem + "; " + second_problem +
+                        "; nothing will be written (set MEMLAB_OUTPUT to a writable place)";
+    }
+    return files;
+}
+
+void announce(const std::string& manifest, const ClaimedFiles& files) {
+    if (manifest.empty() || files.log.empty()) {
+        return;
+    }
+    const int fd = open(manifest.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return;  // the run is over
+    }
+    const std::string line =
+        std::to_string(getpid()) + "\t" + files.log + "\t" + files.report + "\n";
+    const ssize_t written = write(fd, line.data(), line.size());
+    static_cast<void>(written);  // memlab-run then does not know of us; the files are there
+    close(fd);
+}
+
+}  // namespace memlab::interpose

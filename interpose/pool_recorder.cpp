@@ -1,0 +1,57 @@
+#include "interpose/pool_recorder.hpp"
+
+namespace memlab::interpose {
+
+using allocator::Address;
+using allocator::BlockInfo;
+using allocator::Tag;
+using trace::EventType;
+
+void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
+                          std::uint64_t size, Tag tag) {
+    if (recorder_ == nullptr) {
+        return;
+    }
+    trace::Event event;
+    event.type = type;
+    event.kind = trace::MemoryKind::device;
+    event.origin = trace::Origin::pool;
+    event.device = device_;
+    event.context = context_;
+    event.api = static_cast<std::uint32_t>(tag >> 32);
+    event.stack = static_cast<std::uint32_t>(tag);
+    event.address = address;
+    event.requested = requested;
+    event.size = size;
+    recorder_->record(event);
+}
+
+void PoolRecorder::on_alloc(const BlockInfo& block, Tag tag) {
+    record(EventType::alloc, block.address, block.requested, block.size, tag);
+}
+
+void PoolRecorder::on_free_requested(const BlockInfo& block, Tag tag) {
+    record(EventType::free_requested, block.address, block.requested, block.size, tag);
+}
+
+void PoolRecorder::on_free_completed(const BlockInfo& block) {
+    record(EventType::free_completed, block.address, block.requested, block.size, 0);
+}
+
+void PoolRecorder::on_segment_alloc(Address segment, std::uint64_t size, Tag tag) {
+    record(EventType::segment_alloc, segment, 0, size, tag);
+}
+
+void PoolRecorder::on_segment_free(Address segment, std::uint64_t size) {
+    record(EventType::segment_free, segment, 0, size, 0);
+}
+
+void PoolRecorder::on_alloc_retry(std::uint64_t requested, Tag tag) {
+    record(EventType::alloc_retry, 0, requested, 0, tag);
+}
+
+void PoolRecorder::on_sync() {
+    record(EventType::sync, 0, 0, 0, 0);
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,128 @@
+#include "interpose/process_description.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "memlab_version.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+// One value of each launcher comes first, so that rank_of finds it.
+constexpr const char* rank_variables[] = {
+    "RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS",
+};
+constexpr std::size_t rank_variables_of_rank = 5;
+
+std::string read_file(const char* path) {
+    std::string content;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return content;
+    }
+    char buffer[4096];
+    for (;;) {
+        const ssize_t length = read(fd, buffer, sizeof(buffer));
+        if (length <= 0 || content.size() > (1U << 20)) {
+            break;
+        }
+        content.append(buffer, static_cast<std::size_t>(length));
+    }
+    close(fd);
+    return content;
+}
+
+// The tracer's name, when a debugger is attached: "TracerPid:\t123" in /proc/self/status.
+std::string tracer_name() {
+    const std::string status = read_file("/proc/self/status");
+    const std::size_t at = status.find("TracerPid:");
+    if (at == std::string::npos) {
+        return {};
+    }
+    const long pid = std::strtol(status.c_str() + at + std::strlen("TracerPid:"), nullptr, 10);
+    return pid <= 0 ? std::string() : read_file(("/proc/" + std::to_string(pid) + "/comm").c_str());
+}
+
+bool is_loaded(const char* library) {
+    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) {
+        return false;
+    }
+    dlclose(handle);
+    return true;
+}
+
+}  // namespace
+
+trace::ProcessInfo describe_process(bool started_late) {
+    trace::ProcessInfo process;
+    process.pid = static_cast<std::uint32_t>(getpid());
+    process.parent_pid = static_cast<std::uint32_t>(getppid());
+    char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+    if (length > 0) {
+        process.executable.assign(path, static_cast<std::size_t>(length));
+    }
+    const std::string arguments = read_file("/proc/self/cmdline");
+    for (std::size_t begin = 0; begin < arguments.size();) {
+        const std::size_t end = arguments.find('\0', begin);
+        process.arguments.push_back(arguments.substr(begin, end - begin));
+        if (end == std::string::npos) {
+            break;
+        }
+        begin = end + 1;
+    }
+    char host[HOST_NAME_MAX + 1] = "";
+    gethostname(host, sizeof(host) - 1);
+    process.host = host;
+    process.memlab_version = MEMLAB_VERSION;
+    process.start_wall_ns = profiler::wall_ns();
+    process.start_monotonic_ns = profiler::monotonic_ns();
+    process.started_late = started_late;
+    for (const char* name : rank_variables) {
+        if (const char* value = std::getenv(name)) {
+            process.ranks.emplace_back(name, value);
+        }
+    }
+    return process;
+}
+
+std::string rank_of(const trace::ProcessInfo& process) {
+    for (std::size_t i = 0; i < rank_variables_of_rank; ++i) {
+        for (const auto& [name, value] : process.ranks) {
+            if (name == rank_variables[i]) {
+                return value;
+            }
+        }
+    }
+    return "0";
+}
+
+std::string reason_not_to_pool() {
+    if (is_loaded("libsanitizer-collection.so") || is_loaded("libsanitizer-public.so")) {
+        return "compute-sanitizer is at work: recording without pooling, so that it sees each "
+               "allocation";
+    }
+    if (tracer_name().find("cuda-gdb") != std::string::npos) {
+        return "cuda-gdb is attached: recording without pooling, so that it sees each allocation";
+    }
+    return {};
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,36 @@
+// What memlab.h calls.
+#include <cstring>
+
+#include "interpose/hook.hpp"
+#include "interpose/include/memlab/memlab.h"
+
+namespace mi = memlab::interpose;
+
+namespace {
+
+constexpr std::size_t max_mark_bytes = 255;
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void memlab_api_mark(const char* name) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr || session->recorder() == nullptr || name == nullptr) {
+        return;
+    }
+    memlab::trace::Event event;
+    event.type = memlab::trace::EventType::mark;
+    event.name = session->recorder()->string_id({name, strnlen(name, max_mark_bytes)});
+    event.stack = session->recorder()->capture_call_site();
+    session->recorder()->record(event);
+}
+
+extern "C" __attribute__((visibility("default"))) uint64_t memlab_api_empty_cache(void) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr) {
+        return 0;
+    }
+    const mi::CaptureGate::Shared gate(session->captures());
+    return gate.capturing() ? 0 : session->contexts().release_cached(-1, nullptr);
+}

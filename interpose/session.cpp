@@ -1,0 +1,235 @@
+#include "interpose/session.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+
+#include "interpose/diagnostics.hpp"
+#include "interpose/hook.hpp"
+#include "interpose/output_files.hpp"
+#include "interpose/process_description.hpp"
+#include "profiler/thread_id.hpp"
+#include "report/json_writer.hpp"
+
+extern "C" {
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char etext[] __attribute__((visibility("hidden")));
+}
+
+namespace memlab::interpose {
+namespace {
+
+enum class State : std::uint8_t {
+    idle,  // no CUDA yet
+    running,
+    off,  // disabled, or over
+};
+
+std::atomic<State> state{State::idle};
+std::atomic<Session*> instance{nullptr};
+pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((tls_model("initial-exec"))) thread_local bool inside_memlab = false;
+
+class StartLock {
+  public:
+    StartLock() { pthread_mutex_lock(&start_lock); }
+    ~StartLock() { pthread_mutex_unlock(&start_lock); }
+    StartLock(const StartLock&) = delete;
+    StartLock& operator=(const StartLock&) = delete;
+};
+
+std::string file_name_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+// exit() runs the destructors of loaded objects; quick_exit() only what was registered with it.
+void at_quick_exit_handler() {
+    Session::finish(trace::EndKind::quick_exit);
+}
+
+__attribute__((destructor)) void at_exit() {
+    Session::finish(trace::EndKind::exit);
+}
+
+}  // namespace
+
+InsideMemlab::InsideMemlab() : nested_(inside_memlab) {
+    inside_memlab = true;
+}
+
+InsideMemlab::~InsideMemlab() {
+    if (!nested_) {
+        inside_memlab = false;
+    }
+}
+
+bool is_own_export(const void* address) {
+    const auto value = reinterpret_cast<std::uintptr_t>(address);
+    return value >= reinterpret_cast<std::uintptr_t>(__ehdr_start) &&
+           value < reinterpret_cast<std::uintptr_t>(etext);
+}
+
+Session* Session::current() {
+    return instance.load(std::memory_order_acquire);
+}
+
+Session* Session::current_or_late() {
+    Session* session = current();
+    if (session != nullptr || state.load(std::memory_order_acquire) != State::idle) {
+        return session;
+    }
+    CUcontext context = nullptr;
+    if (call_real(&Driver::cuCtxGetCurrent, &context) != CUDA_SUCCESS || context == nullptr) {
+        return nullptr;
+    }
+    start(true);
+    return current();
+}
+
+void Session::start(bool late) {
+    if (state.load(std::memory_order_acquire) != State::idle) {
+        return;
+    }
+    const StartLock lock;
+    if (state.load(std::memory_order_relaxed) != State::idle) {
+        return;
+    }
+    try {
+        LoadedSettings loaded = load_settings(environ);
+        if (loaded.settings.disabled) {
+            state.store(State::off, std::memory_order_release);
+            return;
+        }
+        set_verbosity(loaded.settings.verbosity);
+        for (const std::string& problem : loaded.problems) {
+            warn(problem);
+        }
+        instance.store(new Session(std::move(loaded), late), std::memory_order_release);
+        state.store(State::running, std::memory_order_release);
+    } catch (...) {
+        state.store(State::off, std::memory_order_release);
+        warn("could not start (out of memory); this process runs without memlab");
+    }
+}
+
+Session::Session(LoadedSettings loaded, bool late)
+    : settings_(std::move(loaded.settings)), owner_pid_(getpid()), contexts_(*this) {
+    pthread_atfork(nullptr, nullptr, &Session::forget_after_fork);
+    if (settings_.record) {
+        const trace::ProcessInfo process = describe_process(late);
+        PatternValues values;
+        values.executable = file_name_of(process.executable);
+        values.pid = std::to_string(process.pid);
+        values.host = process.host;
+        values.rank = rank_of(process);
+        ClaimedFiles claimed = claim_files(settings_, values);
+        if (!claimed.problem.empty()) {
+            warn(claimed.problem);
+        }
+        announce(settings_.run_manifest, claimed);
+        files_ = {claimed.report, claimed.log};
+        recorder_ = std::make_unique<profiler::Recorder>(std::move(claimed.writer),
+                                                         settings_.stack_depth, process);
+        for (const auto& [name, value] : loaded.values) {
+            recorder_->record(trace::OptionValue{name, value});
+        }
+        at_quick_exit(at_quick_exit_handler);
+    }
+    choose_pooling();
+    debug("at work in process " + std::to_string(owner_pid_) +
+          (files_.report.empty() ? std::string() : ", report " + files_.report) +
+          (pooling() ? ", pooling" : ", not pooling"));
+}
+
+void Session::choose_pooling() {
+    if (!settings_.pool) {
+        pooling_.store(false, std::memory_order_relaxed);
+        return;
+    }
+    const std::string reason = reason_not_to_pool();
+    if (!reason.empty()) {
+        pooling_.store(false, std::memory_order_relaxed);
+        if (recorder_) {
+            recorder_->missed(reason, 0);
+        }
+    }
+}
+
+void Session::step_aside(const char* why) {
+    if (pooling_.exchange(false, std::memory_order_relaxed)) {
+        warn(std::string(why) + "; new memory now comes from the driver");
+        if (recorder_) {
+            recorder_->missed(std::string(why) + "; memory allocated since was not pooled", 0);
+        }
+    }
+}
+
+void Session::stop_pooling_quietly(const char* why) {
+    if (pooling_.exchange(false, std::memory_order_relaxed)) {
+        debug(why);
+        if (recorder_) {
+            recorder_->missed(why, 0);
+        }
+    }
+}
+
+std::uint32_t Session::api_id(Api api) {
+    if (!recorder_ || api == Api::none) {
+        return 0;
+    }
+    std::atomic<std::uint32_t>& cached = api_ids_[static_cast<std::size_t>(api)];
+    std::uint32_t id = cached.load(std::memory_order_relaxed);
+    if (id == 0) {
+        id = recorder_->string_id(name_of(api));
+        cached.store(id, std::memory_order_relaxed);
+    }
+    return id;
+}
+
+void Session::finish(trace::EndKind kind) {
+    Session* session = current();
+    if (session == nullptr || session->owner_pid_ != getpid() || !session->recorder_) {
+        return;
+    }
+    const InsideMemlab inside;
+    session->recorder_->finish(kind);
+    const std::string log_problem = session->recorder_->log_problem();
+    if (!log_problem.empty()) {
+        warn(log_problem);
+    }
+    if (session->files_.report.empty()) {
+        return;
+    }
+    try {
+        const report::WriteResult written =
+            report::write_report(session->recorder_->aggregate(), session->files_.report);
+        if (!written.ok()) {
+            warn(written.error + "; the event log " + session->files_.log +
+                 " holds everything: memlab-report reads it");
+        } else if (!session->settings_.keep_log && log_problem.empty()) {
+            unlink(session->files_.log.c_str());
+        }
+    } catch (...) {
+        warn("out of memory while writing " + session->files_.report + "; the event log " +
+             session->files_.log + " holds everything: memlab-report reads it");
+    }
+}
+
+// CUDA does not survive a fork, and the parent's files are the parent's. Whatever the parent's
+// other threads held locked stays so; nothing of it is touched again.
+void Session::forget_after_fork() {
+    start_lock = PTHREAD_MUTEX_INITIALIZER;
+    profiler::forget_thread_id();
+    inside_memlab = false;
+    Session* parents = instance.exchange(nullptr);
+    if (parents != nullptr && parents->recorder_) {
+        parents->recorder_->abandon_after_fork();
+    }
+    state.store(State::idle, std::memory_order_release);
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,85 @@
+// memlab at work in one process: settings, recording, contexts and memory, wired together.
+//
+// Life: nothing exists until the first successful cuInit (or, when memlab came late, the first use
+// of an existing context). At exit() and quick_exit() the report is written; any other end leaves
+// the event log, which says as much. Never destroyed: threads may outlive main, and CUDA may be
+// gone by then, so the end neither frees nor calls the driver. A forked child starts from nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "interpose/capture_gate.hpp"
+#include "interpose/context_registry.hpp"
+#include "interpose/driver.hpp"
+#include "interpose/live_allocations.hpp"
+#include "interpose/options/option_table.hpp"
+#include "interpose/segment_index.hpp"
+#include "profiler/recorder.hpp"
+
+namespace memlab::interpose {
+
+/// Where this process writes.
+struct OutputFiles {
+    std::string report;  ///< empty: nowhere
+    std::string log;     ///< empty: nowhere
+};
+
+class Session {
+  public:
+    /// The running session, or null.
+    static Session* current();
+
+    /// The running session; starts one when the calling thread has a current context although no
+    /// cuInit was seen (memlab was loaded late). Null when memlab is not at work.
+    static Session* current_or_late();
+
+    /// Starts the session unless there is one. Called after a successful cuInit.
+    static void start(bool late);
+
+    /// Writes the report. Called once, at the end of the process.
+    static void finish(trace::EndKind kind);
+
+    const Settings& settings() const { return settings_; }
+
+    /// Null when MEMLAB_RECORD=off.
+    profiler::Recorder* recorder() { return recorder_.get(); }
+
+    ContextRegistry& contexts() { return contexts_; }
+    CaptureGate& captures() { return captures_; }
+    SegmentIndex& segments() { return segments_; }
+    LiveAllocations& live() { return live_; }
+
+    /// False once pooling is off for new memory: by option, under a sanitizer or debugger, or
+    /// because something inside memlab failed.
+    bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
+
+    /// Turns pooling off for new memory and says so once; what is pooled is still served.
+    void step_aside(const char* why);
+
+    /// Turns pooling off for new memory because the program needs plain allocations from here on;
+    /// the report says so.
+    void stop_pooling_quietly(const char* why);
+
+    /// The recording's id of the driver function's name. 0 when nothing is recorded.
+    std::uint32_t api_id(Api api);
+
+  private:
+    Session(LoadedSettings loaded, bool late);
+    void choose_pooling();
+
+    static void forget_after_fork();
+
+    Settings settings_;
+    OutputFiles files_;
+    int owner_pid_;
+    std::unique_ptr<profiler::Recorder> recorder_;
+    std::atomic<bool> pooling_{true};
+    std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
+    SegmentIndex segments_;
+    LiveAllocations live_;
+    CaptureGate captures_;
+    ContextRegistry contexts_;
+};
+
+}  // namespace memlab::interpose

@@ -1,0 +1,23 @@
+// The recording's clock: CLOCK_MONOTONIC through the vDSO, tens of nanoseconds, no system call.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+
+namespace memlab::profiler {
+
+inline std::uint64_t clock_ns(clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000ULL +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+inline std::uint64_t monotonic_ns() {
+    return clock_ns(CLOCK_MONOTONIC);
+}
+inline std::uint64_t wall_ns() {
+    return clock_ns(CLOCK_REALTIME);
+}
+
+}  // namespace memlab::profiler

@@ -1,0 +1,64 @@
+// The recorder: gives every event its time, thread and call site, and feeds it to the event log and
+// the aggregator in one order.
+//
+// One lock orders everything; stacks are captured and modules looked up before it is taken. Lock
+// order in the process: pool -> recorder; the recorder calls nobody back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "profiler/trace/aggregator.hpp"
+#include "profiler/trace/log_writer.hpp"
+#include "profiler/trace/record.hpp"
+
+namespace memlab::profiler {
+
+/// Thread-safety: all member functions, from any thread, unless they say otherwise.
+class Recorder {
+  public:
+    /// `log` may be null: then only the aggregate is kept. `stack_depth` 0 records no stacks.
+    Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+             const trace::ProcessInfo& process);
+    ~Recorder();
+    Recorder(const Recorder&) = delete;
+    Recorder& operator=(const Recorder&) = delete;
+
+    /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
+    std::uint32_t capture_call_site();
+
+    /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
+    std::uint32_t string_id(std::string_view text);
+
+    /// Times and thread are filled in here; the rest is the caller's.
+    void record(trace::Event event);
+    void record(trace::OomEvent event);
+    void record(trace::DeviceSample sample);
+    void record(const trace::OptionValue& option);
+    void record(const trace::DeviceInfo& device);
+    void record(const trace::ContextInfo& context);
+    void context_lost(std::uint32_t context);
+
+    /// Something memlab could not see or serve; `reason` is a sentence for the report.
+    void missed(std::string_view reason, std::uint64_t bytes);
+
+    /// Ends the recording: later calls are ignored. Closes the log.
+    void finish(trace::EndKind kind);
+
+    /// The aggregate, complete once finish() was called; not to be read before.
+    const trace::Aggregator& aggregate() const;
+
+    /// Why the log stopped early; empty when it did not. Call after finish().
+    std::string log_problem() const;
+
+    /// In a forked child: the recording is the parent's. Nothing may be called afterwards.
+    void abandon_after_fork();
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace memlab::profiler

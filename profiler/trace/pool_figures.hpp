@@ -1,0 +1,124 @@
+// PyTorch's memory_stats of a pool that is known only through its events, and how fragmented its
+// free memory is. Segments and active blocks are laid out as the pool has them; a free block is a
+// maximal gap between active ones, since the pool coalesces at once.
+//
+// Invariants, on any input: segments do not overlap; blocks do not overlap and lie wholly in one
+// segment (others are refused: they have no layout). O(log blocks) per event.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace memlab::trace {
+
+/// One statistic of torch.cuda.memory_stats.
+struct Stat {
+    std::uint64_t current = 0;
+    std::uint64_t peak = 0;
+    std::uint64_t allocated = 0;  ///< sum of all increases
+    std::uint64_t freed = 0;      ///< sum of all decreases
+
+    void increase(std::uint64_t by);
+    void decrease(std::uint64_t by);
+    bool operator==(const Stat&) const = default;
+};
+
+struct StatByPool {
+    Stat all;
+    Stat small_pool;
+    Stat large_pool;
+
+    void increase(bool small, std::uint64_t by);
+    void decrease(bool small, std::uint64_t by);
+    bool operator==(const StatByPool&) const = default;
+};
+
+/// Keys and meaning: https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
+struct MemoryStats {
+    StatByPool allocation;
+    StatByPool segment;
+    StatByPool active;
+    StatByPool inactive_split;
+    StatByPool allocated_bytes;
+    StatByPool reserved_bytes;
+    StatByPool active_bytes;
+    StatByPool inactive_split_bytes;
+    StatByPool requested_bytes;
+    std::uint64_t num_alloc_retries = 0;
+    std::uint64_t num_ooms = 0;
+    std::uint64_t num_sync_all_streams = 0;
+    std::uint64_t num_device_alloc = 0;
+    std::uint64_t num_device_free = 0;
+
+    bool operator==(const MemoryStats&) const = default;
+};
+
+/// The segments of one device's pools and the active blocks in them. Functions that may throw
+/// std::bad_alloc leave figures that are no longer exact; the aggregator then stops.
+class PoolFigures {
+  public:
+    /// Segments up to this size are of the small pool, as PyTorch's are.
+    static constexpr std::uint64_t small_segment = std::uint64_t{2} << 20;
+    /// Where a block's segment is unknown, its size tells the pool.
+    static constexpr std::uint64_t small_block = std::uint64_t{1} << 20;
+
+    struct Segment {
+        std::uint64_t size = 0;
+        std::uint32_t context = 0;
+        bool mapped = false;  ///< came by segment_map: grows and shrinks in place
+        bool small = false;
+        std::uint64_t blocks = 0;
+        std::uint64_t active_bytes = 0;
+        std::uint64_t gaps = 0;
+    };
+    using Segments = std::map<std::uint64_t, Segment>;
+
+    /// Addresses of the active blocks that overlap [address, address + size): what must end before
+    /// that range is used anew or given back.
+    std::vector<std::uint64_t> blocks_in(std::uint64_t address, std::uint64_t size) const;
+    /// Base addresses of the segments that overlap the range.
+    std::vector<std::uint64_t> segments_in(std::uint64_t address, std::uint64_t size) const;
+
+    /// The range must hold no segment and no block.
+    void add_segment(std::uint64_t address, std::uint64_t size, std::uint32_t context, bool mapped);
+    /// The segment must exist and hold no block.
+    void remove_segment(std::uint64_t address);
+    /// Takes [address, address + size) out of mapped segments; it must hold no block. Returns the
+    /// bytes that went.
+    std::uint64_t unmap(std::uint64_t address, std::uint64_t size);
+
+    /// A block becomes active. It must not overlap another. Returns whether it is in the small
+    /// pool. A block in no segment is counted, without a layout.
+    bool add_block(std::uint64_t address, std::uint64_t size);
+    /// `size`, `small` as with add_block().
+    void remove_block(std::uint64_t address, std::uint64_t size, bool small);
+
+    const Segments& segments() const { return segments_; }
+    std::uint64_t largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
+
+    MemoryStats stats;
+
+  private:
+    /// What a segment adds to inactive_split: its gaps, if it is split at all.
+    struct Split {
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+    };
+    static Split split_of(const Segment& segment);
+    void account(bool small, Split before, Split after);
+
+    Segments::iterator segment_of(std::uint64_t address);
+    void add_gap(std::uint64_t size);
+    void remove_gap(std::uint64_t size);
+    void recount(Segments::iterator segment);
+    void forget_gaps(Segments::const_iterator segment);
+    template <typename Use>
+    void for_each_gap(Segments::const_iterator segment, Use use) const;
+
+    Segments segments_;
+    std::map<std::uint64_t, std::uint64_t> blocks_;  ///< address to size
+    std::map<std::uint64_t, std::uint64_t> gaps_;    ///< size to how many
+};
+
+}  // namespace memlab::trace
