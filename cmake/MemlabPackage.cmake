@@ -22,10 +22,7 @@ foreach(tool memlab-run memlab-report)
 endforeach()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION include
         FILES_MATCHING PATTERN "*.h")
-file(GLOB schemas CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/report/schema/*.schema.json")
-if(schemas)
-    install(FILES ${schemas} DESTINATION share/memlab)
-endif()
+install(FILES report/schema/memlab-report-v1.schema.json DESTINATION share/memlab)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 install(DIRECTORY docs/ DESTINATION share/doc/memlab/docs FILES_MATCHING PATTERN "*.md")
 
