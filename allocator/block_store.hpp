@@ -165,9 +165,9 @@ class BlockStore {
     Half small_;
     Half large_;
 
-    /// add_segment() takes one, take() up to two; a merge gives up to two back.
-    static constexpr std::size_t needed_spares = 3;
-    std::array<std::map<Address, Block>::node_type, 2 * needed_spares> spares_;
+    static constexpr std::size_t needed_spares = 3;  ///< add_segment() takes 1, take() up to 2
+    static constexpr std::size_t kept_spares = 64;  ///< from merges; what exceeds it goes to free()
+    std::array<std::map<Address, Block>::node_type, kept_spares> spares_;
     std::size_t spare_count_ = 0;
     std::map<Address, Segment>::node_type spare_segment_;
 };

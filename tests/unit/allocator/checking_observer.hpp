@@ -1,0 +1,98 @@
+// A second opinion on the pool, formed from its events alone. It keeps the plainest possible
+// picture (segments, and the ranges in use inside them) and judges every event against it:
+//  - no block overlaps a live or pending one, or leaves its segment;
+//  - frees complete after they were requested, once;
+//  - each allocation takes exactly the range that the policy names, found by looking at every gap;
+//  - the pool grows only when no gap fits.
+// It also counts the statistics anew. Nothing here is shared with the pool's own code but the
+// options.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "allocator/pool.hpp"
+
+namespace memlab::allocator::testing {
+
+struct Seen {
+    enum class What : std::uint8_t {
+        alloc,
+        free_requested,
+        free_completed,
+        segment_alloc,
+        segment_free,
+        alloc_retry,
+        sync,
+    };
+    What what = What::alloc;
+    Address address = 0;
+    std::uint64_t size = 0;
+    std::uint64_t requested = 0;
+    Tag tag = 0;
+
+    bool operator==(const Seen&) const = default;
+};
+
+class CheckingObserver final : public PoolObserver {
+  public:
+    explicit CheckingObserver(const PoolOptions& options) : options_(options) {}
+
+    void on_alloc(const BlockInfo& block, Tag tag) override;
+    void on_free_requested(const BlockInfo& block, Tag tag) override;
+    void on_free_completed(const BlockInfo& block) override;
+    void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) override;
+    void on_segment_free(Address segment, std::uint64_t size) override;
+    void on_alloc_retry(std::uint64_t requested, Tag tag) override;
+    void on_sync() override;
+
+    /// The events since the last call, in order.
+    std::vector<Seen> take_events();
+
+    /// What was wrong; empty when nothing was.
+    const std::vector<std::string>& problems() const { return problems_; }
+
+    /// The statistics as the events tell them. num_ooms has no event: it stays 0.
+    const PoolStats& stats() const { return stats_; }
+
+    /// As Pool::abandon(): there is no event for it.
+    void forget();
+
+    struct Range {
+        std::uint64_t size = 0;
+        std::uint64_t requested = 0;
+        std::uint64_t id = 0;
+        bool live = true;
+    };
+    /// By address: live blocks, and those given back that are not complete.
+    const std::map<Address, Range>& in_use() const { return in_use_; }
+
+  private:
+    struct SegmentSeen {
+        std::uint64_t size = 0;
+        bool small = false;
+    };
+    struct Gap {
+        Address begin = 0;
+        Address end = 0;
+        Address segment = 0;
+        std::uint64_t segment_size = 0;
+    };
+    std::vector<Gap> gaps(bool small) const;
+    void expect_placement(const BlockInfo& block);
+    void recount_split(bool small);
+    void problem(const std::string& text, Address address);
+    bool small_segment(Address segment) const;
+
+    const PoolOptions options_;
+    std::map<Address, SegmentSeen> segments_;
+    std::map<Address, Range> in_use_;
+    Address fresh_segment_ = 0;  ///< the previous event was its segment_alloc
+    PoolStats stats_;
+    std::vector<Seen> events_;
+    std::vector<std::string> problems_;
+};
+
+}  // namespace memlab::allocator::testing

@@ -1,0 +1,397 @@
+// How a free becomes reusable: fences, host waits, deferral, broken contexts, wrong frees. The
+// simulated device says so when memory is used before its fence.
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/allocator/world.hpp"
+
+namespace memlab::allocator::testing {
+
+namespace {
+
+using Call = SimulatedBackend::Call;
+constexpr BackendStatus illegal_address{BackendStatus::Kind::error, 700};
+
+std::vector<Seen::What> kinds(CheckingObserver& observer) {
+    std::vector<Seen::What> what;
+    for (const Seen& seen : observer.take_events()) {
+        what.push_back(seen.what);
+    }
+    return what;
+}
+
+}  // namespace
+
+TEST_CASE("on an idle device a free completes at once, whatever the policy") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
+        World world(gib, with(sync));
+        const BlockInfo block = world.get(1000, 3);
+        REQUIRE(world.pool.free(block.address, 4).kind == FreeResult::Kind::freed);
+        using What = Seen::What;
+        const std::vector<Seen> expected = {
+            {What::segment_alloc, block.segment, 2 * mib, 0, 3},
+            {What::alloc, block.address, 1024, 1000, 3},
+            {What::free_requested, block.address, 1024, 1000, 4},
+            {What::free_completed, block.address, 1024, 1000, 0},
+        };
+        CHECK(world.observer.take_events() == expected);
+        CHECK(world.backend.calls(Call::fence_record) == 1);
+        CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+        CHECK(world.problem_at_end() == "");
+    }
+}
+
+TEST_CASE("automatic: a free of finished work waits for nothing, of unfinished work on the host") {
+    World world(gib, with(FreeSync::automatic));
+    const BlockInfo a = world.get(1000);
+    const BlockInfo b = world.get(1000);
+    const auto use_a = world.backend.access(a.id, a.address, 1000);
+    world.backend.advance_all();
+    world.backend.set_knows_idle(false);
+    world.give(a.address);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+
+    const auto use_b = world.backend.access(b.id, b.address, 1000);
+    CHECK(use_b > use_a);
+    world.give(b.address);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+    CHECK(world.backend.completed() == use_b);
+    CHECK(world.active() == 0);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("always: a free waits even for a fence that is complete") {
+    World world(gib, with(FreeSync::always));
+    world.backend.set_knows_idle(false);
+    const BlockInfo a = world.get(1000);
+    world.give(a.address);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("a free that waits returns the device's pending error and completes all the same") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always}) {
+        World world(gib, with(sync));
+        const BlockInfo a = world.get(1000);
+        world.backend.access(a.id, a.address, 1000);
+        // The fence completes, the wait reports an earlier failure.
+        world.backend.set_host_wait_hook([&] { world.backend.advance_all(); });
+        world.backend.fail(Call::fence_wait_host, 1, illegal_address);
+        const FreeResult result = world.pool.free(a.address, 0);
+        CHECK(result.kind == FreeResult::Kind::freed);
+        CHECK(result.status.code == 700);
+        CHECK(world.active() == 0);
+        CHECK(world.problem_at_end() == "");
+    }
+}
+
+TEST_CASE("a wait that fails leaves the block behind its fence") {
+    World world(gib, with(FreeSync::automatic));
+    const BlockInfo a = world.get(1000);
+    world.backend.access(a.id, a.address, 1000);
+    world.backend.fail(Call::fence_wait_host, 1, illegal_address);
+    CHECK(world.pool.free(a.address, 0).status.code == 700);
+    CHECK(world.allocated() == 0);
+    CHECK(world.active() == 1024);
+    CHECK(world.get(1000).address != a.address);
+    world.backend.advance_all();
+    CHECK(world.get(1000).address == a.address);
+    CHECK(world.problem() == "");
+}
+
+TEST_CASE("never: a free does not stop the host, and the block waits behind its fence") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo a = world.get(1000);
+    const auto use = world.backend.access(a.id, a.address, 1000);
+    world.give(a.address);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+    CHECK(world.allocated() == 0);
+    CHECK(world.active() == 1024);
+    CHECK(world.pool.stats().requested_bytes.all.current == 1000);
+    CHECK_FALSE(world.pool.find(a.address).has_value());
+    CHECK(world.pool.owns(a.address));
+    CHECK(world.problem() == "");
+
+    const BlockInfo b = world.get(1000);
+    CHECK(b.address != a.address);
+    world.backend.access(b.id, b.address, 1000);
+
+    world.backend.advance_to(use);
+    const BlockInfo c = world.get(1000);
+    CHECK(c.address == a.address);
+    world.backend.access(c.id, c.address, 1000);
+    world.give(b.address);
+    world.give(c.address);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("pending frees complete oldest first, and the look stops at the first that is pending") {
+    World world(gib, with(FreeSync::never));
+    std::vector<BlockInfo> blocks;
+    std::vector<SimulatedBackend::Position> uses;
+    for (int i = 0; i < 4; ++i) {
+        blocks.push_back(world.get(1000));
+    }
+    for (const BlockInfo& block : blocks) {
+        uses.push_back(world.backend.access(block.id, block.address, 1000));
+        world.give(block.address);
+    }
+    world.backend.advance_to(uses[1]);
+    world.observer.take_events();
+    const BlockInfo next = world.get(2048);  // the first two, merged
+    CHECK(next.address == blocks[0].address);
+    const std::vector<Seen::What> expected = {Seen::What::free_completed,
+                                              Seen::What::free_completed, Seen::What::alloc};
+    CHECK(kinds(world.observer) == expected);
+    CHECK(world.active() == 4096);
+    CHECK(world.problem() == "");
+}
+
+TEST_CASE("frees between two submissions share a fence and are each released once") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo a = world.get(1000);
+    const BlockInfo b = world.get(1000);
+    world.backend.submit();
+    world.give(a.address);
+    world.give(b.address);
+    CHECK(world.backend.fences() == 2);
+    world.backend.advance_all();
+    CHECK(world.pool.release_cached(false) == 2 * mib);
+    CHECK(world.backend.fences() == 0);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("release_cached waits only when asked to") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo a = world.get(30 * mib);
+    world.backend.access(a.id, a.address, 1000);
+    world.give(a.address);
+    CHECK(world.pool.release_cached(false) == 0);
+    CHECK(world.backend.completed() == 0);
+    CHECK(world.pool.release_cached(true) == 30 * mib);
+    CHECK(world.backend.completed() == 1);
+    CHECK(world.pool.stats().num_sync_all_streams == 1);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("waiting for all pending frees waits once, for the newest") {
+    World world(gib, with(FreeSync::never));
+    for (int i = 0; i < 5; ++i) {
+        const BlockInfo block = world.get(30 * mib);
+        world.backend.access(block.id, block.address, 1000);
+        world.give(block.address);
+    }
+    CHECK(world.pool.release_cached(true) == 150 * mib);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("deferred frees get their fence later, and only then can complete") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
+        World world(gib, with(sync));
+        const BlockInfo a = world.get(30 * mib);
+        const BlockInfo b = world.get(1000);
+        world.give(a.address, FenceTiming::deferred);
+        world.give(b.address, FenceTiming::deferred);
+        CHECK(world.backend.calls(Call::fence_record) == 0);
+        CHECK(world.allocated() == 0);
+        CHECK(world.active() == bytes_of(30 * mib) + 1024);
+        CHECK(world.pool.free(a.address, 0).kind == FreeResult::Kind::invalid);
+        CHECK(world.pool.release_cached(true) == 0);
+        CHECK(world.problem() == "");
+
+        const auto use = world.backend.access(a.id, a.address, 1000);
+        world.pool.fence_deferred();
+        CHECK(world.active() == bytes_of(30 * mib) + 1024);
+        CHECK(world.get(30 * mib).address != a.address);
+        world.backend.advance_to(use);
+        CHECK(world.get(30 * mib).address == a.address);
+        CHECK(world.problem() == "");
+    }
+}
+
+TEST_CASE("deferred frees complete at once when nothing is running") {
+    World world;
+    const BlockInfo a = world.get(30 * mib);
+    world.give(a.address, FenceTiming::deferred);
+    world.pool.fence_deferred();
+    CHECK(world.active() == 0);
+    CHECK(world.pool.release_cached(false) == 30 * mib);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("a free whose fence cannot be recorded says so and waits for the next chance") {
+    World world;
+    const BlockInfo a = world.get(1000);
+    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::error, 900});
+    const FreeResult result = world.pool.free(a.address, 0);
+    CHECK(result.kind == FreeResult::Kind::freed);
+    CHECK(result.status.code == 900);
+    CHECK(world.allocated() == 0);
+    CHECK(world.get(1000).address != a.address);
+
+    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::error, 900});
+    world.pool.fence_deferred();
+    CHECK(world.get(1000).address != a.address);
+    world.pool.fence_deferred();
+    CHECK(world.get(1000).address == a.address);
+    CHECK(world.problem() == "");
+}
+
+TEST_CASE("in a broken context a free reports the error and its block is never used again") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
+        World world(gib, with(sync));
+        const BlockInfo before = world.get(1000);
+        const BlockInfo block = world.get(1000);
+        world.backend.access(block.id, block.address, 1000);
+        Fence ours = 0;  // as if recorded just before the fault
+        REQUIRE(world.backend.fence_record(&ours).ok());
+        world.backend.set_host_wait_hook([&] { world.backend.break_context(700); });
+        if (sync == FreeSync::never) {
+            world.give(block.address);
+            world.backend.break_context(700);
+            CHECK(world.get(1000).address != block.address);  // notices
+        } else {
+            CHECK(world.pool.free(block.address, 0).status.code == 700);
+        }
+        CHECK(world.backend.fences() == 1);  // only ours
+        world.backend.fence_release(ours);
+        CHECK(world.allocated() > 0);
+        CHECK(world.active() > world.allocated());
+        CHECK(world.pool.free(block.address, 0).kind == FreeResult::Kind::invalid);
+        CHECK(world.pool.free(before.address, 0).status.code == 700);
+        CHECK(world.get(1000).address != block.address);
+        CHECK(world.pool.release_cached(true) == 0);
+        CHECK(world.problem() == "");
+    }
+}
+
+TEST_CASE("a fence that has failed by the time of the free is reported at once, even by never") {
+    // Recording still works, the query already fails.
+    class Failing final : public DeviceBackend {
+      public:
+        explicit Failing(SimulatedBackend& real) : real_(real) {}
+        BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
+            return real_.segment_alloc(bytes, address);
+        }
+        BackendStatus segment_free(Address address, std::uint64_t bytes) override {
+            return real_.segment_free(address, bytes);
+        }
+        BackendStatus fence_record(Fence* fence) override { return real_.fence_record(fence); }
+        FenceState fence_query(Fence fence) override {
+            real_.break_context(700);
+            return real_.fence_query(fence);
+        }
+        BackendStatus fence_wait_device(Fence fence) override {
+            return real_.fence_wait_device(fence);
+        }
+        BackendStatus fence_wait_host(Fence fence) override { return real_.fence_wait_host(fence); }
+        void fence_release(Fence fence) override { real_.fence_release(fence); }
+
+      private:
+        SimulatedBackend& real_;
+    };
+    SimulatedBackend device(gib);
+    Failing backend(device);
+    Pool pool(with(FreeSync::never), backend, nullptr);
+    const AllocResult block = pool.allocate(1000, 0);
+    REQUIRE(block.status.ok());
+    device.submit();
+    CHECK(pool.free(block.block.address, 0).status.code == 700);
+    CHECK(pool.stats().active.all.current == 1);
+    CHECK(device.fences() == 0);
+    CHECK(pool.validate() == "");
+    CHECK(device.problems().empty());
+}
+
+TEST_CASE("frees of what is not ours or not live change nothing") {
+    World world;
+    const BlockInfo a = world.get(1000);
+    const BlockInfo b = world.get(5000);
+    world.give(b.address);
+    world.observer.take_events();
+    using Kind = FreeResult::Kind;
+    CHECK(world.pool.free(0, 0).kind == Kind::not_ours);
+    CHECK(world.pool.free(0x1234, 0).kind == Kind::not_ours);
+    CHECK(world.pool.free(a.segment - 1, 0).kind == Kind::not_ours);
+    CHECK(world.pool.free(a.segment + 2 * mib, 0).kind == Kind::not_ours);
+    CHECK(world.pool.free(a.address + 512, 0).kind == Kind::invalid);
+    CHECK(world.pool.free(b.address, 0).kind == Kind::invalid);
+    CHECK(world.pool.free(a.segment + 2 * mib - 1, 0).kind == Kind::invalid);
+    CHECK(world.observer.take_events().empty());
+    CHECK(world.backend.calls(Call::fence_record) == 1);
+    world.give(a.address);
+    CHECK(world.pool.free(a.address, 0).kind == Kind::invalid);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("while a free waits for the device the pool can be used") {
+    World world(gib, with(FreeSync::automatic));
+    const BlockInfo a = world.get(1000);
+    const BlockInfo b = world.get(1000);
+    world.backend.access(a.id, a.address, 1000);
+    bool used = false;
+    world.backend.set_host_wait_hook([&] {
+        if (std::exchange(used, true)) {
+            return;
+        }
+        // As another thread would: with the lock held, this would never return.
+        CHECK(world.allocated() == 1024);
+        CHECK(world.pool.free(a.address, 0).kind == FreeResult::Kind::invalid);
+        const BlockInfo c = world.get(1000);
+        CHECK(c.address != a.address);
+        // The fence completes meanwhile: the block is still the waiting thread's to settle.
+        world.backend.advance_all();
+        CHECK(world.get(1000).address != a.address);
+        world.give(b.address);
+        CHECK(world.pool.validate() == "");
+    });
+    world.give(a.address);
+    CHECK(used);
+    world.backend.set_host_wait_hook({});
+    CHECK(world.get(1000).address == a.address);
+    CHECK(world.problem() == "");
+}
+
+TEST_CASE("abandoning forgets everything and calls no one") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo live = world.get(1000);
+    const BlockInfo pending = world.get(4'000'000);
+    const BlockInfo deferred = world.get(30 * mib);
+    world.backend.access(pending.id, pending.address, 1000);
+    world.give(pending.address);
+    world.give(deferred.address, FenceTiming::deferred);
+    world.observer.take_events();
+    const auto frees = world.backend.calls(Call::segment_free);
+    const auto fences = world.backend.fences();
+
+    world.pool.abandon();
+    CHECK(world.observer.take_events().empty());
+    CHECK(world.backend.calls(Call::segment_free) == frees);
+    CHECK(world.backend.fences() == fences);
+    world.observer.forget();
+    CHECK(world.problem() == "");
+    CHECK(world.reserved() == 0);
+    CHECK(world.active() == 0);
+    CHECK_FALSE(world.pool.owns(live.address));
+    CHECK(world.pool.free(live.address, 0).kind == FreeResult::Kind::not_ours);
+    // And goes on with whatever comes next.
+    CHECK(world.get(1000).size == 1024);
+    CHECK(world.problem() == "");
+}
+
+TEST_CASE("abandoning during a wait leaves the waiting free with its answer") {
+    World world(gib, with(FreeSync::automatic));
+    const BlockInfo a = world.get(1000);
+    world.backend.access(a.id, a.address, 1000);
+    world.backend.set_host_wait_hook([&] {
+        world.pool.abandon();
+        world.observer.forget();
+    });
+    world.give(a.address);
+    CHECK(world.reserved() == 0);
+    CHECK(world.problem() == "");
+}
+
+}  // namespace memlab::allocator::testing

@@ -1,0 +1,170 @@
+// The pool when malloc fails: refuses, unchanged, and never needs memory to take some back.
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "tests/unit/allocator/world.hpp"
+
+namespace {
+
+// How many allocations of this thread still succeed; negative: all of them.
+thread_local int allowance = -1;
+thread_local std::uint64_t allocations = 0;
+
+void* get_memory(std::size_t size) {
+    ++allocations;
+    if (allowance == 0) {
+        throw std::bad_alloc();
+    }
+    if (allowance > 0) {
+        --allowance;
+    }
+    void* memory = std::malloc(size);
+    if (memory == nullptr) {
+        throw std::bad_alloc();
+    }
+    return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+    return get_memory(size);
+}
+void* operator new[](std::size_t size) {
+    return get_memory(size);
+}
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+
+namespace memlab::allocator::testing {
+
+namespace {
+
+/// A backend that needs no memory itself.
+class Frugal final : public DeviceBackend {
+  public:
+    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
+        *address = next_;
+        next_ += bytes;
+        return {};
+    }
+    BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
+    BackendStatus fence_record(Fence* fence) override {
+        *fence = busy ? 1 : 0;
+        return {};
+    }
+    FenceState fence_query(Fence) override {
+        return busy ? FenceState::pending : FenceState::complete;
+    }
+    BackendStatus fence_wait_device(Fence) override { return {}; }
+    BackendStatus fence_wait_host(Fence) override { return {}; }
+    void fence_release(Fence) override {}
+
+    bool busy = false;
+
+  private:
+    Address next_ = 2 * mib;
+};
+
+}  // namespace
+
+TEST_CASE("without host memory an allocation is refused and the pool unchanged") {
+    int failures = 0;
+    for (int allowed = 0; allowed < 64; ++allowed) {
+        Frugal backend;
+        Pool pool({}, backend, nullptr);
+        std::vector<Address> addresses;
+        addresses.reserve(100);
+        const auto fill = [&] {
+            for (int i = 0; i < 8; ++i) {
+                const AllocResult result = pool.allocate(i % 2 == 0 ? 100'000 : 700, 0);
+                if (!result.status.ok()) {
+                    ++failures;
+                    return result.status;
+                }
+                addresses.push_back(result.block.address);
+            }
+            return BackendStatus{};
+        };
+        allowance = allowed;
+        const BackendStatus status = fill();
+        allowance = -1;
+        if (!status.ok()) {
+            CHECK(status.kind == BackendStatus::Kind::error);
+            CHECK(status.code == out_of_memory_code);
+        }
+        CHECK(pool.validate() == "");
+        CHECK(pool.stats().allocation.all.current == static_cast<std::int64_t>(addresses.size()));
+        CHECK(pool.stats().num_ooms == 0);
+        CHECK(fill().ok());
+        CHECK(pool.validate() == "");
+    }
+    CHECK(failures > 20);  // both outcomes were seen
+    CHECK(failures < 64);
+}
+
+TEST_CASE("taking memory back needs none") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
+        Frugal backend;
+        Pool pool(with(sync), backend, nullptr);
+        std::vector<Address> addresses;
+        for (const std::uint64_t size :
+             std::vector<std::uint64_t>{100, 100'000, 700, 4'000'000, 30 * mib}) {
+            for (int i = 0; i < 20; ++i) {
+                addresses.push_back(pool.allocate(size, 0).block.address);
+            }
+        }
+        bool all_freed = true;
+        allowance = 0;
+        for (std::size_t i = 0; i < addresses.size(); ++i) {
+            backend.busy = i % 3 == 0;
+            const FenceTiming timing = i % 5 == 0 ? FenceTiming::deferred : FenceTiming::now;
+            all_freed &= pool.free(addresses[i], 0, timing).kind == FreeResult::Kind::freed;
+        }
+        pool.fence_deferred();
+        backend.busy = false;
+        pool.release_cached(true);
+        allowance = -1;
+        CHECK(all_freed);
+        CHECK(pool.stats().reserved_bytes.all.current == 0);
+        CHECK(pool.validate() == "");
+    }
+}
+
+TEST_CASE("a steady program costs no host memory") {
+    Frugal backend;
+    Pool pool({}, backend, nullptr);
+    Address held[6] = {};
+    const std::uint64_t sizes[6] = {100, 100'000, 700, 4'000'000, 12 * mib, 512};
+    const auto step = [&] {
+        for (int i = 0; i < 6; ++i) {
+            held[i] = pool.allocate(sizes[i], 0).block.address;
+        }
+        for (const int i : {3, 0, 5, 1, 4, 2}) {
+            pool.free(held[i], 0);
+        }
+    };
+    step();
+    step();
+    const std::uint64_t before = allocations;
+    for (int i = 0; i < 100; ++i) {
+        step();
+    }
+    const std::uint64_t after = allocations;
+    CHECK(after == before);
+    CHECK(pool.validate() == "");
+}
+
+}  // namespace memlab::allocator::testing

@@ -1,0 +1,89 @@
+// PyTorch's counters, number by number on a small story. (Every other test compares them with a
+// count of the events.)
+#include <cstdint>
+
+#include "tests/unit/allocator/world.hpp"
+
+namespace memlab::allocator::testing {
+
+TEST_CASE("every counter means what PyTorch means by it") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo small = world.get(1000);
+    const BlockInfo large = world.get(4'000'000);
+
+    PoolStats stats = world.pool.stats();
+    CHECK(stats.allocation.all == Stat{2, 2, 2, 0});
+    CHECK(stats.allocation.small_pool == Stat{1, 1, 1, 0});
+    CHECK(stats.allocation.large_pool == Stat{1, 1, 1, 0});
+    CHECK(stats.segment.all == Stat{2, 2, 2, 0});
+    CHECK(stats.requested_bytes.all.current == 4'001'000);
+    CHECK(stats.allocated_bytes.all.current == 1024 + 4'000'256);
+    CHECK(stats.reserved_bytes.small_pool.current == bytes_of(2 * mib));
+    CHECK(stats.reserved_bytes.large_pool.current == bytes_of(20 * mib));
+    CHECK(stats.inactive_split.all == Stat{2, 2, 2, 0});
+    CHECK(stats.inactive_split_bytes.small_pool.current == bytes_of(2 * mib) - 1024);
+
+    // Given back but not finished: no longer allocated, still active and requested.
+    world.backend.access(large.id, large.address, large.size);
+    world.give(large.address);
+    stats = world.pool.stats();
+    CHECK(stats.allocation.large_pool == Stat{0, 1, 1, 1});
+    CHECK(stats.allocated_bytes.large_pool == Stat{0, 4'000'256, 4'000'256, 4'000'256});
+    CHECK(stats.active.large_pool == Stat{1, 1, 1, 0});
+    CHECK(stats.active_bytes.large_pool.current == 4'000'256);
+    CHECK(stats.requested_bytes.large_pool.current == 4'000'000);
+    CHECK(stats.inactive_split.large_pool.current == 1);
+
+    // Finished: the segment is whole again, cached, and not split.
+    world.backend.advance_all();
+    CHECK(world.pool.release_cached(false) == 20 * mib);
+    stats = world.pool.stats();
+    CHECK(stats.active.large_pool == Stat{0, 1, 1, 1});
+    CHECK(stats.requested_bytes.large_pool == Stat{0, 4'000'000, 4'000'000, 4'000'000});
+    CHECK(stats.inactive_split.large_pool == Stat{0, 1, 1, 1});
+    CHECK(stats.segment.large_pool == Stat{0, 1, 1, 1});
+    CHECK(stats.segment.all.current == 1);
+    CHECK(stats.num_device_alloc == 2);
+    CHECK(stats.num_device_free == 1);
+    CHECK(stats.num_sync_all_streams == 0);
+    CHECK(stats.num_ooms == 0);
+
+    world.give(small.address);
+    CHECK(world.problem_at_end() == "");
+    CHECK(world.pool.stats().num_sync_all_streams == 1);
+}
+
+TEST_CASE("inactive_split changes by the net of each operation") {
+    World world;
+    const BlockInfo a = world.get(512);
+    const BlockInfo b = world.get(512);
+    const BlockInfo c = world.get(512);
+    world.give(a.address);
+    world.give(c.address);  // joins the rest: no block more
+    PoolStats stats = world.pool.stats();
+    CHECK(stats.inactive_split.all == Stat{2, 2, 2, 0});
+    CHECK(stats.inactive_split_bytes.all.current == bytes_of(2 * mib) - 512);
+    world.give(b.address);  // both go, and the whole is not split
+    stats = world.pool.stats();
+    CHECK(stats.inactive_split.all == Stat{0, 2, 2, 2});
+    CHECK(stats.inactive_split_bytes.all.current == 0);
+    CHECK(stats.inactive_split_bytes.all.peak == bytes_of(2 * mib) - 512);
+    CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("peaks outlive what they were of") {
+    World world;
+    const BlockInfo a = world.get(100 * mib);
+    world.give(a.address);
+    world.pool.release_cached(true);
+    const BlockInfo b = world.get(10 * mib);
+    const PoolStats stats = world.pool.stats();
+    CHECK(stats.allocated_bytes.all.peak == bytes_of(100 * mib));
+    CHECK(stats.reserved_bytes.all.peak == bytes_of(100 * mib));
+    CHECK(stats.allocated_bytes.all.current == bytes_of(10 * mib));
+    CHECK(stats.allocated_bytes.all.allocated == bytes_of(110 * mib));
+    world.give(b.address);
+    CHECK(world.problem_at_end() == "");
+}
+
+}  // namespace memlab::allocator::testing
