@@ -71,12 +71,12 @@ def check_unfinished(tree):
 
 
 def check_design_comment(tree):
-    """Every source begins by saying what it is for, or with the header that says it."""
+    """Every source begins by saying what it is for, or with the header of its room that says it."""
     for name in tree.names:
         path = pathlib.Path(name)
         if path.suffix in C_FAMILY:
             start = (tree.text(name) or "").lstrip()
-            own_header = f'#include "{path.with_suffix(".hpp")}"'
+            own_header = f'#include "{path.parent}/'
             if not start.startswith(("//", "/*", own_header)):
                 yield f"{name}:1: does not begin with a comment that says what the file is for"
 

@@ -41,7 +41,7 @@ class Dev(unittest.TestCase):
         program.chmod(0o755)
 
     def headers(self):
-        for name in ("spdlog/spdlog.h", "nlohmann/json.hpp", "CLI/CLI.hpp", "elfutils/libdwfl.h",
+        for name in ("spdlog/spdlog.h", "fmt/format.h", "nlohmann/json.hpp", "CLI/CLI.hpp", "elfutils/libdwfl.h",
                      "catch2/catch.hpp"):
             (self.include / name).parent.mkdir(parents=True, exist_ok=True)
             (self.include / name).touch()

@@ -15,6 +15,7 @@ needs_build=(
     "g++|command g++"
     "pkg-config|command pkg-config"
     "libspdlog-dev|header spdlog/spdlog.h"
+    "libfmt-dev|header fmt/format.h"
     "nlohmann-json3-dev|header nlohmann/json.hpp"
     "libcli11-dev|header CLI/CLI.hpp"
     "libdw-dev|header elfutils/libdwfl.h"
