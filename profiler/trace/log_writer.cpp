@@ -67,6 +67,9 @@ class LogWriter::Impl {
 
     template <typename Record>
     void append(const Record& record) noexcept {
+        if (ended_) {
+            return;
+        }
         try {
             if (!stopped_because_.empty()) {
                 drop<Record>();
@@ -84,6 +87,10 @@ class LogWriter::Impl {
     }
 
     void end(const End& record) noexcept {
+        if (ended_) {
+            return;
+        }
+        ended_ = true;
         try {
             End copy = record;
             copy.events_dropped = std::max(copy.events_dropped, dropped_);
@@ -219,6 +226,7 @@ class LogWriter::Impl {
     Definitions definitions_;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;
+    bool ended_ = false;
     bool block_open_ = false;
     std::uint64_t block_start_ = 0;
     std::uint32_t payload_size_ = 0;

@@ -37,6 +37,7 @@ class LogWriter final : public RecordSink {
 
     /// References to what was never defined are written as 0 ("none"); definitions out of order
     /// and events of an undefined device are dropped. No record makes a log that cannot be read.
+    /// What comes after End is ignored.
 
     void on(const ProcessInfo& record) override;
     void on(const OptionValue& record) override;

@@ -61,7 +61,8 @@ std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::ui
 
 std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
                                                     std::uint64_t size) const {
-    return overlapping(segments_, address, size, [](const Segment& segment) { return segment.size; });
+    return overlapping(segments_, address, size,
+                       [](const Segment& segment) { return segment.size; });
 }
 
 PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
@@ -95,12 +96,17 @@ PoolFigures::Segments::iterator PoolFigures::segment_of(std::uint64_t address) {
 void PoolFigures::add_gap(std::uint64_t size) {
     if (size != 0) {
         ++gaps_[size];
+        gap_bytes_ += size;
     }
 }
 
 void PoolFigures::remove_gap(std::uint64_t size) {
     const auto at = gaps_.find(size);
-    if (at != gaps_.end() && --at->second == 0) {
+    if (at == gaps_.end()) {
+        return;
+    }
+    gap_bytes_ -= size;
+    if (--at->second == 0) {
         gaps_.erase(at);
     }
 }
@@ -143,11 +149,11 @@ void PoolFigures::recount(Segments::iterator at) {
     account(segment.small, {}, split_of(segment));
 }
 
-void PoolFigures::add_segment(std::uint64_t address, std::uint64_t size, std::uint32_t context,
-                              bool mapped) {
+std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size,
+                                       std::uint32_t context, bool mapped) {
     size = end_of(address, size) - address;
     if (size == 0) {
-        return;
+        return 0;
     }
     bool small = size <= small_segment;
     ++stats.num_device_alloc;
@@ -155,11 +161,11 @@ void PoolFigures::add_segment(std::uint64_t address, std::uint64_t size, std::ui
         // Grow the neighbour in front, or take in the one behind: blocks may span the seam.
         std::uint64_t total = size;
         const auto behind = segments_.find(address + size);
-        const bool join_behind = behind != segments_.end() && behind->second.mapped &&
-                                 behind->second.context == context;
+        const bool join_behind =
+            behind != segments_.end() && behind->second.mapped && behind->second.context == context;
         const auto front = address == 0 ? segments_.end() : segment_of(address - 1);
-        const bool join_front = front != segments_.end() && front->second.mapped &&
-                                front->second.context == context;
+        const bool join_front =
+            front != segments_.end() && front->second.mapped && front->second.context == context;
         if (join_front) {
             small = front->second.small;
         } else if (join_behind) {
@@ -190,20 +196,22 @@ void PoolFigures::add_segment(std::uint64_t address, std::uint64_t size, std::ui
         segment.mapped = true;
         segment.small = small;
         recount(segments_.find(base));
-        return;
+        return size;
     }
     stats.segment.increase(small, 1);
     stats.reserved_bytes.increase(small, size);
     segments_[address] = {.size = size, .context = context, .small = small, .gaps = 1};
     add_gap(size);
+    return size;
 }
 
-void PoolFigures::remove_segment(std::uint64_t address) {
+std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
     const auto at = segments_.find(address);
     if (at == segments_.end()) {
-        return;
+        return 0;
     }
     const Segment& segment = at->second;
+    const std::uint64_t size = segment.size;
     ++stats.num_device_free;
     if (!segment.mapped) {
         stats.segment.decrease(segment.small, 1);
@@ -212,6 +220,7 @@ void PoolFigures::remove_segment(std::uint64_t address) {
     account(segment.small, split_of(segment), {});
     forget_gaps(at);
     segments_.erase(at);
+    return size;
 }
 
 std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
@@ -246,8 +255,8 @@ std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
 
 bool PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
     const auto at = segment_of(address);
-    const bool inside = at != segments_.end() && size != 0 &&
-                        size <= at->second.size - (address - at->first);
+    const bool inside =
+        at != segments_.end() && size != 0 && size <= at->second.size - (address - at->first);
     const bool small = inside ? at->second.small : size <= small_block;
     stats.active.increase(small, 1);
     stats.active_bytes.increase(small, size);

@@ -80,10 +80,12 @@ class PoolFigures {
     /// Base addresses of the segments that overlap the range.
     std::vector<std::uint64_t> segments_in(std::uint64_t address, std::uint64_t size) const;
 
-    /// The range must hold no segment and no block.
-    void add_segment(std::uint64_t address, std::uint64_t size, std::uint32_t context, bool mapped);
-    /// The segment must exist and hold no block.
-    void remove_segment(std::uint64_t address);
+    /// The range must hold no segment and no block. Returns the bytes that came (a range that
+    /// would pass the end of the address space is cut there).
+    std::uint64_t add_segment(std::uint64_t address, std::uint64_t size, std::uint32_t context,
+                              bool mapped);
+    /// The segment must hold no block. Returns the bytes that went: 0 if there is no such segment.
+    std::uint64_t remove_segment(std::uint64_t address);
     /// Takes [address, address + size) out of mapped segments; it must hold no block. Returns the
     /// bytes that went.
     std::uint64_t unmap(std::uint64_t address, std::uint64_t size);
@@ -95,7 +97,9 @@ class PoolFigures {
     void remove_block(std::uint64_t address, std::uint64_t size, bool small);
 
     const Segments& segments() const { return segments_; }
+    /// Of the free memory inside segments: the largest piece, and all of it.
     std::uint64_t largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
+    std::uint64_t gap_bytes() const { return gap_bytes_; }
 
     MemoryStats stats;
 
@@ -119,6 +123,7 @@ class PoolFigures {
     Segments segments_;
     std::map<std::uint64_t, std::uint64_t> blocks_;  ///< address to size
     std::map<std::uint64_t, std::uint64_t> gaps_;    ///< size to how many
+    std::uint64_t gap_bytes_ = 0;
 };
 
 }  // namespace memlab::trace

@@ -1,0 +1,635 @@
+#include "profiler/trace/aggregator.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace memlab::trace {
+namespace {
+
+/// A finalizer of good avalanche (splitmix64): addresses are multiples of 512, ids are small.
+constexpr std::size_t mix(std::uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return static_cast<std::size_t>(value ^ (value >> 31));
+}
+
+std::array<std::uint64_t, 4> current_of(const DeviceTotals& device) {
+    return {device.curve(CurveName::requested).current, device.curve(CurveName::allocated).current,
+            device.curve(CurveName::active).current, device.curve(CurveName::reserved).current};
+}
+
+}  // namespace
+
+const char* name_of(CurveName curve) {
+    switch (curve) {
+        case CurveName::requested:
+            return "requested";
+        case CurveName::allocated:
+            return "allocated";
+        case CurveName::active:
+            return "active";
+        case CurveName::reserved:
+            return "reserved";
+        case CurveName::device_used:
+            return "device_used";
+    }
+    return "unknown";
+}
+
+std::size_t Aggregator::LiveKeyHash::operator()(const LiveKey& key) const {
+    return mix(key.address + static_cast<std::uint64_t>(key.space));
+}
+
+std::size_t Aggregator::SiteKeyHash::operator()(const SiteKey& key) const {
+    return mix(mix((std::uint64_t{key.stack} << 32) | key.api) ^
+               ((std::uint64_t{key.device} << 8) | static_cast<std::uint64_t>(key.kind)));
+}
+
+std::size_t Aggregator::FrameHash::operator()(const Frame& frame) const {
+    return mix(frame.address ^ (std::uint64_t{frame.module} << 48));
+}
+
+Aggregator::Aggregator() : strings_(1), modules_(1), stacks_(1) {}
+
+Aggregator::~Aggregator() = default;
+
+/// Runs `work` unless the recording is over, and turns a lack of host memory into `incomplete`.
+template <typename Work>
+void Aggregator::guarded(Work work) noexcept {
+    if (has_end_ || integrity_.incomplete) {
+        return;
+    }
+    try {
+        work();
+    } catch (const std::bad_alloc&) {
+        integrity_.incomplete = true;
+    }
+}
+
+void Aggregator::advance(std::uint64_t time_ns) {
+    now_ = std::max(now_, time_ns);
+}
+
+// ---- definitions
+
+void Aggregator::on(const ProcessInfo& record) {
+    guarded([&] {
+        if (!has_process_) {
+            process_ = record;
+            has_process_ = true;
+        }
+    });
+}
+
+void Aggregator::on(const OptionValue& record) {
+    guarded([&] {
+        for (OptionValue& option : options_) {
+            if (option.name == record.name) {
+                option.value = record.value;
+                return;
+            }
+        }
+        options_.push_back(record);
+    });
+}
+
+void Aggregator::on(const DeviceInfo& record) {
+    guarded([&] {
+        if (!definitions_.define(record)) {
+            return;
+        }
+        if (devices_.size() <= record.index) {
+            devices_.resize(std::size_t{record.index} + 1);
+        }
+        auto& device = devices_[record.index];
+        if (device == nullptr) {
+            device = std::make_unique<DeviceTotals>();
+        }
+        device->info = record;
+    });
+}
+
+void Aggregator::on(const ContextInfo& record) {
+    guarded([&] {
+        if (definitions_.define(record)) {
+            contexts_.push_back({.info = record});
+        }
+    });
+}
+
+void Aggregator::on(const StringDef& record) {
+    guarded([&] {
+        if (definitions_.define(record)) {
+            strings_.push_back(record.text);
+        }
+    });
+}
+
+void Aggregator::on(const ModuleDef& record) {
+    guarded([&] {
+        if (definitions_.define(record)) {
+            modules_.push_back(record);
+        }
+    });
+}
+
+void Aggregator::on(const StackDef& record) {
+    guarded([&] {
+        if (!definitions_.define(record)) {
+            return;
+        }
+        StackFrames stack{.frames = {}, .truncated = record.truncated};
+        stack.frames.reserve(record.frames.size());
+        for (const Frame& frame : record.frames) {
+            const auto [at, is_new] =
+                frame_index_.try_emplace(frame, static_cast<std::uint32_t>(frames_.size()));
+            if (is_new) {
+                frames_.push_back(frame);
+            }
+            stack.frames.push_back(at->second);
+        }
+        stacks_.push_back(std::move(stack));
+    });
+}
+
+// ---- events
+
+void Aggregator::on(const Event& record) {
+    guarded([&] {
+        Event event = record;
+        if (!definitions_.repair(event)) {
+            return;
+        }
+        advance(event.time_ns);
+        ++event_count_;
+        switch (event.type) {
+            case EventType::alloc:
+                allocate(event);
+                break;
+            case EventType::free_requested:
+                free(event);
+                break;
+            case EventType::free_completed:
+                complete(event);
+                break;
+            case EventType::segment_alloc:
+            case EventType::segment_free:
+            case EventType::segment_map:
+            case EventType::segment_unmap:
+                segment(event);
+                break;
+            case EventType::alloc_retry:
+                ++devices_[event.device]->pool.stats.num_alloc_retries;
+                break;
+            case EventType::sync:
+                ++devices_[event.device]->pool.stats.num_sync_all_streams;
+                break;
+            case EventType::mark:
+            case EventType::scope_begin:
+            case EventType::scope_end:
+                mark(event);
+                break;
+        }
+    });
+}
+
+Aggregator::Space Aggregator::space_of(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::array:
+            return Space::array_handle;
+        case MemoryKind::vmm:
+            return Space::vmm_handle;
+        default:
+            return Space::pointer;
+    }
+}
+
+std::uint32_t Aggregator::site_index(const Event& event) {
+    const SiteKey key{event.stack, event.api, event.device, event.kind};
+    const auto [at, is_new] =
+        site_index_.try_emplace(key, static_cast<std::uint32_t>(sites_.size()));
+    if (is_new) {
+        Site site;
+        site.stack = event.stack;
+        site.api = event.api;
+        site.device = event.device;
+        site.kind = event.kind;
+        sites_.push_back(std::move(site));
+    }
+    return at->second;
+}
+
+/// To be called before the site's live bytes change.
+void Aggregator::note_peak(Site& site) {
+    const std::uint64_t peak_number = devices_[site.device]->peak_number;
+    if (site.peak_seen != peak_number) {
+        site.peak_seen = peak_number;
+        site.noted_count = site.live_count;
+        site.noted_bytes = site.live_bytes;
+    }
+}
+
+Holder Aggregator::held_at_peak(std::uint32_t index) const {
+    const Site& site = sites_[index];
+    if (site.peak_seen != devices_[site.device]->peak_number) {
+        return {index, site.live_count, site.live_bytes};
+    }
+    return {index, site.noted_count, site.noted_bytes};
+}
+
+void Aggregator::allocate(const Event& event) {
+    DeviceTotals& device = *devices_[event.device];
+    const LiveKey key{event.address, space_of(event.kind)};
+    overwrite(key);
+    // Handles have no place in a segment: what claims one is not the pool's.
+    const bool pooled = event.origin == Origin::pool && key.space == Space::pointer;
+    Live live;
+    live.site = site_index(event);
+    live.context = event.context;
+    live.thread = event.thread;
+    live.origin = pooled ? Origin::pool : Origin::driver;
+    live.serial = ++next_serial_;
+    live.time_ns = now_;
+    live.requested = event.requested;
+    live.size = event.size == 0 && !pooled ? event.requested : event.size;
+    if (pooled) {
+        vacate(device, event.address, live.size);
+        live.small_pool = device.pool.add_block(event.address, live.size);
+        MemoryStats& stats = device.pool.stats;
+        stats.allocation.increase(live.small_pool, 1);
+        stats.allocated_bytes.increase(live.small_pool, live.size);
+        stats.requested_bytes.increase(live.small_pool, live.requested);
+        Fragmentation& fragmentation = device.fragmentation;
+        fragmentation.peak_active = stats.active_bytes.all.peak;
+        if (stats.allocated_bytes.all.current > fragmentation.allocated_at_peak) {
+            fragmentation.allocated_at_peak = stats.allocated_bytes.all.current;
+            fragmentation.requested_at_peak = stats.requested_bytes.all.current;
+        }
+    }
+    live_.emplace(key, live);
+    latest_of_thread_[live.thread] = live.serial;
+
+    Site& site = sites_[live.site];
+    note_peak(site);
+    ++site.count;
+    ++site.live_count;
+    site.requested_bytes += live.requested;
+    site.bytes += live.size;
+    site.live_bytes += live.size;
+    if (site.live_bytes > site.peak_bytes) {
+        site.peak_bytes = site.live_bytes;
+        site.peak_time_ns = now_;
+    }
+    KindTotals& kind = device.kinds[static_cast<std::size_t>(event.kind)];
+    ++kind.count;
+    ++kind.live_count;
+    kind.bytes += live.size;
+    kind.live_bytes += live.size;
+    kind.peak_bytes = std::max(kind.peak_bytes, kind.live_bytes);
+
+    if (counts_as_device_memory(event.kind)) {
+        device.curve(CurveName::requested).current += live.requested;
+        device.curve(CurveName::allocated).current += live.size;
+        device.curve(CurveName::active).current += live.size;
+        if (!pooled) {
+            device.curve(CurveName::reserved).current += live.size;
+        }
+        commit(device);
+    }
+}
+
+void Aggregator::free(const Event& event) {
+    const auto at = live_.find({event.address, space_of(event.kind)});
+    if (at == live_.end() || at->second.pending) {
+        ++integrity_.unmatched_frees;
+        return;
+    }
+    const Site& site = sites_[at->second.site];
+    DeviceTotals& device = *devices_[site.device];
+    const bool counts = counts_as_device_memory(site.kind);
+    end_requested(at, true);
+    if (at->second.origin == Origin::driver || event.origin == Origin::driver) {
+        end_completed(at);
+    }
+    if (counts) {
+        commit(device);
+    }
+}
+
+void Aggregator::complete(const Event& event) {
+    const auto at = live_.find({event.address, space_of(event.kind)});
+    if (at == live_.end()) {
+        return;  // its free_requested was counted as unmatched
+    }
+    DeviceTotals& device = *devices_[sites_[at->second.site].device];
+    if (!at->second.pending) {
+        end_requested(at, true);
+    }
+    end_completed(at);
+    commit(device);
+}
+
+/// The application gave it back. The curves' figures change; the caller commits.
+void Aggregator::end_requested(LiveMap::iterator at, bool by_free) {
+    Live& live = at->second;
+    Site& site = sites_[live.site];
+    site.lifetimes.add(now_ - live.time_ns);
+    DeviceTotals& device = *devices_[site.device];
+    live.pending = true;
+    note_peak(site);
+    --site.live_count;
+    site.live_bytes -= live.size;
+    KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
+    --kind.live_count;
+    kind.live_bytes -= live.size;
+    const auto latest = latest_of_thread_.find(live.thread);
+    if (latest != latest_of_thread_.end() && latest->second == live.serial) {
+        latest_of_thread_.erase(latest);
+        site.temporaries += by_free ? 1 : 0;
+    }
+    if (counts_as_device_memory(site.kind)) {
+        device.curve(CurveName::requested).current -= live.requested;
+        device.curve(CurveName::allocated).current -= live.size;
+    }
+    if (live.origin == Origin::pool) {
+        MemoryStats& stats = device.pool.stats;
+        stats.allocation.decrease(live.small_pool, 1);
+        stats.allocated_bytes.decrease(live.small_pool, live.size);
+        stats.requested_bytes.decrease(live.small_pool, live.requested);
+    }
+}
+
+/// Nothing can touch it any more. The caller commits.
+void Aggregator::end_completed(LiveMap::iterator at) {
+    const Live& live = at->second;
+    const Site& site = sites_[live.site];
+    DeviceTotals& device = *devices_[site.device];
+    if (counts_as_device_memory(site.kind)) {
+        device.curve(CurveName::active).current -= live.size;
+        if (live.origin == Origin::driver) {
+            device.curve(CurveName::reserved).current -= live.size;
+        }
+    }
+    if (live.origin == Origin::pool) {
+        device.pool.remove_block(at->first.address, live.size, live.small_pool);
+    }
+    live_.erase(at);
+}
+
+/// Ends what still lives at an address that is being handed out anew.
+void Aggregator::overwrite(LiveKey key) {
+    const auto at = live_.find(key);
+    if (at == live_.end()) {
+        return;
+    }
+    ++integrity_.overwritten_allocations;
+    DeviceTotals& device = *devices_[sites_[at->second.site].device];
+    if (!at->second.pending) {
+        end_requested(at, false);
+    }
+    end_completed(at);
+    commit(device);
+}
+
+/// Ends the pool's blocks in a range that is being used anew or given back.
+void Aggregator::vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
+    for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
+        overwrite({block, Space::pointer});
+    }
+}
+
+void Aggregator::segment(const Event& event) {
+    DeviceTotals& device = *devices_[event.device];
+    PoolFigures& pool = device.pool;
+    Curve& reserved = device.curve(CurveName::reserved);
+    if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
+        vacate(device, event.address, event.size);
+        for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
+            vacate(device, base, pool.segments().at(base).size);
+            reserved.current -= pool.remove_segment(base);
+            ++integrity_.overwritten_segments;
+        }
+        Fragmentation& fragmentation = device.fragmentation;
+        const std::uint64_t free_before = pool.gap_bytes();
+        const std::uint64_t largest_before = pool.largest_gap();
+        const std::uint64_t added = pool.add_segment(event.address, event.size, event.context,
+                                                     event.type == EventType::segment_map);
+        if (pool.stats.reserved_bytes.all.peak > fragmentation.peak_reserved) {
+            fragmentation.peak_reserved = pool.stats.reserved_bytes.all.peak;
+            fragmentation.total_free = free_before;
+            fragmentation.largest_free = largest_before;
+        }
+        Site& site = sites_[site_index(event)];
+        ++site.segment_count;
+        site.segment_bytes += added;
+        reserved.current += added;
+    } else if (event.type == EventType::segment_free) {
+        const auto at = pool.segments().find(event.address);
+        if (at == pool.segments().end()) {
+            ++integrity_.unmatched_segment_frees;
+            return;
+        }
+        vacate(device, event.address, at->second.size);
+        reserved.current -= pool.remove_segment(event.address);
+    } else {
+        vacate(device, event.address, event.size);
+        const std::uint64_t gone = pool.unmap(event.address, event.size);
+        integrity_.unmatched_segment_frees += gone == 0 ? 1 : 0;
+        reserved.current -= gone;
+    }
+    commit(device);
+}
+
+/// After the device's figures changed: peaks and the timeline take the new state in.
+void Aggregator::commit(DeviceTotals& device) {
+    Timeline::Values values;
+    for (std::size_t i = 0; i < curve_count; ++i) {
+        Curve& curve = device.curves[i];
+        if (curve.current > curve.peak) {
+            curve.peak = curve.current;
+            curve.peak_time_ns = now_;
+            device.peak_number += i == static_cast<std::size_t>(CurveName::allocated) ? 1 : 0;
+        }
+        values[i] = curve.current;
+    }
+    if (!device.sampled) {
+        values[static_cast<std::size_t>(CurveName::device_used)] = Timeline::unknown;
+    }
+    device.allocated_since_mark =
+        std::max(device.allocated_since_mark, device.curve(CurveName::allocated).current);
+    device.reserved_since_mark =
+        std::max(device.reserved_since_mark, device.curve(CurveName::reserved).current);
+    device.timeline.record(now_, values);
+}
+
+void Aggregator::mark(const Event& event) {
+    ++mark_count_;
+    MarkTotals mark{.type = event.type,
+                    .name = event.name,
+                    .thread = event.thread,
+                    .time_ns = now_,
+                    .devices = {}};
+    const bool keep = marks_.size() < max_marks;
+    for (const auto& device : devices_) {
+        if (device == nullptr) {
+            continue;
+        }
+        if (keep) {
+            mark.devices.push_back({.device = device->info.index,
+                                    .current = current_of(*device),
+                                    .allocated_peak = device->allocated_since_mark,
+                                    .reserved_peak = device->reserved_since_mark});
+        }
+        device->allocated_since_mark = device->curve(CurveName::allocated).current;
+        device->reserved_since_mark = device->curve(CurveName::reserved).current;
+    }
+    if (keep) {
+        marks_.push_back(std::move(mark));
+    }
+}
+
+void Aggregator::on(const ContextLost& record) {
+    guarded([&] {
+        if (!definitions_.valid(record)) {
+            return;
+        }
+        advance(record.time_ns);
+        ContextTotals& context = contexts_[record.context - 1];
+        if (!context.lost) {
+            context.lost = true;
+            context.lost_time_ns = now_;
+        }
+        // By address, so that the figures do not depend on the order of a hash table.
+        std::vector<std::uint64_t> doomed[3];
+        for (const auto& [key, live] : live_) {
+            if (live.context == record.context) {
+                doomed[static_cast<std::size_t>(key.space)].push_back(key.address);
+            }
+        }
+        for (const Space space : {Space::pointer, Space::array_handle, Space::vmm_handle}) {
+            auto& addresses = doomed[static_cast<std::size_t>(space)];
+            std::sort(addresses.begin(), addresses.end());
+            for (const std::uint64_t address : addresses) {
+                const auto at = live_.find({address, space});
+                if (!at->second.pending) {
+                    end_requested(at, false);
+                }
+                end_completed(at);
+            }
+        }
+        for (const auto& device : devices_) {
+            if (device == nullptr) {
+                continue;
+            }
+            std::vector<std::uint64_t> segments;
+            for (const auto& [base, segment] : device->pool.segments()) {
+                if (segment.context == record.context) {
+                    segments.push_back(base);
+                }
+            }
+            for (const std::uint64_t base : segments) {
+                vacate(*device, base, device->pool.segments().at(base).size);
+                device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
+            }
+            commit(*device);
+        }
+    });
+}
+
+void Aggregator::on(const OomEvent& record) {
+    guarded([&] {
+        OomEvent event = record;
+        if (!definitions_.repair(event)) {
+            return;
+        }
+        advance(event.time_ns);
+        event.time_ns = now_;
+        ++oom_count_;
+        DeviceTotals& device = *devices_[event.device];
+        device.pool.stats.num_ooms += event.kind == MemoryKind::device ? 1 : 0;
+        if (ooms_.size() < max_ooms) {
+            ooms_.push_back({.event = event,
+                             .current = current_of(device),
+                             .holders = composition_now(event.device, max_oom_holders)});
+        }
+    });
+}
+
+void Aggregator::on(const DeviceSample& record) {
+    guarded([&] {
+        if (!definitions_.valid(record)) {
+            return;
+        }
+        advance(record.time_ns);
+        DeviceTotals& device = *devices_[record.device];
+        device.sampled = true;
+        device.curve(CurveName::device_used).current = std::min(record.used, Timeline::unknown - 1);
+        commit(device);
+    });
+}
+
+void Aggregator::on(const Missed& record) {
+    guarded([&] {
+        Missed missed = record;
+        definitions_.repair(missed);
+        advance(missed.time_ns);
+        const auto [at, is_new] = missed_index_.try_emplace(missed.reason, missed_.size());
+        if (is_new) {
+            missed_.push_back({.reason = missed.reason, .first_time_ns = now_});
+        }
+        MissedTotals& totals = missed_[at->second];
+        totals.count += missed.count;
+        totals.bytes += missed.bytes;
+    });
+}
+
+void Aggregator::on(const End& record) {
+    guarded([&] {
+        advance(record.time_ns);
+        end_ = record;
+        has_end_ = true;
+        ended_ = record.kind == EndKind::quick_exit ? Ended::quick_exit : Ended::exit;
+    });
+}
+
+// ---- who holds what
+
+template <typename Held>
+Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Held held) const {
+    Composition result;
+    for (std::uint32_t index = 0; index < sites_.size(); ++index) {
+        const Site& site = sites_[index];
+        if (site.device != device || !counts_as_device_memory(site.kind)) {
+            continue;
+        }
+        const Holder holder = held(index);
+        if (holder.count == 0) {
+            continue;
+        }
+        result.count += holder.count;
+        result.bytes += holder.bytes;
+        result.sites.push_back(holder);
+    }
+    std::sort(result.sites.begin(), result.sites.end(), [](const Holder& a, const Holder& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
+    });
+    for (std::size_t i = limit; i < result.sites.size(); ++i) {
+        ++result.other_sites;
+        result.other_count += result.sites[i].count;
+        result.other_bytes += result.sites[i].bytes;
+    }
+    result.sites.resize(std::min(limit, result.sites.size()));
+    return result;
+}
+
+Composition Aggregator::composition_at_peak(std::uint32_t device, std::size_t limit) const {
+    return compose(device, limit, [this](std::uint32_t index) { return held_at_peak(index); });
+}
+
+Composition Aggregator::composition_now(std::uint32_t device, std::size_t limit) const {
+    return compose(device, limit, [this](std::uint32_t index) {
+        return Holder{index, sites_[index].live_count, sites_[index].live_bytes};
+    });
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,143 @@
+// JSON as a stream of bytes: numbers exactly, text as valid UTF-8 whatever it holds, commas where
+// they belong. Knows no report.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace memlab::report {
+
+/// Takes the text in pieces; false stops the writing.
+class ByteSink {
+  public:
+    ByteSink() = default;
+    ByteSink(const ByteSink&) = delete;
+    ByteSink& operator=(const ByteSink&) = delete;
+    virtual ~ByteSink() = default;
+    virtual bool write(const char* data, std::size_t size) = 0;
+};
+
+/// Writes one JSON value. The caller keeps begin and end calls balanced; inside an object every
+/// value comes after its key. After the sink has failed everything is ignored.
+class JsonOutput {
+  public:
+    explicit JsonOutput(ByteSink& sink) : sink_(sink) {}
+
+    void begin_object() { open('{'); }
+    void end_object() { close('}'); }
+    void begin_array() { open('['); }
+    void end_array() { close(']'); }
+    /// The next value (or key) begins on a line of its own: reports are also read by people.
+    void new_line() { line_break_ = true; }
+
+    void key(std::string_view name) {
+        separate();
+        text(name);
+        put(':');
+        after_key_ = true;
+    }
+    void string(std::string_view value) {
+        separate();
+        text(value);
+    }
+    template <std::integral Integer>
+    void number(Integer value) {
+        separate();
+        char digits[24];
+        const auto end = std::to_chars(digits, digits + sizeof digits, value);
+        put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
+    }
+    /// The shortest text that reads back as the same double. Must be finite.
+    void number(double value) {
+        separate();
+        char digits[32];
+        const auto end = std::to_chars(digits, digits + sizeof digits, value);
+        put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
+    }
+    void boolean(bool value) {
+        separate();
+        put(value ? std::string_view("true") : std::string_view("false"));
+    }
+    void null() {
+        separate();
+        put("null");
+    }
+
+    template <std::integral Integer>
+    void member(std::string_view name, Integer value) {
+        key(name);
+        if constexpr (std::same_as<Integer, bool>) {
+            boolean(value);
+        } else {
+            number(value);
+        }
+    }
+    void member(std::string_view name, std::string_view value) {
+        key(name);
+        string(value);
+    }
+    void member(std::string_view name, const char* value) { member(name, std::string_view(value)); }
+
+    /// Hands the rest to the sink; false when the sink failed at any time.
+    bool finish() {
+        put('\n');
+        flush();
+        return !failed_;
+    }
+
+  private:
+    void open(char bracket) {
+        separate();
+        put(bracket);
+        first_ = true;
+    }
+    void close(char bracket) {
+        put(bracket);
+        first_ = false;
+        line_break_ = false;
+    }
+    void separate() {
+        if (after_key_) {
+            after_key_ = false;
+            return;
+        }
+        if (!first_) {
+            put(',');
+        }
+        if (line_break_) {
+            put('\n');
+            line_break_ = false;
+        }
+        first_ = false;
+    }
+    void text(std::string_view value);
+    void put(char c) {
+        if (used_ == sizeof buffer_) {
+            flush();
+        }
+        buffer_[used_++] = c;
+    }
+    void put(std::string_view text) {
+        for (const char c : text) {
+            put(c);
+        }
+    }
+    void flush() {
+        failed_ = failed_ || !sink_.write(buffer_, used_);
+        used_ = 0;
+    }
+
+    ByteSink& sink_;
+    bool first_ = true;
+    bool after_key_ = false;
+    bool line_break_ = false;
+    bool failed_ = false;
+    std::size_t used_ = 0;
+    char buffer_[8192];
+};
+
+}  // namespace memlab::report

@@ -1,0 +1,767 @@
+#include "report/json_writer.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <utility>
+
+#include "profiler/trace/log_file.hpp"
+#include "report/json_output.hpp"
+
+namespace memlab::report {
+namespace {
+
+using trace::Aggregator;
+using trace::Composition;
+using trace::CurveName;
+using trace::DeviceTotals;
+using trace::MemoryStats;
+using trace::Stat;
+using trace::StatByPool;
+using trace::Timeline;
+
+constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
+                                     CurveName::reserved, CurveName::device_used};
+constexpr std::size_t max_holders = 256;
+
+/// A short name put together without memory from the heap.
+class ShortName {
+  public:
+    ShortName& operator<<(std::string_view text) {
+        for (const char c : text) {
+            if (size_ < sizeof text_) {
+                text_[size_++] = c;
+            }
+        }
+        return *this;
+    }
+    explicit operator std::string_view() const { return {text_, size_}; }
+
+  private:
+    char text_[64];
+    std::size_t size_ = 0;
+};
+
+std::string_view view(const ShortName& name) {
+    return static_cast<std::string_view>(name);
+}
+
+// ---- the process
+
+void put_padded(char*& to, std::uint64_t value, int digits) {
+    for (int i = digits - 1; i >= 0; --i) {
+        to[i] = static_cast<char>('0' + value % 10);
+        value /= 10;
+    }
+    to += digits;
+}
+
+/// "2026-01-31T12:34:56.123456Z", by hand: gmtime and strftime know about time zones and locales.
+void start_time(JsonOutput& json, std::uint64_t wall_ns) {
+    constexpr std::uint64_t ns_per_second = 1000000000;
+    constexpr std::uint64_t seconds_per_day = 86400;
+    const std::uint64_t seconds = wall_ns / ns_per_second;
+    const std::uint64_t second_of_day = seconds % seconds_per_day;
+    // Days to a date, Howard Hinnant's civil_from_days: years begin in March, eras have 400 years.
+    const std::uint64_t days = seconds / seconds_per_day + 719468;
+    const std::uint64_t era = days / 146097;
+    const std::uint64_t day_of_era = days % 146097;
+    const std::uint64_t year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    const std::uint64_t day_of_year =
+        day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    const std::uint64_t shifted_month = (5 * day_of_year + 2) / 153;
+    const std::uint64_t day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    const std::uint64_t month = shifted_month < 10 ? shifted_month + 3 : shifted_month - 9;
+    const std::uint64_t year = era * 400 + year_of_era + (month <= 2 ? 1 : 0);
+
+    char text[32];
+    char* at = text;
+    put_padded(at, year, 4);
+    *at++ = '-';
+    put_padded(at, month, 2);
+    *at++ = '-';
+    put_padded(at, day, 2);
+    *at++ = 'T';
+    put_padded(at, second_of_day / 3600, 2);
+    *at++ = ':';
+    put_padded(at, second_of_day / 60 % 60, 2);
+    *at++ = ':';
+    put_padded(at, second_of_day % 60, 2);
+    *at++ = '.';
+    put_padded(at, wall_ns % ns_per_second / 1000, 6);
+    *at++ = 'Z';
+    json.member("start_iso8601", std::string_view(text, static_cast<std::size_t>(at - text)));
+}
+
+const char* name_of(trace::Ended ended) {
+    switch (ended) {
+        case trace::Ended::exit:
+            return "exit";
+        case trace::Ended::quick_exit:
+            return "quick_exit";
+        case trace::Ended::cut_off:
+            return "cut off";
+    }
+    return "cut off";
+}
+
+void process(JsonOutput& json, const Aggregator& from) {
+    const trace::ProcessInfo& info = from.process();
+    json.key("process");
+    json.begin_object();
+    json.member("pid", info.pid);
+    json.member("parent_pid", info.parent_pid);
+    json.member("executable", info.executable);
+    json.key("arguments");
+    json.begin_array();
+    for (const std::string& argument : info.arguments) {
+        json.string(argument);
+    }
+    json.end_array();
+    json.member("host", info.host);
+    json.member("start_wall_ns", info.start_wall_ns);
+    start_time(json, info.start_wall_ns);
+    json.member("duration_ns", from.duration_ns());
+    json.member("ended", name_of(from.ended()));
+    json.member("started_late", info.started_late);
+    json.key("ranks");
+    json.begin_object();
+    for (std::size_t i = 0; i < info.ranks.size(); ++i) {
+        const auto& name = info.ranks[i].first;
+        const auto same = [&name](const auto& rank) { return rank.first == name; };
+        const auto position = info.ranks.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::find_if(info.ranks.begin(), position, same) == position) {
+            json.member(name, info.ranks[i].second);
+        }
+    }
+    json.end_object();
+    json.end_object();
+}
+
+// ---- devices
+
+void curves(JsonOutput& json, const DeviceTotals& device) {
+    json.key("curves");
+    json.begin_object();
+    for (const CurveName name : curve_names) {
+        const trace::Curve& curve = device.curve(name);
+        json.key(trace::name_of(name));
+        json.begin_object();
+        if (name == CurveName::device_used && !device.sampled) {
+            for (const char* member : {"peak_bytes", "peak_time_ns", "at_end_bytes"}) {
+                json.key(member);
+                json.null();
+            }
+        } else {
+            json.member("peak_bytes", curve.peak);
+            json.member("peak_time_ns", curve.peak_time_ns);
+            json.member("at_end_bytes", curve.current);
+        }
+        json.end_object();
+    }
+    json.end_object();
+}
+
+void kinds(JsonOutput& json, const DeviceTotals& device) {
+    json.key("kinds");
+    json.begin_object();
+    for (std::size_t i = 0; i < device.kinds.size(); ++i) {
+        const trace::KindTotals& kind = device.kinds[i];
+        if (kind.count == 0) {
+            continue;
+        }
+        json.key(trace::name_of(static_cast<trace::MemoryKind>(i)));
+        json.begin_object();
+        json.member("count", kind.count);
+        json.member("bytes", kind.bytes);
+        json.member("peak_bytes", kind.peak_bytes);
+        json.member("live_count", kind.live_count);
+        json.member("live_bytes", kind.live_bytes);
+        json.end_object();
+    }
+    json.end_object();
+}
+
+void stat(JsonOutput& json, std::string_view prefix, const Stat& stat) {
+    const std::pair<const char*, std::uint64_t> members[] = {{".allocated", stat.allocated},
+                                                             {".current", stat.current},
+                                                             {".freed", stat.freed},
+                                                             {".peak", stat.peak}};
+    for (const auto& [suffix, value] : members) {
+        json.member(view(ShortName() << prefix << suffix), value);
+    }
+}
+
+void stat(JsonOutput& json, std::string_view prefix, const StatByPool& by_pool) {
+    stat(json, view(ShortName() << prefix << ".all"), by_pool.all);
+    stat(json, view(ShortName() << prefix << ".large_pool"), by_pool.large_pool);
+    stat(json, view(ShortName() << prefix << ".small_pool"), by_pool.small_pool);
+}
+
+/// In PyTorch's order, which is the alphabet's. memlab has no max_split_size: nothing is oversize.
+void memory_stats(JsonOutput& json, const MemoryStats& stats) {
+    json.key("memory_stats");
+    json.begin_object();
+    stat(json, "active", stats.active);
+    stat(json, "active_bytes", stats.active_bytes);
+    stat(json, "allocated_bytes", stats.allocated_bytes);
+    stat(json, "allocation", stats.allocation);
+    stat(json, "inactive_split", stats.inactive_split);
+    stat(json, "inactive_split_bytes", stats.inactive_split_bytes);
+    json.member("num_alloc_retries", stats.num_alloc_retries);
+    json.member("num_device_alloc", stats.num_device_alloc);
+    json.member("num_device_free", stats.num_device_free);
+    json.member("num_ooms", stats.num_ooms);
+    json.member("num_sync_all_streams", stats.num_sync_all_streams);
+    stat(json, "oversize_allocations", Stat{});
+    stat(json, "oversize_segments", Stat{});
+    stat(json, "requested_bytes", stats.requested_bytes);
+    stat(json, "reserved_bytes", stats.reserved_bytes);
+    stat(json, "segment", stats.segment);
+    json.end_object();
+}
+
+/// 1 - part / whole.
+void ratio(JsonOutput& json, std::string_view name, std::uint64_t part, std::uint64_t whole) {
+    json.key(name);
+    if (whole == 0) {
+        json.null();
+        return;
+    }
+    const std::uint64_t missing = whole - std::min(part, whole);
+    json.number(static_cast<double>(missing) / static_cast<double>(whole));
+}
+
+void fragmentation(JsonOutput& json, const trace::Fragmentation& figures) {
+    json.key("fragmentation");
+    json.begin_object();
+    ratio(json, "at_peak", figures.peak_active, figures.peak_reserved);
+    ratio(json, "external", figures.largest_free, figures.total_free);
+    ratio(json, "internal", figures.requested_at_peak, figures.allocated_at_peak);
+    json.member("largest_free_bytes", figures.largest_free);
+    json.member("total_free_bytes", figures.total_free);
+    json.end_object();
+}
+
+void timeline(JsonOutput& json, const Timeline& timeline) {
+    json.key("timeline");
+    json.begin_object();
+    json.member("start_ns", timeline.start_ns());
+    json.member("bucket_ns", timeline.bucket_ns());
+    json.key("columns");
+    json.begin_array();
+    json.string("bucket");
+    for (const CurveName name : curve_names) {
+        for (const char* suffix : {"_min", "_max", "_last"}) {
+            json.string(view(ShortName() << trace::name_of(name) << suffix));
+        }
+    }
+    json.end_array();
+    json.key("rows");
+    json.begin_array();
+    std::uint64_t index = 0;
+    for (const Timeline::Bucket& bucket : timeline.buckets()) {
+        if (bucket.used) {
+            json.new_line();
+            json.begin_array();
+            json.number(index);
+            for (std::size_t curve = 0; curve < trace::curve_count; ++curve) {
+                for (const std::uint64_t value :
+                     {bucket.min[curve], bucket.max[curve], bucket.last[curve]}) {
+                    if (value == Timeline::unknown) {
+                        json.null();
+                    } else {
+                        json.number(value);
+                    }
+                }
+            }
+            json.end_array();
+        }
+        ++index;
+    }
+    json.end_array();
+    json.end_object();
+}
+
+/// The members of a composition, within an object that the caller opened.
+void composition(JsonOutput& json, const Composition& who) {
+    json.member("count", who.count);
+    json.member("bytes", who.bytes);
+    json.key("sites");
+    json.begin_array();
+    for (const trace::Holder& holder : who.sites) {
+        json.begin_object();
+        json.member("site", holder.site);
+        json.member("count", holder.count);
+        json.member("bytes", holder.bytes);
+        json.end_object();
+    }
+    json.end_array();
+    json.key("other");
+    json.begin_object();
+    json.member("sites", who.other_sites);
+    json.member("count", who.other_count);
+    json.member("bytes", who.other_bytes);
+    json.end_object();
+}
+
+void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
+    json.begin_object();
+    json.member("index", device.info.index);
+    json.member("name", device.info.name);
+    json.member("uuid", device.info.uuid);
+    json.member("total_bytes", device.info.total_bytes);
+    json.member("driver_version", device.info.driver_version);
+    json.new_line();
+    curves(json, device);
+    json.new_line();
+    kinds(json, device);
+    json.new_line();
+    memory_stats(json, device.pool.stats);
+    json.new_line();
+    fragmentation(json, device.fragmentation);
+    json.new_line();
+    timeline(json, device.timeline);
+    json.new_line();
+    json.key("at_peak");
+    json.begin_object();
+    json.member("time_ns", device.curve(CurveName::allocated).peak_time_ns);
+    composition(json, from.composition_at_peak(device.info.index, max_holders));
+    json.end_object();
+    json.new_line();
+    json.key("live");
+    json.begin_object();
+    composition(json, from.composition_now(device.info.index, max_holders));
+    json.end_object();
+    json.end_object();
+}
+
+/// The four curves at one moment, within an object that the caller opened.
+void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
+    json.member("requested_bytes", values[0]);
+    json.member("allocated_bytes", values[1]);
+    json.member("active_bytes", values[2]);
+    json.member("reserved_bytes", values[3]);
+}
+
+// ---- the tables
+
+void site(JsonOutput& json, const Aggregator& from, std::uint32_t index) {
+    const trace::Site& site = from.sites()[index];
+    const trace::Holder at_peak = from.held_at_peak(index);
+    json.begin_object();
+    json.member("id", index);
+    json.member("device", site.device);
+    json.member("kind", trace::name_of(site.kind));
+    json.member("api", from.string(site.api));
+    json.member("stack", site.stack);
+    json.member("count", site.count);
+    json.member("requested_bytes", site.requested_bytes);
+    json.member("bytes", site.bytes);
+    json.member("peak_bytes", site.peak_bytes);
+    json.member("peak_time_ns", site.peak_time_ns);
+    json.member("at_peak_count", at_peak.count);
+    json.member("at_peak_bytes", at_peak.bytes);
+    json.member("live_count", site.live_count);
+    json.member("live_bytes", site.live_bytes);
+    json.member("temporaries", site.temporaries);
+    json.member("segment_count", site.segment_count);
+    json.member("segment_bytes", site.segment_bytes);
+    json.key("lifetime_ns");
+    if (site.lifetimes.empty()) {
+        json.null();
+    } else {
+        json.begin_object();
+        json.member("min", site.lifetimes.min());
+        json.member("median", site.lifetimes.median());
+        json.member("max", site.lifetimes.max());
+        json.end_object();
+    }
+    json.end_object();
+}
+
+void stacks(JsonOutput& json, const Aggregator& from) {
+    json.key("stacks");
+    json.begin_array();
+    for (const trace::StackFrames& stack : from.stacks()) {
+        json.new_line();
+        json.begin_object();
+        json.key("frames");
+        json.begin_array();
+        for (const std::uint32_t frame : stack.frames) {
+            json.number(frame);
+        }
+        json.end_array();
+        json.member("truncated", stack.truncated);
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+    json.key("frames");
+    json.begin_array();
+    for (const trace::Frame& frame : from.frames()) {
+        json.new_line();
+        json.begin_object();
+        json.member("module", frame.module);
+        json.member("address", frame.address);
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+    json.key("modules");
+    json.begin_array();
+    for (const trace::ModuleDef& module : from.modules()) {
+        json.new_line();
+        json.begin_object();
+        json.member("path", module.path);
+        json.member("build_id", module.build_id);
+        json.member("bias", module.bias);
+        json.member("start", module.start);
+        json.member("end", module.end);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void contexts(JsonOutput& json, const Aggregator& from) {
+    json.key("contexts");
+    json.begin_array();
+    for (const trace::ContextTotals& context : from.contexts()) {
+        json.begin_object();
+        json.member("id", context.info.id);
+        json.member("device", context.info.device);
+        json.member("primary", context.info.primary);
+        json.key("lost_time_ns");
+        if (context.lost) {
+            json.number(context.lost_time_ns);
+        } else {
+            json.null();
+        }
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void ooms(JsonOutput& json, const Aggregator& from) {
+    json.key("ooms");
+    json.begin_array();
+    for (const trace::OomTotals& oom : from.ooms()) {
+        const trace::OomEvent& event = oom.event;
+        json.new_line();
+        json.begin_object();
+        json.member("time_ns", event.time_ns);
+        json.member("device", event.device);
+        json.member("context", event.context);
+        json.member("thread", event.thread);
+        json.member("api", from.string(event.api));
+        json.member("stack", event.stack);
+        json.member("kind", trace::name_of(event.kind));
+        json.member("requested_bytes", event.requested);
+        json.member("device_free_bytes", event.device_free);
+        json.member("device_total_bytes", event.device_total);
+        json.member("largest_free_block_bytes", event.largest_free_block);
+        json.member("error", event.error);
+        json.key("current");
+        json.begin_object();
+        current(json, oom.current);
+        json.end_object();
+        json.key("holders");
+        json.begin_object();
+        composition(json, oom.holders);
+        json.end_object();
+        json.end_object();
+    }
+    json.end_array();
+    json.member("oom_count", from.oom_count());
+}
+
+void marks(JsonOutput& json, const Aggregator& from) {
+    json.key("marks");
+    json.begin_array();
+    for (const trace::MarkTotals& mark : from.marks()) {
+        json.new_line();
+        json.begin_object();
+        json.member("type", trace::name_of(mark.type));
+        json.member("name", from.string(mark.name));
+        json.member("time_ns", mark.time_ns);
+        json.member("thread", mark.thread);
+        json.key("devices");
+        json.begin_array();
+        for (const trace::MarkedDevice& device : mark.devices) {
+            json.begin_object();
+            json.member("device", device.device);
+            current(json, device.current);
+            json.member("allocated_peak_bytes", device.allocated_peak);
+            json.member("reserved_peak_bytes", device.reserved_peak);
+            json.end_object();
+        }
+        json.end_array();
+        json.end_object();
+    }
+    json.end_array();
+    json.member("mark_count", from.mark_count());
+}
+
+void missed(JsonOutput& json, const Aggregator& from) {
+    json.key("missed");
+    json.begin_array();
+    for (const trace::MissedTotals& missed : from.missed()) {
+        json.new_line();
+        json.begin_object();
+        json.member("reason", from.string(missed.reason));
+        json.member("count", missed.count);
+        json.member("bytes", missed.bytes);
+        json.member("first_time_ns", missed.first_time_ns);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void integrity_and_log(JsonOutput& json, const Aggregator& from) {
+    const trace::Integrity& integrity = from.integrity();
+    json.key("integrity");
+    json.begin_object();
+    json.member("unmatched_frees", integrity.unmatched_frees);
+    json.member("unmatched_segment_frees", integrity.unmatched_segment_frees);
+    json.member("overwritten_allocations", integrity.overwritten_allocations);
+    json.member("overwritten_segments", integrity.overwritten_segments);
+    json.member("incomplete", integrity.incomplete);
+    json.end_object();
+    json.new_line();
+    json.key("log");
+    json.begin_object();
+    json.member("events", from.event_count());
+    json.member("dropped", from.end().events_dropped);
+    json.member("stopped_because", from.end().log_stopped_because);
+    json.end_object();
+}
+
+bool write_json(ByteSink& sink, const Aggregator& from) {
+    JsonOutput json(sink);
+    json.begin_object();
+    json.member("format", "memlab-report");
+    json.member("version", 1);
+    json.member("memlab_version", from.process().memlab_version);
+    json.new_line();
+    process(json, from);
+    json.new_line();
+    json.key("options");
+    json.begin_object();
+    for (const trace::OptionValue& option : from.options()) {
+        json.member(option.name, option.value);
+    }
+    json.end_object();
+    json.new_line();
+    json.key("devices");
+    json.begin_array();
+    for (const auto& each : from.devices()) {
+        if (each != nullptr) {
+            json.new_line();
+            device(json, from, *each);
+        }
+    }
+    json.end_array();
+    json.new_line();
+    contexts(json, from);
+    json.new_line();
+    json.key("sites");
+    json.begin_array();
+    for (std::uint32_t index = 0; index < from.sites().size(); ++index) {
+        json.new_line();
+        site(json, from, index);
+    }
+    json.end_array();
+    json.new_line();
+    stacks(json, from);
+    json.new_line();
+    ooms(json, from);
+    json.new_line();
+    marks(json, from);
+    json.new_line();
+    missed(json, from);
+    json.new_line();
+    integrity_and_log(json, from);
+    json.end_object();
+    return json.finish();
+}
+
+// ---- where it goes
+
+class DescriptorSink final : public ByteSink {
+  public:
+    explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {
+        struct stat status {};
+        if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+            const off_t at = lseek(descriptor, 0, SEEK_CUR);
+            rlimit limit{};
+            if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+                limit.rlim_cur != RLIM_INFINITY) {
+                const auto position = static_cast<std::uint64_t>(at);
+                room_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
+            }
+        }
+    }
+
+    bool write(const char* data, std::size_t size) override {
+        if (size > room_ - bytes_) {
+            error_ = EFBIG;  // writing on would raise SIGXFSZ
+            return false;
+        }
+        while (size > 0) {
+            const ssize_t written = ::write(descriptor_, data, size);
+            if (written < 0 && errno == EINTR) {
+                continue;
+            }
+            if (written <= 0) {
+                error_ = written == 0 ? ENOSPC : errno;
+                return false;
+            }
+            data += written;
+            size -= static_cast<std::size_t>(written);
+            bytes_ += static_cast<std::uint64_t>(written);
+        }
+        return true;
+    }
+
+    std::uint64_t bytes() const { return bytes_; }
+    int error() const { return error_; }
+
+  private:
+    int descriptor_;
+    std::uint64_t room_ = ~std::uint64_t{0};
+    std::uint64_t bytes_ = 0;
+    int error_ = 0;
+};
+
+class StringSink final : public ByteSink {
+  public:
+    bool write(const char* data, std::size_t size) override {
+        text.append(data, size);
+        return true;
+    }
+    std::string text;
+};
+
+WriteResult failure(const std::string& path, int error_number) {
+    WriteResult result;
+    result.error = "cannot write the report '" + path + "': " + trace::describe_errno(error_number);
+    result.error_number = error_number;
+    return result;
+}
+
+/// Moves `from` to `to` unless `to` exists; 0 or errno. Where the file system has neither
+/// RENAME_NOREPLACE nor hard links, looks first: two processes that do so at the same instant
+/// could still meet.
+int rename_without_replacing(const std::string& from, const std::string& to) {
+    constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE
+    if (syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), no_replace) == 0) {
+        return 0;
+    }
+    if (errno == EEXIST) {
+        return EEXIST;
+    }
+    if (link(from.c_str(), to.c_str()) == 0) {
+        unlink(from.c_str());
+        return 0;
+    }
+    if (errno == EEXIST) {
+        return EEXIST;
+    }
+    struct stat status {};
+    if (lstat(to.c_str(), &status) == 0) {
+        return EEXIST;
+    }
+    return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+/// A new file beside `path`, for this process alone. Leftovers of processes that died are passed
+/// by.
+int create_temporary(const std::string& path, std::string& name) {
+    constexpr int attempts = 100;
+    const std::string stem = path + ".tmp." + std::to_string(getpid());
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+        name = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
+        const int descriptor =
+            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (descriptor >= 0 || errno != EEXIST) {
+            return descriptor;
+        }
+    }
+    return -1;
+}
+
+WriteResult write_file(const Aggregator& aggregator, const std::string& path, Existing existing) {
+    std::string temporary;
+    const int descriptor = create_temporary(path, temporary);
+    if (descriptor < 0) {
+        return failure(path, errno);
+    }
+    WriteResult result;
+    try {
+        result = write_report(aggregator, descriptor);
+    } catch (...) {
+        close(descriptor);
+        unlink(temporary.c_str());
+        throw;
+    }
+    int error = result.error_number;
+    if (close(descriptor) != 0 && error == 0 && errno != EINTR) {
+        error = errno;  // network file systems tell of a full disk here
+    }
+    if (error == 0) {
+        error = existing == Existing::refuse ? rename_without_replacing(temporary, path)
+                : rename(temporary.c_str(), path.c_str()) == 0 ? 0
+                                                               : errno;
+    }
+    if (error != 0) {
+        unlink(temporary.c_str());
+        return failure(path, error);
+    }
+    return result;
+}
+
+}  // namespace
+
+WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
+    WriteResult result;
+    try {
+        DescriptorSink sink(descriptor);
+        if (!write_json(sink, aggregator)) {
+            result.error_number = sink.error();
+            result.error = "cannot write the report: " + trace::describe_errno(sink.error());
+        }
+        result.bytes = sink.bytes();
+    } catch (const std::bad_alloc&) {
+        result.error = "no host memory";  // short enough to need none
+        result.error_number = ENOMEM;
+    }
+    return result;
+}
+
+WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
+                         Existing existing) {
+    try {
+        return write_file(aggregator, path, existing);
+    } catch (const std::bad_alloc&) {
+        WriteResult result;
+        result.error = "no host memory";
+        result.error_number = ENOMEM;
+        return result;
+    }
+}
+
+std::string report_to_string(const trace::Aggregator& aggregator) {
+    StringSink sink;
+    write_json(sink, aggregator);
+    return std::move(sink.text);
+}
+
+}  // namespace memlab::report
