@@ -1,0 +1,90 @@
+"""Checks interpose/hooked_functions.inc against <cuda.h> and <cudaTypedefs.h>.
+
+For every function family of the table, every version and per-thread-stream variant that the header
+declares must be a line of the table, with the CUDA version in which that variant appeared.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+
+SUFFIXES = re.compile(r"^(cu[A-Za-z0-9]+?)(_v\d+)?(_ptsz|_ptds)?$")
+# Only reached through cuGetProcAddress with itself as the name; no driver exports it.
+NOT_EXPORTED = {"cuGetProcAddress_v2_ptsz"}
+
+
+def declared_functions(compiler, include):
+    """Names that <cuda.h> declares, in all versions and for both default-stream models."""
+    names = set()
+    for define in ("-DMEMLAB_NOTHING", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM",
+                   "-D__CUDA_API_VERSION_INTERNAL"):
+        text = subprocess.run(
+            [compiler, "-E", "-P", "-x", "c", define, "-I", include, "-"],
+            input="#include <cuda.h>\n", capture_output=True, text=True, check=True).stdout
+        names.update(re.findall(r"\bCUresult\b[^;{}()]*?\b(cu[A-Z]\w*)\s*\(", text))
+    return names
+
+
+def typedef_versions(include):
+    """{(base, per_thread): sorted versions} from the PFN_ typedefs."""
+    versions = {}
+    with open(f"{include}/cudaTypedefs.h", encoding="utf-8") as file:
+        for base, version, thread in re.findall(
+                r"\(CUDAAPI \*PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", file.read()):
+            versions.setdefault((base, bool(thread)), set()).add(int(version))
+    return {key: sorted(value) for key, value in versions.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--include", required=True)
+    arguments = parser.parse_args()
+    include = arguments.include.split(";")[0]
+
+    with open(arguments.table, encoding="utf-8") as file:
+        rows = re.findall(r"^MEMLAB_HOOK\((\w+), (\w+), (\d+), ([01])\)$", file.read(), re.M)
+    with open(arguments.table, encoding="utf-8") as file:
+        lines = [line for line in file if line.startswith("MEMLAB_HOOK(")]
+    problems = []
+    if len(rows) != len(lines):
+        problems.append(f"{len(lines) - len(rows)} lines are not of the table's form")
+
+    declared = declared_functions(arguments.compiler, include)
+    versions = typedef_versions(include)
+    table = {symbol: (base, int(version), thread == "1") for symbol, base, version, thread in rows}
+    if len(table) != len(rows):
+        problems.append("a symbol stands in two lines")
+    bases = {base for base, _, _ in table.values()}
+
+    for name in sorted(declared - NOT_EXPORTED):
+        match = SUFFIXES.match(name)
+        if match and match.group(1) in bases and name not in table:
+            problems.append(f"{name} is declared by <cuda.h> but not in the table")
+    for symbol, (base, version, thread) in sorted(table.items()):
+        match = SUFFIXES.match(symbol)
+        if symbol not in declared:
+            problems.append(f"{symbol} is in the table but not declared by <cuda.h>")
+        if match.group(1) != base:
+            problems.append(f"{symbol}: base {base} is not its family")
+        if bool(match.group(3)) != thread:
+            problems.append(f"{symbol}: wrong per-thread flag")
+        if version not in versions.get((base, thread), []):
+            problems.append(f"{symbol}: {version} is none of {versions.get((base, thread))}")
+    for base in sorted(bases):
+        for thread in (False, True):
+            in_table = sorted(v for b, v, t in table.values() if b == base and t == thread)
+            if in_table != versions.get((base, thread), []):
+                problems.append(f"{base}: versions {in_table} in the table, "
+                                f"{versions.get((base, thread), [])} in <cudaTypedefs.h>")
+
+    for problem in problems:
+        print(problem)
+    print(f"{len(rows)} hooked functions of {len(bases)} families checked")
+    return 1 if problems or len(rows) < 100 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+// Where a process writes: the pattern, the exclusive claim, the fallback.
+#include "interpose/output_files.hpp"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/catch.hpp"
+
+using namespace memlab::interpose;
+
+namespace {
+
+const PatternValues values{"train", "123", "node7", "3"};
+
+// A folder that is gone at the end of the test.
+class Folder {
+  public:
+    Folder() {
+        char name[] = "/tmp/memlab-test-XXXXXX";
+        path_ = mkdtemp(name);
+    }
+    ~Folder() {
+        const int result = std::system(("rm -rf '" + path_ + "'").c_str());
+        static_cast<void>(result);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_;
+};
+
+bool exists(const std::string& path) {
+    return access(path.c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("patterns") {
+    CHECK(expand_pattern("memlab.%e.%p.json", values, "/w") == "/w/memlab.train.123.json");
+    CHECK(expand_pattern("/out/%h/%r.json", values, "/w") == "/out/node7/3.json");
+    CHECK(expand_pattern("100%%.json", values, "/w") == "/w/100%.json");
+    CHECK(expand_pattern("reports/", values, "/w") == "/w/reports/memlab.train.123.json");
+    PatternValues hostile = values;
+    hostile.executable = "../../etc/passwd";
+    CHECK(expand_pattern("%e.json", hostile, "/w") == "/w/.._.._etc_passwd.json");
+}
+
+TEST_CASE("a claim creates folders and the log; a second process gets another name") {
+    const Folder folder;
+    Settings settings;
+    settings.output = folder.path() + "/a/b/%e.json";
+    const ClaimedFiles first = claim_files(settings, values);
+    REQUIRE(first.writer);
+    CHECK(first.problem.empty());
+    CHECK(first.report == folder.path() + "/a/b/train.json");
+    CHECK(first.log == folder.path() + "/a/b/train.memlog");
+    CHECK(exists(first.log));
+    const ClaimedFiles second = claim_files(settings, values);
+    REQUIRE(second.writer);
+    CHECK(second.report == folder.path() + "/a/b/train.2.json");
+    CHECK(second.log == folder.path() + "/a/b/train.2.memlog");
+}
+
+TEST_CASE("a place that cannot be written: said, and TMPDIR instead") {
+    const Folder folder;
+    const std::string file = folder.path() + "/file";
+    std::ofstream(file) << "in the way";
+    setenv("TMPDIR", folder.path().c_str(), 1);
+    Settings settings;
+    settings.output = file + "/under/%e.json";
+    const ClaimedFiles claimed = claim_files(settings, values);
+    unsetenv("TMPDIR");
+    REQUIRE(claimed.writer);
+    CHECK(claimed.problem.find(file) != std::string::npos);
+    CHECK(claimed.report == folder.path() + "/memlab.train.123.json");
+}
+
+TEST_CASE("nowhere to write: said, and nothing claimed") {
+    const Folder folder;
+    const std::string file = folder.path() + "/file";
+    std::ofstream(file) << "in the way";
+    setenv("TMPDIR", (file + "/no").c_str(), 1);
+    Settings settings;
+    settings.output = file + "/x.json";
+    const ClaimedFiles claimed = claim_files(settings, values);
+    unsetenv("TMPDIR");
+    CHECK_FALSE(claimed.writer);
+    CHECK(claimed.report.empty());
+    CHECK(claimed.problem.find("nothing will be written") != std::string::npos);
+}
+
+TEST_CASE("the manifest gets one line a process") {
+    const Folder folder;
+    const std::string manifest = folder.path() + "/manifest";
+    std::ofstream(manifest) << "";
+    ClaimedFiles files;
+    files.log = "/x/a.memlog";
+    files.report = "/x/a.json";
+    announce(manifest, files);
+    announce(manifest, files);
+    announce("", files);
+    announce(folder.path() + "/missing", files);
+    std::stringstream content;
+    content << std::ifstream(manifest).rdbuf();
+    const std::string line = std::to_string(getpid()) + "\t/x/a.memlog\t/x/a.json\n";
+    CHECK(content.str() == line + line);
+    CHECK_FALSE(exists(folder.path() + "/missing"));
+}
