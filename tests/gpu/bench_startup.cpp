@@ -1,0 +1,100 @@
+// What LD_PRELOAD=libmemlab.so adds to the start of a program that has nothing to do with CUDA.
+//
+// Each command is started in turns without and with the preload, a few hundred times; printed are
+// the medians, their difference in milliseconds and their ratio.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Command {
+    const char* name;
+    std::vector<const char*> arguments;
+    int rounds;
+};
+
+double milliseconds_of(const Command& command, const std::vector<const char*>& environment) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<char*> arguments;
+    for (const char* argument : command.arguments) {
+        arguments.push_back(const_cast<char*>(argument));
+    }
+    arguments.push_back(nullptr);
+    std::vector<char*> variables;
+    for (const char* variable : environment) {
+        variables.push_back(const_cast<char*>(variable));
+    }
+    variables.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    const Clock::time_point start = Clock::now();
+    pid_t child = 0;
+    int status = 1;
+    if (::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(),
+                       variables.data()) == 0) {
+        ::waitpid(child, &status, 0);
+    }
+    const std::chrono::duration<double, std::milli> time = Clock::now() - start;
+    ::posix_spawn_file_actions_destroy(&actions);
+    return status == 0 ? time.count() : -1;
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main() {
+    namespace fs = std::filesystem;
+    const fs::path self = fs::read_symlink("/proc/self/exe");
+    const fs::path library = self.parent_path().parent_path() / "lib" / "libmemlab.so";
+    if (!fs::exists(library)) {
+        std::fprintf(stderr, "bench_startup: %s is missing: build the project first\n",
+                     library.c_str());
+        return 2;
+    }
+    const std::string preload = "LD_PRELOAD=" + library.string();
+    const std::vector<const char*> plain = {"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/"};
+    std::vector<const char*> with = plain;
+    with.push_back(preload.c_str());
+
+    const Command commands[] = {
+        {"true", {"true"}, 300},
+        {"bash -c :", {"bash", "-c", ":"}, 200},
+        {"bash -c 'ls | sort'", {"bash", "-c", "ls / | sort"}, 100},
+        {"git --version", {"git", "--version"}, 100},
+        {"make --version", {"make", "--version"}, 100},
+        {"python3 -c pass", {"python3", "-c", "pass"}, 40},
+    };
+    std::printf("%-24s %12s %12s %12s %8s\n", "start to end, median", "native ms", "memlab ms",
+                "added ms", "ratio");
+    for (const Command& command : commands) {
+        std::vector<double> native;
+        std::vector<double> under;
+        bool runs = true;
+        for (int round = 0; round < command.rounds && runs; ++round) {
+            native.push_back(milliseconds_of(command, plain));
+            under.push_back(milliseconds_of(command, with));
+            runs = native.back() >= 0 && under.back() >= 0;
+        }
+        if (!runs) {
+            std::printf("%-24s not installed here, or it fails\n", command.name);
+            continue;
+        }
+        std::printf("%-24s %12.3f %12.3f %12.3f %8.3f\n", command.name, median(native),
+                    median(under), median(under) - median(native), median(under) / median(native));
+    }
+    return 0;
+}

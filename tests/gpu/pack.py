@@ -1,0 +1,111 @@
+"""pack.py DIR BUILD_DIR
+
+Collects all that the GPU suite runs into DIR: libmemlab.so, the tools and the libraries that they
+need beside libc, the test programs, the samples, the conformance programs, the benchmarks, the
+witness and the scripts. DIR has the shape of a build folder (bin/, lib/) and runs where nothing can
+be built or installed. Nothing of NVIDIA's goes along but what the static CUDA runtime links into a
+program. Debug information is dropped where no report needs it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+LIMIT = 60 << 20
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Part of every system that the suite runs on: bringing another version along breaks the loader.
+OF_THE_SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so",
+                 "libstdc++.so", "libgcc_s.so", "libcuda.so", "libcudart.so")
+
+# Their call sites are shown with file and line.
+KEEP_LINES = ("sample_", "libmemlab.so")
+
+
+def fail(message: str) -> int:
+    print(f"pack: {message}", file=sys.stderr)
+    return 2
+
+
+def is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source.resolve(), target)
+    target.chmod(0o755 if source.stat().st_mode & 0o100 else 0o644)
+    if is_elf(target) and not target.name.startswith(KEEP_LINES):
+        keep = ["--strip-debug"] if target.suffix == ".so" else ["--strip-debug", "-R", ".comment"]
+        subprocess.run(["strip", *keep, str(target)], check=True)
+
+
+def needed_by(program: Path) -> dict[str, Path]:
+    """Shared libraries of a program that the system may lack: name to file."""
+    found = {}
+    result = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True)
+    for line in result.stdout.splitlines():
+        parts = line.split()
+        if "=>" not in parts or parts[0].startswith(OF_THE_SYSTEM):
+            continue
+        if parts[2] == "not":
+            raise FileNotFoundError(f"{program.name} needs {parts[0]}, which is not here")
+        found[parts[0]] = Path(parts[2])
+    return found
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    target, build = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    wanted = ["bin/memlab-report", "bin/memlab-run", "bin/log_audit", "lib/libmemlab.so",
+              "lib/cupti_witness.so", "bin/bench_pair", "bin/bench_startup", "bin/sample_cache_lines"]
+    missing = [name for name in wanted if not (build / name).exists()]
+    if missing:
+        return fail(f"{build} lacks {', '.join(missing)}: build the project with its tests and samples first")
+    if target.exists() and any(target.iterdir()) and not (target / "packed.txt").exists():
+        return fail(f"{target} is not empty and no earlier pack: name another folder")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+
+    for name in wanted:
+        copy(build / name, target / name)
+    for program in sorted((build / "bin").glob("sample_*")) + sorted((build / "bin").glob("conformance_*")):
+        copy(program, target / "bin" / program.name)
+    for program in sorted((build / "bin" / "programs").iterdir()):
+        if is_elf(program):
+            copy(program, target / "bin" / "programs" / program.name)
+    try:
+        for program in [target / "bin" / name for name in ("memlab-report", "memlab-run", "log_audit")] + \
+                sorted((target / "bin").glob("conformance_*")):
+            for name, path in needed_by(program).items():
+                copy(path, target / "lib" / "packed" / name)
+    except FileNotFoundError as error:
+        return fail(str(error))
+
+    for folder, names in (("tests/gpu", ("run.py",)), ("tests/programs", ("catalogue.py", "harness.py", "sample_checks.py"))):
+        for name in names:
+            copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)
+    shutil.copytree(ROOT / "tests/gpu/py", target / "tests/gpu/py",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    samples = target / "samples"
+    samples.mkdir()
+    for source in sorted((ROOT / "samples").glob("*.cu*")):
+        shutil.copy2(source, samples / source.name)
+
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    (target / "packed.txt").write_text(f"memlab GPU suite, {size} bytes\nrun: python3 tests/gpu/run.py DIR\n",
+                                       encoding="utf-8")
+    if size > LIMIT:
+        return fail(f"{target} has {size >> 20} MiB, more than {LIMIT >> 20}")
+    print(f"packed {size / (1 << 20):.1f} MiB into {target}; on the GPU machine: tools/dev gpu --run DIR")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,451 @@
+"""run.py DIR [--out DIR] [--only TEXT]
+
+Runs the GPU suite that pack.py made, on a machine with a GPU and without network or packages, and
+judges it. Everything runs twice, without and with memlab: output and exit code must be the same, and
+every byte must be accounted for in what was recorded. Parts that need something that is not installed
+are skipped by name.
+
+Prints a table and "N passed, N failed, N skipped"; exit code 0 when nothing failed, 1 otherwise, 2
+when the suite cannot start. Logs and small recordings go to the output folder (DIR/results).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import glob
+import importlib.util
+import os
+import shutil
+import site
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "programs"))
+sys.dont_write_bytecode = True
+
+from catalogue import CASES  # noqa: E402  (the path above)
+from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
+                     run_case, without_warnings)
+import sample_checks  # noqa: E402
+
+SMALL_RECORDING = 1 << 20
+
+
+@dataclass
+class Verdict:
+    """A line of the table."""
+
+    name: str
+    native: str = ""
+    memlab: str = ""
+    problems: list[str] = field(default_factory=list)
+    skipped: str = ""
+
+    @property
+    def word(self) -> str:
+        if self.skipped:
+            return f"skipped: {self.skipped}"
+        return "FAILED" if self.problems else "passed"
+
+
+def brief(outcome: Outcome, seconds: float) -> str:
+    code = "timeout" if outcome.code is None else str(outcome.code)
+    return f"{code} in {seconds:.1f} s"
+
+
+class Suite:
+    """The run: where things are and what came out."""
+
+    def __init__(self, packed: Path, out: Path, only: str) -> None:
+        self.packed, self.out, self.only = packed, out, only
+        self.work = Path(tempfile.mkdtemp(prefix="memlab-gpu."))
+        self.verdicts: list[Verdict] = []
+        self.tables: list[str] = []
+        passed_on = {name: value for name, value in os.environ.items()
+                     if name.startswith(("CUDA_VISIBLE", "NVIDIA_"))}
+        self.layout = Layout(packed, [str(self.libraries())], [], passed_on)
+        for folder in ("logs", "recordings"):
+            (out / folder).mkdir(parents=True, exist_ok=True)
+
+    def libraries(self) -> Path:
+        """A folder with the machine's shared CUDA runtime and CUPTI and nothing else: programs of
+        the suite find them there, and no other library of the toolkit takes the place of the one
+        that a framework brought along."""
+        folder = self.work / "cuda"
+        folder.mkdir()
+        places = ["/usr/local/cuda/lib64", *sorted(glob.glob("/usr/local/cuda-13*/lib64"), reverse=True),
+                  "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/extras/CUPTI/lib64"]
+        for packages in [*site.getsitepackages(), site.getusersitepackages()]:
+            places += glob.glob(f"{packages}/nvidia/*/lib")
+        for name in ("libcudart.so.13", "libcupti.so.13"):
+            for place in places:
+                if (Path(place) / name).exists():
+                    (folder / name).symlink_to((Path(place) / name).resolve())
+                    break
+        return folder
+
+    def has_library(self, name: str) -> bool:
+        return (self.work / "cuda" / name).exists()
+
+    def wanted(self, name: str) -> bool:
+        return self.only.lower() in name.lower()
+
+    def folder(self, name: str) -> Path:
+        folder = self.work / file_name(name)
+        folder.mkdir(parents=True)
+        return folder
+
+    def add(self, verdict: Verdict, *outcomes: Outcome) -> None:
+        self.verdicts.append(verdict)
+        print(f"{verdict.name:<46} {verdict.native:<14} {verdict.memlab:<14} {verdict.word}", flush=True)
+        for problem in verdict.problems[:6]:
+            for line in problem.splitlines()[:12]:
+                print(f"    {line}", flush=True)
+        if verdict.problems:
+            text = "\n".join(verdict.problems)
+            for outcome in outcomes:
+                text += f"\n\n==== {outcome.describe()}"
+            (self.out / "logs" / f"{file_name(verdict.name)}.txt").write_text(text, encoding="utf-8")
+
+    def skip(self, name: str, reason: str) -> None:
+        if self.wanted(name):
+            self.add(Verdict(name, skipped=reason))
+
+    def keep(self, name: str, found: list[Found]) -> None:
+        """Small recordings are kept for later tests."""
+        for one in found:
+            for path in (one.log, one.report_path):
+                if path is not None and path.stat().st_size < SMALL_RECORDING:
+                    shutil.copy(path, self.out / "recordings" / f"{file_name(name)}{path.suffix}")
+
+    # ---- the parts ------------------------------------------------------------------------------
+
+    def pair(self, name: str, command: list[str], *, expected=None, inherit: bool = False,
+             settings: dict[str, str] | None = None, native_settings: dict[str, str] | None = None,
+             same_stderr: bool = True, timeout: float = 120) -> tuple[Verdict, list[Found], list[Outcome]]:
+        """A command without and with memlab, compared; what was recorded, judged."""
+        work = self.folder(name)
+        outcomes, times = [], []
+        for memlab in (False, True):
+            environment = self.layout.environment(
+                memlab=memlab, output=work / "out", inherit=inherit,
+                settings=settings if memlab or native_settings is None else native_settings)
+            cwd = work / ("memlab" if memlab else "native")
+            cwd.mkdir()
+            start = time.monotonic()
+            outcomes.append(run(command, environment, cwd, timeout))
+            times.append(time.monotonic() - start)
+        native, under = outcomes
+        verdict = Verdict(name, brief(native, times[0]), brief(under, times[1]))
+        if not same_stderr:
+            own = [line for line in under.stderr.splitlines() if line.startswith(b"memlab:")]
+            if own:
+                verdict.problems.append("memlab said: " + b"\n".join(own).decode(errors="replace"))
+            native = Outcome(native.code, native.stdout, b"")
+            under = Outcome(under.code, under.stdout, b"")
+        verdict.problems += differences(native, under, may_warn=False)
+        if outcomes[0].code != 0:
+            verdict.problems.append(f"even without memlab it {outcomes[0].describe()}")
+        found, problems = judge_recordings(self.layout, work / "out", expected)
+        verdict.problems += problems
+        return verdict, found, outcomes
+
+    def programs(self) -> None:
+        for case in CASES:
+            name = f"program: {case.name}"
+            if not self.wanted(name):
+                continue
+            if case.command[0] in ("runtime_api", "device_reset") and not self.has_library("libcudart.so.13"):
+                self.skip(name, "no libcudart.so.13 here")
+                continue
+            start = time.monotonic()
+            native, under, found, problems = run_case(self.layout, case, self.folder(name), timeout=90)
+            seconds = time.monotonic() - start
+            self.add(Verdict(name, str(native.code), brief(under, seconds), problems), native, under)
+            if case.command[0] in ("runtime_api", "kinds", "bad_calls", "threads", "contexts", "execs"):
+                self.keep(name, found)
+
+    def samples(self) -> None:
+        for sample, arguments in sample_checks.RUNS:
+            for variant in ("", "_static"):
+                name = " ".join((f"sample: {sample}{variant}", *arguments))
+                if not self.wanted(name):
+                    continue
+                if not variant and not self.has_library("libcudart.so.13"):
+                    self.skip(name, "no libcudart.so.13 here")
+                    continue
+                command = [str(self.layout.tool(f"sample_{sample}{variant}")), *arguments]
+                verdict, found, outcomes = self.pair(name, command)
+                if len(found) == 1 and found[0].report:
+                    verdict.problems += sample_checks.problems_of(
+                        sample, arguments, outcomes[1].stdout.decode(), found[0].report)
+                else:
+                    verdict.problems.append(f"{len(found)} recordings, not 1 with a report")
+                self.add(verdict, *outcomes)
+                self.keep(name, found)
+                if found and found[0].report_path and variant:
+                    self.show(sample, found[0].report_path)
+
+    def show(self, name: str, report: Path) -> None:
+        """memlab-report's text, for the results folder and the reader."""
+        outcome = run([str(self.layout.tool("memlab-report")), str(report)],
+                      self.layout.environment(memlab=False), self.work)
+        (self.out / "logs" / f"report_{file_name(name)}.txt").write_bytes(outcome.stdout + outcome.stderr)
+        problems = [] if outcome.code == 0 else [outcome.describe()]
+        text = outcome.stdout.decode(errors="replace")
+        if name == "cache_lines":
+            for mark, allocated, reserved in sample_checks.FOUR_LINES:
+                line = next((line for line in text.splitlines() if mark in line), "")
+                missing = [number for number in (allocated, reserved) if number != "0.00" and number not in line]
+                if not line or missing:
+                    problems.append(f"the line of {mark!r} is {line!r}")
+        self.add(Verdict(f"memlab-report of {name}", "", str(outcome.code), problems), outcome)
+
+    def conformance(self) -> None:
+        for program in sorted((self.packed / "bin").glob("conformance_*")):
+            name = program.name
+            if not self.wanted(name):
+                continue
+            work = self.folder(name)
+            outcomes, times = [], []
+            for memlab in (False, True):
+                start = time.monotonic()
+                outcomes.append(run([str(program)], self.layout.environment(memlab=memlab, output=work / "out"),
+                                    work, 120))
+                times.append(time.monotonic() - start)
+            verdict = Verdict(name, brief(outcomes[0], times[0]), brief(outcomes[1], times[1]))
+            for who, outcome in zip(("the real driver", "the real driver under memlab"), outcomes):
+                if outcome.code != 0:
+                    verdict.problems.append(f"on {who} it {outcome.describe()}")
+            _, problems = judge_recordings(self.layout, work / "out", None)
+            verdict.problems += problems
+            self.add(verdict, *outcomes)
+
+    def witness(self) -> None:
+        """CUPTI's MEMORY2 records against the segments and driver allocations of the log."""
+        runs = [("malloc_free",), ("threads",), ("contents",), ("out_of_memory",), ("runtime_api_static",),
+                ("runtime_api",)]
+        commands = {" ".join(run_): [str(self.layout.program(run_[0])), *run_[1:]] for run_ in runs}
+        for sample in ("cache_lines_static", "inplace_static", "oom_recovery_static"):
+            commands[f"sample_{sample}"] = [str(self.layout.tool(f"sample_{sample}"))]
+        for what, command in commands.items():
+            name = f"witness: {what}"
+            if not self.wanted(name):
+                continue
+            if not self.has_library("libcupti.so.13"):
+                self.skip(name, "no libcupti.so.13 here")
+                continue
+            work = self.folder(name)
+            environment = self.layout.environment(memlab=True, output=work / "out", settings={
+                "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_witness.so"),
+                "WITNESS_OUTPUT": str(work / "witness.txt")})
+            start = time.monotonic()
+            outcome = run(command, environment, work, 90)
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            found, verdict.problems = judge_recordings(self.layout, work / "out", None, traffic=True)
+            if len(found) != 1:
+                verdict.problems.append(f"{len(found)} recordings, not 1")
+            else:
+                verdict.problems += self.compare_witness(work / "witness.txt", found[0].audit["traffic"])
+            self.add(verdict, outcome)
+            if verdict.problems and (work / "witness.txt").exists():
+                shutil.copy(work / "witness.txt", self.out / "logs" / f"{file_name(name)}_cupti.txt")
+
+    def compare_witness(self, path: Path, traffic: list[list]) -> list[str]:
+        if not path.exists():
+            return ["the witness wrote nothing"]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        failed = [line for line in lines if line.startswith("failed")]
+        if failed or not lines or lines[-1] != "end":
+            return [f"the witness was cut off: {failed or lines[-1:]}"]
+        seen: Counter = Counter()
+        for line in lines[:-1]:
+            what, kind, address, size, is_async = line.split()
+            if kind == "3" and is_async == "0":
+                seen[(what, int(address), int(size))] += 1
+        recorded = Counter((what, address, size) for what, address, size in traffic)
+        problems = []
+        for title, difference in (("CUPTI saw and memlab did not", seen - recorded),
+                                  ("memlab recorded and CUPTI did not see", recorded - seen)):
+            if difference:
+                shown = ", ".join(f"{what} 0x{address:x} {size}" for what, address, size in list(difference)[:8])
+                problems.append(f"{title}: {sum(difference.values())}: {shown}")
+        if not seen:
+            problems.append("CUPTI saw no device memory at all")
+        return problems
+
+    def python(self) -> None:
+        uncached = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        runs = [("torch", "PyTorch, own cache", "train.py", [], {}, 1),
+                ("torch", "PyTorch, without its cache", "train.py", [], uncached, 1000),
+                ("cupy", "CuPy, own cache", "cupy_work.py", [], {}, 1),
+                ("cupy", "CuPy, without its cache", "cupy_work.py", ["uncached"], {}, 10),
+                ("jax", "JAX, platform allocator", "jax_work.py", [],
+                 {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, 5),
+                ("numba", "numba", "numba_work.py", [], {}, 2)]
+        losses = {}
+        for module, name, script, arguments, settings, at_least in runs:
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            command = [sys.executable, str(HERE / "py" / script), *arguments]
+            # A framework's own libraries serve it: the suite's folder stays out of its way.
+            layout, self.layout = self.layout, Layout(self.packed)
+            try:
+                verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings,
+                                                     native_settings=settings, same_stderr=False,
+                                                     timeout=150)
+            finally:
+                self.layout = layout
+            verdict.problems += self.judge_framework(found, at_least)
+            if module == "torch":
+                losses[name] = outcomes[1].stdout
+                verdict.problems += self.judge_torch_sites(found)
+            if module == "jax" and outcomes[0].stdout.split()[:1] not in ([b"gpu"], [b"cuda"]):
+                verdict = Verdict(name, skipped="jax finds no GPU")
+            self.add(verdict, *outcomes)
+            self.keep(name, found)
+            if found and found[0].report_path:
+                self.show(name, found[0].report_path)
+        if len(losses) == 2 and len(set(losses.values())) != 1:
+            self.add(Verdict("PyTorch, the same loss with and without its cache", problems=[
+                b"\n".join(losses.values()).decode(errors="replace")]))
+
+    @staticmethod
+    def judge_framework(found: list[Found], at_least: int) -> list[str]:
+        using = [one for one in found if one.audit.get("kinds")]
+        if len(using) != 1:
+            return [f"{len(using)} recordings with memory in them, not 1: {[one.stem for one in found]}"]
+        count = using[0].audit["kinds"].get("device", {"allocs": {"count": 0}})["allocs"]["count"]
+        return [] if count >= at_least else [f"{count} device allocations, expected {at_least} at least"]
+
+    @staticmethod
+    def judge_torch_sites(found: list[Found]) -> list[str]:
+        """The sites that hold most at the peak must have been called from PyTorch's libraries."""
+        report = next((one.report for one in found if one.report and one.report["sites"]), None)
+        if report is None:
+            return ["no report with sites"]
+        device_sites = [site_ for site_ in report["sites"] if site_["kind"] == "device"]
+        top = sorted(device_sites, key=lambda site_: -site_["at_peak_bytes"])[:5]
+        problems = []
+        for site_ in top:
+            frames = report["stacks"][site_["stack"]]["frames"]
+            paths = {report["modules"][report["frames"][frame]["module"]]["path"] for frame in frames}
+            if not any("/libtorch" in path or "/libc10" in path for path in paths):
+                problems.append(f"site {site_['id']} with {site_['at_peak_bytes']} bytes at the peak was "
+                                f"called from {sorted(paths)}")
+        return problems
+
+    def sanitizer(self) -> None:
+        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        for sample, arguments in (("inplace_static", ()), ("checkpointing_static", ("checkpointed",))):
+            name = f"compute-sanitizer: {sample}"
+            if not self.wanted(name):
+                continue
+            if not Path(tool).exists():
+                self.skip(name, "compute-sanitizer is not installed")
+                continue
+            command = [tool, "--tool", "memcheck", "--error-exitcode", "99",
+                       str(self.layout.tool(f"sample_{sample}")), *arguments]
+            verdict, found, outcomes = self.pair(name, command, inherit=True)
+            using = [one for one in found if one.audit.get("kinds")]
+            if len(using) != 1:
+                verdict.problems.append(f"{len(using)} recordings with memory in them, not 1")
+            for one in using:
+                device = one.audit["kinds"]["device"]
+                if device["by_pool"]["count"] or one.audit["segments"]["allocs"]["count"]:
+                    verdict.problems.append("memlab pooled under the sanitizer: overruns would be hidden")
+            self.add(verdict, *outcomes)
+
+    def launcher(self) -> None:
+        """memlab-run passes exit codes and signals through, and recovers the report of the killed."""
+        for way, code in (("exit", 8), ("sigkill", 137), ("_exit", 9)):
+            name = f"memlab-run: {way}"
+            if not self.wanted(name):
+                continue
+            work = self.folder(name)
+            command = [str(self.layout.tool("memlab-run")), "--",
+                       str(self.layout.program("ways_to_end")), way]
+            outcome = run(command, self.layout.environment(memlab=False), work, 60)
+            verdict = Verdict(name, str(code), str(outcome.code))
+            if outcome.code not in (code, -9 if way == "sigkill" else code):
+                verdict.problems.append(f"it {outcome.describe()}")
+            if outcome.stdout.splitlines()[:1] != [f"ending by {way}".encode()]:
+                verdict.problems.append("the program's output is not the first that is seen")
+            reports = list(work.glob("*.json"))
+            if len(reports) != 1:
+                verdict.problems.append(f"{len(reports)} reports")
+            self.add(verdict, outcome)
+
+    def benchmarks(self) -> None:
+        for program in ("bench_pair", "bench_startup"):
+            if not self.wanted(program):
+                continue
+            start = time.monotonic()
+            outcome = run([str(self.layout.tool(program))], self.layout.environment(memlab=False),
+                          self.folder(program), 180)
+            problems = [] if outcome.code == 0 else [outcome.describe()]
+            self.add(Verdict(program, "", brief(outcome, time.monotonic() - start), problems), outcome)
+            self.tables.append(outcome.stdout.decode(errors="replace"))
+
+    def finish(self) -> int:
+        failed = [verdict for verdict in self.verdicts if verdict.problems and not verdict.skipped]
+        skipped = [verdict for verdict in self.verdicts if verdict.skipped]
+        passed = len(self.verdicts) - len(failed) - len(skipped)
+        for table in self.tables:
+            print(f"\n{table}", end="")
+        (self.out / "logs" / "benchmarks.txt").write_text("\n".join(self.tables), encoding="utf-8")
+        if failed:
+            print("\nfailed: " + "; ".join(verdict.name for verdict in failed))
+        print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+        shutil.rmtree(self.work, ignore_errors=True)
+        return 1 if failed or passed == 0 else 0
+
+
+def gpu_name() -> str:
+    """The first GPU, or an exception that says why there is none."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    name = ctypes.create_string_buffer(100)
+    version = ctypes.c_int()
+    for call in (lambda: driver.cuInit(0), lambda: driver.cuDeviceGetName(name, 100, 0),
+                 lambda: driver.cuDriverGetVersion(ctypes.byref(version))):
+        if call() != 0:
+            raise OSError("the driver finds no GPU")
+    return f"{name.value.decode()}, driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--out", type=Path, help="where logs and recordings go (default: DIR/results)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only what has TEXT in its name")
+    arguments = parser.parse_args()
+    packed = arguments.folder.resolve()
+    if not (packed / "lib" / "libmemlab.so").exists():
+        print(f"gpu: {packed} is no packed suite: make it with tools/dev gpu --pack", file=sys.stderr)
+        return 2
+    try:
+        print(f"{gpu_name()}; Python {sys.version.split()[0]}", flush=True)
+    except OSError as error:
+        print(f"gpu: {error}: this suite needs a GPU machine", file=sys.stderr)
+        return 2
+    suite = Suite(packed, (arguments.out or packed / "results").resolve(), arguments.only)
+    start = time.monotonic()
+    print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
+    for part in (suite.programs, suite.samples, suite.conformance, suite.witness, suite.launcher,
+                 suite.sanitizer, suite.python, suite.benchmarks):
+        part()
+    print(f"\n{time.monotonic() - start:.0f} s")
+    return suite.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

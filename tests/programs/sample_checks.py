@@ -1,0 +1,84 @@
+"""What each sample promises to show, looked up in its report. The same on the simulated driver and
+on a real GPU.
+"""
+
+from __future__ import annotations
+
+import re
+
+MIB = 1 << 20
+
+# Sample and arguments, in the order in which they are run.
+RUNS: list[tuple[str, tuple[str, ...]]] = [
+    ("cache_lines", ()),
+    ("inplace", ()),
+    ("checkpointing", ("plain",)),
+    ("checkpointing", ("checkpointed",)),
+    ("oom_recovery", ()),
+]
+
+# The seed's four lines: mark, allocated and reserved MiB as people read them.
+FOUR_LINES = (("start", "0.00", "0.00"), ("after tensor", "3.81", "20.00"),
+              ("after del", "0.00", "20.00"), ("after empty_cache", "0.00", "0.00"))
+
+
+def problems_of(name: str, arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
+    """What the report of a sample's run lacks. Empty when it keeps its promise."""
+    return {"cache_lines": _cache_lines, "inplace": _inplace, "checkpointing": _checkpointing,
+            "oom_recovery": _oom_recovery}[name](arguments, stdout, report)
+
+
+def _marks(report: dict) -> dict[str, dict]:
+    return {mark["name"]: mark["devices"][0] for mark in report["marks"]}
+
+
+def _cache_lines(_arguments: tuple[str, ...], _stdout: str, report: dict) -> list[str]:
+    lines = tuple((mark["name"], f"{mark['devices'][0]['allocated_bytes'] / MIB:.2f}",
+                   f"{mark['devices'][0]['reserved_bytes'] / MIB:.2f}") for mark in report["marks"])
+    return [] if lines == FOUR_LINES else [f"the four lines are {lines}"]
+
+
+def _inplace(_arguments: tuple[str, ...], _stdout: str, report: dict) -> list[str]:
+    problems = []
+    sites = sorted((site["count"], site["requested_bytes"]) for site in report["sites"])
+    if sites != [(1, 8_000_000), (8, 64_000_000)]:
+        problems.append(f"the sites are {sites}")
+    peak = report["devices"][0]["curves"]["requested"]["peak_bytes"]
+    if peak != 16_000_000:
+        problems.append(f"the peak is {peak}, not two tensors")
+    if _marks(report)["in place"]["requested_bytes"] != 8_000_000:
+        problems.append("more than one tensor after the additions in place")
+    return problems
+
+
+def _checkpointing(arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
+    said = re.search(r"(\d+) allocations, at most (\d+) tensors of (\d+) bytes", stdout)
+    if said is None:
+        return [f"it printed {stdout!r}"]
+    allocations, tensors, size = (int(number) for number in said.groups())
+    device, problems = report["devices"][0], []
+    if device["kinds"]["device"]["count"] != allocations:
+        problems.append(f"{device['kinds']['device']['count']} allocations, it counted {allocations}")
+    if device["curves"]["requested"]["peak_bytes"] != tensors * size:
+        problems.append(f"a peak of {device['curves']['requested']['peak_bytes']}, "
+                        f"it counted {tensors * size}")
+    # 16 layers kept whole, or a fourth of them and the four of one stretch.
+    if (arguments == ("checkpointed",)) != (tensors < 12):
+        problems.append(f"{tensors} tensors at a time in mode {arguments}")
+    return problems
+
+
+def _oom_recovery(_arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
+    problems = []
+    if stdout != "batch 64: out of memory\nbatch 32: done\n":
+        problems.append(f"it printed {stdout!r}")
+    if report["oom_count"] != 1:
+        return problems + [f"{report['oom_count']} out-of-memory failures"]
+    oom = report["ooms"][0]
+    if oom["error"] != 2:
+        problems.append(f"the program got error {oom['error']}")
+    if oom["holders"]["bytes"] != oom["current"]["allocated_bytes"] or len(oom["holders"]["sites"]) != 1:
+        problems.append(f"the holders are {oom['holders']}")
+    if report["devices"][0]["live"]["bytes"] != 0:
+        problems.append("something is live at the end")
+    return problems
