@@ -1,0 +1,461 @@
+// cuMemAlloc and its family, pinned and registered host memory, and what a pointer's attributes
+// say.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/capture.hpp"
+#include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/pool.hpp"
+#include "tests/simcuda/state.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+constexpr uint64_t pitch_step = 512;
+
+CUresult allocate(CUdeviceptr* dptr, size_t bytes, Kind kind) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (dptr == nullptr || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
+    uint64_t address = 0;
+    const CUresult result = allocate_device(root(*context), bytes, kind, address);
+    if (result == CUDA_SUCCESS) {
+        *dptr = address;
+    }
+    return result;
+}
+
+CUresult allocate_pitch(CUdeviceptr* dptr, size_t* pitch, size_t width, size_t height,
+                        unsigned element) {
+    if (pitch == nullptr || width == 0 || height == 0 ||
+        (element != 4 && element != 8 && element != 16)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint64_t row = round_up(width, pitch_step);
+    if (row < width || height > UINT64_MAX / row) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = allocate(dptr, row * height, Kind::device);
+    if (result == CUDA_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+// The first ABI has 32-bit device pointers, which the simulated memory never fits.
+CUresult allocate_32_bit(CUdeviceptr_v1* dptr) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    return dptr == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult free_device(CUdeviceptr dptr) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (dptr == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
+    auto it = allocations().find(dptr);
+    if (it == allocations().end() || it->second.free_pending) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Allocation& allocation = it->second;
+    switch (allocation.kind) {
+        case Kind::device:
+        case Kind::managed:
+            // CUDA's promise: nothing that was submitted may still use it.
+            wait_for_context(*allocation.context);
+            release_allocation(dptr);
+            return CUDA_SUCCESS;
+        case Kind::async:
+        case Kind::graph:
+            wait_for_context(root(*context));
+            return free_to_pool(dptr, legacy_stream(*context));
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult allocate_host(void** pp, size_t bytes, unsigned flags) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    constexpr unsigned known =
+        CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    if (pp == nullptr || bytes == 0 || (flags & ~known) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
+    Allocation allocation;
+    allocation.bytes = bytes;
+    allocation.reserved = round_up(bytes, 4096);
+    if (allocation.reserved < bytes) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    void* memory = mmap(nullptr, allocation.reserved, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    allocation.base = reinterpret_cast<uint64_t>(memory);
+    allocation.kind = Kind::pinned;
+    allocation.context = context;
+    allocation.device = context->device;
+    allocation.flags = flags;
+    allocation.buffer_id = next_buffer_id();
+    allocations().emplace(allocation.base, allocation);
+    *pp = memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult register_host(void* p, size_t bytes, unsigned flags) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    const auto base = reinterpret_cast<uint64_t>(p);
+    if (p == nullptr || bytes == 0 || is_device_address(base)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (find_allocation(base) != nullptr || find_allocation(base + bytes - 1) != nullptr) {
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    }
+    Allocation allocation;
+    allocation.base = base;
+    allocation.bytes = bytes;
+    allocation.kind = Kind::registered;
+    allocation.context = context;
+    allocation.device = context->device;
+    allocation.flags = flags;
+    allocation.buffer_id = next_buffer_id();
+    allocations().emplace(base, allocation);
+    return CUDA_SUCCESS;
+}
+
+CUresult unregister_host(void* p) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    auto it = allocations().find(reinterpret_cast<uint64_t>(p));
+    if (it == allocations().end() || it->second.kind != Kind::registered) {
+        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    wait_for_context(*it->second.context);
+    release_allocation(it->first);
+    return CUDA_SUCCESS;
+}
+
+CUresult free_host(void* p) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    auto it = allocations().find(reinterpret_cast<uint64_t>(p));
+    if (it == allocations().end() || it->second.kind != Kind::pinned) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
+    wait_for_context(*it->second.context);
+    release_allocation(it->first);
+    return CUDA_SUCCESS;
+}
+
+CUresult host_pointer(CUdeviceptr* pdptr, void* p) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    const Allocation* allocation = find_allocation(reinterpret_cast<uint64_t>(p));
+    if (pdptr == nullptr || allocation == nullptr ||
+        (allocation->kind != Kind::pinned && allocation->kind != Kind::registered)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pdptr = reinterpret_cast<CUdeviceptr>(p);
+    return CUDA_SUCCESS;
+}
+
+bool on_host(const Allocation& allocation) {
+    return allocation.kind == Kind::pinned || allocation.kind == Kind::registered;
+}
+
+template <typename Value>
+CUresult put(void* data, Value value) {
+    std::memcpy(data, &value, sizeof value);
+    return CUDA_SUCCESS;
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allocation& allocation,
+                           CUdeviceptr pointer) {
+    const bool host = on_host(allocation);
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+            return put(data, allocation.kind == Kind::vmm || allocation.pool != nullptr
+                                 ? CUcontext{nullptr}
+                                 : handle(allocation.context));
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            return put(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            return put(data, pointer);
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            if (!host && allocation.kind != Kind::managed) {
+                put(data, CUdeviceptr{0});
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            return put(data, pointer);
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            return put(data, static_cast<unsigned>(allocation.sync_memops));
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+            return put(data, allocation.buffer_id);
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+            return put(data, static_cast<unsigned>(allocation.kind == Kind::managed));
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            return put(data, allocation.device);
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            return put(data, static_cast<unsigned>(allocation.kind == Kind::device));
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            return put(data, allocation.base);
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            return put(data, allocation.bytes);
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            return put(data, static_cast<size_t>(allocation.reserved));
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+            return put(data, 1U);
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            return put(data, uint64_t{0});
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+            return put(data, 0U);
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+            return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            return put(data, allocation.pool);
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+uint64_t attribute_size(CUpointer_attribute attribute) {
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+            return 8;
+        default:
+            return 4;
+    }
+}
+
+CUresult address_range(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+    const Allocation* allocation = find_allocation(dptr);
+    if (allocation == nullptr || allocation->free_pending) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    if (pbase != nullptr) {
+        *pbase = allocation->base;
+    }
+    if (psize != nullptr) {
+        *psize = allocation->bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace memlab::simcuda
+
+using namespace memlab::simcuda;
+
+CUresult sim_cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+    return allocate(dptr, bytesize, Kind::device);
+}
+
+CUresult sim_cuMemAlloc(CUdeviceptr_v1* dptr, unsigned int) {
+    return allocate_32_bit(dptr);
+}
+
+CUresult sim_cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
+                                size_t Height, unsigned int ElementSizeBytes) {
+    return allocate_pitch(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
+}
+
+CUresult sim_cuMemAllocPitch(CUdeviceptr_v1* dptr, unsigned int*, unsigned int, unsigned int,
+                             unsigned int) {
+    return allocate_32_bit(dptr);
+}
+
+CUresult sim_cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return allocate(dptr, bytesize, Kind::managed);
+}
+
+CUresult sim_cuMemFree_v2(CUdeviceptr dptr) {
+    return free_device(dptr);
+}
+
+CUresult sim_cuMemFree(CUdeviceptr_v1 dptr) {
+    return free_device(dptr);
+}
+
+CUresult sim_cuMemAllocHost_v2(void** pp, size_t bytesize) {
+    return allocate_host(pp, bytesize, 0);
+}
+
+CUresult sim_cuMemAllocHost(void** pp, unsigned int bytesize) {
+    return allocate_host(pp, bytesize, 0);
+}
+
+CUresult sim_cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+    return allocate_host(pp, bytesize, Flags);
+}
+
+CUresult sim_cuMemFreeHost(void* p) {
+    return free_host(p);
+}
+
+CUresult sim_cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+    return register_host(p, bytesize, Flags);
+}
+
+CUresult sim_cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
+    return register_host(p, bytesize, Flags);
+}
+
+CUresult sim_cuMemHostUnregister(void* p) {
+    return unregister_host(p);
+}
+
+CUresult sim_cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int) {
+    return host_pointer(pdptr, p);
+}
+
+CUresult sim_cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+    const Allocation* allocation = find_allocation(reinterpret_cast<uint64_t>(p));
+    if (pFlags == nullptr || allocation == nullptr || !on_host(*allocation)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *pFlags = allocation->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetInfo_v2(size_t* free, size_t* total) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (free == nullptr || total == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *total = options().memory;
+    *free = options().memory - find_device(context->device)->used;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetInfo(unsigned int* free, unsigned int* total) {
+    size_t wide_free = 0;
+    size_t wide_total = 0;
+    const CUresult result = sim_cuMemGetInfo_v2(free == nullptr ? nullptr : &wide_free,
+                                                total == nullptr ? nullptr : &wide_total);
+    if (result == CUDA_SUCCESS) {
+        *free = static_cast<unsigned>(std::min<size_t>(wide_free, UINT32_MAX));
+        *total = static_cast<unsigned>(std::min<size_t>(wide_total, UINT32_MAX));
+    }
+    return result;
+}
+
+CUresult sim_cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+    Context* context = nullptr;
+    const CUresult error = current_context(context);
+    return error != CUDA_SUCCESS ? error : address_range(pbase, psize, dptr);
+}
+
+CUresult sim_cuMemGetAddressRange(CUdeviceptr_v1* pbase, unsigned int* psize, CUdeviceptr_v1 dptr) {
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    const CUresult result = sim_cuMemGetAddressRange_v2(&base, &size, dptr);
+    if (result == CUDA_SUCCESS) {
+        if (pbase != nullptr) {
+            *pbase = static_cast<CUdeviceptr_v1>(base);
+        }
+        if (psize != nullptr) {
+            *psize = static_cast<unsigned>(size);
+        }
+    }
+    return result;
+}
+
+CUresult sim_cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+    if (data == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const Allocation* allocation = find_allocation(ptr);
+    return allocation == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                 : pointer_attribute(data, attribute, *allocation, ptr);
+}
+
+// For a pointer that CUDA does not know every attribute is zero, and the call succeeds.
+CUresult sim_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                    void** data, CUdeviceptr ptr) {
+    if (numAttributes == 0 || attributes == nullptr || data == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const Allocation* allocation = find_allocation(ptr);
+    for (unsigned i = 0; i < numAttributes; ++i) {
+        if (allocation == nullptr) {
+            std::memset(data[i], 0, attribute_size(attributes[i]));
+            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+                put(data[i], -2);  // CU_DEVICE_INVALID
+            }
+        } else if (pointer_attribute(data[i], attributes[i], *allocation, ptr) != CUDA_SUCCESS) {
+            std::memset(data[i], 0, attribute_size(attributes[i]));
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                   CUdeviceptr ptr) {
+    Allocation* allocation = find_allocation(ptr);
+    if (value == nullptr || allocation == nullptr ||
+        attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    unsigned wanted = 0;
+    std::memcpy(&wanted, value, sizeof wanted);
+    allocation->sync_memops = wanted != 0;
+    return CUDA_SUCCESS;
+}

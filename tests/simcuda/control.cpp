@@ -1,0 +1,150 @@
+// The control interface, simcuda.h.
+#include <cstring>
+#include <string>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/race.hpp"
+#include "tests/simcuda/simcuda.h"
+#include "tests/simcuda/state.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+using namespace memlab::simcuda;
+
+namespace {
+
+class Control {
+  public:
+    Control() { retake_driver_lock(); }
+    ~Control() { release_driver_lock(); }
+    Control(const Control&) = delete;
+    Control& operator=(const Control&) = delete;
+};
+
+Stream* stream_of(void* handle) {
+    Stream* stream = nullptr;
+    return find_stream(static_cast<CUstream>(handle), stream) == CUDA_SUCCESS ? stream : nullptr;
+}
+
+bool names(const FunctionInfo& info, const char* function) {
+    return std::strcmp(info.symbol, function) == 0 || std::strcmp(info.base, function) == 0;
+}
+
+}  // namespace
+
+uint64_t simcuda_now(void) {
+    const Control control;
+    return virtual_now();
+}
+
+void simcuda_advance(uint64_t nanoseconds) {
+    const Control control;
+    advance(nanoseconds);
+}
+
+int simcuda_set_work_time(void* handle, uint64_t nanoseconds) {
+    const Control control;
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) {
+        return -1;
+    }
+    stream->work_time = nanoseconds;
+    return 0;
+}
+
+int simcuda_close_stream(void* handle) {
+    const Control control;
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) {
+        return -1;
+    }
+    stream->closed = true;
+    return 0;
+}
+
+int simcuda_open_stream(void* handle) {
+    const Control control;
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) {
+        return -1;
+    }
+    stream->closed = false;
+    settle();
+    notify_driver();
+    return 0;
+}
+
+int simcuda_stream_idle(void* handle) {
+    const Control control;
+    const Stream* stream = stream_of(handle);
+    if (stream == nullptr) {
+        return -1;
+    }
+    settle();
+    return is_done(stream->last) ? 1 : 0;
+}
+
+int simcuda_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,
+                   size_t count) {
+    const Control control;
+    Stream* stream = stream_of(handle);
+    if (stream == nullptr) {
+        return -1;
+    }
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    work.duration = nanoseconds;
+    for (size_t i = 0; i < count; ++i) {
+        work.accesses.push_back(
+            {accesses[i].address, accesses[i].bytes, accesses[i].write != 0, accesses[i].owner});
+    }
+    return enqueue(*stream, std::move(work)) == CUDA_SUCCESS ? 0 : -1;
+}
+
+int simcuda_declare_access(void* handle, uint64_t address, uint64_t bytes, int write) {
+    const simcuda_access access{address, bytes, write, 0};
+    return simcuda_kernel(handle, 0, &access, 1);
+}
+
+void simcuda_owner(uint64_t address, uint64_t bytes, uint64_t owner) {
+    const Control control;
+    set_owner(address, bytes, owner);
+}
+
+uint64_t simcuda_races(void) {
+    const Control control;
+    return races();
+}
+
+void simcuda_forget_races(void) {
+    const Control control;
+    forget_races();
+}
+
+uint64_t simcuda_calls(const char* function) {
+    const Control control;
+    uint64_t sum = 0;
+    for (int id = 0; id < static_cast<int>(FunctionId::count); ++id) {
+        const auto function_id = static_cast<FunctionId>(id);
+        if (names(function_info(function_id), function)) {
+            sum += calls(function_id);
+        }
+    }
+    return sum;
+}
+
+void simcuda_write_statistics(void) {
+    const Control control;
+    write_statistics();
+}
+
+int simcuda_fail(const char* function, uint64_t nth, int error) {
+    const Control control;
+    for (int id = 0; id < static_cast<int>(FunctionId::count); ++id) {
+        if (names(function_info(static_cast<FunctionId>(id)), function)) {
+            options().faults.push_back({function, nth, static_cast<CUresult>(error)});
+            return 0;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,159 @@
+// The exported symbols of libcuda.so.1: each a call counted and locked, then its body.
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/state.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+extern "C" {
+#define SIMCUDA_FUNCTION(symbol, base, since, flavor, body, parameters, arguments) \
+    CUresult symbol parameters {                                                   \
+        const memlab::simcuda::Call call(memlab::simcuda::FunctionId::symbol,      \
+                                         memlab::simcuda::Flavor::flavor);         \
+        return call.answered() ? call.answer() : sim_##body arguments;             \
+    }
+#include "tests/simcuda/driver_functions.inc"
+#undef SIMCUDA_FUNCTION
+}
+
+namespace memlab::simcuda {
+namespace {
+
+// The addresses are this library's own definitions (it is linked with -Bsymbolic), whatever a
+// preloaded library exports under the same names: what the real driver's table holds.
+const FunctionInfo table[] = {
+#define SIMCUDA_FUNCTION(symbol, base, since, flavor, body, parameters, arguments) \
+    {#symbol, #base, since, Flavor::flavor, reinterpret_cast<void*>(&symbol)},
+#include "tests/simcuda/driver_functions.inc"
+#undef SIMCUDA_FUNCTION
+};
+
+std::mutex& driver_mutex() {
+    static std::mutex& mutex = *new std::mutex;
+    return mutex;
+}
+
+std::condition_variable& driver_changed() {
+    static std::condition_variable& changed = *new std::condition_variable;
+    return changed;
+}
+
+std::atomic<bool> initialized{false};
+std::atomic<bool> forked_child{false};
+thread_local Flavor current_flavor = Flavor::legacy;
+thread_local bool holds_lock = false;
+
+void child_of_fork() {
+    if (initialized) {
+        forked_child = true;
+    }
+}
+
+// Callable before cuInit, and in a child of fork.
+bool needs_no_driver(FunctionId id) {
+    switch (id) {
+        case FunctionId::cuDriverGetVersion:
+        case FunctionId::cuGetErrorName:
+        case FunctionId::cuGetErrorString:
+        case FunctionId::cuGetProcAddress:
+        case FunctionId::cuGetProcAddress_v2:
+        case FunctionId::cuGetExportTable:
+            return true;
+        default:
+            return false;
+    }
+}
+
+bool injected(FunctionId id, CUresult& error) {
+    for (InjectedFault& fault : options().faults) {
+        const FunctionInfo& info = function_info(id);
+        if ((fault.function == info.symbol || fault.function == info.base) &&
+            ++fault.seen == fault.nth) {
+            error = fault.error;
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+
+const FunctionInfo& function_info(FunctionId id) {
+    return table[static_cast<int>(id)];
+}
+
+Call::Call(FunctionId id, Flavor flavor) : previous_(current_flavor) {
+    if (forked_child && !needs_no_driver(id)) {
+        answered_ = true;
+        answer_ = CUDA_ERROR_NOT_INITIALIZED;
+        return;
+    }
+    if (!forked_child) {
+        retake_driver_lock();
+    }
+    current_flavor = flavor;
+    count_call(id);
+    if (injected(id, answer_)) {
+        answered_ = true;
+    } else if (function_info(id).since > options().driver_version) {
+        answered_ = true;
+        answer_ = CUDA_ERROR_NOT_FOUND;
+    } else if (!initialized && id != FunctionId::cuInit && !needs_no_driver(id)) {
+        answered_ = true;
+        answer_ = CUDA_ERROR_NOT_INITIALIZED;
+    }
+}
+
+Call::~Call() {
+    if (holds_lock) {
+        release_driver_lock();
+    }
+    current_flavor = previous_;
+}
+
+Flavor call_flavor() {
+    return current_flavor;
+}
+
+void release_driver_lock() {
+    holds_lock = false;
+    driver_mutex().unlock();
+}
+
+void retake_driver_lock() {
+    driver_mutex().lock();
+    holds_lock = true;
+}
+
+bool wait_driver(std::chrono::milliseconds limit) {
+    std::unique_lock<std::mutex> lock(driver_mutex(), std::adopt_lock);
+    const bool notified = driver_changed().wait_for(lock, limit) == std::cv_status::no_timeout;
+    lock.release();
+    return notified;
+}
+
+void notify_driver() {
+    driver_changed().notify_all();
+}
+
+bool is_forked_child() {
+    return forked_child;
+}
+
+void set_initialized() {
+    if (!initialized.exchange(true)) {
+        pthread_atfork(nullptr, nullptr, child_of_fork);
+    }
+}
+
+bool is_initialized() {
+    return initialized;
+}
+
+}  // namespace memlab::simcuda

@@ -1,0 +1,622 @@
+#include "tests/simcuda/graph.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/capture.hpp"
+#include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/race.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+// Physical memory behind an allocation node of one executable graph.
+struct GraphMemory {
+    uint64_t bytes;
+    std::shared_ptr<Physical> physical;
+};
+
+struct Exec {
+    std::vector<Work> works;
+    Context* context = nullptr;
+    unsigned long long flags = 0;
+    std::map<uint64_t, GraphMemory> memory;  // by address
+};
+
+struct Graphs {
+    std::set<Graph*> graphs;
+    std::set<Node*> nodes;
+    std::set<Exec*> execs;
+    std::map<uint64_t, uint64_t> reserved;  // address, bytes: for as long as the process lives
+};
+
+Graphs& graphs() {
+    static Graphs& once = *new Graphs;
+    return once;
+}
+
+Exec* find_exec(CUgraphExec handle) {
+    auto* exec = reinterpret_cast<Exec*>(handle);
+    return graphs().execs.contains(exec) ? exec : nullptr;
+}
+
+CUresult find_dependencies(const CUgraphNode* handles, size_t count, std::vector<Node*>& nodes) {
+    if (count != 0 && handles == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; ++i) {
+        Node* node = find_node(handles[i]);
+        if (node == nullptr) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        nodes.push_back(node);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+             Work work, Node** made = nullptr) {
+    Graph* graph = find_graph(hGraph);
+    if (out == nullptr || graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<Node*> nodes;
+    if (CUresult error = find_dependencies(dependencies, count, nodes)) {
+        return error;
+    }
+    Node& node = add_node(*graph, std::move(work), std::move(nodes));
+    *out = handle(&node);
+    if (made != nullptr) {
+        *made = &node;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult add_allocation(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
+                        size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+    Graph* graph = find_graph(hGraph);
+    if (graph == nullptr || parameters == nullptr || parameters->bytesize == 0 ||
+        find_device(parameters->poolProps.location.id) == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    work.memory_bytes = parameters->bytesize;
+    work.memory = reserve_graph_memory(*context, parameters->bytesize);
+    if (work.memory == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    parameters->dptr = work.memory;
+    Node* node = nullptr;
+    const CUresult result = add(out, hGraph, dependencies, count, std::move(work), &node);
+    if (result == CUDA_SUCCESS) {
+        node->allocation = *parameters;
+    }
+    return result;
+}
+
+CUresult add_free(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+                  CUdeviceptr address) {
+    if (address == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+    work.memory = address;
+    return add(out, hGraph, dependencies, count, std::move(work));
+}
+
+CUresult fill_exec(Exec& exec, const Graph& graph) {
+    std::vector<Work> works;
+    for (const auto& node : graph.nodes) {
+        works.push_back(node->work);
+        if (node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+            exec.memory.contains(node->work.memory)) {
+            continue;
+        }
+        const uint64_t bytes = node->work.memory_bytes;
+        const int device = graph.context != nullptr ? graph.context->device : 0;
+        if (check_allocation_faults(bytes) != CUDA_SUCCESS) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        auto physical = Physical::create(device, round_up(bytes, page_bytes));
+        if (!physical) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        exec.memory.emplace(node->work.memory, GraphMemory{bytes, std::move(physical)});
+    }
+    exec.works = std::move(works);
+    return CUDA_SUCCESS;
+}
+
+CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    Graph* graph = find_graph(hGraph);
+    if (out == nullptr || graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    auto exec = std::make_unique<Exec>();
+    exec->context = &root(*context);
+    exec->flags = flags;
+    if (CUresult error = fill_exec(*exec, *graph)) {
+        return error;
+    }
+    graphs().execs.insert(exec.get());
+    *out = reinterpret_cast<CUgraphExec>(exec.release());
+    return CUDA_SUCCESS;
+}
+
+bool same_shape(const Exec& exec, const Graph& graph) {
+    return std::equal(
+        exec.works.begin(), exec.works.end(), graph.nodes.begin(), graph.nodes.end(),
+        [](const Work& work, const auto& node) { return work.type == node->work.type; });
+}
+
+void begin_allocation(Exec& exec, const Work& work) {
+    const GraphMemory& memory = exec.memory.at(work.memory);
+    Allocation allocation;
+    allocation.base = work.memory;
+    allocation.bytes = memory.bytes;
+    allocation.reserved = memory.physical->bytes();
+    allocation.kind = Kind::graph;
+    allocation.context = exec.context;
+    allocation.device = exec.context->device;
+    allocation.buffer_id = next_buffer_id();
+    allocation.physical = memory.physical;
+    map_pages(work.memory, allocation.reserved, *memory.physical, 0, true);
+    count_live(static_cast<int64_t>(memory.bytes));
+    allocations().emplace(work.memory, std::move(allocation));
+}
+
+// Allocations appear when the launch is submitted, so that work submitted behind it may name them;
+// what the graph frees goes when the launch completes.
+CUresult launch(CUgraphExec hGraphExec, CUstream hStream) {
+    Exec* exec = find_exec(hGraphExec);
+    Stream* stream = nullptr;
+    if (exec == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    if (CUresult refused = refuse_while_capturing(*stream)) {
+        return refused;
+    }
+    for (const Work& work : exec->works) {
+        if (work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && allocations().contains(work.memory)) {
+            if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            wait_for_context(*exec->context);
+            release_allocation(work.memory);
+        }
+    }
+    for (const Work& work : exec->works) {
+        if (work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+            begin_allocation(*exec, work);
+        }
+    }
+    for (const Work& work : exec->works) {
+        Work copy = work;
+        if (work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            copy.action = [address = work.memory] { release_allocation(address); };
+        }
+        submit(*stream, std::move(copy));
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult list_nodes(const std::vector<Node*>& nodes, CUgraphNode* out, size_t* count) {
+    if (count == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (out == nullptr) {
+        *count = nodes.size();
+        return CUDA_SUCCESS;
+    }
+    for (size_t i = 0; i < *count; ++i) {
+        out[i] = i < nodes.size() ? handle(nodes[i]) : nullptr;
+    }
+    *count = std::min(*count, nodes.size());
+    return CUDA_SUCCESS;
+}
+
+Work kernel_work() {
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    return work;
+}
+
+Work memset_work(const CUDA_MEMSET_NODE_PARAMS& parameters) {
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    const CUDA_MEMSET_NODE_PARAMS p = parameters;
+    const uint64_t row = p.width * p.elementSize;
+    for (size_t y = 0; y < p.height; ++y) {
+        work.accesses.push_back({p.dst + y * p.pitch, row, true, 0});
+    }
+    work.action = [p, row] {
+        for (size_t y = 0; y < p.height; ++y) {
+            if (usable(p.dst + y * p.pitch, row)) {
+                fill_bytes(p.dst + y * p.pitch, row, &p.value, p.elementSize);
+            }
+        }
+    };
+    return work;
+}
+
+}  // namespace
+
+Graph* add_graph(Context* context) {
+    auto* graph = new Graph;
+    graph->context = context;
+    graphs().graphs.insert(graph);
+    return graph;
+}
+
+Graph* find_graph(CUgraph handle) {
+    auto* graph = reinterpret_cast<Graph*>(handle);
+    return graphs().graphs.contains(graph) ? graph : nullptr;
+}
+
+void destroy_graph(Graph& graph) {
+    for (const auto& node : graph.nodes) {
+        graphs().nodes.erase(node.get());
+    }
+    graphs().graphs.erase(&graph);
+    delete &graph;
+}
+
+CUgraph handle(Graph* graph) {
+    return reinterpret_cast<CUgraph>(graph);
+}
+
+CUgraphNode handle(Node* node) {
+    return reinterpret_cast<CUgraphNode>(node);
+}
+
+Node* find_node(CUgraphNode handle) {
+    auto* node = reinterpret_cast<Node*>(handle);
+    return graphs().nodes.contains(node) ? node : nullptr;
+}
+
+Node& add_node(Graph& graph, Work work, std::vector<Node*> dependencies) {
+    auto node = std::make_unique<Node>();
+    node->graph = &graph;
+    node->work = std::move(work);
+    node->dependencies = std::move(dependencies);
+    graphs().nodes.insert(node.get());
+    graph.nodes.push_back(std::move(node));
+    return *graph.nodes.back();
+}
+
+uint64_t reserve_graph_memory(Context&, uint64_t bytes) {
+    const uint64_t address = reserve_addresses(bytes);
+    if (address != 0) {
+        graphs().reserved.emplace(address, round_up(bytes, page_bytes));
+    }
+    return address;
+}
+
+}  // namespace memlab::simcuda
+
+using namespace memlab::simcuda;
+
+CUresult sim_cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (phGraph == nullptr || flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *phGraph = handle(add_graph(&root(*context)));
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphDestroy(CUgraph hGraph) {
+    Graph* graph = find_graph(hGraph);
+    if (graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    destroy_graph(*graph);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
+    const Graph* original = find_graph(originalGraph);
+    if (phGraphClone == nullptr || original == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    // Memory nodes cannot be cloned.
+    for (const auto& node : original->nodes) {
+        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+            node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+    Graph& clone = *add_graph(original->context);
+    std::map<const Node*, Node*> twin;
+    for (const auto& node : original->nodes) {
+        std::vector<Node*> dependencies;
+        for (const Node* before : node->dependencies) {
+            dependencies.push_back(twin.at(before));
+        }
+        twin[node.get()] = &add_node(clone, node->work, std::move(dependencies));
+    }
+    *phGraphClone = handle(&clone);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphAddEmptyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode* dependencies, size_t numDependencies) {
+    return add(phGraphNode, hGraph, dependencies, numDependencies, Work{});
+}
+
+CUresult sim_cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode* dependencies, size_t numDependencies,
+                                  const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+    return nodeParams == nullptr
+               ? CUDA_ERROR_INVALID_VALUE
+               : add(phGraphNode, hGraph, dependencies, numDependencies, kernel_work());
+}
+
+CUresult sim_cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, size_t numDependencies,
+                                     const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+    return nodeParams == nullptr
+               ? CUDA_ERROR_INVALID_VALUE
+               : add(phGraphNode, hGraph, dependencies, numDependencies, kernel_work());
+}
+
+CUresult sim_cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode* dependencies, size_t numDependencies,
+                                  const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext) {
+    if (memsetParams == nullptr ||
+        (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 &&
+         memsetParams->elementSize != 4)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return add(phGraphNode, hGraph, dependencies, numDependencies, memset_work(*memsetParams));
+}
+
+CUresult sim_cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                const CUgraphNode* dependencies, size_t numDependencies,
+                                const CUDA_HOST_NODE_PARAMS* nodeParams) {
+    if (nodeParams == nullptr || nodeParams->fn == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_HOST;
+    work.calls_host = true;
+    work.action = [p = *nodeParams] { p.fn(p.userData); };
+    return add(phGraphNode, hGraph, dependencies, numDependencies, std::move(work));
+}
+
+CUresult sim_cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                    const CUgraphNode* dependencies, size_t numDependencies,
+                                    CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) {
+    return add_allocation(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+CUresult sim_cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
+                                          CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
+    const Node* node = find_node(hNode);
+    if (params_out == nullptr || node == nullptr ||
+        node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *params_out = node->allocation;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode* dependencies, size_t numDependencies,
+                                   CUdeviceptr dptr) {
+    return add_free(phGraphNode, hGraph, dependencies, numDependencies, dptr);
+}
+
+CUresult sim_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
+    const Node* node = find_node(hNode);
+    if (dptr_out == nullptr || node == nullptr || node->work.type != CU_GRAPH_NODE_TYPE_MEM_FREE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *dptr_out = node->work.memory;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                            const CUgraphNode* dependencies, size_t numDependencies,
+                            CUgraphNodeParams* nodeParams) {
+    if (nodeParams == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (nodeParams->type) {
+        case CU_GRAPH_NODE_TYPE_EMPTY:
+            return sim_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
+        case CU_GRAPH_NODE_TYPE_KERNEL:
+            return add(phGraphNode, hGraph, dependencies, numDependencies, kernel_work());
+        case CU_GRAPH_NODE_TYPE_MEM_FREE:
+            return add_free(phGraphNode, hGraph, dependencies, numDependencies,
+                            nodeParams->free.dptr);
+        case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+            CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
+            parameters.poolProps = nodeParams->alloc.poolProps;
+            parameters.accessDescs = nodeParams->alloc.accessDescs;
+            parameters.accessDescCount = nodeParams->alloc.accessDescCount;
+            parameters.bytesize = nodeParams->alloc.bytesize;
+            const CUresult result =
+                add_allocation(phGraphNode, hGraph, dependencies, numDependencies, &parameters);
+            nodeParams->alloc.dptr = parameters.dptr;
+            return result;
+        }
+        default:
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult sim_cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                               const CUgraphNode* dependencies, const CUgraphEdgeData*,
+                               size_t numDependencies, CUgraphNodeParams* nodeParams) {
+    return sim_cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+}
+
+CUresult sim_cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
+    const Node* node = find_node(hNode);
+    if (node == nullptr || type == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *type = node->work.type;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
+    const Graph* graph = find_graph(hGraph);
+    if (graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<Node*> all;
+    for (const auto& node : graph->nodes) {
+        all.push_back(node.get());
+    }
+    return list_nodes(all, nodes, numNodes);
+}
+
+CUresult sim_cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
+    const Graph* graph = find_graph(hGraph);
+    if (graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::vector<Node*> roots;
+    for (const auto& node : graph->nodes) {
+        if (node->dependencies.empty()) {
+            roots.push_back(node.get());
+        }
+    }
+    return list_nodes(roots, rootNodes, numRootNodes);
+}
+
+CUresult sim_cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
+                                        size_t* numDependencies) {
+    const Node* node = find_node(hNode);
+    return node == nullptr ? CUDA_ERROR_INVALID_VALUE
+                           : list_nodes(node->dependencies, dependencies, numDependencies);
+}
+
+CUresult sim_cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode*, char*,
+                                size_t) {
+    return instantiate(phGraphExec, hGraph, 0);
+}
+
+CUresult sim_cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode*, char*,
+                                   size_t) {
+    return instantiate(phGraphExec, hGraph, 0);
+}
+
+CUresult sim_cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                         unsigned long long flags) {
+    return instantiate(phGraphExec, hGraph, flags);
+}
+
+CUresult sim_cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                          CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
+    if (instantiateParams == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUresult result = instantiate(phGraphExec, hGraph, instantiateParams->flags);
+    instantiateParams->result_out =
+        result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return result;
+}
+
+CUresult sim_cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
+    const Exec* exec = find_exec(hGraphExec);
+    if (exec == nullptr || flags == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *flags = exec->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                  CUgraphExecUpdateResultInfo* resultInfo) {
+    Exec* exec = find_exec(hGraphExec);
+    const Graph* graph = find_graph(hGraph);
+    if (exec == nullptr || graph == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const bool fits = same_shape(*exec, *graph);
+    if (resultInfo != nullptr) {
+        *resultInfo = {};
+        resultInfo->result =
+            fits ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    }
+    return fits ? fill_exec(*exec, *graph) : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult sim_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                               CUgraphExecUpdateResult* updateResult_out) {
+    CUgraphExecUpdateResultInfo info{};
+    const CUresult result = sim_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+    if (hErrorNode_out != nullptr) {
+        *hErrorNode_out = nullptr;
+    }
+    if (updateResult_out != nullptr) {
+        *updateResult_out = info.result;
+    }
+    return result;
+}
+
+CUresult sim_cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
+    Stream* stream = nullptr;
+    return find_exec(hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                            : find_stream(hStream, stream);
+}
+
+CUresult sim_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
+    return launch(hGraphExec, hStream);
+}
+
+CUresult sim_cuGraphExecDestroy(CUgraphExec hGraphExec) {
+    Exec* exec = find_exec(hGraphExec);
+    if (exec == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    graphs().execs.erase(exec);
+    delete exec;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuDeviceGraphMemTrim(CUdevice device) {
+    return find_device(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult sim_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute, void* value) {
+    if (find_device(device) == nullptr) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (value == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    uint64_t bytes = 0;
+    for (const Exec* exec : graphs().execs) {
+        for (const auto& [address, memory] : exec->memory) {
+            if (memory.physical->device() == device) {
+                bytes += memory.physical->bytes();
+            }
+        }
+    }
+    std::memcpy(value, &bytes, sizeof bytes);
+    return CUDA_SUCCESS;
+}

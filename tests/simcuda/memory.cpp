@@ -1,0 +1,439 @@
+#include "tests/simcuda/memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/race.hpp"
+#include "tests/simcuda/state.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+constexpr uint64_t arena_bytes = 64ULL << 30;
+
+struct Mapping {
+    uint64_t bytes;
+    int file;
+    uint64_t offset;
+    bool accessible;
+};
+
+struct Memory {
+    std::map<uint64_t, uint64_t> free_addresses;  // address, length
+    std::map<uint64_t, Mapping> pages;
+    std::map<uint64_t, Allocation> allocations;
+    std::map<int, std::list<std::shared_ptr<Chunk>>> chunks;  // by device
+    uint64_t buffer_id = 1ULL << 32;
+    uint64_t allocation_calls = 0;
+};
+
+Memory& memory() {
+    static Memory& once = *new Memory;
+    return once;
+}
+
+// Calls piece(file, file offset, bytes done, bytes) for each mapped piece of a device range.
+template <typename Piece>
+void for_pieces(uint64_t address, uint64_t bytes, Piece&& piece) {
+    uint64_t done = 0;
+    while (done < bytes) {
+        auto it = std::prev(memory().pages.upper_bound(address + done));
+        const uint64_t into = address + done - it->first;
+        const uint64_t length = std::min(bytes - done, it->second.bytes - into);
+        piece(it->second.file, it->second.offset + into, done, length);
+        done += length;
+    }
+}
+
+void read_device(uint64_t from, char* to, uint64_t bytes) {
+    for_pieces(from, bytes, [&](int file, uint64_t offset, uint64_t done, uint64_t length) {
+        uint64_t got = 0;
+        while (got < length) {
+            const ssize_t n =
+                pread(file, to + done + got, length - got, static_cast<off_t>(offset + got));
+            if (n <= 0) {
+                std::memset(to + done + got, 0, length - got);
+                break;
+            }
+            got += static_cast<uint64_t>(n);
+        }
+    });
+}
+
+void write_device(uint64_t to, const char* from, uint64_t bytes) {
+    for_pieces(to, bytes, [&](int file, uint64_t offset, uint64_t done, uint64_t length) {
+        uint64_t put = 0;
+        while (put < length) {
+            const ssize_t n =
+                pwrite(file, from + done + put, length - put, static_cast<off_t>(offset + put));
+            if (n <= 0) {
+                return;
+            }
+            put += static_cast<uint64_t>(n);
+        }
+    });
+}
+
+// Cuts a page table entry in two at an address.
+void split_pages(uint64_t at) {
+    auto it = memory().pages.upper_bound(at);
+    if (it == memory().pages.begin()) {
+        return;
+    }
+    --it;
+    const uint64_t into = at - it->first;
+    if (into == 0 || into >= it->second.bytes) {
+        return;
+    }
+    Mapping tail = it->second;
+    tail.bytes -= into;
+    tail.offset += into;
+    it->second.bytes = into;
+    memory().pages.emplace(at, tail);
+}
+
+// Lowest fitting piece of a chunk, or NULL.
+bool take_from_chunk(Chunk& chunk, uint64_t bytes, uint64_t& address) {
+    for (auto it = chunk.free.begin(); it != chunk.free.end(); ++it) {
+        const auto [offset, length] = *it;
+        if (length >= bytes) {
+            chunk.free.erase(it);
+            if (length > bytes) {
+                chunk.free.emplace(offset + bytes, length - bytes);
+            }
+            address = chunk.address + offset;
+            return true;
+        }
+    }
+    return false;
+}
+
+void insert_free(std::map<uint64_t, uint64_t>& free, uint64_t at, uint64_t length) {
+    auto it = free.emplace(at, length).first;
+    if (it != free.begin()) {
+        auto before = std::prev(it);
+        if (before->first + before->second == at) {
+            before->second += length;
+            free.erase(it);
+            it = before;
+        }
+    }
+    auto after = std::next(it);
+    if (after != free.end() && it->first + it->second == after->first) {
+        it->second += after->second;
+        free.erase(after);
+    }
+}
+
+void return_to_chunk(int device, const std::shared_ptr<Chunk>& chunk, uint64_t address,
+                     uint64_t bytes) {
+    insert_free(chunk->free, address - chunk->address, bytes);
+    if (chunk->free.begin()->second == page_bytes) {
+        unmap_pages(chunk->address, page_bytes);
+        return_addresses(chunk->address, page_bytes);
+        memory().chunks[device].remove(chunk);
+    }
+}
+
+bool allocate_small(Allocation& allocation, uint64_t bytes) {
+    auto& chunks = memory().chunks[allocation.device];
+    for (const auto& chunk : chunks) {
+        if (take_from_chunk(*chunk, bytes, allocation.base)) {
+            allocation.chunk = chunk;
+            return true;
+        }
+    }
+    auto chunk = std::make_shared<Chunk>();
+    chunk->physical = Physical::create(allocation.device, page_bytes);
+    if (!chunk->physical) {
+        return false;
+    }
+    chunk->address = reserve_addresses(page_bytes);
+    if (chunk->address == 0) {
+        return false;
+    }
+    map_pages(chunk->address, page_bytes, *chunk->physical, 0, true);
+    chunk->free.emplace(0, page_bytes);
+    chunks.push_back(chunk);
+    allocation.chunk = chunk;
+    return take_from_chunk(*chunk, bytes, allocation.base);
+}
+
+bool allocate_pages(Allocation& allocation, uint64_t bytes) {
+    allocation.physical = Physical::create(allocation.device, bytes);
+    if (!allocation.physical) {
+        return false;
+    }
+    allocation.base = reserve_addresses(bytes);
+    if (allocation.base == 0) {
+        return false;
+    }
+    map_pages(allocation.base, bytes, *allocation.physical, 0, true);
+    if (allocation.kind == Kind::managed) {
+        mmap(reinterpret_cast<void*>(allocation.base), bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, allocation.physical->file(),
+             static_cast<off_t>(allocation.physical->offset()));
+    }
+    return true;
+}
+
+}  // namespace
+
+std::shared_ptr<Physical> Physical::create(int ordinal, uint64_t bytes) {
+    Device& device = *find_device(ordinal);
+    if (bytes > options().memory || device.used > options().memory - bytes) {
+        return nullptr;
+    }
+    if (device.file < 0) {
+        device.file = memfd_create("simcuda", MFD_CLOEXEC);
+    }
+    const uint64_t offset = device.file_end;
+    if (device.file < 0 || ftruncate(device.file, static_cast<off_t>(offset + bytes)) != 0) {
+        return nullptr;
+    }
+    device.file_end += bytes;
+    device.used += bytes;
+    return std::shared_ptr<Physical>(new Physical(ordinal, device.file, offset, bytes, false));
+}
+
+std::shared_ptr<Physical> Physical::import(int device, int file, uint64_t offset, uint64_t bytes) {
+    return std::shared_ptr<Physical>(new Physical(device, file, offset, bytes, true));
+}
+
+Physical::~Physical() {
+    if (imported_) {
+        close(file_);
+        return;
+    }
+    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
+              static_cast<off_t>(bytes_));
+    find_device(device_)->used -= bytes_;
+}
+
+uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {
+    bytes = round_up(bytes, page_bytes);
+    alignment = std::max(alignment, page_bytes);
+    auto& free = memory().free_addresses;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        for (auto it = free.begin(); it != free.end(); ++it) {
+            const auto [begin, length] = *it;
+            const uint64_t address = round_up(begin, alignment);
+            if (address + bytes > begin + length) {
+                continue;
+            }
+            free.erase(it);
+            if (address > begin) {
+                free.emplace(begin, address - begin);
+            }
+            if (address + bytes < begin + length) {
+                free.emplace(address + bytes, begin + length - address - bytes);
+            }
+            return address;
+        }
+        const uint64_t wanted = std::max(arena_bytes, bytes + alignment) + page_bytes;
+        void* arena =
+            mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (arena == MAP_FAILED) {
+            return 0;
+        }
+        madvise(arena, wanted, MADV_DONTFORK);
+        const uint64_t start = round_up(reinterpret_cast<uint64_t>(arena), page_bytes);
+        insert_free(free, start,
+                    (reinterpret_cast<uint64_t>(arena) + wanted - start) / page_bytes * page_bytes);
+    }
+    return 0;
+}
+
+void return_addresses(uint64_t address, uint64_t bytes) {
+    insert_free(memory().free_addresses, address, round_up(bytes, page_bytes));
+}
+
+void map_pages(uint64_t address, uint64_t bytes, const Physical& physical, uint64_t offset,
+               bool accessible) {
+    memory().pages.emplace(address,
+                           Mapping{bytes, physical.file(), physical.offset() + offset, accessible});
+}
+
+void unmap_pages(uint64_t address, uint64_t bytes) {
+    split_pages(address);
+    split_pages(address + bytes);
+    auto& pages = memory().pages;
+    pages.erase(pages.lower_bound(address), pages.lower_bound(address + bytes));
+}
+
+bool set_pages_accessible(uint64_t address, uint64_t bytes, bool accessible) {
+    if (pages_state(address, bytes) == 0) {
+        return false;
+    }
+    split_pages(address);
+    split_pages(address + bytes);
+    auto& pages = memory().pages;
+    for (auto it = pages.lower_bound(address); it != pages.end() && it->first < address + bytes;
+         ++it) {
+        it->second.accessible = accessible;
+    }
+    return true;
+}
+
+int pages_state(uint64_t address, uint64_t bytes) {
+    int state = 2;
+    auto& pages = memory().pages;
+    const uint64_t end = address + bytes;
+    do {
+        auto it = pages.upper_bound(address);
+        if (it == pages.begin()) {
+            return 0;
+        }
+        --it;
+        if (it->first + it->second.bytes <= address) {
+            return 0;
+        }
+        if (!it->second.accessible) {
+            state = 1;
+        }
+        address = it->first + it->second.bytes;
+    } while (address < end);
+    return state;
+}
+
+bool is_device_address(uint64_t address) {
+    return pages_state(address, 1) != 0;
+}
+
+void copy_bytes(uint64_t to, uint64_t from, uint64_t bytes) {
+    const bool to_device = is_device_address(to);
+    const bool from_device = is_device_address(from);
+    if (!to_device && !from_device) {
+        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    } else if (!from_device) {
+        write_device(to, reinterpret_cast<const char*>(from), bytes);
+    } else if (!to_device) {
+        read_device(from, reinterpret_cast<char*>(to), bytes);
+    } else {
+        // Whole and through a buffer, so that overlapping ranges copy as memmove does.
+        std::vector<char> buffer(bytes);
+        read_device(from, buffer.data(), bytes);
+        write_device(to, buffer.data(), bytes);
+    }
+}
+
+void fill_bytes(uint64_t to, uint64_t bytes, const void* pattern, uint64_t pattern_bytes) {
+    constexpr uint64_t most = 1ULL << 20;
+    std::vector<char> buffer(std::min(most, bytes));
+    for (uint64_t i = 0; i < buffer.size(); ++i) {
+        buffer[i] = static_cast<const char*>(pattern)[i % pattern_bytes];
+    }
+    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+        copy_bytes(to + done, reinterpret_cast<uint64_t>(buffer.data()),
+                   std::min<uint64_t>(buffer.size(), bytes - done));
+    }
+}
+
+bool usable(uint64_t address, uint64_t bytes) {
+    if (!is_device_address(address)) {
+        // An address of ours that is not mapped is nobody's memory.
+        auto& free = memory().free_addresses;
+        auto it = free.upper_bound(address);
+        return address != 0 &&
+               (it == free.begin() || std::prev(it)->first + std::prev(it)->second <= address);
+    }
+    return bytes == 0 || pages_state(address, bytes) == 2;
+}
+
+bool is_pageable(uint64_t address) {
+    return !is_device_address(address) && find_allocation(address) == nullptr;
+}
+
+std::map<uint64_t, Allocation>& allocations() {
+    return memory().allocations;
+}
+
+uint64_t next_buffer_id() {
+    return ++memory().buffer_id;
+}
+
+Allocation* find_allocation(uint64_t address) {
+    auto& all = memory().allocations;
+    auto it = all.upper_bound(address);
+    if (it == all.begin()) {
+        return nullptr;
+    }
+    --it;
+    return address - it->first < it->second.bytes ? &it->second : nullptr;
+}
+
+CUresult check_allocation_faults(uint64_t bytes) {
+    const bool nth = ++memory().allocation_calls == options().oom_at;
+    return nth || bytes > options().oom_above ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult allocate_device(Context& context, uint64_t bytes, Kind kind, uint64_t& address) {
+    if (bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (CUresult fault = check_allocation_faults(bytes); fault != CUDA_SUCCESS) {
+        return fault;
+    }
+    if (bytes > options().memory) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    Allocation allocation;
+    allocation.bytes = bytes;
+    allocation.kind = kind;
+    allocation.context = &context;
+    allocation.device = context.device;
+    const bool small = bytes <= small_limit && kind != Kind::managed;
+    allocation.reserved = round_up(bytes, small ? small_step : page_bytes);
+    if (!(small ? allocate_small(allocation, allocation.reserved)
+                : allocate_pages(allocation, allocation.reserved))) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    allocation.buffer_id = next_buffer_id();
+    address = allocation.base;
+    count_live(static_cast<int64_t>(bytes));
+    memory().allocations.emplace(address, std::move(allocation));
+    return CUDA_SUCCESS;
+}
+
+void release_allocation(uint64_t base) {
+    auto it = memory().allocations.find(base);
+    if (it == memory().allocations.end()) {
+        return;
+    }
+    Allocation gone = std::move(it->second);
+    memory().allocations.erase(it);
+    set_owner(gone.base, gone.bytes, 0);
+    switch (gone.kind) {
+        case Kind::pinned:
+            munmap(reinterpret_cast<void*>(gone.base), gone.reserved);
+            return;
+        case Kind::registered:
+        case Kind::vmm:
+            return;
+        default:
+            break;
+    }
+    count_live(-static_cast<int64_t>(gone.bytes));
+    if (gone.chunk) {
+        return_to_chunk(gone.device, gone.chunk, gone.base, gone.reserved);
+        return;
+    }
+    unmap_pages(gone.base, gone.reserved);
+    if (gone.kind == Kind::graph) {
+        return;  // the next launch of its graph uses the address again
+    }
+    if (gone.kind == Kind::managed) {
+        mmap(reinterpret_cast<void*>(gone.base), gone.reserved, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
+    return_addresses(gone.base, gone.reserved);
+}
+
+}  // namespace memlab::simcuda

@@ -1,0 +1,38 @@
+// What the environment tells simcuda: devices, memory, faults to inject, statistics.
+//
+// Read once, at the first call into the driver. A value that cannot be understood is one line on
+// stderr and exit code 2: a test with a mistyped fault must not pass by injecting nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/simcuda/driver_abi.hpp"
+
+namespace memlab::simcuda {
+
+struct InjectedFault {
+    std::string function;  // a symbol, or a base name standing for all its versions
+    uint64_t nth;          // 1 is the first call
+    CUresult error;
+    uint64_t seen = 0;
+};
+
+struct Options {
+    int devices = 1;                    // SIMCUDA_DEVICES
+    uint64_t memory = 8ULL << 30;       // SIMCUDA_MEMORY, bytes of each device
+    uint64_t context_memory = 0;        // SIMCUDA_CONTEXT_MEMORY, bytes each context takes
+    uint64_t oom_at = 0;                // SIMCUDA_OOM_AT, 0: never
+    uint64_t oom_above = UINT64_MAX;    // SIMCUDA_OOM_ABOVE, bytes of one request
+    std::vector<InjectedFault> faults;  // SIMCUDA_FAIL=function:nth:error[,...]
+    int driver_version = CUDA_VERSION;  // SIMCUDA_DRIVER_VERSION
+    std::string stats_path;             // SIMCUDA_STATS, %p is the process id
+};
+
+Options& options();
+
+// An error of <cuda.h> by name or number; false when there is none.
+bool parse_error(const std::string& text, CUresult& error);
+
+}  // namespace memlab::simcuda

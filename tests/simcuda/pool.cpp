@@ -1,0 +1,462 @@
+// Stream-ordered allocation: cuMemAllocAsync, cuMemFreeAsync and memory pools.
+//
+// A pool takes its memory from the device and keeps what is freed until it is trimmed, destroyed,
+// or more is cached than its release threshold when the host waits for the device. A freed block is
+// reused by its own stream at once, by another stream only after the free has completed; the order
+// between them is then the driver's business, and the race detector is told of it.
+#include "tests/simcuda/pool.hpp"
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <set>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/capture.hpp"
+#include "tests/simcuda/graph.hpp"
+#include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/race.hpp"
+#include "tests/simcuda/state.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+namespace memlab::simcuda {
+
+struct FreeBlock {
+    uint64_t address;
+    uint64_t bytes;  // of address space, a multiple of pages
+    std::shared_ptr<Physical> physical;
+    const Stream* stream;
+    OpPtr freed;
+};
+
+struct Pool {
+    int device = 0;
+    bool is_default = false;
+    bool destroyed = false;  // lives on until its allocations are freed
+    uint64_t threshold = 0;
+    uint64_t used = 0;
+    uint64_t used_high = 0;
+    uint64_t reserved = 0;
+    uint64_t reserved_high = 0;
+    int reuse[3] = {1, 1, 1};
+    std::list<FreeBlock> free;
+    unsigned live = 0;
+};
+
+namespace {
+
+std::set<Pool*>& pools() {
+    static std::set<Pool*>& all = *new std::set<Pool*>;
+    return all;
+}
+
+Pool* find_pool(CUmemoryPool pool) {
+    auto* pointer = reinterpret_cast<Pool*>(pool);
+    return pools().contains(pointer) && !pointer->destroyed ? pointer : nullptr;
+}
+
+CUmemoryPool handle(Pool* pool) {
+    return reinterpret_cast<CUmemoryPool>(pool);
+}
+
+// Bytes are given back to the device, the least recently freed first, until the pool reserves no
+// more than `keep`.
+void trim(Pool& pool, uint64_t keep) {
+    settle();
+    for (auto it = pool.free.begin(); it != pool.free.end() && pool.reserved > keep;) {
+        if (!is_done(it->freed)) {
+            ++it;
+            continue;
+        }
+        unmap_pages(it->address, it->bytes);
+        return_addresses(it->address, it->bytes);
+        pool.reserved -= it->bytes;
+        it = pool.free.erase(it);
+    }
+}
+
+void end_pool_if_unused(Pool& pool) {
+    if (pool.destroyed && pool.live == 0) {
+        pools().erase(&pool);
+        delete &pool;
+    }
+}
+
+bool take_free_block(Pool& pool, uint64_t bytes, Stream& stream, Allocation& allocation,
+                     Clock& after) {
+    settle();
+    auto best = pool.free.end();
+    for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
+        if (it->bytes == bytes && (it->stream == &stream || is_done(it->freed)) &&
+            (best == pool.free.end() || it->stream == &stream)) {
+            best = it;
+        }
+    }
+    if (best == pool.free.end()) {
+        return false;
+    }
+    allocation.base = best->address;
+    allocation.physical = best->physical;
+    after = best->freed->clock;
+    pool.free.erase(best);
+    return true;
+}
+
+CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
+    if (bytes == 0) {
+        *dptr = 0;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream.capture) {
+        const uint64_t address = reserve_graph_memory(*stream.context, bytes);
+        if (address == 0) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        Work work;
+        work.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+        work.memory = address;
+        work.memory_bytes = bytes;
+        Node* node = nullptr;
+        const CUresult result = capture_work(stream, std::move(work), &node);
+        if (result == CUDA_SUCCESS) {
+            node->allocation.bytesize = bytes;
+            node->allocation.dptr = address;
+            node->allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+            node->allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {pool.device}};
+            *dptr = address;
+        }
+        return result;
+    }
+    if (CUresult refused = refuse_while_capturing(stream)) {
+        return refused;
+    }
+    if (CUresult fault = check_allocation_faults(bytes)) {
+        return fault;
+    }
+    if (bytes > options().memory) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    Allocation allocation;
+    allocation.bytes = bytes;
+    allocation.reserved = round_up(bytes, page_bytes);
+    allocation.kind = Kind::async;
+    allocation.context = &root(*stream.context);
+    allocation.device = pool.device;
+    allocation.pool = &pool;
+    Clock after;
+    if (!take_free_block(pool, allocation.reserved, stream, allocation, after)) {
+        allocation.physical = Physical::create(pool.device, allocation.reserved);
+        if (!allocation.physical) {
+            wait_for_context(*allocation.context);
+            trim(pool, 0);
+            allocation.physical = Physical::create(pool.device, allocation.reserved);
+        }
+        allocation.base = allocation.physical ? reserve_addresses(allocation.reserved) : 0;
+        if (allocation.base == 0) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        pool.reserved += allocation.reserved;
+        pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+        map_pages(allocation.base, allocation.reserved, *allocation.physical, 0, true);
+    }
+    allocation.buffer_id = next_buffer_id();
+    pool.used += allocation.reserved;
+    pool.used_high = std::max(pool.used_high, pool.used);
+    ++pool.live;
+    count_live(static_cast<int64_t>(bytes));
+    *dptr = allocation.base;
+    allocations().emplace(allocation.base, std::move(allocation));
+    submit(stream, Work{}, {}, after);
+    return CUDA_SUCCESS;
+}
+
+CUresult allocate_from(CUdeviceptr* dptr, size_t bytes, CUmemoryPool handle, bool given,
+                       CUstream hStream) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    Device& device = *find_device(stream->context->device);
+    Pool* pool = given                            ? find_pool(handle)
+                 : device.current_pool != nullptr ? device.current_pool
+                                                  : &default_pool(device.ordinal);
+    if (dptr == nullptr || pool == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return allocate(dptr, bytes, *pool, *stream);
+}
+
+CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    if (dptr == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->capture) {
+        Work work;
+        work.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
+        work.memory = dptr;
+        return capture_work(*stream, std::move(work));
+    }
+    if (CUresult refused = refuse_while_capturing(*stream)) {
+        return refused;
+    }
+    auto it = allocations().find(dptr);
+    if (it == allocations().end() || it->second.free_pending) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (it->second.kind) {
+        case Kind::async:
+        case Kind::graph:
+            return free_to_pool(dptr, *stream);
+        case Kind::device:
+        case Kind::managed: {
+            it->second.free_pending = true;
+            Work work;
+            work.action = [dptr] { release_allocation(dptr); };
+            submit(*stream, std::move(work));
+            return CUDA_SUCCESS;
+        }
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult pool_attribute(Pool& pool, CUmemPool_attribute attribute, void* value, bool set) {
+    const auto wide = [&](uint64_t& field, bool writable) {
+        auto& outside = *static_cast<cuuint64_t*>(value);
+        if (!set) {
+            outside = field;
+            return CUDA_SUCCESS;
+        }
+        if (!writable) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        field = outside;
+        return CUDA_SUCCESS;
+    };
+    const auto flag = [&](int& field) {
+        auto& outside = *static_cast<int*>(value);
+        (set ? field : outside) = set ? outside : field;
+        return CUDA_SUCCESS;
+    };
+    // A high-water mark can only be set to zero: it then restarts at the present value.
+    const auto mark = [&](uint64_t& field, uint64_t now) {
+        if (set && *static_cast<cuuint64_t*>(value) != 0) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        const CUresult result = wide(field, true);
+        field = std::max(field, now);
+        return result;
+    };
+    switch (attribute) {
+        case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+            return flag(pool.reuse[0]);
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+            return flag(pool.reuse[1]);
+        case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+            return flag(pool.reuse[2]);
+        case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+            return wide(pool.threshold, true);
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+            return wide(pool.reserved, false);
+        case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+            return mark(pool.reserved_high, pool.reserved);
+        case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+            return wide(pool.used, false);
+        case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+            return mark(pool.used_high, pool.used);
+        default:
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+}  // namespace
+
+Pool& default_pool(int ordinal) {
+    Device& device = *find_device(ordinal);
+    if (device.default_pool == nullptr) {
+        device.default_pool = new Pool;
+        device.default_pool->device = ordinal;
+        device.default_pool->is_default = true;
+        pools().insert(device.default_pool);
+    }
+    return *device.default_pool;
+}
+
+void reset_pools(int device) {
+    std::vector<uint64_t> live;
+    for (const auto& [base, allocation] : allocations()) {
+        if (allocation.pool != nullptr && allocation.device == device) {
+            live.push_back(base);
+        }
+    }
+    for (const uint64_t base : live) {
+        Pool& pool = *allocations().at(base).pool;
+        pool.used -= allocations().at(base).reserved;
+        pool.reserved -= allocations().at(base).reserved;
+        --pool.live;
+        release_allocation(base);
+    }
+    for (Pool* pool : pools()) {
+        if (pool->device == device) {
+            trim(*pool, 0);
+        }
+    }
+}
+
+// The address is free for the stream's own later allocations at once, for the others when the
+// stream has come to this point.
+CUresult free_to_pool(uint64_t address, Stream& stream) {
+    Allocation& allocation = allocations().at(address);
+    if (allocation.kind == Kind::graph) {
+        allocation.free_pending = true;
+        Work work;
+        work.action = [address] { release_allocation(address); };
+        submit(stream, std::move(work));
+        return CUDA_SUCCESS;
+    }
+    Pool& pool = *allocation.pool;
+    Work work;
+    // The release threshold is looked at when the free completes with nobody behind it.
+    work.action = [&pool] {
+        if (pools().contains(&pool) && pool.reserved > pool.threshold) {
+            trim(pool, std::max(pool.threshold, pool.used));
+        }
+    };
+    const OpPtr op = submit(stream, Work{});
+    pool.used -= allocation.reserved;
+    --pool.live;
+    pool.free.push_back({allocation.base, allocation.reserved, allocation.physical, &stream, op});
+    count_live(-static_cast<int64_t>(allocation.bytes));
+    set_owner(allocation.base, allocation.bytes, 0);
+    allocations().erase(address);
+    submit(stream, std::move(work));
+    if (pool.destroyed) {
+        wait_for(op);
+        trim(pool, pool.used);
+    }
+    end_pool_if_unused(pool);
+    return CUDA_SUCCESS;
+}
+
+}  // namespace memlab::simcuda
+
+using namespace memlab::simcuda;
+
+CUresult sim_cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+    return allocate_from(dptr, bytesize, nullptr, false, hStream);
+}
+
+CUresult sim_cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                     CUstream hStream) {
+    return allocate_from(dptr, bytesize, pool, true, hStream);
+}
+
+CUresult sim_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+    return free_async(dptr, hStream);
+}
+
+CUresult sim_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+    if (pool == nullptr || poolProps == nullptr ||
+        poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (find_device(poolProps->location.id) == nullptr) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    auto* made = new Pool;
+    made->device = poolProps->location.id;
+    pools().insert(made);
+    *pool = handle(made);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemPoolDestroy(CUmemoryPool pool) {
+    Pool* found = find_pool(pool);
+    if (found == nullptr || found->is_default) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Device& device = *find_device(found->device);
+    if (device.current_pool == found) {
+        device.current_pool = nullptr;
+    }
+    for (const FreeBlock& block : std::list<FreeBlock>(found->free)) {
+        wait_for(block.freed);
+    }
+    trim(*found, 0);
+    found->destroyed = true;
+    end_pool_if_unused(*found);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+    Pool* found = find_pool(pool);
+    if (found == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    trim(*found, minBytesToKeep);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+    Pool* found = find_pool(pool);
+    return found == nullptr || value == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                : pool_attribute(*found, attr, value, false);
+}
+
+CUresult sim_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+    Pool* found = find_pool(pool);
+    return found == nullptr || value == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                : pool_attribute(*found, attr, value, true);
+}
+
+CUresult sim_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t) {
+    return find_pool(pool) == nullptr || map == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                                CUmemLocation* location) {
+    const Pool* found = find_pool(memPool);
+    if (flags == nullptr || found == nullptr || location == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *flags = location->id == found->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                           : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+    if (pool_out == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (find_device(dev) == nullptr) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *pool_out = handle(&default_pool(dev));
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+    const CUresult result = sim_cuDeviceGetDefaultMemPool(pool, dev);
+    if (result == CUDA_SUCCESS && find_device(dev)->current_pool != nullptr) {
+        *pool = handle(find_device(dev)->current_pool);
+    }
+    return result;
+}
+
+CUresult sim_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+    Pool* found = find_pool(pool);
+    if (find_device(dev) == nullptr) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (found == nullptr || found->device != dev) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    find_device(dev)->current_pool = found;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,23 @@
+// Stream-ordered memory pools.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/simcuda/driver_abi.hpp"
+#include "tests/simcuda/timeline.hpp"
+
+namespace memlab::simcuda {
+
+struct Pool;
+
+// The device's default pool, made when first asked for.
+Pool& default_pool(int device);
+
+// Frees all the memory of the device's pools: its primary context went.
+void reset_pools(int device);
+
+// cuMemFreeAsync's and cuMemFree's part for memory of a pool: back into it when the work before on
+// the stream is done.
+CUresult free_to_pool(uint64_t address, Stream& stream);
+
+}  // namespace memlab::simcuda

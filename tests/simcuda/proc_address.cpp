@@ -1,0 +1,79 @@
+// cuGetProcAddress: a base name, a CUDA version and flags give the address of the symbol of that
+// ABI: the newest not newer than the version asked for, its per-thread-default-stream twin if the
+// flags ask for it and there is one. The address is that of the exported symbol itself.
+#include <cstring>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/options.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+struct Found {
+    void* address = nullptr;
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+};
+
+Found find(const char* base, int version, Flavor flavor) {
+    Found found;
+    int newest = 0;
+    for (int id = 0; id < static_cast<int>(FunctionId::count); ++id) {
+        const FunctionInfo& info = function_info(static_cast<FunctionId>(id));
+        if (info.flavor != flavor || std::strcmp(info.base, base) != 0 ||
+            info.since > options().driver_version) {
+            continue;
+        }
+        if (info.since > version) {
+            if (found.address == nullptr) {
+                found.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+            }
+        } else if (info.since > newest) {
+            newest = info.since;
+            found = {info.address, CU_GET_PROC_ADDRESS_SUCCESS};
+        }
+    }
+    return found;
+}
+
+CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult* status) {
+    constexpr cuuint64_t known =
+        CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 || flags == known ||
+        version > options().driver_version) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Found found;
+    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
+        found = find(symbol, version, Flavor::per_thread);
+    }
+    if (found.address == nullptr) {
+        found = find(symbol, version, Flavor::legacy);
+    }
+    *pfn = found.address;
+    if (status != nullptr) {
+        *status = found.status;
+    }
+    return found.address == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace memlab::simcuda
+
+CUresult sim_cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
+    return memlab::simcuda::get_proc_address(symbol, pfn, cudaVersion, flags, nullptr);
+}
+
+CUresult sim_cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+                                 CUdriverProcAddressQueryResult* symbolStatus) {
+    return memlab::simcuda::get_proc_address(symbol, pfn, cudaVersion, flags, symbolStatus);
+}
+
+// The private tables are cudart's and the profilers' business; simcuda has none.
+CUresult sim_cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
+    if (ppExportTable == nullptr || pExportTableId == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *ppExportTable = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,113 @@
+// The objects behind the driver's handles: devices, contexts, streams, events, and the current
+// context of each thread.
+//
+// A handle is its object's address, looked up in a registry before use: a stale or foreign handle
+// is answered with the error the driver has for it and never dereferenced.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/simcuda/driver_abi.hpp"
+#include "tests/simcuda/timeline.hpp"
+
+namespace memlab::simcuda {
+
+struct Capture;
+struct Node;
+struct Pool;
+
+struct Stream : std::enable_shared_from_this<Stream> {
+    Context* context = nullptr;
+    bool legacy = false;
+    bool blocking = true;  // ordered with the legacy default stream
+    unsigned flags = 0;
+    int priority = 0;
+    uint64_t id = 0;
+    size_t clock_index = 0;
+    uint64_t epoch = 0;
+    OpPtr last;
+    bool closed = false;     // a test keeps its work from completing
+    uint64_t work_time = 0;  // virtual nanoseconds of a kernel or copy
+    std::shared_ptr<Capture> capture;
+    std::vector<Node*> capture_tail;  // what the next captured work depends on
+};
+
+struct Event {
+    Context* context = nullptr;
+    unsigned flags = 0;
+    bool recorded = false;
+    std::vector<OpPtr> ops;  // all done: the event is complete
+    Clock clock;
+    std::shared_ptr<Capture> capture;  // recorded in a capture: no event to the host
+    std::vector<Node*> capture_nodes;
+};
+
+struct Context {
+    int device = 0;
+    bool primary = false;
+    bool alive = true;
+    unsigned flags = 0;
+    uint64_t id = 0;
+    Context* parent = nullptr;  // of a green context: the context that owns the memory
+    std::shared_ptr<Stream> legacy;
+    std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
+    std::vector<std::shared_ptr<Stream>> streams;  // all of them, the default streams included
+    std::vector<OpPtr> orphans;                    // newest ops of destroyed streams
+    Clock orphan_clock;
+    std::vector<OpPtr> barrier;  // cuCtxWaitEvent: what all later work waits for
+    Clock barrier_clock;
+    std::vector<Context*> peers;
+    size_t limits[16] = {};
+};
+
+struct Device {
+    int ordinal = 0;
+    int file = -1;          // the memfd of all its memory
+    uint64_t file_end = 0;  // offsets are never reused: the file is sparse
+    uint64_t used = 0;      // bytes of physical memory, contexts' included
+    Context* primary = nullptr;
+    unsigned primary_retained = 0;
+    unsigned primary_flags = 0;
+    Pool* default_pool = nullptr;
+    Pool* current_pool = nullptr;
+};
+
+std::vector<Device>& devices();
+Device* find_device(CUdevice ordinal);
+
+CUcontext handle(Context* context);
+CUstream handle(Stream* stream);
+CUevent handle(Event* event);
+Context* find_context(CUcontext context);  // NULL: no such context
+Event* find_event(CUevent event);
+
+// The calling thread's context: CUDA_ERROR_INVALID_CONTEXT without one,
+// CUDA_ERROR_CONTEXT_IS_DESTROYED when it was destroyed.
+CUresult current_context(Context*& context);
+void create_devices();
+// Frees all that belongs to the context. The object stays, dead, for threads that have it current.
+void end_context(Context& context);
+std::vector<Context*> live_contexts();
+Context* add_context(int device, unsigned flags, bool primary, Context* parent = nullptr);
+
+// A stream handle of the program, null and special handles included, in the current call's flavor.
+CUresult find_stream(CUstream handle, Stream*& stream);
+std::shared_ptr<Stream> add_stream(Context& context, unsigned flags, int priority);
+Stream& legacy_stream(Context& context);
+void forget_events(Context& context);
+
+// Puts work on a stream, or into the graph that the stream is captured into.
+CUresult enqueue(Stream& stream, Work work);
+// The same and then waits for it: refused in a capture.
+CUresult enqueue_and_wait(Stream& stream, Work work);
+
+// The context whose memory, barriers and streams a green context shares: itself for others.
+inline Context& root(Context& context) {
+    return context.parent != nullptr ? *context.parent : context;
+}
+
+}  // namespace memlab::simcuda

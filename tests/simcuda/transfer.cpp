@@ -1,0 +1,397 @@
+// Copies and fills. Each is work on a stream whose contents move when it completes; the synchronous
+// ones are work on the default stream that the host waits for where the driver's do.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "tests/simcuda/array.hpp"
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/state.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+uint64_t address(const void* pointer) {
+    return reinterpret_cast<uint64_t>(pointer);
+}
+
+Access access(uint64_t at, uint64_t bytes, bool write) {
+    return {at, bytes, write, 0};
+}
+
+// A copy of rows: bytes each, so many rows, and steps from row to row on both sides.
+struct Rows {
+    uint64_t to = 0;
+    uint64_t from = 0;
+    uint64_t bytes = 0;
+    uint64_t count = 1;
+    uint64_t to_step = 0;
+    uint64_t from_step = 0;
+};
+
+bool usable(const Rows& rows) {
+    for (uint64_t i = 0; i < rows.count; ++i) {
+        if (!simcuda::usable(rows.to + i * rows.to_step, rows.bytes) ||
+            !simcuda::usable(rows.from + i * rows.from_step, rows.bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+Work copy_work(const std::vector<Rows>& parts) {
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    work.takes_time = true;
+    struct Part {
+        Rows rows;
+        std::vector<char> staged;  // of pageable host memory
+    };
+    auto held = std::make_shared<std::vector<Part>>();
+    for (const Rows& rows : parts) {
+        Part part{rows, {}};
+        if (is_pageable(rows.from)) {
+            part.staged.resize(rows.bytes * rows.count);
+            for (uint64_t i = 0; i < rows.count; ++i) {
+                copy_bytes(address(part.staged.data()) + i * rows.bytes,
+                           rows.from + i * rows.from_step, rows.bytes);
+            }
+        }
+        for (uint64_t i = 0; i < rows.count; ++i) {
+            if (!is_pageable(rows.from)) {
+                work.accesses.push_back(access(rows.from + i * rows.from_step, rows.bytes, false));
+            }
+            if (!is_pageable(rows.to)) {
+                work.accesses.push_back(access(rows.to + i * rows.to_step, rows.bytes, true));
+            }
+        }
+        held->push_back(std::move(part));
+    }
+    work.action = [held] {
+        for (const Part& part : *held) {
+            for (uint64_t i = 0; i < part.rows.count; ++i) {
+                const uint64_t from = part.staged.empty()
+                                          ? part.rows.from + i * part.rows.from_step
+                                          : address(part.staged.data()) + i * part.rows.bytes;
+                const uint64_t to = part.rows.to + i * part.rows.to_step;
+                // The program may have freed it meanwhile: the GPU would fault.
+                if (simcuda::usable(from, part.rows.bytes) &&
+                    simcuda::usable(to, part.rows.bytes)) {
+                    copy_bytes(to, from, part.rows.bytes);
+                }
+            }
+        }
+    };
+    return work;
+}
+
+CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    uint64_t bytes = 0;
+    for (const Rows& rows : parts) {
+        bytes += rows.bytes * rows.count;
+        if (rows.bytes != 0 && !usable(rows)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    if (bytes == 0) {
+        return CUDA_SUCCESS;
+    }
+    // The host waits for every synchronous copy that has a host side; from device to device it does
+    // not, as in the driver.
+    const bool host_side = std::any_of(parts.begin(), parts.end(), [](const Rows& rows) {
+        return !is_device_address(rows.to) || !is_device_address(rows.from);
+    });
+    // An asynchronous copy into pageable memory returns when it is done.
+    const bool to_pageable = !wait && !stream->capture && is_pageable(parts.front().to);
+    Work work = copy_work(parts);
+    return (wait && host_side) || to_pageable ? enqueue_and_wait(*stream, std::move(work))
+                                              : enqueue(*stream, std::move(work));
+}
+
+CUresult copy(uint64_t to, uint64_t from, uint64_t bytes) {
+    return copy({Rows{to, from, bytes}}, nullptr, true);
+}
+
+CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUstream stream) {
+    return copy({Rows{to, from, bytes}}, stream, false);
+}
+
+// Host memory given where device memory is required.
+CUresult copy_device(uint64_t device, uint64_t bytes) {
+    return bytes != 0 && !is_device_address(device) && is_pageable(device)
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_bytes,
+              uint64_t width, uint64_t height, CUstream hStream, bool wait) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    if (width == 0 || height == 0) {
+        return CUDA_SUCCESS;
+    }
+    if (to % pattern_bytes != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint64_t row = width * pattern_bytes;
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    work.takes_time = true;
+    for (uint64_t i = 0; i < height; ++i) {
+        if (is_pageable(to + i * step) || !simcuda::usable(to + i * step, row)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        work.accesses.push_back(access(to + i * step, row, true));
+    }
+    uint32_t value = 0;
+    std::memcpy(&value, pattern, pattern_bytes);
+    work.action = [=] {
+        for (uint64_t i = 0; i < height; ++i) {
+            if (simcuda::usable(to + i * step, row)) {
+                fill_bytes(to + i * step, row, &value, pattern_bytes);
+            }
+        }
+    };
+    // Filling host memory is done when the call returns; device memory is filled behind it.
+    return wait && !is_device_address(to) ? enqueue_and_wait(*stream, std::move(work))
+                                          : enqueue(*stream, std::move(work));
+}
+
+// Where a side of a 2D or 3D copy begins, and its steps.
+struct Side {
+    uint64_t address = 0;
+    uint64_t row = 0;
+    uint64_t slice = 0;
+};
+
+bool side_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, size_t x,
+             size_t y, size_t z, size_t pitch, size_t height, Side& side) {
+    switch (type) {
+        case CU_MEMORYTYPE_HOST:
+            side = {address(host), pitch, pitch * height};
+            break;
+        case CU_MEMORYTYPE_DEVICE:
+        case CU_MEMORYTYPE_UNIFIED:
+            side = {device, pitch, pitch * height};
+            break;
+        case CU_MEMORYTYPE_ARRAY:
+            if (!array_layout(array, side.address, side.row, side.slice)) {
+                return false;
+            }
+            break;
+        default:
+            return false;
+    }
+    side.address += z * side.slice + y * side.row + x;
+    return true;
+}
+
+CUresult copy_box(const Side& to, const Side& from, size_t width, size_t height, size_t depth,
+                  CUstream stream, bool wait) {
+    std::vector<Rows> parts;
+    for (size_t z = 0; z < depth; ++z) {
+        parts.push_back({to.address + z * to.slice, from.address + z * from.slice, width, height,
+                         to.row, from.row});
+    }
+    return parts.empty() ? CUDA_SUCCESS : copy(parts, stream, wait);
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream stream, bool wait) {
+    Side to;
+    Side from;
+    if (p == nullptr ||
+        !side_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY,
+                 0, p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes, 0, from) ||
+        !side_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY,
+                 0, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes, 0, to)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return copy_box(to, from, p->WidthInBytes, p->Height, 1, stream, wait);
+}
+
+template <typename Parameters>
+CUresult copy_3d(const Parameters* p, CUstream stream, bool wait) {
+    Side to;
+    Side from;
+    if (p == nullptr ||
+        !side_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY,
+                 p->srcZ, p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes,
+                 p->srcHeight != 0 ? p->srcHeight : p->Height, from) ||
+        !side_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY,
+                 p->dstZ, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes,
+                 p->dstHeight != 0 ? p->dstHeight : p->Height, to)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return copy_box(to, from, p->WidthInBytes, p->Height, p->Depth, stream, wait);
+}
+
+}  // namespace
+}  // namespace memlab::simcuda
+
+using namespace memlab::simcuda;
+
+CUresult sim_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+    return copy(dst, src, ByteCount);
+}
+
+CUresult sim_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+    return copy(dst, src, ByteCount, hStream);
+}
+
+CUresult sim_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+    const CUresult wrong = copy_device(dstDevice, ByteCount);
+    return wrong != CUDA_SUCCESS ? wrong : copy(dstDevice, address(srcHost), ByteCount);
+}
+
+CUresult sim_cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+    const CUresult wrong = copy_device(srcDevice, ByteCount);
+    return wrong != CUDA_SUCCESS ? wrong : copy(address(dstHost), srcDevice, ByteCount);
+}
+
+CUresult sim_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+    return copy(dstDevice, srcDevice, ByteCount);
+}
+
+CUresult sim_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                  CUstream hStream) {
+    const CUresult wrong = copy_device(dstDevice, ByteCount);
+    return wrong != CUDA_SUCCESS ? wrong : copy(dstDevice, address(srcHost), ByteCount, hStream);
+}
+
+CUresult sim_cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+    const CUresult wrong = copy_device(srcDevice, ByteCount);
+    return wrong != CUDA_SUCCESS ? wrong : copy(address(dstHost), srcDevice, ByteCount, hStream);
+}
+
+CUresult sim_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+    return copy(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult sim_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,
+                          size_t ByteCount) {
+    return copy(dstDevice, srcDevice, ByteCount);
+}
+
+CUresult sim_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,
+                               size_t ByteCount, CUstream hStream) {
+    return copy(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult sim_cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+    return copy_2d(pCopy, nullptr, true);
+}
+
+CUresult sim_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+    return copy_2d(pCopy, nullptr, true);
+}
+
+CUresult sim_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+    return copy_2d(pCopy, hStream, false);
+}
+
+CUresult sim_cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+    return copy_3d(pCopy, nullptr, true);
+}
+
+CUresult sim_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+    return copy_3d(pCopy, hStream, false);
+}
+
+CUresult sim_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+    return copy_3d(pCopy, nullptr, true);
+}
+
+CUresult sim_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+    return copy_3d(pCopy, hStream, false);
+}
+
+CUresult sim_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+    return fill(dstDevice, 0, &uc, 1, N, 1, nullptr, true);
+}
+
+CUresult sim_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+    return fill(dstDevice, 0, &us, 2, N, 1, nullptr, true);
+}
+
+CUresult sim_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+    return fill(dstDevice, 0, &ui, 4, N, 1, nullptr, true);
+}
+
+CUresult sim_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+    return fill(dstDevice, 0, &uc, 1, N, 1, hStream, false);
+}
+
+CUresult sim_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                              CUstream hStream) {
+    return fill(dstDevice, 0, &us, 2, N, 1, hStream, false);
+}
+
+CUresult sim_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+    return fill(dstDevice, 0, &ui, 4, N, 1, hStream, false);
+}
+
+CUresult sim_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                             size_t Height) {
+    return fill(dstDevice, dstPitch, &uc, 1, Width, Height, nullptr, true);
+}
+
+CUresult sim_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
+                              size_t Width, size_t Height) {
+    return fill(dstDevice, dstPitch, &us, 2, Width, Height, nullptr, true);
+}
+
+CUresult sim_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width,
+                              size_t Height) {
+    return fill(dstDevice, dstPitch, &ui, 4, Width, Height, nullptr, true);
+}
+
+CUresult sim_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc,
+                               size_t Width, size_t Height, CUstream hStream) {
+    return fill(dstDevice, dstPitch, &uc, 1, Width, Height, hStream, false);
+}
+
+CUresult sim_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us,
+                                size_t Width, size_t Height, CUstream hStream) {
+    return fill(dstDevice, dstPitch, &us, 2, Width, Height, hStream, false);
+}
+
+CUresult sim_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui,
+                                size_t Width, size_t Height, CUstream hStream) {
+    return fill(dstDevice, dstPitch, &ui, 4, Width, Height, hStream, false);
+}
+
+CUresult sim_cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream hStream) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    const Allocation* allocation = find_allocation(devPtr);
+    if (count == 0 || allocation == nullptr || allocation->kind != Kind::managed) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return enqueue(*stream, Work{});
+}
+
+CUresult sim_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int,
+                                   CUstream hStream) {
+    return sim_cuMemPrefetchAsync(devPtr, count, 0, hStream);
+}
+
+CUresult sim_cuMemAdvise(CUdeviceptr devPtr, size_t, CUmem_advise, CUdevice) {
+    const Allocation* allocation = find_allocation(devPtr);
+    return allocation != nullptr && allocation->kind == Kind::managed ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation) {
+    return sim_cuMemAdvise(devPtr, count, advice, 0);
+}
