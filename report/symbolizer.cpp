@@ -35,12 +35,14 @@ std::string to_hex(const unsigned char* bytes, int count) {
     return text;
 }
 
-/// A relative name in the line table is relative to the compilation directory.
+/// A relative name in the line table is relative to the compilation directory. Where that is
+/// relative too, both were rewritten for reproducible builds (-ffile-prefix-map), each for itself:
+/// the name alone is then the better one.
 std::string absolute_file(const char* file, const char* directory) {
     if (file == nullptr) {
         return {};
     }
-    if (file[0] == '/' || directory == nullptr || directory[0] == '\0') {
+    if (file[0] == '/' || directory == nullptr || directory[0] != '/') {
         return file;
     }
     return std::string(directory) + "/" + file;

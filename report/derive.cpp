@@ -1,0 +1,52 @@
+// From an event log to the report that the process would have written, had it been able to.
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "profiler/trace/aggregator.hpp"
+#include "profiler/trace/log_reader.hpp"
+#include "report/json_writer.hpp"
+#include "report/reader.hpp"
+
+namespace memlab::report {
+
+DeriveResult derive_json(const std::string& log_path) {
+    DeriveResult result;
+    try {
+        trace::Aggregator aggregator;
+        const trace::LogReadResult read = trace::read_log(log_path, aggregator);
+        if (read.status == trace::LogStatus::not_a_log || read.records == 0) {
+            result.error =
+                "neither a memlab report nor an event log that can be read; give a memlab.*.json "
+                "or .memlog file";
+            return result;
+        }
+        if (read.status == trace::LogStatus::damaged) {
+            result.warning =
+                "The event log is damaged; what comes before is shown. " + read.message;
+        }
+        result.json = report_to_string(aggregator);
+    } catch (const std::bad_alloc&) {
+        result.error = "needs more memory than there is; read it on a larger machine";
+    }
+    return result;
+}
+
+std::string with_end(const std::string& json, const std::string& signal, int exit_code) {
+    try {
+        auto root = nlohmann::ordered_json::parse(json);
+        auto& process = root.at("process");
+        if (process.at("ended") != "cut off") {
+            return json;
+        }
+        if (signal.empty()) {
+            process["exit_code"] = exit_code;
+        } else {
+            process["signal"] = signal;
+        }
+        return root.dump();
+    } catch (const std::exception&) {
+        return json;
+    }
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,483 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "report/reader.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t schema_version = 1;
+/// The schema nests nine deep; unknown members of later writers may nest deeper, within reason.
+constexpr int deepest = 64;
+
+/// What is wrong and where; ends the reading. Its text is "what; what to do".
+struct Invalid : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+constexpr const char* advice = "; the file is damaged or was not written by memlab: record again";
+
+/// A value and the way to it. The way is spelled out only when something is wrong.
+class Node {
+  public:
+    explicit Node(const json& value) : value_(value) {}
+
+    Node member(const char* name) const {
+        require(value_.is_object(), "an object");
+        const auto found = value_.find(name);
+        if (found == value_.end()) {
+            throw Invalid(where() + " has no \"" + name + "\"" + advice);
+        }
+        return {*found, this, name, 0};
+    }
+
+    /// Null where the member does not exist.
+    const json* optional_member(const char* name) const {
+        require(value_.is_object(), "an object");
+        const auto found = value_.find(name);
+        return found == value_.end() ? nullptr : &*found;
+    }
+
+    template <typename Visit>
+    void each(Visit visit) const {
+        require(value_.is_array(), "a list");
+        for (std::size_t i = 0; i < value_.size(); ++i) {
+            visit(Node(value_[i], this, nullptr, i));
+        }
+    }
+
+    template <typename Visit>
+    void each_member(Visit visit) const {
+        require(value_.is_object(), "an object");
+        for (auto item = value_.begin(); item != value_.end(); ++item) {
+            visit(item.key(), Node(item.value(), this, item.key().c_str(), 0));
+        }
+    }
+
+    std::size_t size() const {
+        require(value_.is_array(), "a list");
+        return value_.size();
+    }
+
+    Node at(std::size_t index) const { return {value_[index], this, nullptr, index}; }
+
+    bool is_null() const { return value_.is_null(); }
+
+    std::uint64_t number() const {
+        require(value_.is_number_unsigned(), "a whole number from 0 to 2^64-1");
+        return value_.get<std::uint64_t>();
+    }
+
+    std::int64_t signed_number() const {
+        const bool fits =
+            value_.is_number_integer() &&
+            (!value_.is_number_unsigned() ||
+             value_.get<std::uint64_t>() <=
+                 static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+        require(fits, "a whole number");
+        return value_.get<std::int64_t>();
+    }
+
+    bool boolean() const {
+        require(value_.is_boolean(), "true or false");
+        return value_.get<bool>();
+    }
+
+    std::string text() const {
+        require(value_.is_string(), "text");
+        return value_.get<std::string>();
+    }
+
+    std::optional<double> ratio() const {
+        if (value_.is_null()) {
+            return std::nullopt;
+        }
+        require(value_.is_number(), "a number or null");
+        const auto ratio = value_.get<double>();
+        require(std::isfinite(ratio) && ratio >= 0 && ratio <= 1, "between 0 and 1");
+        return ratio;
+    }
+
+    /// A position in a table of `size` entries.
+    std::size_t index(std::size_t size, const char* table) const {
+        const std::uint64_t position = number();
+        if (position >= size) {
+            throw Invalid(where() + " is " + std::to_string(position) + ", but " + table +
+                          " has only " + std::to_string(size) + " entries" + advice);
+        }
+        return static_cast<std::size_t>(position);
+    }
+
+    [[noreturn]] void fail(const std::string& what) const {
+        throw Invalid(where() + " " + what + advice);
+    }
+
+  private:
+    Node(const json& value, const Node* parent, const char* name, std::size_t position)
+        : value_(value), parent_(parent), name_(name), position_(position) {}
+
+    void require(bool good, const char* wanted) const {
+        if (!good) {
+            throw Invalid(where() + " is " + kind() + ", not " + wanted + advice);
+        }
+    }
+
+    std::string kind() const {
+        switch (value_.type()) {
+            case json::value_t::null:
+                return "null";
+            case json::value_t::object:
+                return "an object";
+            case json::value_t::array:
+                return "a list";
+            case json::value_t::string:
+                return "text";
+            case json::value_t::boolean:
+                return "true or false";
+            default:
+                return "the number " + value_.dump();
+        }
+    }
+
+    std::string where() const {
+        if (parent_ == nullptr) {
+            return "the report";
+        }
+        const std::string before = parent_->parent_ == nullptr ? "" : parent_->where();
+        if (name_ == nullptr) {
+            return before + "[" + std::to_string(position_) + "]";
+        }
+        return before.empty() ? name_ : before + "." + name_;
+    }
+
+    const json& value_;
+    const Node* parent_ = nullptr;
+    const char* name_ = nullptr;
+    std::size_t position_ = 0;
+};
+
+Holders read_holders(const Node& node, std::size_t site_count, bool has_time) {
+    Holders holders;
+    holders.time_ns = has_time ? node.member("time_ns").number() : 0;
+    holders.count = node.member("count").number();
+    holders.bytes = node.member("bytes").number();
+    node.member("sites").each([&](const Node& item) {
+        Holders::Share share;
+        share.site = item.member("site").index(site_count, "sites");
+        share.count = item.member("count").number();
+        share.bytes = item.member("bytes").number();
+        holders.sites.push_back(share);
+    });
+    const Node other = node.member("other");
+    holders.other_sites = other.member("sites").number();
+    holders.other_count = other.member("count").number();
+    holders.other_bytes = other.member("bytes").number();
+    return holders;
+}
+
+constexpr std::array<const char*, curve_count> curve_names = {"requested", "allocated", "active",
+                                                              "reserved", "device_used"};
+
+CurveValues read_values(const Node& node) {
+    CurveValues values;
+    values.requested = node.member("requested_bytes").number();
+    values.allocated = node.member("allocated_bytes").number();
+    values.active = node.member("active_bytes").number();
+    values.reserved = node.member("reserved_bytes").number();
+    return values;
+}
+
+/// The positions of a curve's three columns.
+std::array<std::size_t, 3> columns_of(const Node& columns, const char* curve) {
+    std::array<std::size_t, 3> positions{};
+    static constexpr std::array<const char*, 3> suffixes = {"_min", "_max", "_last"};
+    for (std::size_t k = 0; k < suffixes.size(); ++k) {
+        const std::string wanted = std::string(curve) + suffixes.at(k);
+        std::size_t position = columns.size();
+        for (std::size_t i = 0; i < columns.size(); ++i) {
+            if (columns.at(i).text() == wanted) {
+                position = i;
+            }
+        }
+        if (position == columns.size()) {
+            columns.fail("has no \"" + wanted + "\"");
+        }
+        positions.at(k) = position;
+    }
+    return positions;
+}
+
+Timeline read_timeline(const Node& node) {
+    Timeline timeline;
+    const std::uint64_t start = node.member("start_ns").number();
+    timeline.bucket_ns = node.member("bucket_ns").number();
+    const Node columns = node.member("columns");
+    if (columns.size() == 0 || columns.at(0).text() != "bucket") {
+        columns.fail("does not begin with \"bucket\"");
+    }
+    std::array<std::array<std::size_t, 3>, curve_count> positions{};
+    for (std::size_t c = 0; c < curve_count; ++c) {
+        positions.at(c) = columns_of(columns, curve_names.at(c));
+    }
+    node.member("rows").each([&](const Node& cells) {
+        if (cells.size() != columns.size()) {
+            cells.fail("does not have one number for each column");
+        }
+        TimelineRow row;
+        std::uint64_t offset = 0;
+        if (__builtin_mul_overflow(cells.at(0).number(), timeline.bucket_ns, &offset) ||
+            __builtin_add_overflow(start, offset, &row.begin_ns)) {
+            cells.fail("lies beyond the end of time");
+        }
+        if (!timeline.rows.empty() && row.begin_ns <= timeline.rows.back().begin_ns) {
+            cells.fail("is not in order of time");
+        }
+        for (std::size_t c = 0; c < curve_count; ++c) {
+            const auto& [min, max, last] = positions.at(c);
+            const bool optional = c == static_cast<std::size_t>(Curve::device_used);
+            if (optional && cells.at(max).is_null()) {
+                continue;
+            }
+            row.curves.at(c) = TimelineRow::Values{cells.at(min).number(), cells.at(max).number(),
+                                                   cells.at(last).number()};
+        }
+        timeline.rows.push_back(row);
+    });
+    return timeline;
+}
+
+Device read_device(const Node& node, std::size_t site_count) {
+    Device device;
+    device.index = node.member("index").number();
+    device.name = node.member("name").text();
+    device.uuid = node.member("uuid").text();
+    device.total_bytes = node.member("total_bytes").number();
+    device.driver_version = node.member("driver_version").number();
+    const Node curves = node.member("curves");
+    for (std::size_t c = 0; c < curve_count; ++c) {
+        const Node curve = curves.member(curve_names.at(c));
+        const bool optional = c == static_cast<std::size_t>(Curve::device_used);
+        const Node peak = curve.member("peak_bytes");
+        if (optional && peak.is_null()) {
+            continue;
+        }
+        device.curves.at(c) = CurveSummary{peak.number(), curve.member("peak_time_ns").number(),
+                                           curve.member("at_end_bytes").number()};
+    }
+    node.member("kinds").each_member([&](const std::string& kind, const Node& totals) {
+        KindTotals& out = device.kinds[kind];
+        out.count = totals.member("count").number();
+        out.bytes = totals.member("bytes").number();
+        out.peak_bytes = totals.member("peak_bytes").number();
+        out.live_count = totals.member("live_count").number();
+        out.live_bytes = totals.member("live_bytes").number();
+    });
+    node.member("memory_stats").each_member([&](const std::string& key, const Node& value) {
+        device.memory_stats[key] = value.number();
+    });
+    const Node fragmentation = node.member("fragmentation");
+    device.fragmentation.at_peak = fragmentation.member("at_peak").ratio();
+    device.fragmentation.external = fragmentation.member("external").ratio();
+    device.fragmentation.internal = fragmentation.member("internal").ratio();
+    device.fragmentation.largest_free_bytes = fragmentation.member("largest_free_bytes").number();
+    device.fragmentation.total_free_bytes = fragmentation.member("total_free_bytes").number();
+    device.timeline = read_timeline(node.member("timeline"));
+    device.at_peak = read_holders(node.member("at_peak"), site_count, true);
+    device.live = read_holders(node.member("live"), site_count, false);
+    return device;
+}
+
+Site read_site(const Node& node, std::size_t stack_count) {
+    Site site;
+    site.device = node.member("device").number();
+    site.kind = node.member("kind").text();
+    site.api = node.member("api").text();
+    site.stack = node.member("stack").index(stack_count, "stacks");
+    site.count = node.member("count").number();
+    site.requested_bytes = node.member("requested_bytes").number();
+    site.bytes = node.member("bytes").number();
+    site.peak_bytes = node.member("peak_bytes").number();
+    site.live_count = node.member("live_count").number();
+    site.live_bytes = node.member("live_bytes").number();
+    site.temporaries = node.member("temporaries").number();
+    site.segment_count = node.member("segment_count").number();
+    site.segment_bytes = node.member("segment_bytes").number();
+    const Node lifetime = node.member("lifetime_ns");
+    if (!lifetime.is_null()) {
+        site.lifetime =
+            Lifetime{lifetime.member("min").number(), lifetime.member("median").number(),
+                     lifetime.member("max").number()};
+    }
+    return site;
+}
+
+Process read_process(const Node& node) {
+    Process process;
+    process.pid = node.member("pid").number();
+    process.parent_pid = node.member("parent_pid").number();
+    process.executable = node.member("executable").text();
+    node.member("arguments").each([&](const Node& argument) {
+        process.arguments.push_back(argument.text());
+    });
+    process.host = node.member("host").text();
+    process.start_wall_ns = node.member("start_wall_ns").number();
+    process.duration_ns = node.member("duration_ns").number();
+    process.ended = node.member("ended").text();
+    process.started_late = node.member("started_late").boolean();
+    node.member("ranks").each_member(
+        [&](const std::string& name, const Node& value) { process.ranks[name] = value.text(); });
+    if (node.optional_member("signal") != nullptr) {
+        process.signal = node.member("signal").text();
+    }
+    if (node.optional_member("exit_code") != nullptr) {
+        process.exit_code = node.member("exit_code").number();
+    }
+    return process;
+}
+
+Oom read_oom(const Node& node, std::size_t stack_count, std::size_t site_count) {
+    Oom oom;
+    oom.time_ns = node.member("time_ns").number();
+    oom.device = node.member("device").number();
+    oom.thread = node.member("thread").number();
+    oom.api = node.member("api").text();
+    oom.kind = node.member("kind").text();
+    oom.stack = node.member("stack").index(stack_count, "stacks");
+    oom.requested_bytes = node.member("requested_bytes").number();
+    oom.device_free_bytes = node.member("device_free_bytes").number();
+    oom.device_total_bytes = node.member("device_total_bytes").number();
+    oom.largest_free_block_bytes = node.member("largest_free_block_bytes").number();
+    oom.error = node.member("error").signed_number();
+    oom.current = read_values(node.member("current"));
+    oom.holders = read_holders(node.member("holders"), site_count, false);
+    return oom;
+}
+
+Mark read_mark(const Node& node) {
+    Mark mark;
+    mark.type = node.member("type").text();
+    mark.name = node.member("name").text();
+    mark.time_ns = node.member("time_ns").number();
+    node.member("devices").each([&](const Node& item) {
+        Mark::OnDevice on;
+        on.device = item.member("device").number();
+        on.values = read_values(item);
+        on.allocated_peak_bytes = item.member("allocated_peak_bytes").number();
+        on.reserved_peak_bytes = item.member("reserved_peak_bytes").number();
+        mark.devices.push_back(on);
+    });
+    return mark;
+}
+
+void check_identity(const Node& root) {
+    const json* format = root.optional_member("format");
+    if (format == nullptr || !format->is_string() || *format != "memlab-report") {
+        throw Invalid(
+            "JSON, but not a memlab report (its \"format\" is not \"memlab-report\"); "
+            "give a memlab.*.json or .memlog file");
+    }
+    const std::uint64_t version = root.member("version").number();
+    if (version != schema_version) {
+        throw Invalid("has format version " + std::to_string(version) +
+                      ", this memlab-report reads version " + std::to_string(schema_version) +
+                      "; use the memlab-report of the memlab that recorded it");
+    }
+}
+
+Report read_root(const Node& root) {
+    check_identity(root);
+    Report report;
+    report.memlab_version = root.member("memlab_version").text();
+    report.process = read_process(root.member("process"));
+    root.member("options").each_member(
+        [&](const std::string& name, const Node& value) { report.options[name] = value.text(); });
+    root.member("modules").each([&](const Node& node) {
+        report.modules.push_back({node.member("path").text(), node.member("build_id").text()});
+    });
+    root.member("frames").each([&](const Node& node) {
+        report.frames.push_back({node.member("module").index(report.modules.size(), "modules"),
+                                 node.member("address").number()});
+    });
+    root.member("stacks").each([&](const Node& node) {
+        Stack stack;
+        node.member("frames").each([&](const Node& frame) {
+            stack.frames.push_back(frame.index(report.frames.size(), "frames"));
+        });
+        stack.truncated = node.member("truncated").boolean();
+        report.stacks.push_back(std::move(stack));
+    });
+    root.member("sites").each(
+        [&](const Node& node) { report.sites.push_back(read_site(node, report.stacks.size())); });
+    root.member("devices").each([&](const Node& node) {
+        report.devices.push_back(read_device(node, report.sites.size()));
+    });
+    root.member("ooms").each([&](const Node& node) {
+        report.ooms.push_back(read_oom(node, report.stacks.size(), report.sites.size()));
+    });
+    report.oom_count = root.member("oom_count").number();
+    root.member("marks").each([&](const Node& node) { report.marks.push_back(read_mark(node)); });
+    report.mark_count = root.member("mark_count").number();
+    root.member("missed").each([&](const Node& node) {
+        report.missed.push_back({node.member("reason").text(), node.member("count").number(),
+                                 node.member("bytes").number(),
+                                 node.member("first_time_ns").number()});
+    });
+    const Node integrity = root.member("integrity");
+    report.integrity.unmatched_frees = integrity.member("unmatched_frees").number();
+    report.integrity.unmatched_segment_frees = integrity.member("unmatched_segment_frees").number();
+    report.integrity.overwritten_allocations = integrity.member("overwritten_allocations").number();
+    report.integrity.overwritten_segments = integrity.member("overwritten_segments").number();
+    report.integrity.incomplete = integrity.member("incomplete").boolean();
+    const Node log = root.member("log");
+    report.log.events = log.member("events").number();
+    report.log.dropped = log.member("dropped").number();
+    report.log.stopped_because = log.member("stopped_because").text();
+    return report;
+}
+
+/// nlohmann's messages name its own classes; ours name the file's trouble.
+std::string describe(const json::parse_error& error, std::size_t size) {
+    if (error.byte > size) {
+        return "ends in the middle (after " + std::to_string(size) +
+               " bytes); copy it again, or derive it from the .memlog beside it";
+    }
+    return "not valid JSON at byte " + std::to_string(error.byte) + advice;
+}
+
+}  // namespace
+
+ReadResult parse_report(std::string_view text) {
+    ReadResult result;
+    try {
+        const json root =
+            json::parse(text.begin(), text.end(), [](int depth, json::parse_event_t, json&) {
+                if (depth > deepest) {
+                    throw Invalid(std::string("is nested too deeply") + advice);
+                }
+                return true;
+            });
+        if (!root.is_object()) {
+            result.error = "JSON, but not a memlab report; give a memlab.*.json or .memlog file";
+            return result;
+        }
+        result.report = read_root(Node(root));
+    } catch (const Invalid& error) {
+        result.error = error.what();
+    } catch (const json::parse_error& error) {
+        result.error = describe(error, text.size());
+    } catch (const json::exception& error) {
+        result.error = std::string("has a number out of range") + advice;
+    } catch (const std::bad_alloc&) {
+        result.error = "needs more memory than there is; read it on a larger machine";
+    } catch (const std::exception& error) {
+        result.error = std::string(error.what()) + advice;
+    }
+    return result;
+}
+
+}  // namespace memlab::report

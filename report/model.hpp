@@ -1,0 +1,223 @@
+// A report in memory: schema version 1 (docs/report-format.md) as plain data, every index checked.
+// Sizes are bytes, times nanoseconds since the process started.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace memlab::report {
+
+/// The curves of the timeline, in the order of its columns.
+enum class Curve : std::size_t { requested, allocated, active, reserved, device_used };
+inline constexpr std::size_t curve_count = 5;
+
+struct Process {
+    std::uint64_t pid = 0;
+    std::uint64_t parent_pid = 0;
+    std::string executable;
+    std::vector<std::string> arguments;
+    std::string host;
+    std::uint64_t start_wall_ns = 0;
+    std::uint64_t duration_ns = 0;
+    std::string ended;   ///< "exit", "quick_exit" or "cut off"
+    std::string signal;  ///< "SIGKILL": where memlab-run saw how it died; else empty
+    std::optional<std::uint64_t> exit_code;  ///< where memlab-run saw it
+    bool started_late = false;
+    std::map<std::string, std::string> ranks;
+};
+
+struct CurveSummary {
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t peak_time_ns = 0;
+    std::uint64_t at_end_bytes = 0;
+};
+
+struct KindTotals {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t live_count = 0;
+    std::uint64_t live_bytes = 0;
+};
+
+/// Who held memory at one moment, largest first; `other` sums what the list leaves out.
+struct Holders {
+    struct Share {
+        std::size_t site = 0;  ///< index into Report::sites
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+    };
+    std::uint64_t time_ns = 0;
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::vector<Share> sites;
+    std::uint64_t other_sites = 0;
+    std::uint64_t other_count = 0;
+    std::uint64_t other_bytes = 0;
+};
+
+struct Fragmentation {
+    std::optional<double> at_peak;
+    std::optional<double> external;
+    std::optional<double> internal;
+    std::uint64_t largest_free_bytes = 0;
+    std::uint64_t total_free_bytes = 0;
+};
+
+/// A bucket in which something happened; the next row's begin may be many buckets later.
+struct TimelineRow {
+    struct Values {
+        std::uint64_t min = 0;
+        std::uint64_t max = 0;
+        std::uint64_t last = 0;
+    };
+    std::uint64_t begin_ns = 0;
+    std::array<std::optional<Values>, curve_count> curves;  ///< only device_used may be missing
+};
+
+struct Timeline {
+    std::uint64_t bucket_ns = 0;
+    std::vector<TimelineRow> rows;  ///< in order of time
+};
+
+struct Device {
+    std::uint64_t index = 0;
+    std::string name;
+    std::string uuid;
+    std::uint64_t total_bytes = 0;
+    std::uint64_t driver_version = 0;
+    std::array<std::optional<CurveSummary>, curve_count>
+        curves;  ///< only device_used may be missing
+    std::map<std::string, KindTotals> kinds;
+    std::map<std::string, std::uint64_t> memory_stats;
+    Fragmentation fragmentation;
+    Timeline timeline;
+    Holders at_peak;
+    Holders live;
+
+    const CurveSummary& curve(Curve which) const {
+        static const CurveSummary none;
+        const auto& found = curves.at(static_cast<std::size_t>(which));
+        return found ? *found : none;
+    }
+};
+
+struct Lifetime {
+    std::uint64_t min = 0;
+    std::uint64_t median = 0;
+    std::uint64_t max = 0;
+};
+
+struct Site {
+    std::uint64_t device = 0;
+    std::string kind;
+    std::string api;
+    std::size_t stack = 0;  ///< index into Report::stacks; 0: none
+    std::uint64_t count = 0;
+    std::uint64_t requested_bytes = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t live_count = 0;
+    std::uint64_t live_bytes = 0;
+    std::uint64_t temporaries = 0;
+    std::uint64_t segment_count = 0;
+    std::uint64_t segment_bytes = 0;
+    std::optional<Lifetime> lifetime;
+};
+
+struct Stack {
+    std::vector<std::size_t> frames;  ///< indexes into Report::frames, the call into CUDA first
+    bool truncated = false;
+};
+
+struct Frame {
+    std::size_t module = 0;  ///< index into Report::modules; 0: unknown
+    std::uint64_t address = 0;
+};
+
+struct Module {
+    std::string path;
+    std::string build_id;
+};
+
+struct CurveValues {
+    std::uint64_t requested = 0;
+    std::uint64_t allocated = 0;
+    std::uint64_t active = 0;
+    std::uint64_t reserved = 0;
+};
+
+struct Oom {
+    std::uint64_t time_ns = 0;
+    std::uint64_t device = 0;
+    std::uint64_t thread = 0;
+    std::string api;
+    std::string kind;
+    std::size_t stack = 0;
+    std::uint64_t requested_bytes = 0;
+    std::uint64_t device_free_bytes = 0;
+    std::uint64_t device_total_bytes = 0;
+    std::uint64_t largest_free_block_bytes = 0;
+    std::int64_t error = 0;
+    CurveValues current;
+    Holders holders;
+};
+
+struct Mark {
+    struct OnDevice {
+        std::uint64_t device = 0;
+        CurveValues values;
+        std::uint64_t allocated_peak_bytes = 0;  ///< since the mark before
+        std::uint64_t reserved_peak_bytes = 0;
+    };
+    std::string type;  ///< "mark", "scope_begin", "scope_end"
+    std::string name;
+    std::uint64_t time_ns = 0;
+    std::vector<OnDevice> devices;
+};
+
+struct Missed {
+    std::string reason;
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t first_time_ns = 0;
+};
+
+struct Integrity {
+    std::uint64_t unmatched_frees = 0;
+    std::uint64_t unmatched_segment_frees = 0;
+    std::uint64_t overwritten_allocations = 0;
+    std::uint64_t overwritten_segments = 0;
+    bool incomplete = false;
+};
+
+struct LogInfo {
+    std::uint64_t events = 0;
+    std::uint64_t dropped = 0;
+    std::string stopped_because;
+};
+
+struct Report {
+    std::string memlab_version;
+    Process process;
+    std::map<std::string, std::string> options;
+    std::vector<Device> devices;
+    std::vector<Site> sites;
+    std::vector<Stack> stacks;
+    std::vector<Frame> frames;
+    std::vector<Module> modules;
+    std::vector<Oom> ooms;
+    std::uint64_t oom_count = 0;
+    std::vector<Mark> marks;
+    std::uint64_t mark_count = 0;
+    std::vector<Missed> missed;
+    Integrity integrity;
+    LogInfo log;
+};
+
+}  // namespace memlab::report

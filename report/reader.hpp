@@ -1,0 +1,43 @@
+// Reads reports from anywhere: a file may be truncated, damaged, hostile, or no report at all. What
+// comes out is a Report that holds together (types, ranges, indexes), or one line saying what is
+// wrong and what to do. There is one way in: an event log is first turned into the JSON that the
+// process itself would have written, then read like any other.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+struct ReadResult {
+    std::optional<Report> report;
+    /// Without a report: "what; what to do", without the file's name.
+    std::string error;
+    /// With a report: what is wrong with the event log that it came from, if anything.
+    std::string warning;
+};
+
+/// Parses the text of a report. Never throws, on any input at all.
+ReadResult parse_report(std::string_view json);
+
+/// Reads `path`: a report, or an event log (told apart by content, not by name). Never throws.
+ReadResult read_report(const std::string& path);
+
+struct DeriveResult {
+    std::string json;     ///< empty on failure
+    std::string error;    ///< "what; what to do"
+    std::string warning;  ///< the log is damaged or was cut off: what, and where
+};
+
+/// The JSON report that an event log amounts to. Never throws.
+DeriveResult derive_json(const std::string& log_path);
+
+/// Adds what only the parent of the process knows to a report that was cut off: `process.signal`
+/// ("SIGKILL") where it is not empty, else `process.exit_code`. A report that tells of its own end
+/// already, and text that is no report, come back unchanged. Never throws.
+std::string with_end(const std::string& json, const std::string& signal, int exit_code);
+
+}  // namespace memlab::report

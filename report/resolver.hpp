@@ -1,0 +1,62 @@
+// Stacks of a report as readable frames, and the place that stands for each of them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "report/frame_choice.hpp"
+#include "report/model.hpp"
+#include "report/symbolizer.hpp"
+
+namespace memlab::report {
+
+/// Where something was allocated: one frame of its stack.
+struct Place {
+    std::string function;  ///< short name; empty when unknown
+    std::string file;
+    int line = 0;
+    std::string module;         ///< path; empty when unknown
+    std::uint64_t address = 0;  ///< relative to the module
+    std::string through;        ///< library between here and CUDA; empty for a direct call
+    std::string problem;        ///< why function or line is unknown
+    bool recorded = false;      ///< false: there is no stack
+
+    /// Places that read the same are one place.
+    auto operator<=>(const Place&) const = default;
+};
+
+/// Thread-safety: none. `report` and `symbolizer` must outlive it. Results are kept: each stack is
+/// resolved once.
+class Resolver {
+  public:
+    /// Without a symbolizer every frame is module+address.
+    Resolver(const Report& report, Symbolizer* symbolizer);
+
+    /// Frames of a stack, the call into CUDA first; inlined functions are frames of their own.
+    const std::vector<StackFrame>& frames(std::size_t stack);
+
+    const Place& place(std::size_t stack);
+
+    /// The index into frames() of the place; no_frame for an empty stack.
+    std::size_t chosen(std::size_t stack);
+
+    /// Modules whose file is not the one that ran, as far as frames were asked for.
+    std::vector<std::string> changed_modules() const;
+
+  private:
+    struct Resolved {
+        std::vector<StackFrame> frames;
+        std::size_t chosen = no_frame;
+        Place place;
+    };
+    const Resolved& resolve(std::size_t stack);
+    void add_frames(const Frame& frame, std::vector<StackFrame>& out);
+
+    const Report& report_;
+    Symbolizer* symbolizer_;
+    std::map<std::size_t, Resolved> resolved_;
+    std::map<std::string, bool> changed_;
+};
+
+}  // namespace memlab::report

@@ -1,0 +1,124 @@
+// Getting at a recording: files of any kind and state, told apart by what is in them.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "report/reader.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// A report holds bounded lists but for sites and stacks; far beyond this it is no report.
+constexpr std::uint64_t largest_report = 4ULL << 30;
+
+class File {
+  public:
+    explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    ~File() {
+        if (fd_ >= 0) {
+            close(fd_);
+        }
+    }
+    int fd() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+std::string explain(int error) {
+    switch (error) {
+        case ENOENT:
+        case ENOTDIR:
+            return "no such file; check the name (memlab-run prints it at the end of a run)";
+        case EACCES:
+            return "no permission to read it; ask its owner or run as that user";
+        default:
+            return std::string("cannot be read (") + std::strerror(error) +
+                   "); copy it to another place and try again";
+    }
+}
+
+/// Reads all of `fd` into `text`; the error's explanation, or empty.
+std::string read_all(int fd, std::string* text) {
+    std::array<char, 1 << 16> buffer;
+    while (true) {
+        const ssize_t got = read(fd, buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return explain(errno);
+        }
+        if (got == 0) {
+            return {};
+        }
+        text->append(buffer.data(), static_cast<std::size_t>(got));
+        if (text->size() > largest_report) {
+            return "larger than any report; give a memlab.*.json or .memlog file";
+        }
+    }
+}
+
+bool looks_like_json(std::string_view head) {
+    const std::size_t first = head.find_first_not_of(" \t\r\n");
+    return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
+}
+
+ReadResult failure(const std::string& error) {
+    ReadResult result;
+    result.error = error;
+    return result;
+}
+
+ReadResult read_file(const std::string& path) {
+    const File file(path);
+    struct stat status {};
+    if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
+        return failure(explain(errno));
+    }
+    if (S_ISDIR(status.st_mode)) {
+        return failure("a directory; give the files in it: " + path + "/memlab.*.json");
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return failure("not a regular file; give a memlab.*.json or .memlog file");
+    }
+    if (status.st_size == 0) {
+        return failure("empty; the program was ended before anything was written");
+    }
+    std::array<char, 256> head{};
+    const ssize_t got = pread(file.fd(), head.data(), head.size(), 0);
+    if (got < 0) {
+        return failure(explain(errno));
+    }
+    if (looks_like_json({head.data(), static_cast<std::size_t>(got)})) {
+        std::string text;
+        const std::string error = read_all(file.fd(), &text);
+        return error.empty() ? parse_report(text) : failure(error);
+    }
+    DeriveResult derived = derive_json(path);
+    if (derived.json.empty()) {
+        return failure(derived.error);
+    }
+    ReadResult result = parse_report(derived.json);
+    result.warning = derived.warning;
+    return result;
+}
+
+}  // namespace
+
+ReadResult read_report(const std::string& path) {
+    try {
+        return read_file(path);
+    } catch (const std::bad_alloc&) {
+        return failure("needs more memory than there is; read it on a larger machine");
+    }
+}
+
+}  // namespace memlab::report

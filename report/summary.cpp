@@ -1,0 +1,214 @@
+#include "report/summary.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// Figures come from a file: they may not add up.
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+std::uint64_t subtract(std::uint64_t a, std::uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
+    HoldersSummary summary;
+    summary.time_ns = holders.time_ns;
+    summary.count = holders.count;
+    summary.bytes = holders.bytes;
+    summary.unnamed_count = holders.other_count;
+    summary.unnamed_bytes = holders.other_bytes;
+    std::vector<Holders::Share> shares = holders.sites;
+    std::stable_sort(shares.begin(), shares.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    std::map<std::pair<Place, std::string>, std::size_t> known;
+    for (const Holders::Share& share : shares) {
+        const Site& site = report.sites.at(share.site);
+        const Place& place = resolver.place(site.stack);
+        const auto [entry, is_new] = known.try_emplace({place, site.kind}, summary.places.size());
+        if (is_new) {
+            summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}});
+        }
+        PlaceShare& out = summary.places[entry->second];
+        out.count = add(out.count, share.count);
+        out.bytes = add(out.bytes, share.bytes);
+        out.sites.push_back(share.site);
+        if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
+            out.stacks.push_back(site.stack);
+        }
+    }
+    std::stable_sort(summary.places.begin(), summary.places.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    return summary;
+}
+
+std::string describe_end(const Process& process) {
+    const std::string after = " after " + format_duration(process.duration_ns);
+    if (!process.signal.empty()) {
+        return "killed by " + process.signal + after;
+    }
+    if (process.ended == "cut off") {
+        if (process.exit_code) {
+            // No end was recorded, yet it was no signal: _exit, or another program by exec.
+            return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
+        }
+        return "cut off" + after;
+    }
+    if (process.exit_code && *process.exit_code != 0) {
+        return "exited with code " + std::to_string(*process.exit_code) + after;
+    }
+    if (process.ended == "quick_exit") {
+        return "ended by quick_exit" + after;
+    }
+    return "ended normally" + after;
+}
+
+/// What would have been needed, and what stood in the way.
+std::string explain_oom(const Oom& oom) {
+    const std::uint64_t cached = subtract(oom.current.reserved, oom.current.active);
+    const std::uint64_t reachable = add(oom.device_free_bytes, cached);
+    const std::uint64_t others =
+        subtract(subtract(oom.device_total_bytes, oom.device_free_bytes), oom.current.reserved);
+    std::string text = "The device had " + format_bytes(oom.device_free_bytes) + " free of " +
+                       format_bytes(oom.device_total_bytes) + "; this program held " +
+                       format_bytes(oom.current.allocated) + ", memlab had reserved " +
+                       format_bytes(oom.current.reserved) + " for it";
+    if (others != 0) {
+        text +=
+            ", and " + format_bytes(others) + " belonged to contexts, modules and other processes";
+    }
+    text += ". ";
+    if (oom.requested_bytes > oom.device_total_bytes && oom.device_total_bytes != 0) {
+        text += "The request is larger than the whole device.";
+    } else if (oom.requested_bytes > reachable) {
+        text += "It is short by " + format_bytes(oom.requested_bytes - reachable) +
+                ", fragmentation aside: less must be held at once.";
+    } else {
+        text += "There was enough in all (" + format_bytes(reachable) +
+                "), but in pieces: the largest free block of the pool was " +
+                format_bytes(oom.largest_free_block_bytes) + ". This is fragmentation.";
+    }
+    return text;
+}
+
+std::string times(std::uint64_t count) {
+    return count == 1 ? "once" : format_count(count) + " times";
+}
+
+std::vector<std::string> collect_warnings(const Report& report, const std::string& warning,
+                                          const Resolver& resolver) {
+    std::vector<std::string> warnings;
+    const Process& process = report.process;
+    if (process.started_late) {
+        warnings.emplace_back(
+            "CUDA was in use before memlab saw it: earlier allocations are missing.");
+    }
+    if (!warning.empty()) {
+        warnings.push_back(warning);
+    } else if (process.ended == "cut off") {
+        warnings.emplace_back(
+            "The recording stops without an end (killed, _exit or exec); all figures are those of "
+            "its last event.");
+    }
+    if (report.log.dropped != 0 || !report.log.stopped_because.empty()) {
+        std::string text = "The event log lost " + format_plural(report.log.dropped, "event");
+        if (!report.log.stopped_because.empty()) {
+            text += ": " + report.log.stopped_because;
+        }
+        text += text.back() == '.' ? "" : ".";
+        warnings.push_back(text);
+    }
+    for (const Missed& missed : report.missed) {
+        std::string text = missed.reason.empty() ? "Something was missed." : missed.reason;
+        text += text.back() == '.' ? "" : ".";
+        text += " (" + times(missed.count);
+        text += missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")";
+        warnings.push_back(text);
+    }
+    const Integrity& integrity = report.integrity;
+    if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
+        warnings.push_back(
+            format_plural(add(integrity.unmatched_frees, integrity.unmatched_segment_frees),
+                          "free") +
+            " of memory whose allocation was not seen.");
+    }
+    if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
+        warnings.push_back(
+            format_plural(add(integrity.overwritten_allocations, integrity.overwritten_segments),
+                          "allocation") +
+            " ended by a free that was not seen: their memory was handed out anew.");
+    }
+    if (integrity.incomplete) {
+        warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
+    }
+    for (const std::string& path : resolver.changed_modules()) {
+        warnings.push_back(path +
+                           " is not the binary that ran (its build id differs): its functions and "
+                           "lines are not shown. Put the old one back to see them.");
+    }
+    return warnings;
+}
+
+bool was_used(const Device& device) {
+    return device.curve(Curve::reserved).peak_bytes != 0 ||
+           device.curve(Curve::allocated).peak_bytes != 0 || !device.kinds.empty();
+}
+
+}  // namespace
+
+Summary summarize(const std::string& file, const Report& report, const std::string& warning,
+                  Resolver& resolver) {
+    Summary summary;
+    summary.file = file;
+    summary.report = &report;
+    summary.ended = describe_end(report.process);
+    summary.ended_well = report.process.ended != "cut off" && report.process.signal.empty() &&
+                         report.process.exit_code.value_or(0) == 0;
+    for (const Device& device : report.devices) {
+        if (was_used(device)) {
+            summary.devices.push_back({&device, summarize_holders(device.at_peak, report, resolver),
+                                       summarize_holders(device.live, report, resolver)});
+        }
+    }
+    for (const Oom& oom : report.ooms) {
+        summary.ooms.push_back({&oom, resolver.place(oom.stack),
+                                summarize_holders(oom.holders, report, resolver),
+                                explain_oom(oom)});
+    }
+    summary.warnings = collect_warnings(report, warning, resolver);
+    return summary;
+}
+
+std::string location_text(const Place& place, const std::string& working_directory) {
+    if (!place.recorded) {
+        return "(no stack)";
+    }
+    if (!place.file.empty()) {
+        std::string file = place.file;
+        const std::string folder = working_directory + "/";
+        if (!working_directory.empty() && file.compare(0, folder.size(), folder) == 0) {
+            file.erase(0, folder.size());
+        }
+        return file + ":" + std::to_string(place.line);
+    }
+    const std::string module = place.module.substr(place.module.rfind('/') + 1);
+    if (!place.function.empty()) {
+        return module;
+    }
+    char offset[32];
+    std::snprintf(offset, sizeof offset, "%#llx", static_cast<unsigned long long>(place.address));
+    return module.empty() ? std::string(offset) : module + "+" + offset;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,91 @@
+// What a report says, worked out and ready to be shown: sites merged by source line, OOMs
+// explained, warnings and next steps in words. The text and the JSON summary are two renderings of
+// this.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/model.hpp"
+#include "report/resolver.hpp"
+#include "report/terminal.hpp"
+
+namespace memlab::report {
+
+/// Sites with the same place and kind.
+struct PlaceShare {
+    Place place;
+    std::string kind;
+    std::string api;  ///< of the largest site
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::vector<std::size_t> sites;   ///< largest first
+    std::vector<std::size_t> stacks;  ///< without repetition, largest site's first
+};
+
+/// Who held the memory at one moment: places, largest first.
+struct HoldersSummary {
+    std::uint64_t time_ns = 0;
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::vector<PlaceShare> places;  ///< all that the report names
+    std::uint64_t unnamed_count = 0;
+    std::uint64_t unnamed_bytes = 0;  ///< in sites that the report only sums up
+};
+
+struct DeviceSummary {
+    const Device* device = nullptr;
+    HoldersSummary at_peak;
+    HoldersSummary live;
+};
+
+struct OomSummary {
+    const Oom* oom = nullptr;
+    Place place;
+    HoldersSummary holders;
+    std::string explanation;  ///< whole sentences
+};
+
+struct Summary {
+    std::string file;
+    const Report* report = nullptr;
+    std::string ended;  ///< "killed by SIGKILL"
+    bool ended_well = false;
+    std::vector<DeviceSummary> devices;
+    std::vector<OomSummary> ooms;
+    std::vector<std::string> warnings;
+};
+
+/// `warning` is the reader's. Devices that were never used are left out. The result points into
+/// `report`, which must outlive it.
+Summary summarize(const std::string& file, const Report& report, const std::string& warning,
+                  Resolver& resolver);
+
+struct TextOptions {
+    Style style;
+    std::size_t top = 10;           ///< rows of the tables of sites
+    std::size_t stacks = 0;         ///< whole stacks shown, of as many sites
+    std::string working_directory;  ///< files below it are shown relative to it
+};
+
+/// The whole summary, for people. Ends with a newline.
+std::string render_text(const Summary& summary, Resolver& resolver, const TextOptions& options);
+
+/// A few lines: how it ended, the peaks, the top sites, what is wrong. For the end of a run.
+std::string render_short(const Summary& summary, const TextOptions& options);
+
+/// A JSON object, for machines; see summary_json.cpp for its members. Sizes are bytes, times
+/// nanoseconds. `top` bounds each list of places.
+std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top);
+
+/// The document around several of render_json's objects: {"format": "memlab-summary", "version": 1,
+/// "reports": [...], "errors": [{"file", "error"}]}.
+std::string render_json_document(const std::vector<std::string>& objects,
+                                 const std::vector<std::pair<std::string, std::string>>& errors);
+
+/// "train.cpp:42", "libfoo.so+0x1234", "(no stack)": where a place is, without its function.
+std::string location_text(const Place& place, const std::string& working_directory);
+
+}  // namespace memlab::report

@@ -1,0 +1,235 @@
+// The summary for machines: {"format": "memlab-summary", "version": 1, "reports": [...], "errors":
+// [{"file", "error"}]}. One object per report:
+//   file, process {name, pid, executable, arguments, host, start_wall_ns, duration_ns, ended,
+//     ended_text, signal, exit_code (null when not known), started_late, ranks}, memlab_version,
+//   devices [index, name, uuid, total_bytes, driver_version,
+//     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
+//       at_end_bytes} or null},
+//     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
+//     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
+//     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
+//   ooms [time_ns, device, api, kind, requested_bytes, device_free_bytes, device_total_bytes,
+//     largest_free_block_bytes, error, place, explanation, holders], oom_count,
+//   marks [type, name, time_ns, devices], mark_count, warnings [text].
+// A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
+// place: function, file, line, module, address, through, problem (null where unknown).
+// stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
+// problem}, the call into CUDA first; the first 8 of a place.
+// Members keep their names and meaning; new ones may appear.
+#include <nlohmann/json.hpp>
+
+#include "report/summary.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t most_stacks = 8;
+
+json text_or_null(const std::string& text) {
+    return text.empty() ? json(nullptr) : json(text);
+}
+
+json ratio_json(const std::optional<double>& ratio) {
+    return ratio ? json(*ratio) : json(nullptr);
+}
+
+json place_json(const Place& place) {
+    if (!place.recorded) {
+        return nullptr;
+    }
+    return {{"function", text_or_null(place.function)},
+            {"file", text_or_null(place.file)},
+            {"line", place.line > 0 ? json(place.line) : json(nullptr)},
+            {"module", text_or_null(place.module)},
+            {"address", place.address != 0 ? json(place.address) : json(nullptr)},
+            {"through", text_or_null(place.through)},
+            {"problem", text_or_null(place.problem)}};
+}
+
+json stack_json(const std::vector<StackFrame>& frames) {
+    json list = json::array();
+    for (const StackFrame& frame : frames) {
+        list.push_back({{"function", text_or_null(frame.function)},
+                        {"file", text_or_null(frame.file)},
+                        {"line", frame.line > 0 ? json(frame.line) : json(nullptr)},
+                        {"module", text_or_null(frame.module)},
+                        {"address", frame.address},
+                        {"inlined", frame.inlined},
+                        {"problem", text_or_null(frame.problem)}});
+    }
+    return list;
+}
+
+json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t top,
+                  bool with_time) {
+    json out;
+    if (with_time) {
+        out["time_ns"] = holders.time_ns;
+    }
+    out["count"] = holders.count;
+    out["bytes"] = holders.bytes;
+    out["places"] = json::array();
+    std::uint64_t other_count = holders.unnamed_count;
+    std::uint64_t other_bytes = holders.unnamed_bytes;
+    for (const PlaceShare& share : holders.places) {
+        if (out["places"].size() >= top) {
+            other_count += share.count;
+            other_bytes += share.bytes;
+            continue;
+        }
+        json stacks = json::array();
+        for (const std::size_t stack : share.stacks) {
+            if (stacks.size() < most_stacks && stack != 0) {
+                stacks.push_back(stack_json(resolver.frames(stack)));
+            }
+        }
+        const double part = holders.bytes == 0 ? 0
+                                               : static_cast<double>(share.bytes) /
+                                                     static_cast<double>(holders.bytes);
+        out["places"].push_back({{"bytes", share.bytes},
+                                 {"count", share.count},
+                                 {"share", part},
+                                 {"kind", share.kind},
+                                 {"api", share.api},
+                                 {"sites", share.sites},
+                                 {"place", place_json(share.place)},
+                                 {"stacks", std::move(stacks)}});
+    }
+    out["other"] = {{"count", other_count}, {"bytes", other_bytes}};
+    return out;
+}
+
+json process_json(const Summary& summary) {
+    const Process& process = summary.report->process;
+    return {{"name", process.executable.substr(process.executable.rfind('/') + 1)},
+            {"pid", process.pid},
+            {"executable", process.executable},
+            {"arguments", process.arguments},
+            {"host", process.host},
+            {"start_wall_ns", process.start_wall_ns},
+            {"duration_ns", process.duration_ns},
+            {"ended", process.ended},
+            {"ended_text", summary.ended},
+            {"signal", text_or_null(process.signal)},
+            {"exit_code", process.exit_code ? json(*process.exit_code) : json(nullptr)},
+            {"started_late", process.started_late},
+            {"ranks", process.ranks}};
+}
+
+json values_json(const CurveValues& values) {
+    return {{"requested_bytes", values.requested},
+            {"allocated_bytes", values.allocated},
+            {"active_bytes", values.active},
+            {"reserved_bytes", values.reserved}};
+}
+
+json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t top) {
+    const Device& device = *summary.device;
+    static constexpr std::array<const char*, curve_count> names = {
+        "requested", "allocated", "active", "reserved", "device_used"};
+    json curves;
+    for (std::size_t c = 0; c < curve_count; ++c) {
+        const auto& curve = device.curves.at(c);
+        curves[names.at(c)] = !curve ? json(nullptr)
+                                     : json({{"peak_bytes", curve->peak_bytes},
+                                             {"peak_time_ns", curve->peak_time_ns},
+                                             {"at_end_bytes", curve->at_end_bytes}});
+    }
+    json kinds = json::object();
+    for (const auto& [kind, totals] : device.kinds) {
+        kinds[kind] = {{"count", totals.count},
+                       {"bytes", totals.bytes},
+                       {"peak_bytes", totals.peak_bytes},
+                       {"live_count", totals.live_count},
+                       {"live_bytes", totals.live_bytes}};
+    }
+    return {{"index", device.index},
+            {"name", device.name},
+            {"uuid", device.uuid},
+            {"total_bytes", device.total_bytes},
+            {"driver_version", device.driver_version},
+            {"curves", std::move(curves)},
+            {"fragmentation",
+             {{"at_peak", ratio_json(device.fragmentation.at_peak)},
+              {"external", ratio_json(device.fragmentation.external)},
+              {"internal", ratio_json(device.fragmentation.internal)},
+              {"largest_free_bytes", device.fragmentation.largest_free_bytes},
+              {"total_free_bytes", device.fragmentation.total_free_bytes}}},
+            {"kinds", std::move(kinds)},
+            {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
+            {"live", holders_json(summary.live, resolver, top, false)}};
+}
+
+json oom_json(const OomSummary& summary, Resolver& resolver, std::size_t top) {
+    const Oom& oom = *summary.oom;
+    return {{"time_ns", oom.time_ns},
+            {"device", oom.device},
+            {"api", oom.api},
+            {"kind", oom.kind},
+            {"requested_bytes", oom.requested_bytes},
+            {"device_free_bytes", oom.device_free_bytes},
+            {"device_total_bytes", oom.device_total_bytes},
+            {"largest_free_block_bytes", oom.largest_free_block_bytes},
+            {"error", oom.error},
+            {"current", values_json(oom.current)},
+            {"place", place_json(summary.place)},
+            {"explanation", summary.explanation},
+            {"holders", holders_json(summary.holders, resolver, top, false)}};
+}
+
+}  // namespace
+
+std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top) {
+    const Report& report = *summary.report;
+    json out;
+    out["file"] = summary.file;
+    out["memlab_version"] = report.memlab_version;
+    out["process"] = process_json(summary);
+    out["devices"] = json::array();
+    for (const DeviceSummary& device : summary.devices) {
+        out["devices"].push_back(device_json(device, resolver, top));
+    }
+    out["ooms"] = json::array();
+    for (const OomSummary& oom : summary.ooms) {
+        out["ooms"].push_back(oom_json(oom, resolver, top));
+    }
+    out["oom_count"] = report.oom_count;
+    out["marks"] = json::array();
+    for (const Mark& mark : report.marks) {
+        json devices = json::array();
+        for (const Mark::OnDevice& on : mark.devices) {
+            json values = values_json(on.values);
+            values["device"] = on.device;
+            values["allocated_peak_bytes"] = on.allocated_peak_bytes;
+            values["reserved_peak_bytes"] = on.reserved_peak_bytes;
+            devices.push_back(std::move(values));
+        }
+        out["marks"].push_back({{"type", mark.type},
+                                {"name", mark.name},
+                                {"time_ns", mark.time_ns},
+                                {"devices", std::move(devices)}});
+    }
+    out["mark_count"] = report.mark_count;
+    out["warnings"] = summary.warnings;
+    // File names and symbols need not be UTF-8; the output must be.
+    return out.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+std::string render_json_document(const std::vector<std::string>& objects,
+                                 const std::vector<std::pair<std::string, std::string>>& errors) {
+    std::string out = "{\n\"format\": \"memlab-summary\",\n\"version\": 1,\n\"reports\": [";
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+        out += (i == 0 ? "\n" : ",\n") + objects[i];
+    }
+    json list = json::array();
+    for (const auto& [file, error] : errors) {
+        list.push_back({{"file", file}, {"error", error}});
+    }
+    out += "],\n\"errors\": " + list.dump(2, ' ', false, json::error_handler_t::replace) + "\n}\n";
+    return out;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,650 @@
+// The summary for people. What matters first comes first: how it ended, how much, when, who; then
+// what is wrong and what to do next. Everything that comes from the recording passes printable().
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "report/plot.hpp"
+#include "report/summary.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+std::string left(const std::string& text, std::size_t width) {
+    const std::size_t have = display_width(text);
+    return have >= width ? text : text + std::string(width - have, ' ');
+}
+
+std::string right(const std::string& text, std::size_t width) {
+    const std::size_t have = display_width(text);
+    return have >= width ? text : std::string(width - have, ' ') + text;
+}
+
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+/// Names in tables: nobody looks for "(anonymous namespace)::".
+std::string without_anonymous(std::string name) {
+    static constexpr std::string_view anonymous = "(anonymous namespace)::";
+    for (std::size_t at = name.find(anonymous); at != std::string::npos;
+         at = name.find(anonymous)) {
+        name.erase(at, anonymous.size());
+    }
+    return name;
+}
+
+/// "run<std::vector<int>>::step" becomes "run<…>::step".
+std::string collapse_templates(const std::string& name, bool ascii) {
+    std::string result;
+    int depth = 0;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        const bool after_operator = i >= 8 && name.compare(i - 8, 8, "operator") == 0;
+        if (name[i] == '<' && !after_operator) {
+            if (depth++ == 0) {
+                result += ascii ? "<...>" : "<…>";
+            }
+        } else if (name[i] == '>' && depth > 0) {
+            --depth;
+        } else if (depth == 0) {
+            result += name[i];
+        }
+    }
+    return depth == 0 ? result : name;
+}
+
+/// A word that a shell takes as it is, or a quoted one.
+std::string shell_word(const std::string& word) {
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789_-+./:=@,%") == std::string::npos;
+    if (plain) {
+        return word;
+    }
+    std::string quoted = "'";
+    for (const char c : word) {
+        quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return quoted + "'";
+}
+
+class TextWriter {
+  public:
+    TextWriter(const Summary& summary, Resolver* resolver, const TextOptions& options)
+        : summary_(summary),
+          resolver_(resolver),
+          options_(options),
+          style_(options.style),
+          width_(static_cast<std::size_t>(options.style.width)) {}
+
+    std::string full() {
+        header();
+        if (summary_.devices.empty()) {
+            line("");
+            line("  No GPU memory was allocated.");
+        }
+        for (const DeviceSummary& device : summary_.devices) {
+            device_sections(device);
+        }
+        ooms();
+        warnings(summary_.warnings.size());
+        next_steps();
+        return std::move(out_);
+    }
+
+    std::string brief() {
+        title();
+        for (const DeviceSummary& device : summary_.devices) {
+            const std::string where = summary_.report->devices.size() > 1
+                                          ? "  GPU " + std::to_string(device.device->index) + ": "
+                                          : "  ";
+            const CurveSummary& allocated = device.device->curve(Curve::allocated);
+            const CurveSummary& reserved = device.device->curve(Curve::reserved);
+            line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) +
+                 ", reserved " + bold(format_bytes(reserved.peak_bytes)) + ", still held at the " +
+                 "end " + format_bytes(allocated.at_end_bytes));
+            places(device.at_peak, std::min<std::size_t>(options_.top, 3), device.at_peak.bytes,
+                   "");
+        }
+        if (summary_.devices.empty()) {
+            line("  no GPU memory was allocated");
+        }
+        if (!summary_.ooms.empty()) {
+            const OomSummary& oom = summary_.ooms.front();
+            line("  " + red("out of memory") + ": " +
+                 format_plural(summary_.report->oom_count, "allocation") + " failed, first " +
+                 format_bytes(oom.oom->requested_bytes) + " at " + location(oom.place));
+        }
+        warnings(3);
+        return std::move(out_);
+    }
+
+  private:
+    // --- pieces -------------------------------------------------------------------------------
+
+    void line(const std::string& text) {
+        out_ += text;
+        out_.erase(out_.find_last_not_of(' ') + 1);
+        out_ += '\n';
+    }
+
+    std::string paint(std::string_view color, const std::string& text) const {
+        return text.empty() ? text : std::string(color) + text + std::string(style_.reset());
+    }
+    std::string bold(const std::string& text) const { return paint(style_.bold(), text); }
+    std::string dim(const std::string& text) const { return paint(style_.dim(), text); }
+    std::string red(const std::string& text) const { return paint(style_.red(), text); }
+    std::string yellow(const std::string& text) const { return paint(style_.yellow(), text); }
+
+    std::string clean(std::string_view text) const { return printable(text, style_.ascii); }
+
+    /// Plain text becomes a list of lines that fit, indented.
+    void paragraph(const std::string& first_indent, const std::string& indent,
+                   const std::string& text) {
+        line(first_indent + wrap(text, width_ - display_width(indent), indent));
+    }
+
+    void heading(const std::string& title, const std::string& note = "") {
+        line("");
+        line(bold(title) + (note.empty() ? "" : dim("  " + note)));
+    }
+
+    std::string location(const Place& place) const {
+        return clean(location_text(place, options_.working_directory));
+    }
+
+    // --- header -------------------------------------------------------------------------------
+
+    void title() {
+        const Process& process = summary_.report->process;
+        const std::string name = clean(base_name(process.executable));
+        const std::string ended = summary_.ended_well ? summary_.ended : red(clean(summary_.ended));
+        line(bold(name.empty() ? "?" : name) + " (pid " + std::to_string(process.pid) + ") " +
+             ended);
+    }
+
+    void header() {
+        const Report& report = *summary_.report;
+        const Process& process = report.process;
+        title();
+        std::string command;
+        for (std::size_t i = 0; i < process.arguments.size(); ++i) {
+            command += (i == 0 ? "" : " ") + shell_word(process.arguments[i]);
+        }
+        if (command.empty()) {
+            command = process.executable;
+        }
+        line("  " + shorten_end(clean(command), width_ - 2, style_.ascii));
+        std::string place = clean(process.executable) == clean(command)
+                                ? ""
+                                : clean(process.executable) + separator();
+        place += format_wall_time(process.start_wall_ns);
+        if (!process.host.empty()) {
+            place += separator() + clean(process.host);
+        }
+        for (const auto& [name, value] : process.ranks) {
+            place += separator() + clean(name) + "=" + clean(value);
+        }
+        line(dim("  " + shorten_end(place, width_ - 2, style_.ascii)));
+    }
+
+    std::string separator() const { return style_.ascii ? ", " : " · "; }
+
+    // --- one device ---------------------------------------------------------------------------
+
+    void device_sections(const DeviceSummary& summary) {
+        const Device& device = *summary.device;
+        std::string name = "GPU " + std::to_string(device.index) + ": " + clean(device.name);
+        std::string note = format_bytes(device.total_bytes);
+        if (device.driver_version != 0) {
+            note += separator() + "CUDA " + std::to_string(device.driver_version / 1000) + "." +
+                    std::to_string(device.driver_version % 1000 / 10) + " driver";
+        }
+        heading(name, note);
+        curve_table(device);
+        plot(device);
+        marks(device);
+        fragmentation(device);
+        const Holders& peak = device.at_peak;
+        holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
+                format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+        if (summary.live.count != 0) {
+            holders("Still allocated at the end", summary.live, options_.top,
+                    format_plural(summary.live.count, "allocation"));
+        } else {
+            heading("Still allocated at the end");
+            line("  nothing");
+        }
+        kinds(device);
+        stacks(summary);
+    }
+
+    void curve_table(const Device& device) {
+        struct Row {
+            Curve curve;
+            const char* name;
+            const char* meaning;
+        };
+        static constexpr std::array<Row, curve_count> rows = {{
+            {Curve::allocated, "allocated", "what the program holds"},
+            {Curve::reserved, "reserved", "taken from the driver"},
+            {Curve::requested, "requested", "before rounding"},
+            {Curve::active, "active", "allocated + frees pending"},
+            {Curve::device_used, "device used", "the whole GPU, sampled"},
+        }};
+        line(dim("  " + left("", 12) + right("peak", 12) + right("at", 12) +
+                 right("at the end", 14)));
+        for (const Row& row : rows) {
+            const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
+            if (!curve) {
+                continue;
+            }
+            const bool important = row.curve == Curve::allocated || row.curve == Curve::reserved;
+            const std::string peak = right(format_bytes(curve->peak_bytes), 12);
+            line("  " + left(row.name, 12) + (important ? bold(peak) : peak) +
+                 right(format_duration(curve->peak_time_ns), 12) +
+                 right(format_bytes(curve->at_end_bytes), 14) +
+                 (width_ >= 78 ? "  " + dim(row.meaning) : ""));
+        }
+    }
+
+    void plot(const Device& device) {
+        std::vector<PlotPoint> points;
+        const auto values = [](const TimelineRow& row, Curve curve) {
+            return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
+        };
+        for (const TimelineRow& row : device.timeline.rows) {
+            const auto allocated = values(row, Curve::allocated);
+            const auto reserved = values(row, Curve::reserved);
+            points.push_back({row.begin_ns, allocated.max, reserved.max});
+            // After its bucket the last value holds until the next row.
+            std::uint64_t end = 0;
+            if (!__builtin_add_overflow(row.begin_ns, device.timeline.bucket_ns, &end)) {
+                points.push_back({end, allocated.last, reserved.last});
+            }
+        }
+        std::vector<PlotNote> notes;
+        std::size_t number = 0;
+        for (const Mark& mark : summary_.report->marks) {
+            ++number;
+            notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+        }
+        for (const Oom& oom : summary_.report->ooms) {
+            if (oom.device == device.index) {
+                notes.push_back({oom.time_ns, 'X'});
+            }
+        }
+        PlotOptions options;
+        options.width = style_.width - 2;
+        options.height = 8;
+        options.ascii = style_.ascii;
+        options.allocated_color = style_.cyan();
+        options.reserved_color = style_.dim();
+        options.reset = style_.reset();
+        const auto lines =
+            plot_timeline(points, summary_.report->process.duration_ns, notes, options);
+        if (lines.empty()) {
+            return;
+        }
+        line("");
+        const std::string solid = style_.ascii ? "#" : "█";
+        const std::string shade = style_.ascii ? "." : "░";
+        std::string legend = "  " + paint(style_.cyan(), solid) + " allocated   " + dim(shade) +
+                             " reserved, not allocated";
+        if (!summary_.report->marks.empty()) {
+            legend += "   1 2 .. marks";
+        }
+        if (!summary_.report->ooms.empty()) {
+            legend += "   X out of memory";
+        }
+        line(legend);
+        for (const std::string& row : lines) {
+            line("  " + row);
+        }
+    }
+
+    void fragmentation(const Device& device) {
+        const Fragmentation& figures = device.fragmentation;
+        if (!figures.at_peak && !figures.external && !figures.internal) {
+            return;
+        }
+        heading("Fragmentation of memlab's pool");
+        const auto row = [&](const std::optional<double>& ratio, const std::string& meaning,
+                             const char* without) {
+            char text[16] = "-";
+            if (ratio) {
+                const bool tiny = *ratio > 0 && *ratio < 0.0005;
+                std::snprintf(text, sizeof text, tiny ? "<0.1%%" : "%.1f%%", *ratio * 100);
+            }
+            line("  " + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
+        };
+        row(figures.at_peak, "of the reserved peak lies above the active peak: cached",
+            "cached: the pool reserved nothing");
+        std::string pieces = "of the free memory lies outside its largest block: in pieces";
+        if (figures.external && width_ >= 100) {
+            pieces += " (" + format_bytes(figures.largest_free_bytes) + " of " +
+                      format_bytes(figures.total_free_bytes) + ")";
+        }
+        row(figures.external, pieces, "in pieces: nothing was free when the pool last grew");
+        row(figures.internal, "of the allocated peak was not asked for: rounding",
+            "rounding: the pool served nothing");
+    }
+
+    // --- tables of places ---------------------------------------------------------------------
+
+    void holders(const std::string& title, const HoldersSummary& summary, std::size_t top,
+                 const std::string& note) {
+        heading(title + ": " + format_bytes(summary.bytes), note);
+        if (summary.places.empty()) {
+            return;
+        }
+        line(dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) + "  where"));
+        places(summary, top, summary.bytes, "");
+    }
+
+    void places(const HoldersSummary& summary, std::size_t top, std::uint64_t whole,
+                const std::string& indent) {
+        std::size_t shown = 0;
+        std::uint64_t rest_bytes = summary.unnamed_bytes;
+        std::uint64_t rest_count = summary.unnamed_count;
+        for (const PlaceShare& share : summary.places) {
+            if (shown++ < top) {
+                place_row(share.bytes, share.count, whole, describe(share, indent), indent);
+            } else {
+                rest_bytes += share.bytes;
+                rest_count += share.count;
+            }
+        }
+        if (rest_count != 0) {
+            const std::size_t named = summary.places.size() > top ? summary.places.size() - top : 0;
+            const std::string text =
+                named != 0 ? format_plural(named, "place") + " more" : "other places";
+            place_row(rest_bytes, rest_count, whole, dim(text), indent);
+        }
+    }
+
+    void place_row(std::uint64_t bytes, std::uint64_t count, std::uint64_t whole,
+                   const std::string& text, const std::string& indent) {
+        line(indent + "  " + right(format_bytes(bytes), 12) +
+             right(format_percent(bytes, whole), 8) + right(format_count(count), 8) + "  " + text);
+    }
+
+    /// "train.cpp:42  Step::forward  via libcublas.so.13  [managed]" in what is left of the line.
+    std::string describe(const PlaceShare& share, const std::string& indent) const {
+        std::string extra;
+        if (!share.place.through.empty()) {
+            extra += "  via " + clean(share.place.through);
+        }
+        if (share.kind != "device") {
+            extra += "  [" + clean(share.kind) + "]";
+        }
+        std::string where = location(share.place);
+        std::string function = clean(without_anonymous(share.place.function));
+        if (!share.place.recorded) {
+            function = clean(share.api);
+        }
+        const std::size_t room = width_ - std::min(width_ - 20, 2 + 12 + 8 + 8 + 2 + indent.size());
+        extra = shorten_end(extra, room / 3, style_.ascii);
+        const std::size_t left_over = room - display_width(extra) - 2;
+        if (display_width(where) + display_width(function) > left_over) {
+            function = collapse_templates(function, style_.ascii);
+        }
+        if (display_width(where) + display_width(function) > left_over) {
+            where = where.substr(where.rfind('/') + 1);
+        }
+        const std::size_t for_where = std::min(
+            display_width(where),
+            std::max(left_over / 2, left_over - std::min(left_over, display_width(function))));
+        where = shorten_begin(where, for_where, style_.ascii);
+        function = shorten_begin(function, left_over - for_where, style_.ascii);
+        if (function.empty()) {
+            return where + dim(extra);
+        }
+        return where + "  " + function + dim(extra);
+    }
+
+    // --- marks, kinds, stacks -----------------------------------------------------------------
+
+    void marks(const Device& device) {
+        const auto& all = summary_.report->marks;
+        struct Row {
+            std::size_t number;
+            const Mark* mark;
+            const Mark::OnDevice* on;
+        };
+        std::vector<Row> rows;
+        std::uint64_t largest = 0;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            for (const Mark::OnDevice& on : all[i].devices) {
+                if (on.device == device.index) {
+                    rows.push_back({i + 1, &all[i], &on});
+                    largest = std::max({largest, on.values.allocated, on.values.reserved});
+                }
+            }
+        }
+        if (rows.empty()) {
+            return;
+        }
+        heading("Marks");
+        // One unit for the column: the program's own story, told as PyTorch's memory_allocated()
+        // and memory_reserved() would tell it.
+        const ByteUnit unit = unit_for(largest);
+        const std::size_t name_width = std::max<std::size_t>(width_ - 4 - 2 - 12 - 3 * 13, 10);
+        line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
+                 right("reserved", 13) + right("requested", 13) + "  name"));
+        constexpr std::size_t most = 24;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (rows.size() > most && i == most / 2) {
+                const std::size_t skipped = rows.size() - most;
+                line(dim("       " + format_plural(skipped, "mark") + " more; --json has all"));
+                i += skipped;
+            }
+            const Row& row = rows[i];
+            std::string name = clean(row.mark->name);
+            if (row.mark->type == "scope_begin") {
+                name += " {";
+            } else if (row.mark->type == "scope_end") {
+                name = "} " + name;
+            }
+            line("  " + right(std::to_string(row.number), 3) +
+                 right(format_duration(row.mark->time_ns), 12) +
+                 right(format_bytes(row.on->values.allocated, unit), 13) +
+                 right(format_bytes(row.on->values.reserved, unit), 13) +
+                 right(format_bytes(row.on->values.requested, unit), 13) + "  " +
+                 shorten_end(name, name_width, style_.ascii));
+        }
+    }
+
+    void kinds(const Device& device) {
+        const bool only_device =
+            device.kinds.empty() || (device.kinds.size() == 1 && device.kinds.count("device") != 0);
+        if (only_device) {
+            return;
+        }
+        heading("Kinds of memory");
+        line(dim("  " + left("", 11) + right("count", 10) + right("bytes in all", 14) +
+                 right("peak", 12) + right("at the end", 12)));
+        for (const auto& [kind, totals] : device.kinds) {
+            const bool outside = kind == "managed" || kind == "pinned" || kind == "ipc_import";
+            const char* note = kind == "managed"      ? "not in the curves: it migrates"
+                               : kind == "pinned"     ? "host memory, not in the curves"
+                               : kind == "ipc_import" ? "another process holds it"
+                                                      : "";
+            line("  " + left(clean(kind), 11) + right(format_count(totals.count), 10) +
+                 right(format_bytes(totals.bytes), 14) +
+                 right(format_bytes(totals.peak_bytes), 12) +
+                 right(format_bytes(totals.live_bytes), 12) +
+                 (outside && width_ >= 92 ? "  " + dim(note)
+                  : outside               ? dim("  *")
+                                          : ""));
+        }
+        if (width_ < 92 && (device.kinds.count("managed") + device.kinds.count("pinned") +
+                            device.kinds.count("ipc_import")) != 0) {
+            line(dim("  * not in the curves: it is on the host, migrates, or is held elsewhere"));
+        }
+    }
+
+    void stacks(const DeviceSummary& summary) {
+        if (options_.stacks == 0 || resolver_ == nullptr) {
+            return;
+        }
+        std::set<std::size_t> done;
+        stack_list("at the peak", summary.at_peak, done);
+        stack_list("still allocated", summary.live, done);
+    }
+
+    void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done) {
+        std::size_t shown = 0;
+        for (const PlaceShare& share : holders.places) {
+            if (shown++ == options_.stacks) {
+                return;
+            }
+            for (const std::size_t stack : share.stacks) {
+                if (!done.insert(stack).second) {
+                    continue;
+                }
+                heading("Stack of " + format_bytes(share.bytes) + " " + when,
+                        format_plural(share.count, "allocation") + ", " + clean(share.api) +
+                            (share.stacks.size() > 1
+                                 ? ", one of " + std::to_string(share.stacks.size()) + " ways here"
+                                 : ""));
+                one_stack(stack);
+                break;
+            }
+        }
+    }
+
+    void one_stack(std::size_t stack) {
+        const auto& frames = resolver_->frames(stack);
+        const std::size_t chosen = resolver_->chosen(stack);
+        if (frames.empty()) {
+            line("    no stack was recorded");
+        }
+        for (std::size_t i = 0; i < frames.size(); ++i) {
+            const StackFrame& frame = frames[i];
+            Place place;
+            place.recorded = true;
+            place.function = short_function_name(frame.function);
+            place.file = frame.file;
+            place.line = frame.line;
+            place.module = frame.module;
+            place.address = frame.address;
+            std::string text = location(place);
+            if (!place.function.empty()) {
+                text = clean(place.function) + "  " + dim(text);
+            }
+            if (frame.inlined) {
+                text += dim("  (inlined)");
+            }
+            if (!frame.problem.empty() && frame.problem != "no symbols") {
+                text += dim("  (" + clean(frame.problem) + ")");
+            }
+            line((i == chosen ? "  > " : "    ") + text);
+        }
+        if (summary_.report->stacks.at(stack).truncated) {
+            line(dim("    ... deeper than MEMLAB_STACK_DEPTH"));
+        }
+    }
+
+    // --- the end ------------------------------------------------------------------------------
+
+    void ooms() {
+        if (summary_.ooms.empty()) {
+            return;
+        }
+        line("");
+        line(paint(style_.red(), "Out of memory") + ": " +
+             format_plural(summary_.report->oom_count, "allocation") + " failed");
+        constexpr std::size_t most = 3;
+        for (std::size_t i = 0; i < summary_.ooms.size() && i < most; ++i) {
+            const OomSummary& oom = summary_.ooms[i];
+            const std::string function = clean(oom.place.function);
+            paragraph("  ", "  ",
+                      format_duration(oom.oom->time_ns) + ": " + clean(oom.oom->api) + " of " +
+                          format_bytes(oom.oom->requested_bytes) + " on GPU " +
+                          std::to_string(oom.oom->device) + " at " + location(oom.place) +
+                          (function.empty() ? "" : " (" + function + ")") + " failed with error " +
+                          std::to_string(oom.oom->error) + ".");
+            paragraph("    ", "    ", oom.explanation);
+            if (!oom.holders.places.empty()) {
+                line("    Held at that moment:");
+                places(oom.holders, 3, oom.holders.bytes, "  ");
+            }
+        }
+        if (summary_.report->oom_count > most) {
+            line(dim("  " + format_plural(summary_.report->oom_count - most, "failure") +
+                     " more; --json has the first " +
+                     std::to_string(summary_.report->ooms.size())));
+        }
+    }
+
+    void warnings(std::size_t most) {
+        if (summary_.warnings.empty()) {
+            return;
+        }
+        if (most == summary_.warnings.size()) {
+            line("");
+        }
+        const std::string sign = style_.ascii ? "! " : "⚠ ";
+        for (std::size_t i = 0; i < std::min(most, summary_.warnings.size()); ++i) {
+            paragraph("  " + yellow(sign), "    ", clean(summary_.warnings[i]));
+        }
+        if (summary_.warnings.size() > most) {
+            line(dim("    " + format_plural(summary_.warnings.size() - most, "warning") +
+                     " more in the report"));
+        }
+    }
+
+    void next_steps() {
+        const std::string file = shell_word(summary_.file);
+        std::vector<std::pair<std::string, std::string>> steps;
+        bool any_place = false;
+        bool any_line = false;
+        for (const DeviceSummary& device : summary_.devices) {
+            for (const PlaceShare& share : device.at_peak.places) {
+                any_place |= share.place.recorded;
+                any_line |= !share.place.file.empty();
+            }
+        }
+        if (any_place && options_.stacks == 0) {
+            steps.emplace_back("memlab-report --stacks 3 " + file, "whole call stacks");
+        }
+        steps.emplace_back("memlab-report --json " + file, "for scripts");
+        line("");
+        line(bold("Next"));
+        std::size_t widest = 0;
+        for (const auto& [command, meaning] : steps) {
+            widest = std::max(widest, display_width(command));
+        }
+        for (const auto& [command, meaning] : steps) {
+            line("  " + left(clean(command), widest) + dim("   " + meaning));
+        }
+        if (any_place && !any_line) {
+            paragraph(
+                "  ", "  ",
+                "No source lines are known: build the program with -g (nvcc: -g, or -Xcompiler "
+                "-g) to see them.");
+        }
+    }
+
+    const Summary& summary_;
+    Resolver* resolver_;
+    const TextOptions& options_;
+    const Style& style_;
+    std::size_t width_;
+    std::string out_;
+};
+
+}  // namespace
+
+std::string render_text(const Summary& summary, Resolver& resolver, const TextOptions& options) {
+    return TextWriter(summary, &resolver, options).full();
+}
+
+std::string render_short(const Summary& summary, const TextOptions& options) {
+    return TextWriter(summary, nullptr, options).brief();
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,179 @@
+// memlab-report: what a recording says, for people or for scripts.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/reader.hpp"
+#include "report/summary.hpp"
+#include "tools/version.hpp"
+
+namespace {
+
+using namespace memlab::report;
+
+constexpr int exit_bad_input = 2;
+
+struct Arguments {
+    std::vector<std::string> files;
+    bool json = false;
+    bool ascii = false;
+    bool no_symbols = false;
+    std::size_t top = 10;
+    std::size_t stacks = 0;
+    std::optional<std::uint64_t> device;
+    ColorMode color = ColorMode::automatic;
+};
+
+void define(CLI::App& app, Arguments& arguments) {
+    app.add_option("FILE", arguments.files,
+                   "Reports (memlab.*.json) or event logs (*.memlog), told apart by content")
+        ->required();
+    app.add_flag("--json", arguments.json, "Print the summary as JSON, for scripts");
+    app.add_option("--top", arguments.top, "Places in each table (default 10)")
+        ->check(CLI::Range(std::size_t{1}, std::size_t{1000000}));
+    app.add_option("--stacks", arguments.stacks,
+                   "Show the whole call stacks of the N largest places")
+        ->check(CLI::Range(std::size_t{0}, std::size_t{1000000}));
+    app.add_option("--device", arguments.device, "Only this GPU, by its index in the program");
+    app.add_option("--color", arguments.color,
+                   "auto (default), always or never; NO_COLOR is heeded")
+        ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
+                                                {"auto", ColorMode::automatic},
+                                                {"always", ColorMode::always},
+                                                {"never", ColorMode::never}})
+                        .description(""));
+    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+    app.add_flag("--no-symbols", arguments.no_symbols,
+                 "Do not look functions and lines up: module+offset");
+    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
+    app.get_formatter()->column_width(24);
+    app.get_formatter()->label("REQUIRED", "");
+    app.footer(
+        "Examples:\n"
+        "  memlab-report memlab.train.4711.json              the summary\n"
+        "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
+        "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
+        "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+std::string working_directory() {
+    char* path = getcwd(nullptr, 0);
+    std::string result = path == nullptr ? "" : path;
+    std::free(path);
+    return result;
+}
+
+/// False when the device that was asked for is not in the report.
+bool select_device(Summary& summary, const std::optional<std::uint64_t>& device) {
+    if (!device) {
+        return true;
+    }
+    std::vector<DeviceSummary> chosen;
+    for (DeviceSummary& candidate : summary.devices) {
+        if (candidate.device->index == *device) {
+            chosen.push_back(std::move(candidate));
+        }
+    }
+    summary.devices = std::move(chosen);
+    return !summary.devices.empty();
+}
+
+class Program {
+  public:
+    explicit Program(const Arguments& arguments) : arguments_(arguments) {
+        text_.style = style_for(STDOUT_FILENO, arguments.color, arguments.ascii);
+        text_.top = arguments.top;
+        text_.stacks = arguments.stacks;
+        text_.working_directory = working_directory();
+    }
+
+    int run() {
+        for (const std::string& file : arguments_.files) {
+            show(file);
+        }
+        if (arguments_.json) {
+            std::cout << render_json_document(objects_, errors_);
+        }
+        std::cout.flush();
+        if (!std::cout) {
+            std::cerr << "memlab-report: cannot write to standard output; is the disk full?\n";
+            return exit_bad_input;
+        }
+        return errors_.empty() ? EXIT_SUCCESS : exit_bad_input;
+    }
+
+  private:
+    void show(const std::string& file) {
+        const ReadResult read = read_report(file);
+        if (!read.report) {
+            fail(file, read.error);
+            return;
+        }
+        Resolver resolver(*read.report, arguments_.no_symbols ? nullptr : &symbolizer_);
+        Summary summary = summarize(file, *read.report, read.warning, resolver);
+        if (!select_device(summary, arguments_.device)) {
+            fail(file, "GPU " + std::to_string(*arguments_.device) +
+                           " was not used; leave --device out to see those that were");
+            return;
+        }
+        if (arguments_.json) {
+            objects_.push_back(render_json(summary, resolver, arguments_.top));
+            return;
+        }
+        if (arguments_.files.size() > 1) {
+            std::cout << (shown_ == 0 ? "" : "\n") << text_.style.dim() << "==> "
+                      << printable(file, text_.style.ascii) << " <==" << text_.style.reset()
+                      << "\n";
+        }
+        ++shown_;
+        std::cout << render_text(summary, resolver, text_);
+    }
+
+    void fail(const std::string& file, const std::string& error) {
+        // What was shown so far comes before the error, also where both go to one file.
+        std::cout.flush();
+        errors_.emplace_back(file, error);
+        std::cerr << "memlab-report: " << printable(file, false) << ": " << printable(error, false)
+                  << "\n";
+    }
+
+    const Arguments& arguments_;
+    TextOptions text_;
+    Symbolizer symbolizer_;
+    std::size_t shown_ = 0;
+    std::vector<std::string> objects_;
+    std::vector<std::pair<std::string, std::string>> errors_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // Nothing that this program might start shall be profiled.
+    unsetenv("LD_PRELOAD");
+    Arguments arguments;
+    CLI::App app(
+        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
+        "was never freed, and why an allocation failed.",
+        "memlab-report");
+    define(app, arguments);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);
+        }
+        std::cerr << "memlab-report: " << error.what()
+                  << "; memlab-report --help shows the usage\n";
+        return exit_bad_input;
+    }
+    return Program(arguments).run();
+}

@@ -1,0 +1,334 @@
+// memlab-run: runs a command under memlab and says at the end what was recorded. The command does
+// not notice: its output, exit code, signals and terminal are its own.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "interpose/options/option_table.hpp"
+#include "report/terminal.hpp"
+#include "tools/launch.hpp"
+#include "tools/run_manifest.hpp"
+#include "tools/run_report.hpp"
+#include "tools/version.hpp"
+
+namespace {
+
+using memlab::interpose::option_table;
+using memlab::interpose::OptionDef;
+using memlab::interpose::Settings;
+using namespace memlab::tools;
+
+constexpr int exit_usage = 2;
+constexpr int exit_not_executable = 126;
+constexpr int exit_not_found = 127;
+constexpr const char* manifest_variable = "MEMLAB_RUN_MANIFEST";
+
+struct Arguments {
+    std::string output;
+    std::vector<std::string> options;
+    std::string library;
+    bool no_pool = false;
+    bool no_report = false;
+    bool quiet = false;
+    bool help_options = false;
+    std::vector<std::string> command;
+};
+
+/// What is wrong with the usage, in one line.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// CLI11 knows nothing of what follows the options: it is not its business here.
+class HelpFormatter : public CLI::Formatter {
+  public:
+    std::string make_usage(const CLI::App*, std::string) const override {
+        return "Usage: memlab-run [OPTIONS] [--] COMMAND [ARGUMENTS...]\n";
+    }
+};
+
+void define(CLI::App& app, Arguments& arguments) {
+    app.formatter(std::make_shared<HelpFormatter>());
+    app.add_option("-o,--output", arguments.output,
+                   "Where reports go: a name with %e (program), %p (pid), %h (host), %r (rank), or "
+                   "a folder ending in /")
+        ->type_name("PATTERN");
+    app.add_option("--option", arguments.options,
+                   "Set an option of memlab, as NAME=VALUE; --help-options lists them")
+        ->type_name("NAME=VALUE")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
+    app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
+    app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
+    app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
+    app.add_flag("--help-options", arguments.help_options, "List memlab's options");
+    app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION);
+    app.get_formatter()->column_width(28);
+    app.footer(
+        "Examples:\n"
+        "  memlab-run ./train --epochs 3\n"
+        "  memlab-run -o reports/ -- torchrun --nproc-per-node 8 train.py\n"
+        "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
+        "\n"
+        "Exit code: the command's own (a signal that ends it ends memlab-run too); 2 wrong usage,\n"
+        "126 the command cannot be executed, 127 it was not found.");
+}
+
+/// Where the command begins: after "--", or at the first argument that is no option. CLI11 must not
+/// see what belongs to the command.
+int command_begin(int argc, char** argv) {
+    static constexpr std::string_view with_value[] = {"-o", "--output", "--option", "--library"};
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view argument = argv[i];
+        if (argument.empty() || argument[0] != '-' || argument == "-" || argument == "--") {
+            return i;
+        }
+        if (std::find(std::begin(with_value), std::end(with_value), argument) !=
+            std::end(with_value)) {
+            ++i;
+        }
+    }
+    return argc;
+}
+
+std::string working_directory() {
+    char* path = getcwd(nullptr, 0);
+    std::string result = path == nullptr ? "." : path;
+    std::free(path);
+    return result;
+}
+
+/// A relative pattern would mean another place once the program changes its directory.
+std::string absolute_pattern(const std::string& pattern) {
+    if (!pattern.empty() && pattern[0] == '/') {
+        return pattern;
+    }
+    std::string prefix;
+    for (const char c : working_directory()) {
+        prefix += c == '%' ? std::string("%%") : std::string(1, c);
+    }
+    return prefix + "/" + pattern;
+}
+
+const OptionDef& find_option(const std::string& name) {
+    for (const OptionDef& option : option_table()) {
+        if (name == option.name && name != manifest_variable) {
+            return option;
+        }
+    }
+    throw UsageError("there is no option " + name + "; memlab-run --help-options lists them");
+}
+
+std::pair<std::string, std::string> parse_option(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+        throw UsageError("--option takes NAME=VALUE, not " + text +
+                         "; memlab-run --help-options lists the names");
+    }
+    std::string name = text.substr(0, equals);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (name.compare(0, 7, "MEMLAB_") != 0) {
+        name.insert(0, "MEMLAB_");
+    }
+    return {name, text.substr(equals + 1)};
+}
+
+void check_option(const std::string& name, const std::string& value) {
+    const OptionDef& option = find_option(name);
+    Settings scratch;
+    if (!option.parse(scratch, value)) {
+        throw UsageError(name + " takes " + option.values + ", not \"" + value + "\"");
+    }
+}
+
+/// The library beside this program: ../lib, in the build tree as in an installation.
+std::string find_library(const std::string& asked) {
+    char self[PATH_MAX];
+    std::vector<std::string> candidates;
+    if (!asked.empty()) {
+        candidates.push_back(asked);
+    } else if (realpath("/proc/self/exe", self) != nullptr) {
+        const std::string folder = std::string(self).substr(0, std::string(self).rfind('/'));
+        for (const char* place : {"/../lib/", "/../lib64/", "/../lib/x86_64-linux-gnu/", "/"}) {
+            candidates.push_back(folder + place + "libmemlab.so");
+        }
+    }
+    for (const std::string& candidate : candidates) {
+        char resolved[PATH_MAX];
+        if (realpath(candidate.c_str(), resolved) == nullptr || access(resolved, R_OK) != 0) {
+            continue;
+        }
+        const std::string path = resolved;
+        if (path.find_first_of(" :\t\n") != std::string::npos) {
+            throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
+                             "; move it, or give a copy with --library");
+        }
+        return path;
+    }
+    if (!asked.empty()) {
+        throw UsageError("cannot read " + asked + " (" + std::strerror(errno) +
+                         "); give libmemlab.so with --library");
+    }
+    throw UsageError("libmemlab.so is not in ../lib beside memlab-run; give it with --library");
+}
+
+/// `library` first, and once.
+std::string preload_with(const std::string& library) {
+    std::string result = library;
+    const char* before = std::getenv("LD_PRELOAD");
+    std::string_view rest = before == nullptr ? "" : before;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find_first_of(": "), rest.size());
+        const std::string_view entry = rest.substr(0, end);
+        if (!entry.empty() && entry != library) {
+            result += ":" + std::string(entry);
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return result;
+}
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// What the options set. Where one is given twice the last one counts, as in a shell.
+Environment make_environment(const Arguments& arguments) {
+    Environment environment;
+    const char* inherited = std::getenv("MEMLAB_OUTPUT");
+    std::string output =
+        inherited == nullptr || inherited[0] == '\0' ? "memlab.%e.%p.json" : inherited;
+    if (arguments.no_pool) {
+        environment.emplace_back("MEMLAB_POOL", "off");
+    }
+    if (arguments.quiet && std::getenv("MEMLAB_VERBOSITY") == nullptr) {
+        environment.emplace_back("MEMLAB_VERBOSITY", "quiet");
+    }
+    for (const std::string& text : arguments.options) {
+        const auto [name, value] = parse_option(text);
+        check_option(name, value);
+        if (name == "MEMLAB_OUTPUT") {
+            output = value;
+        } else {
+            environment.emplace_back(name, value);
+        }
+    }
+    if (!arguments.output.empty()) {
+        check_option("MEMLAB_OUTPUT", arguments.output);
+        output = arguments.output;
+    }
+    environment.emplace_back("MEMLAB_OUTPUT", absolute_pattern(output));
+    environment.emplace_back("LD_PRELOAD", preload_with(find_library(arguments.library)));
+    return environment;
+}
+
+void print_options() {
+    std::cout << "Options of memlab. In the environment: MEMLAB_POOL=off ./app; or here:\n"
+                 "memlab-run --option POOL=off ./app\n";
+    for (const OptionDef& option : option_table()) {
+        if (std::strcmp(option.name, manifest_variable) == 0) {
+            continue;
+        }
+        std::cout << "\n  " << option.name << "=" << option.default_value << "\n      takes "
+                  << option.values << "\n      "
+                  << memlab::report::wrap(option.meaning, 72, "      ") << "\n";
+    }
+}
+
+Arguments parse(int argc, char** argv) {
+    Arguments arguments;
+    const int begin = command_begin(argc, argv);
+    CLI::App app(
+        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, "
+        "and summed up at the end.",
+        "memlab-run");
+    define(app, arguments);
+    try {
+        app.parse(begin, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            std::exit(app.exit(error));
+        }
+        throw UsageError(std::string(error.what()) + "; memlab-run --help shows the usage");
+    }
+    int first = begin;
+    if (first < argc && std::string_view(argv[first]) == "--") {
+        ++first;
+    }
+    arguments.command.assign(argv + first, argv + argc);
+    return arguments;
+}
+
+int explain_start_error(const std::string& command, int error) {
+    std::cerr << "memlab-run: " << command << ": ";
+    if (error == ENOENT) {
+        std::cerr << (command.find('/') == std::string::npos
+                          ? "not found in PATH; check the name"
+                          : "not found (or its interpreter is not); check the path")
+                  << "\n";
+        return exit_not_found;
+    }
+    std::cerr << "cannot be executed (" << std::strerror(error)
+              << "); check that it is a program and that you may run it\n";
+    return exit_not_executable;
+}
+
+/// Runs the command; returns only when it could not be started.
+int run(const Arguments& arguments) {
+    Environment environment = make_environment(arguments);
+    RunManifest manifest;
+    if (manifest.error().empty()) {
+        environment.emplace_back(manifest_variable, manifest.path());
+    } else {
+        std::cerr << "memlab-run: " << manifest.error()
+                  << "; reports are written all the same, but not listed here\n";
+    }
+    const LaunchResult result = launch(arguments.command, environment);
+    if (result.start_error != 0) {
+        return explain_start_error(arguments.command[0], result.start_error);
+    }
+    RunReportOptions options;
+    options.summary = !arguments.no_report;
+    options.quiet = arguments.quiet;
+    options.working_directory = working_directory();
+    const std::vector<RunFiles> files = manifest.take();
+    if (manifest.error().empty()) {
+        report_run(files, result, options);
+    }
+    if (const char* outer = std::getenv(manifest_variable)) {
+        pass_on(files, outer);
+    }
+    manifest.remove();
+    end_like(result.wait_status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        const Arguments arguments = parse(argc, argv);
+        if (arguments.help_options) {
+            print_options();
+            return EXIT_SUCCESS;
+        }
+        if (arguments.command.empty()) {
+            throw UsageError("give a command to run; memlab-run --help shows the usage");
+        }
+        return run(arguments);
+    } catch (const UsageError& error) {
+        std::cerr << "memlab-run: " << error.what() << "\n";
+        return exit_usage;
+    }
+}

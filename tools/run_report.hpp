@@ -1,0 +1,25 @@
+// What memlab-run does when the command has ended: makes the reports complete and says on stderr
+// what was recorded and where.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/launch.hpp"
+#include "tools/run_manifest.hpp"
+
+namespace memlab::tools {
+
+struct RunReportOptions {
+    bool summary = true;  ///< print the figures, not only the files
+    bool quiet = false;   ///< print errors only
+    std::string working_directory;
+};
+
+/// For each process without a JSON report (killed, _exit, exec) writes the one that its log amounts
+/// to, noting how the command ended where that is known; never overwrites, never leaves half a
+/// file. Then prints summaries, largest first.
+void report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
+                const RunReportOptions& options);
+
+}  // namespace memlab::tools
