@@ -90,6 +90,9 @@ bool claim(const std::string& report, std::uint64_t limit, ClaimedFiles* files,
     const std::string suffix = ends_with(report, ".json") ? ".json" : "";
     for (int attempt = 1; attempt <= max_attempts; ++attempt) {
         const std::string numbered = attempt == 1 ? stem : stem + "." + std::to_string(attempt);
+        if (access((numbered + suffix).c_str(), F_OK) == 0) {
+            continue;  // a report whose log was not kept
+        }
         trace::LogWriter::Result created = trace::LogWriter::create(numbered + ".memlog", limit);
         if (created.writer) {
             files->writer = std::move(created.writer);

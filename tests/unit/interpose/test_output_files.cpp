@@ -66,6 +66,8 @@ TEST_CASE("a claim creates folders and the log; a second process gets another na
     REQUIRE(second.writer);
     CHECK(second.report == folder.path() + "/a/b/train.2.json");
     CHECK(second.log == folder.path() + "/a/b/train.2.memlog");
+    std::ofstream(folder.path() + "/a/b/train.3.json") << "a report whose log was not kept";
+    CHECK(claim_files(settings, values).report == folder.path() + "/a/b/train.4.json");
 }
 
 TEST_CASE("a place that cannot be written: said, and TMPDIR instead") {
