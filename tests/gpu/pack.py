@@ -63,7 +63,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     target, build = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    wanted = ["bin/memlab-report", "bin/memlab-run", "bin/log_audit", "lib/libmemlab.so",
+    wanted = ["bin/memlab-report", "bin/memlab-run", "bin/log_audit", "bin/log_to_report", "lib/libmemlab.so",
               "lib/cupti_witness.so", "bin/bench_pair", "bin/bench_startup", "bin/sample_cache_lines"]
     missing = [name for name in wanted if not (build / name).exists()]
     if missing:
@@ -81,7 +81,7 @@ def main() -> int:
         if is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
     try:
-        for program in [target / "bin" / name for name in ("memlab-report", "memlab-run", "log_audit")] + \
+        for program in [target / "bin" / name for name in ("memlab-report", "memlab-run")] + \
                 sorted((target / "bin").glob("conformance_*")):
             for name, path in needed_by(program).items():
                 copy(path, target / "lib" / "packed" / name)

@@ -33,7 +33,7 @@ class EndToEnd(unittest.TestCase):
         self.cwd = self.work / "cwd"
         self.cwd.mkdir()
 
-    def require_curl_like(self, name: str) -> None:
+    def require_installed(self, name: str) -> None:
         if not any((Path(folder) / name).exists() for folder in ("/usr/bin", "/bin", "/usr/local/bin")):
             self.skipTest(f"{name} is not installed here")
 

@@ -169,6 +169,26 @@ def audit(layout: Layout, log: Path, traffic: bool = False) -> tuple[dict, list[
     return facts, problems
 
 
+def report_against_log(layout: Layout, found: Found) -> list[str]:
+    """The report written at exit must be the one that the log amounts to, byte for byte."""
+    assert found.log is not None and found.report_path is not None
+    if found.report["log"]["dropped"]:
+        return []
+    result = subprocess.run([str(layout.tool("log_to_report")), str(found.log)],
+                            env=layout.environment(memlab=False), capture_output=True, check=False,
+                            timeout=120)
+    written = found.report_path.read_bytes()
+    if result.stdout == written:
+        return []
+    ours, theirs = written.split(b","), result.stdout.split(b",")
+    place = next((index for index, (one, other) in enumerate(zip(ours, theirs)) if one != other),
+                 min(len(ours), len(theirs)))
+    return [f"{found.stem}: the report is not the log's: after "
+            f"{b','.join(ours[max(0, place - 4):place]).decode(errors='replace')} it says "
+            f"{b','.join(ours[place:place + 2])!r}, the log {b','.join(theirs[place:place + 2])!r} "
+            f"{result.stderr.decode(errors='replace')}"]
+
+
 def kinds_of_report(report: dict) -> dict[str, dict[str, int]]:
     """The report's kinds summed over devices."""
     total: dict[str, dict[str, int]] = {}
@@ -263,6 +283,7 @@ def judge_recordings(layout: Layout, output: Path,
             continue
         if one.report and one.audit:
             problems += report_against_audit(one)
+            problems += report_against_log(layout, one)
         if one.report_path is None and one.audit.get("ended") != "cut off":
             problems.append(f"{one.stem}: ended well, but there is no report")
     if expected is None:
