@@ -72,6 +72,7 @@ def main() -> int:
         return fail(f"{target} is not empty and no earlier pack: name another folder")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
+    (target / "packed.txt").write_text("memlab GPU suite\nrun: python3 tests/gpu/run.py DIR\n", encoding="utf-8")
 
     for name in wanted:
         copy(build / name, target / name)
@@ -81,8 +82,8 @@ def main() -> int:
         if is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
     try:
-        for program in [target / "bin" / name for name in ("memlab-report", "memlab-run")] + \
-                sorted((target / "bin").glob("conformance_*")):
+        for program in [build / "bin" / name for name in ("memlab-report", "memlab-run")] + \
+                sorted((build / "bin").glob("conformance_*")):
             for name, path in needed_by(program).items():
                 copy(path, target / "lib" / "packed" / name)
     except FileNotFoundError as error:
@@ -99,8 +100,6 @@ def main() -> int:
         shutil.copy2(source, samples / source.name)
 
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    (target / "packed.txt").write_text(f"memlab GPU suite, {size} bytes\nrun: python3 tests/gpu/run.py DIR\n",
-                                       encoding="utf-8")
     if size > LIMIT:
         return fail(f"{target} has {size >> 20} MiB, more than {LIMIT >> 20}")
     print(f"packed {size / (1 << 20):.1f} MiB into {target}; on the GPU machine: tools/dev gpu --run DIR")

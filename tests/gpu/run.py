@@ -21,6 +21,7 @@ import site
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +80,9 @@ class Suite:
         that a framework brought along."""
         folder = self.work / "cuda"
         folder.mkdir()
-        places = ["/usr/local/cuda/lib64", *sorted(glob.glob("/usr/local/cuda-13*/lib64"), reverse=True),
-                  "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/extras/CUPTI/lib64"]
+        places = [place for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
+        places += ["/usr/local/cuda/lib64", *sorted(glob.glob("/usr/local/cuda-13*/lib64"), reverse=True),
+                   "/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/extras/CUPTI/lib64"]
         for packages in [*site.getsitepackages(), site.getusersitepackages()]:
             places += glob.glob(f"{packages}/nvidia/*/lib")
         for name in ("libcudart.so.13", "libcupti.so.13"):
@@ -442,7 +444,10 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.witness, suite.launcher,
                  suite.sanitizer, suite.python, suite.benchmarks):
-        part()
+        try:
+            part()
+        except Exception as error:  # one broken part must not cost the results of the others
+            suite.add(Verdict(part.__name__, problems=["".join(traceback.format_exception(error))]))
     print(f"\n{time.monotonic() - start:.0f} s")
     return suite.finish()
 

@@ -24,8 +24,14 @@ FOUR_LINES = (("start", "0.00", "0.00"), ("after tensor", "3.81", "20.00"),
 
 def problems_of(name: str, arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
     """What the report of a sample's run lacks. Empty when it keeps its promise."""
-    return {"cache_lines": _cache_lines, "inplace": _inplace, "checkpointing": _checkpointing,
-            "oom_recovery": _oom_recovery}[name](arguments, stdout, report)
+    check = {"cache_lines": _cache_lines, "inplace": _inplace, "checkpointing": _checkpointing,
+             "oom_recovery": _oom_recovery}[name]
+    if not report["devices"]:
+        return ["the report knows no device"]
+    try:
+        return check(arguments, stdout, report)
+    except (KeyError, IndexError) as error:
+        return [f"the report lacks {error!r}"]
 
 
 def _marks(report: dict) -> dict[str, dict]:
