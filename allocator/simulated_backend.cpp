@@ -125,6 +125,7 @@ const SimulatedBackend::FenceEntry* SimulatedBackend::known(Fence fence, const c
 
 FenceState SimulatedBackend::fence_query(Fence fence) {
     const std::lock_guard lock(mutex_);
+    ++queries_;
     const FenceEntry* entry = known(fence, "fence_query");
     if (entry == nullptr || (broken_ && entry->position > completed_)) {
         return FenceState::failed;
@@ -279,6 +280,11 @@ void SimulatedBackend::break_context(std::int32_t code) {
 std::uint64_t SimulatedBackend::calls(Call call) const {
     const std::lock_guard lock(mutex_);
     return calls_[index_of(call)];
+}
+
+std::uint64_t SimulatedBackend::queries() const {
+    const std::lock_guard lock(mutex_);
+    return queries_;
 }
 
 std::uint64_t SimulatedBackend::used() const {

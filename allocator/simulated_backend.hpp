@@ -92,6 +92,7 @@ class SimulatedBackend final : public DeviceBackend {
     // --- the books ---
 
     std::uint64_t calls(Call call) const;
+    std::uint64_t queries() const;
     std::uint64_t used() const;
     std::uint64_t peak() const;
     std::uint64_t segments() const;
@@ -143,6 +144,7 @@ class SimulatedBackend final : public DeviceBackend {
     bool broken_ = false;
     std::int32_t broken_code_ = 0;
     std::uint64_t calls_[call_kinds] = {};
+    std::uint64_t queries_ = 0;
     std::map<std::uint64_t, BackendStatus> failures_[call_kinds];
     std::vector<std::string> problems_;
 };

@@ -139,7 +139,9 @@ TEST_CASE("pending frees complete oldest first, and the look stops at the first 
     }
     world.backend.advance_to(uses[1]);
     world.observer.take_events();
+    const auto queries = world.backend.queries();
     const BlockInfo next = world.get(2048);  // the first two, merged
+    CHECK(world.backend.queries() == queries + 3);
     CHECK(next.address == blocks[0].address);
     const std::vector<Seen::What> expected = {Seen::What::free_completed,
                                               Seen::What::free_completed, Seen::What::alloc};
@@ -157,7 +159,9 @@ TEST_CASE("frees between two submissions share a fence and are each released onc
     world.give(b.address);
     CHECK(world.backend.fences() == 2);
     world.backend.advance_all();
+    const auto queries = world.backend.queries();
     CHECK(world.pool.release_cached(false) == 2 * mib);
+    CHECK(world.backend.queries() == queries + 1);
     CHECK(world.backend.fences() == 0);
     CHECK(world.problem_at_end() == "");
 }
@@ -185,6 +189,28 @@ TEST_CASE("waiting for all pending frees waits once, for the newest") {
     CHECK(world.pool.release_cached(true) == 150 * mib);
     CHECK(world.backend.calls(Call::fence_wait_host) == 1);
     CHECK(world.problem_at_end() == "");
+}
+
+TEST_CASE("waiting for all pending frees does not wait for those that come meanwhile") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo first = world.get(30 * mib);
+    std::vector<BlockInfo> later;
+    for (int i = 0; i < 3; ++i) {
+        later.push_back(world.get(30 * mib));
+    }
+    world.backend.submit();
+    world.give(first.address);
+    world.backend.set_host_wait_hook([&] {
+        if (!later.empty()) {
+            world.backend.submit();
+            world.give(later.back().address);
+            later.pop_back();
+        }
+    });
+    CHECK(world.pool.release_cached(true) == 30 * mib);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+    CHECK(world.active() == bytes_of(90 * mib));
+    CHECK(world.problem() == "");
 }
 
 TEST_CASE("deferred frees get their fence later, and only then can complete") {
