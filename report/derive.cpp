@@ -14,15 +14,23 @@ DeriveResult derive_json(const std::string& log_path) {
     try {
         trace::Aggregator aggregator;
         const trace::LogReadResult read = trace::read_log(log_path, aggregator);
-        if (read.status == trace::LogStatus::not_a_log || read.records == 0) {
-            result.error =
-                "neither a memlab report nor an event log that can be read; give a memlab.*.json "
-                "or .memlog file";
+        // The reader names the file; so does whoever shows our result.
+        std::string message = read.message;
+        if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
+            message.erase(0, log_path.size() + 2);
+        }
+        if (read.status == trace::LogStatus::not_a_log) {
+            result.error = "neither a memlab report nor an event log (" + message +
+                           "); give a memlab.*.json or .memlog file";
+            return result;
+        }
+        if (read.records == 0) {
+            result.error = "an event log without a whole record (" + message +
+                           "); there is nothing to show, record again";
             return result;
         }
         if (read.status == trace::LogStatus::damaged) {
-            result.warning =
-                "The event log is damaged; what comes before is shown. " + read.message;
+            result.warning = "The event log is " + message + ".";
         }
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {

@@ -63,7 +63,7 @@ std::string describe_end(const Process& process) {
             // No end was recorded, yet it was no signal: _exit, or another program by exec.
             return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
         }
-        return "cut off" + after;
+        return "was cut off" + after;
     }
     if (process.exit_code && *process.exit_code != 0) {
         return "exited with code " + std::to_string(*process.exit_code) + after;

@@ -526,7 +526,7 @@ class TextWriter {
             const StackFrame& frame = frames[i];
             Place place;
             place.recorded = true;
-            place.function = short_function_name(frame.function);
+            place.function = without_anonymous(short_function_name(frame.function));
             place.file = frame.file;
             place.line = frame.line;
             place.module = frame.module;
@@ -560,7 +560,7 @@ class TextWriter {
         constexpr std::size_t most = 3;
         for (std::size_t i = 0; i < summary_.ooms.size() && i < most; ++i) {
             const OomSummary& oom = summary_.ooms[i];
-            const std::string function = clean(oom.place.function);
+            const std::string function = clean(without_anonymous(oom.place.function));
             paragraph("  ", "  ",
                       format_duration(oom.oom->time_ns) + ": " + clean(oom.oom->api) + " of " +
                           format_bytes(oom.oom->requested_bytes) + " on GPU " +
@@ -601,10 +601,12 @@ class TextWriter {
         const std::string file = shell_word(summary_.file);
         std::vector<std::pair<std::string, std::string>> steps;
         bool any_place = false;
+        bool any_function = false;
         bool any_line = false;
         for (const DeviceSummary& device : summary_.devices) {
             for (const PlaceShare& share : device.at_peak.places) {
                 any_place |= share.place.recorded;
+                any_function |= !share.place.function.empty();
                 any_line |= !share.place.file.empty();
             }
         }
@@ -621,7 +623,7 @@ class TextWriter {
         for (const auto& [command, meaning] : steps) {
             line("  " + left(clean(command), widest) + dim("   " + meaning));
         }
-        if (any_place && !any_line) {
+        if (any_function && !any_line) {
             paragraph(
                 "  ", "  ",
                 "No source lines are known: build the program with -g (nvcc: -g, or -Xcompiler "

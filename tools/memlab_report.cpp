@@ -28,30 +28,53 @@ struct Arguments {
     std::size_t top = 10;
     std::size_t stacks = 0;
     std::optional<std::uint64_t> device;
-    ColorMode color = ColorMode::automatic;
+    std::string color = "auto";
 };
 
+/// CLI11's own checks name types and ranges in its words, and take -1 for a large number; these say
+/// what is taken.
+std::string whole_number(const std::string& text) {
+    const bool digits = !text.empty() && text.size() < 10 &&
+                        text.find_first_not_of("0123456789") == std::string::npos;
+    return digits ? std::string() : "takes a whole number, not " + text;
+}
+
+std::string at_least_one(const std::string& text) {
+    const bool zero = text.find_first_not_of('0') == std::string::npos;
+    return zero ? "takes a number from 1 on, not " + text : whole_number(text);
+}
+
+std::string color_word(const std::string& text) {
+    return text == "auto" || text == "always" || text == "never"
+               ? std::string()
+               : "takes auto, always or never, not " + text;
+}
+
+ColorMode color_mode(const std::string& word) {
+    return word == "always"  ? ColorMode::always
+           : word == "never" ? ColorMode::never
+                             : ColorMode::automatic;
+}
+
 void define(CLI::App& app, Arguments& arguments) {
-    app.add_option("FILE", arguments.files,
-                   "Reports (memlab.*.json) or event logs (*.memlog), told apart by content")
-        ->required();
+    app.add_option("FILE", arguments.files, "Reports (memlab.*.json) or event logs (*.memlog)")
+        ->required()
+        ->type_name("");
     app.add_flag("--json", arguments.json, "Print the summary as JSON, for scripts");
     app.add_option("--top", arguments.top, "Places in each table (default 10)")
-        ->check(CLI::Range(std::size_t{1}, std::size_t{1000000}));
-    app.add_option("--stacks", arguments.stacks,
-                   "Show the whole call stacks of the N largest places")
-        ->check(CLI::Range(std::size_t{0}, std::size_t{1000000}));
-    app.add_option("--device", arguments.device, "Only this GPU, by its index in the program");
-    app.add_option("--color", arguments.color,
-                   "auto (default), always or never; NO_COLOR is heeded")
-        ->transform(CLI::CheckedTransformer(std::vector<std::pair<std::string, ColorMode>>{
-                                                {"auto", ColorMode::automatic},
-                                                {"always", ColorMode::always},
-                                                {"never", ColorMode::never}})
-                        .description(""));
+        ->type_name("N")
+        ->check(at_least_one);
+    app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
+        ->type_name("N")
+        ->check(whole_number);
+    app.add_option("--device", arguments.device, "Only this GPU, by its index in the program")
+        ->type_name("N")
+        ->check(whole_number);
+    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
+        ->type_name("WHEN")
+        ->check(color_word);
     app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
-    app.add_flag("--no-symbols", arguments.no_symbols,
-                 "Do not look functions and lines up: module+offset");
+    app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
     app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
     app.get_formatter()->column_width(24);
     app.get_formatter()->label("REQUIRED", "");
@@ -62,6 +85,7 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
         "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
         "\n"
+        "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
 }
 
@@ -90,7 +114,7 @@ bool select_device(Summary& summary, const std::optional<std::uint64_t>& device)
 class Program {
   public:
     explicit Program(const Arguments& arguments) : arguments_(arguments) {
-        text_.style = style_for(STDOUT_FILENO, arguments.color, arguments.ascii);
+        text_.style = style_for(STDOUT_FILENO, color_mode(arguments.color), arguments.ascii);
         text_.top = arguments.top;
         text_.stacks = arguments.stacks;
         text_.working_directory = working_directory();
@@ -161,8 +185,8 @@ int main(int argc, char** argv) {
     unsetenv("LD_PRELOAD");
     Arguments arguments;
     CLI::App app(
-        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
-        "was never freed, and why an allocation failed.",
+        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"
+        "what was never freed, and why an allocation failed.",
         "memlab-report");
     define(app, arguments);
     try {

@@ -61,12 +61,12 @@ class HelpFormatter : public CLI::Formatter {
 
 void define(CLI::App& app, Arguments& arguments) {
     app.formatter(std::make_shared<HelpFormatter>());
-    app.add_option("-o,--output", arguments.output,
-                   "Where reports go: a name with %e (program), %p (pid), %h (host), %r (rank), or "
-                   "a folder ending in /")
+    app.add_option(
+           "-o,--output", arguments.output,
+           "Where reports go: a folder ending in /, or a\nname with %e (program), %p (pid), "
+           "%h (host), %r (rank)")
         ->type_name("PATTERN");
-    app.add_option("--option", arguments.options,
-                   "Set an option of memlab, as NAME=VALUE; --help-options lists them")
+    app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -251,7 +251,7 @@ Arguments parse(int argc, char** argv) {
     Arguments arguments;
     const int begin = command_begin(argc, argv);
     CLI::App app(
-        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, "
+        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded,\n"
         "and summed up at the end.",
         "memlab-run");
     define(app, arguments);

@@ -1,0 +1,406 @@
+// Reading reports from anywhere. Every wrong input gives one line that says what is wrong and what
+// to do; no input makes the reader, or anything that shows its result, fail.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "profiler/trace/aggregator.hpp"
+#include "profiler/trace/log_writer.hpp"
+#include "report/json_writer.hpp"
+#include "report/reader.hpp"
+#include "report/summary.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+/// A recording with something of everything that a report can hold.
+void record(trace::RecordSink& sink) {
+    trace::ProcessInfo process;
+    process.pid = 42;
+    process.executable = "/opt/app/train";
+    process.arguments = {"train"};
+    process.ranks = {{"RANK", "1"}};
+    sink.on(process);
+    sink.on(trace::OptionValue{"MEMLAB_POOL", "on"});
+    sink.on(trace::DeviceInfo{0, "GPU", "GPU-0", 100 * mib, 13000});
+    sink.on(trace::ContextInfo{1, 0, true});
+    sink.on(trace::StringDef{1, "cuMemAlloc_v2"});
+    sink.on(trace::StringDef{2, "start"});
+    sink.on(trace::ModuleDef{1, "/opt/app/train", "ab12", 0, 0x1000, 0x2000});
+    sink.on(trace::StackDef{1, false, {{1, 0x1234}, {0, 0x99}}});
+    trace::Event event;
+    event.type = trace::EventType::mark;
+    event.name = 2;
+    sink.on(event);
+    event = {};
+    event.context = 1;
+    event.api = 1;
+    event.stack = 1;
+    event.time_ns = 1000;
+    event.address = 0x7000;
+    event.requested = 3 * mib;
+    event.size = 3 * mib;
+    sink.on(event);
+    event.address = 0x9000000;
+    sink.on(event);
+    event.type = trace::EventType::free_requested;
+    event.time_ns = 2000;
+    sink.on(event);
+    trace::OomEvent oom;
+    oom.time_ns = 3000;
+    oom.context = 1;
+    oom.api = 1;
+    oom.stack = 1;
+    oom.requested = 200 * mib;
+    oom.device_total = 100 * mib;
+    oom.error = 2;
+    sink.on(oom);
+    sink.on(trace::DeviceSample{4000, 0, 50 * mib, 100 * mib});
+    sink.on(trace::Missed{5000, 2, 1, 10});
+    sink.on(trace::End{6000, trace::EndKind::exit, 0, ""});
+}
+
+std::string valid_report() {
+    static const std::string text = [] {
+        trace::Aggregator aggregator;
+        record(aggregator);
+        return report::report_to_string(aggregator);
+    }();
+    return text;
+}
+
+/// Everything that the tools do with a report, short of symbols.
+std::size_t show(const report::Report& report) {
+    report::Resolver resolver(report, nullptr);
+    const report::Summary summary = report::summarize("file", report, "", resolver);
+    report::TextOptions options;
+    options.stacks = 3;
+    return report::render_text(summary, resolver, options).size() +
+           report::render_short(summary, options).size() +
+           report::render_json(summary, resolver, 10).size();
+}
+
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        std::string name = "/tmp/memlab-reader.XXXXXX";
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        path_ = name;
+    }
+    ~TemporaryFolder() {
+        for (const std::string& file : files_) {
+            unlink(file.c_str());
+        }
+        rmdir(path_.c_str());
+    }
+    std::string file(const std::string& name, const std::string& content) {
+        std::ofstream(path(name), std::ios::binary) << content;
+        return files_.back();
+    }
+    std::string path(const std::string& name) {
+        files_.push_back(path_ + "/" + name);
+        return files_.back();
+    }
+    const std::string& folder() const { return path_; }
+
+  private:
+    std::string path_;
+    std::vector<std::string> files_;
+};
+
+}  // namespace
+
+TEST_CASE("what the writer writes, the reader reads") {
+    const auto read = report::parse_report(valid_report());
+    CHECK(read.error.empty());
+    REQUIRE(read.report);
+    const report::Report& report = *read.report;
+    CHECK(report.process.pid == 42);
+    CHECK(report.process.ended == "exit");
+    CHECK(report.process.ranks.at("RANK") == "1");
+    REQUIRE(report.devices.size() == 1);
+    CHECK(report.devices[0].curve(report::Curve::allocated).peak_bytes == 6 * mib);
+    CHECK(report.devices[0].curve(report::Curve::device_used).peak_bytes == 50 * mib);
+    CHECK(report.devices[0].live.bytes == 3 * mib);
+    REQUIRE(report.ooms.size() == 1);
+    CHECK(report.ooms[0].error == 2);
+    CHECK(report.marks.at(0).name == "start");
+    CHECK(report.missed.at(0).bytes == 10);
+    CHECK(report.frames.at(report.stacks.at(1).frames.at(0)).address == 0x1234);
+    std::uint64_t highest = 0;
+    for (const auto& row : report.devices[0].timeline.rows) {
+        highest = std::max(highest, row.curves.at(1).value().max);
+    }
+    CHECK(highest == 6 * mib);
+    CHECK(show(report) > 1000);
+}
+
+TEST_CASE("a report that is wrong in one place is refused with that place's name") {
+    struct Case {
+        const char* pointer;
+        json value;
+        const char* expected;
+    };
+    const json huge = json::parse("1e300");
+    const std::vector<Case> cases = {
+        {"/format", "other", "not a memlab report"},
+        {"/format", 7, "not a memlab report"},
+        {"/version", 2, "has format version 2, this memlab-report reads version 1"},
+        {"/version", "1", "version is text"},
+        {"/process", json::array(), "the report.process is a list, not an object"},
+        {"/process/pid", "42", "process.pid is text, not a whole number"},
+        {"/process/pid", -1, "process.pid is the number -1"},
+        {"/process/pid", 1.5, "process.pid is the number 1.5"},
+        {"/process/duration_ns", huge, "process.duration_ns is the number 1e+300"},
+        {"/process/arguments", "train", "process.arguments is text, not a list"},
+        {"/process/arguments/0", nullptr, "process.arguments[0] is null, not text"},
+        {"/process/started_late", 1, "process.started_late"},
+        {"/process/ranks", 3, "process.ranks"},
+        {"/devices", json::object(), "devices is an object, not a list"},
+        {"/devices/0", 5, "devices[0] is the number 5, not an object"},
+        {"/devices/0/curves/allocated/peak_bytes", nullptr, "devices[0].curves.allocated"},
+        {"/devices/0/fragmentation/internal", 2, "between 0 and 1"},
+        {"/devices/0/fragmentation/internal", "x", "a number or null"},
+        {"/devices/0/timeline/bucket_ns", 18446744073709551615ULL, "beyond the end of time"},
+        {"/devices/0/timeline/columns", json::array({"bucket"}), "has no \"requested_min\""},
+        {"/devices/0/timeline/columns", json::array(), "does not begin with \"bucket\""},
+        {"/devices/0/timeline/rows/0", json::array({0}), "one number for each column"},
+        {"/devices/0/at_peak/sites/0/site", 99, "but sites has only 1 entries"},
+        {"/sites/0/stack", 9, "but stacks has only 2 entries"},
+        {"/sites/0/lifetime_ns", 4, "sites[0].lifetime_ns"},
+        {"/stacks/1/frames/0", 1000, "but frames has only 2 entries"},
+        {"/frames/0/module", 18446744073709551615ULL, "but modules has only"},
+        {"/ooms/0/error", 9223372036854775808ULL, "ooms[0].error"},
+        {"/ooms/0/holders", nullptr, "ooms[0].holders"},
+        {"/marks/0/devices/0/device", true, "marks[0].devices[0].device"},
+        {"/integrity/incomplete", "no", "integrity.incomplete"},
+        {"/log", json::array(), "log is a list"},
+    };
+    for (const Case& wrong : cases) {
+        json changed = json::parse(valid_report());
+        changed[json::json_pointer(wrong.pointer)] = wrong.value;
+        const auto read = report::parse_report(changed.dump());
+        CAPTURE(wrong.pointer, wrong.value.dump(), read.error);
+        CHECK_FALSE(read.report);
+        std::string expected = wrong.expected;
+        if (expected.compare(0, 11, "the report.") == 0) {
+            expected.erase(0, 11);
+        }
+        CHECK(read.error.find(expected) != std::string::npos);
+        CHECK(read.error.find("; ") != std::string::npos);  // and what to do
+        CHECK(read.error.find('\n') == std::string::npos);
+    }
+}
+
+TEST_CASE("every member that the schema requires is missed") {
+    const json root = json::parse(valid_report());
+    std::size_t tried = 0;
+    // Members that are there for other tools: the summary needs none of them.
+    const std::vector<std::string> unread = {
+        "contexts", "start_iso8601", "context",       "thread",       "bias", "start", "end",
+        "id",       "peak_time_ns",  "at_peak_count", "at_peak_bytes"};
+    const std::function<void(const json&, const json::json_pointer&)> walk =
+        [&](const json& node, const json::json_pointer& at) {
+            for (auto item = node.begin(); node.is_object() && item != node.end(); ++item) {
+                json changed = root;
+                changed[at].erase(item.key());
+                const auto read = report::parse_report(changed.dump());
+                CAPTURE((at / item.key()).to_string(), read.error);
+                const bool table = at.to_string().find("memory_stats") != std::string::npos ||
+                                   at.to_string() == "/options" ||
+                                   at.to_string() == "/process/ranks" ||
+                                   at.to_string() == "/devices/0/kinds";
+                const bool used =
+                    !table && at.to_string().compare(0, 9, "/contexts") != 0 &&
+                    std::find(unread.begin(), unread.end(), item.key()) == unread.end();
+                if (used) {
+                    CHECK_FALSE(read.report);
+                    CHECK(read.error.find(item.key()) != std::string::npos);
+                    ++tried;
+                }
+                walk(item.value(), at / item.key());
+            }
+            for (std::size_t i = 0; node.is_array() && i < node.size(); ++i) {
+                walk(node[i], at / i);
+            }
+        };
+    walk(root, json::json_pointer());
+    CHECK(tried > 100);
+}
+
+TEST_CASE("members that a later writer adds are ignored") {
+    json changed = json::parse(valid_report());
+    changed["new"] = {{"deep", {1, 2, 3}}};
+    changed["process"]["new"] = nullptr;
+    changed["devices"][0]["timeline"]["columns"].push_back("new_max");
+    for (auto& row : changed["devices"][0]["timeline"]["rows"]) {
+        row.push_back(nullptr);
+    }
+    CHECK(report::parse_report(changed.dump()).report);
+}
+
+TEST_CASE("text that is no report") {
+    const auto error = [](const std::string& text) {
+        const auto read = report::parse_report(text);
+        CHECK_FALSE(read.report);
+        CHECK(read.error.find('\n') == std::string::npos);
+        CHECK(read.error.find("; ") != std::string::npos);
+        return read.error;
+    };
+    CHECK(error("[]").find("not a memlab report") != std::string::npos);
+    CHECK(error("{}").find("not a memlab report") != std::string::npos);
+    CHECK(error("{\"format\": \"memlab-report\"}").find("version") != std::string::npos);
+    CHECK(error("{nonsense").find("not valid JSON at byte 3") != std::string::npos);
+    CHECK(error(std::string("{\"a\": \"\0\"}", 10)).find("not valid JSON") != std::string::npos);
+    CHECK(error("{\"a\": \"\xff\"}").find("not valid JSON") != std::string::npos);
+    CHECK(error("{\"a\": 1e999}").find("out of range") != std::string::npos);
+    CHECK(error(std::string(1'000'000, '[')).find("nested too deeply") != std::string::npos);
+    const std::string valid = valid_report();
+    for (const std::size_t part : {1UL, 10UL, 100UL, valid.size() / 2, valid.size() - 2}) {
+        CHECK(error(valid.substr(0, part)).find("ends in the middle") != std::string::npos);
+    }
+    CHECK(error(valid + "x").find("not valid JSON") != std::string::npos);
+}
+
+TEST_CASE("files that cannot be read as what they are") {
+    TemporaryFolder folder;
+    const auto error = [](const std::string& path) {
+        const auto read = report::read_report(path);
+        CHECK_FALSE(read.report);
+        CHECK(read.error.find('\n') == std::string::npos);
+        CHECK(read.error.find("; ") != std::string::npos);
+        return read.error;
+    };
+    CHECK(error(folder.folder() + "/none").find("no such file") != std::string::npos);
+    CHECK(error(folder.folder()).find("a directory") != std::string::npos);
+    CHECK(error("/dev/null").find("not a regular file") != std::string::npos);
+    CHECK(error(folder.file("empty", "")).find("empty") != std::string::npos);
+    CHECK(error(folder.file("binary", std::string("\x7f"
+                                                  "ELF\0\0\0",
+                                                  7)))
+              .find("neither") != std::string::npos);
+    CHECK(error(folder.file("words", "hello")).find("neither") != std::string::npos);
+    const std::string secret = folder.file("secret", valid_report());
+    chmod(secret.c_str(), 0);
+    if (geteuid() != 0) {  // root reads everything
+        CHECK(error(secret).find("no permission") != std::string::npos);
+    }
+}
+
+TEST_CASE("an event log reads as the report that the process would have written") {
+    TemporaryFolder folder;
+    const std::string path = folder.path("run.memlog");
+    auto created = trace::LogWriter::create(path, 0);
+    REQUIRE(created.writer);
+    record(*created.writer);
+    created.writer->close();
+    CHECK(report::derive_json(path).json == valid_report());
+    const auto read = report::read_report(path);
+    CHECK(read.error.empty());
+    CHECK(read.warning.empty());
+    CHECK(read.report);
+}
+
+TEST_CASE("a damaged event log is shown up to the damage, with a warning") {
+    TemporaryFolder folder;
+    const std::string path = folder.path("run.memlog");
+    auto created = trace::LogWriter::create(path, 0);
+    REQUIRE(created.writer);
+    trace::ProcessInfo process;
+    process.pid = 1;
+    created.writer->on(process);
+    for (std::uint32_t i = 1; i <= 200'000; ++i) {
+        created.writer->on(trace::StringDef{i, "name"});
+    }
+    created.writer->close();
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    std::string late = bytes;
+    late[late.size() - 20] = static_cast<char>(late[late.size() - 20] ^ 0x55);
+    const auto damaged = report::read_report(folder.file("late.memlog", late));
+    REQUIRE(damaged.report);
+    CHECK(damaged.report->process.pid == 1);
+    CHECK(damaged.warning.find("damaged at byte") != std::string::npos);
+    CHECK(damaged.warning.find(folder.folder()) == std::string::npos);
+
+    bytes[40] = static_cast<char>(bytes[40] ^ 0x55);
+    const auto useless = report::read_report(folder.file("early.memlog", bytes));
+    CHECK_FALSE(useless.report);
+    CHECK(useless.error.find("without a whole record (damaged at byte") != std::string::npos);
+}
+
+TEST_CASE("how a process died is added to a report that was cut off, and to no other") {
+    CHECK(report::with_end(valid_report(), "SIGKILL", -1) == valid_report());
+    CHECK(report::with_end("no report", "SIGKILL", -1) == "no report");
+    json cut = json::parse(valid_report());
+    cut["process"]["ended"] = "cut off";
+    const auto killed = report::parse_report(report::with_end(cut.dump(), "SIGKILL", -1));
+    REQUIRE(killed.report);
+    CHECK(killed.report->process.signal == "SIGKILL");
+    CHECK_FALSE(killed.report->process.exit_code);
+    const auto left = report::parse_report(report::with_end(cut.dump(), "", 3));
+    REQUIRE(left.report);
+    CHECK(left.report->process.exit_code == 3U);
+}
+
+TEST_CASE("3000 damaged reports: one line of error, or a report that can be shown") {
+    const std::string valid = valid_report();
+    std::mt19937 random(20260301);
+    const auto pick = [&random](std::size_t below) {
+        return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
+    };
+    static const std::vector<std::string> words = {
+        "null", "-1",   "18446744073709551615", "1e308", "\"\"", "[]", "{}",
+        "0",    "true", "\"\\u0000\""};
+    std::size_t shown = 0;
+    for (int round = 0; round < 3000; ++round) {
+        std::string text = valid;
+        for (std::size_t k = 0; k <= pick(3); ++k) {
+            const std::size_t at = pick(text.size());
+            switch (pick(5)) {
+                case 0:
+                    text[at] = static_cast<char>(pick(256));
+                    break;
+                case 1:
+                    text.resize(at + 1);
+                    break;
+                case 2:
+                    text.erase(at, pick(40));
+                    break;
+                case 3:
+                    text.insert(at, text.substr(pick(text.size()), pick(60)));
+                    break;
+                default: {
+                    // A whole value, so that the JSON often stays one and the checks are reached.
+                    const std::size_t colon = text.find(':', at);
+                    const std::size_t end = text.find_first_of(",}]", colon);
+                    if (colon != std::string::npos && end != std::string::npos) {
+                        text.replace(colon + 1, end - colon - 1, words[pick(words.size())]);
+                    }
+                }
+            }
+        }
+        const auto read = report::parse_report(text);
+        if (read.report) {
+            shown += show(*read.report) > 0 ? 1 : 0;
+        } else if (read.error.empty() || read.error.find('\n') != std::string::npos) {
+            FAIL("round " << round << ": " << read.error);
+        }
+    }
+    // Both outcomes happen, or this tests nothing.
+    CHECK(shown > 100);
+    CHECK(shown < 2900);
+}
