@@ -200,13 +200,8 @@ class Suite:
                       self.layout.environment(memlab=False), self.work)
         (self.out / "logs" / f"report_{file_name(name)}.txt").write_bytes(outcome.stdout + outcome.stderr)
         problems = [] if outcome.code == 0 else [outcome.describe()]
-        text = outcome.stdout.decode(errors="replace")
         if name == "cache_lines":
-            for mark, allocated, reserved in sample_checks.FOUR_LINES:
-                line = next((line for line in text.splitlines() if mark in line), "")
-                missing = [number for number in (allocated, reserved) if number != "0.00" and number not in line]
-                if not line or missing:
-                    problems.append(f"the line of {mark!r} is {line!r}")
+            problems += sample_checks.problems_of_text(outcome.stdout.decode(errors="replace"))
         self.add(Verdict(f"memlab-report of {name}", "", str(outcome.code), problems), outcome)
 
     def conformance(self) -> None:

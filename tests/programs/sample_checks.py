@@ -34,14 +34,29 @@ def problems_of(name: str, arguments: tuple[str, ...], stdout: str, report: dict
         return [f"the report lacks {error!r}"]
 
 
+def problems_of_text(text: str) -> list[str]:
+    """What memlab-report's text for cache_lines lacks of the four lines. A mark's line holds its
+    name, allocated and reserved in this order of columns; zero may be written in any way."""
+    problems = []
+    for name, allocated, reserved in FOUR_LINES:
+        line = next((line for line in text.splitlines() if re.search(rf"\b{name}$", line.rstrip())), "")
+        numbers = re.findall(r"([0-9.]+)(?= (?:MiB|B)\b)", line)
+        if [f"{float(number):.2f}" for number in numbers[:2]] != [allocated, reserved]:
+            problems.append(f"the line of mark {name!r} is {line!r}, not {allocated} and {reserved} MiB")
+    return problems
+
+
 def _marks(report: dict) -> dict[str, dict]:
     return {mark["name"]: mark["devices"][0] for mark in report["marks"]}
 
 
 def _cache_lines(_arguments: tuple[str, ...], _stdout: str, report: dict) -> list[str]:
-    lines = tuple((mark["name"], f"{mark['devices'][0]['allocated_bytes'] / MIB:.2f}",
-                   f"{mark['devices'][0]['reserved_bytes'] / MIB:.2f}") for mark in report["marks"])
-    return [] if lines == FOUR_LINES else [f"the four lines are {lines}"]
+    lines = []
+    for mark in report["marks"]:
+        curves = [sum(device[f"{curve}_bytes"] for device in mark["devices"]) / MIB
+                  for curve in ("allocated", "reserved")]
+        lines.append((mark["name"], *(f"{mib:.2f}" for mib in curves)))
+    return [] if tuple(lines) == FOUR_LINES else [f"the four lines are {lines}"]
 
 
 def _inplace(_arguments: tuple[str, ...], _stdout: str, report: dict) -> list[str]:
