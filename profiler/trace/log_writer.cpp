@@ -91,6 +91,9 @@ class LogWriter::Impl {
             return;
         }
         ended_ = true;
+        if (file_.size() == 0) {
+            return;  // the limit left no room for the file's header
+        }
         try {
             End copy = record;
             copy.events_dropped = std::max(copy.events_dropped, dropped_);

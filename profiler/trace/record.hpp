@@ -5,6 +5,9 @@
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
 // Identifiers (strings, modules, stacks, contexts) are small numbers given out in order from 1;
 // 0 always means "none". A definition comes before its first use.
+//
+// Every member has an initializer (also where it changes nothing), so that a record may be written
+// with designated initializers without a warning about the rest.
 #pragma once
 
 #include <cstdint>
@@ -120,31 +123,32 @@ struct Missed {
 struct ProcessInfo {
     std::uint32_t pid = 0;
     std::uint32_t parent_pid = 0;
-    std::string executable;  ///< absolute path
-    std::vector<std::string> arguments;
-    std::string host;
-    std::string memlab_version;
+    std::string executable = {};  ///< absolute path
+    std::vector<std::string> arguments = {};
+    std::string host = {};
+    std::string memlab_version = {};
     std::uint64_t start_wall_ns = 0;       ///< CLOCK_REALTIME, Unix epoch
     std::uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
     bool started_late =
         false;  ///< CUDA was in use before memlab saw it: earlier events are missing
-    std::vector<std::pair<std::string, std::string>> ranks;  ///< RANK, OMPI_COMM_WORLD_RANK, ...
+    std::vector<std::pair<std::string, std::string>> ranks =
+        {};  ///< RANK, OMPI_COMM_WORLD_RANK, ...
 
     bool operator==(const ProcessInfo&) const = default;
 };
 
 /// An option in force and its value, as text.
 struct OptionValue {
-    std::string name;
-    std::string value;
+    std::string name = {};
+    std::string value = {};
 
     bool operator==(const OptionValue&) const = default;
 };
 
 struct DeviceInfo {
     std::uint32_t index = 0;  ///< the driver's ordinal in this process
-    std::string name;
-    std::string uuid;  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
+    std::string name = {};
+    std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
     std::uint64_t total_bytes = 0;
     std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
 
@@ -170,7 +174,7 @@ struct ContextLost {
 
 struct StringDef {
     std::uint32_t id = 0;
-    std::string text;
+    std::string text = {};
 
     bool operator==(const StringDef&) const = default;
 };
@@ -179,8 +183,8 @@ struct StringDef {
 /// its symbol table and debug information use.
 struct ModuleDef {
     std::uint32_t id = 0;
-    std::string path;
-    std::string build_id;  ///< lower-case hexadecimal; empty where the object has none
+    std::string path = {};
+    std::string build_id = {};  ///< lower-case hexadecimal; empty where the object has none
     std::uint64_t bias = 0;
     std::uint64_t start = 0;
     std::uint64_t end = 0;
@@ -201,7 +205,7 @@ struct Frame {
 struct StackDef {
     std::uint32_t id = 0;
     bool truncated = false;  ///< deeper than the limit in force
-    std::vector<Frame> frames;
+    std::vector<Frame> frames = {};
 
     bool operator==(const StackDef&) const = default;
 };
@@ -219,7 +223,7 @@ struct End {
     std::uint64_t events_dropped = 0;  ///< events that the log lost (limit reached, disk full)
     /// LogWriter::stopped_because(); both come from the writer before End goes to the sinks, so
     /// that the report and the log say the same.
-    std::string log_stopped_because;
+    std::string log_stopped_because = {};
 
     bool operator==(const End&) const = default;
 };

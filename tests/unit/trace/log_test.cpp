@@ -1,0 +1,238 @@
+// The event log: what goes in comes out, whatever is cut off or damaged.
+#include <sys/stat.h>
+#include <filesystem>
+
+#include "profiler/trace/crc32c.hpp"
+#include "profiler/trace/log_reader.hpp"
+#include "profiler/trace/log_writer.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/temporary_folder.hpp"
+
+using namespace memlab::test;
+using namespace memlab::trace;
+
+namespace {
+
+/// Writes the records, closes, returns the file's bytes.
+std::vector<std::uint8_t> log_of(const Records& records, const std::string& path,
+                                 LogStorage storage = LogStorage::automatic) {
+    auto created = LogWriter::create(path, 0, storage);
+    REQUIRE(created.error == "");
+    feed(records, *created.writer);
+    REQUIRE(created.writer->stopped_because() == "");
+    created.writer->close();
+    return read_file(path);
+}
+
+}  // namespace
+
+TEST_CASE("crc32c gives the known answers") {
+    CHECK(crc32c(0, "123456789", 9) == 0xe3069283);
+    CHECK(crc32c(0, "", 0) == 0);
+    const std::string zeros(32, '\0');
+    CHECK(crc32c(0, zeros.data(), zeros.size()) == 0x8a9136aa);
+    const std::string text = "a checksum in pieces is the checksum of the whole";
+    for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+        const auto first = crc32c(0, text.data(), cut);
+        CHECK(crc32c(first, text.data() + cut, text.size() - cut) ==
+              crc32c(0, text.data(), text.size()));
+    }
+}
+
+TEST_CASE("random records come back equal and in order") {
+    const TemporaryFolder folder;
+    const auto storage = GENERATE(LogStorage::automatic, LogStorage::write_only);
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(seed);
+        const Records records = WildRecords::make(seed, 20000, true);
+        const std::string path = folder / std::to_string(seed);
+        log_of(records, path, storage);
+        Recording back;
+        const LogReadResult result = read_log(path, back);
+        CHECK(result.status == LogStatus::complete);
+        CHECK(result.message == "");
+        CHECK(result.records == records.size());
+        CHECK(result.offset == std::filesystem::file_size(path));
+        REQUIRE(difference(back.records, records) == "");
+        std::filesystem::remove(path);
+    }
+}
+
+TEST_CASE("mapped and written logs have the same bytes") {
+    const TemporaryFolder folder;
+    const Records records = WildRecords::make(7, 30000, true);
+    const auto mapped = log_of(records, folder / "mapped");
+    const auto written = log_of(records, folder / "written", LogStorage::write_only);
+    CHECK(mapped == written);
+}
+
+TEST_CASE("a plausible event costs about a dozen bytes") {
+    const TemporaryFolder folder;
+    const Records records = PlausibleRecords::make(1, 20000);
+    const auto bytes = log_of(records, folder / "log");
+    CHECK(bytes.size() < records.size() * 16);
+}
+
+TEST_CASE("every prefix of a log decodes to a prefix of its records") {
+    const TemporaryFolder folder;
+    Records records = WildRecords::make(3, 400, true);
+    const auto bytes = log_of(records, folder / "log");
+    std::size_t most = 0;
+    for (std::size_t size = 0; size <= bytes.size(); ++size) {
+        CAPTURE(size);
+        // A copy of the exact size, so that a sanitizer sees any read beyond it.
+        const std::vector<std::uint8_t> prefix(bytes.begin(),
+                                               bytes.begin() + static_cast<long>(size));
+        Recording back;
+        const LogReadResult result = read_log(prefix.data(), prefix.size(), back);
+        REQUIRE(is_prefix(back.records, records));
+        REQUIRE(back.records.size() >= most);
+        most = back.records.size();
+        REQUIRE(result.records == back.records.size());
+        REQUIRE(result.offset <= size);
+        REQUIRE(result.status ==
+                (most == records.size() ? LogStatus::complete : LogStatus::cut_off));
+        REQUIRE(result.message.empty() == (result.status == LogStatus::complete));
+    }
+    CHECK(most == records.size());
+}
+
+TEST_CASE("a log without an end, closed or not, reads as cut off with all its records") {
+    const TemporaryFolder folder;
+    const Records records = WildRecords::make(4, 5000, false);
+    auto created = LogWriter::create(folder / "log", 0);
+    feed(records, *created.writer);
+    {
+        Recording back;  // still open, preallocated zeros behind the end
+        CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
+        CHECK(difference(back.records, records) == "");
+    }
+    created.writer->close();
+    Recording back;
+    const LogReadResult result = read_log(folder / "log", back);
+    CHECK(result.status == LogStatus::cut_off);
+    CHECK(difference(back.records, records) == "");
+    CHECK(result.message.find(folder / "log") == 0);
+    CHECK(result.message.find("stops at byte " + std::to_string(result.offset)) !=
+          std::string::npos);
+}
+
+TEST_CASE("no bit flip in sealed blocks delivers anything false") {
+    const TemporaryFolder folder;
+    const Records records = WildRecords::make(5, 700, true);
+    const auto bytes = log_of(records, folder / "log");
+    std::size_t complete = 0;
+    for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+        auto damaged = bytes;
+        damaged[bit / 8] = static_cast<std::uint8_t>(damaged[bit / 8] ^ (1U << (bit % 8)));
+        Recording back;
+        const LogReadResult result = read_log(damaged.data(), damaged.size(), back);
+        if (!is_prefix(back.records, records)) {
+            FAIL("bit " << bit << " of " << bytes.size() * 8);
+        }
+        complete += result.status == LogStatus::complete ? 1 : 0;
+    }
+    // The reserved word of the header, and the seal of a block whose records are all intact.
+    CHECK(complete <= 64);
+}
+
+TEST_CASE("damage in the middle of a long log keeps everything before it") {
+    const TemporaryFolder folder;
+    const Records records = WildRecords::make(6, 40000, true);
+    auto bytes = log_of(records, folder / "log");
+    REQUIRE(bytes.size() > 4 * format::block_target);
+    bytes[bytes.size() / 2] ^= 0x10;
+    write_file(folder / "damaged", bytes);
+    Recording back;
+    const LogReadResult result = read_log(folder / "damaged", back);
+    CHECK(result.status == LogStatus::damaged);
+    CHECK(is_prefix(back.records, records));
+    CHECK(back.records.size() > records.size() / 4);
+    CHECK(back.records.size() < records.size());
+    CHECK(result.message.find("damaged at byte") != std::string::npos);
+}
+
+TEST_CASE("what is no log is said to be none") {
+    const TemporaryFolder folder;
+    Recording back;
+    const std::string text = "{\"format\":\"memlab-report\"}";
+    CHECK(read_log(text.data(), text.size(), back).status == LogStatus::not_a_log);
+    CHECK(read_log(folder / "missing", back).status == LogStatus::not_a_log);
+    CHECK(read_log(folder / "missing", back).message.find("No such file") != std::string::npos);
+    CHECK(read_log(folder.path(), back).status == LogStatus::not_a_log);
+    CHECK(read_log(nullptr, 0, back).status == LogStatus::cut_off);
+    auto bytes = log_of(WildRecords::make(1, 3, true), folder / "log");
+    bytes[8] = 99;
+    const LogReadResult newer = read_log(bytes.data(), bytes.size(), back);
+    CHECK(newer.status == LogStatus::not_a_log);
+    CHECK(newer.message.find("version 99") != std::string::npos);
+    CHECK(back.records.empty());
+}
+
+TEST_CASE("a reader sees no reference to anything undefined") {
+    const TemporaryFolder folder;
+    auto created = LogWriter::create(folder / "log", 0);
+    LogWriter& writer = *created.writer;
+    writer.on(DeviceInfo{.index = 1});
+    Event event;
+    event.device = 1;
+    event.api = 9;
+    event.stack = 9;
+    event.context = 9;
+    writer.on(event);  // its references are dropped
+    event.device = 0;
+    writer.on(event);                           // dropped: what device?
+    writer.on(StringDef{.id = 2, .text = ""});  // dropped: not the next one
+    writer.on(ContextLost{.context = 3});       // dropped
+    writer.on(DeviceInfo{.index = 4096});       // dropped
+    writer.on(StackDef{.id = 1, .frames = {{5, 1}}});
+    CHECK(writer.events_dropped() == 2);
+    writer.close();
+    Recording back;
+    CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
+    Event expected;
+    expected.device = 1;
+    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected}) == "");
+}
+
+TEST_CASE("a log's name is taken once") {
+    const TemporaryFolder folder;
+    const auto first = LogWriter::create(folder / "log", 0);
+    REQUIRE(first.writer != nullptr);
+    const auto second = LogWriter::create(folder / "log", 0);
+    CHECK(second.writer == nullptr);
+    CHECK(second.error_number == EEXIST);
+    CHECK(second.error.find(folder / "log") != std::string::npos);
+    std::filesystem::create_symlink(folder / "nowhere", folder / "link");
+    CHECK(LogWriter::create(folder / "link", 0).error_number == EEXIST);
+    CHECK(LogWriter::create(folder / "no/such/folder", 0).error_number == ENOENT);
+}
+
+TEST_CASE("what comes after the end is ignored") {
+    const TemporaryFolder folder;
+    auto created = LogWriter::create(folder / "log", 0);
+    created.writer->on(DeviceInfo{.index = 0});
+    created.writer->on(End{.time_ns = 4});
+    created.writer->on(Event{});
+    created.writer->on(End{.time_ns = 5});
+    created.writer->close();
+    created.writer->close();
+    Recording back;
+    CHECK(read_log(folder / "log", back).status == LogStatus::complete);
+    CHECK(difference(back.records, Records{DeviceInfo{.index = 0}, End{.time_ns = 4}}) == "");
+}
+
+TEST_CASE("a closed log has no preallocated rest") {
+    const TemporaryFolder folder;
+    auto created = LogWriter::create(folder / "log", 0);
+    feed(WildRecords::make(2, 10, true), *created.writer);
+    const std::uint64_t written = created.writer->bytes_written();
+    created.writer->close();
+    CHECK(std::filesystem::file_size(folder / "log") == written);
+    struct stat status {};
+    REQUIRE(stat((folder / "log").c_str(), &status) == 0);
+    const mode_t mask = umask(0);
+    umask(mask);
+    CHECK((status.st_mode & 0777) == (0666 & ~mask));
+}

@@ -1,0 +1,510 @@
+// A recording in memory, and random ones to test with. Everything is a function of the seed: a
+// failing test names it, and the same seed gives the same records anywhere.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "profiler/trace/log_format.hpp"
+#include "profiler/trace/record.hpp"
+
+namespace memlab::test {
+
+using namespace memlab::trace;
+
+using AnyRecord =
+    std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost, StringDef,
+                 ModuleDef, StackDef, Event, OomEvent, DeviceSample, Missed, End>;
+using Records = std::vector<AnyRecord>;
+
+/// Keeps what it is given.
+class Recording final : public RecordSink {
+  public:
+    void on(const ProcessInfo& record) override { records.emplace_back(record); }
+    void on(const OptionValue& record) override { records.emplace_back(record); }
+    void on(const DeviceInfo& record) override { records.emplace_back(record); }
+    void on(const ContextInfo& record) override { records.emplace_back(record); }
+    void on(const ContextLost& record) override { records.emplace_back(record); }
+    void on(const StringDef& record) override { records.emplace_back(record); }
+    void on(const ModuleDef& record) override { records.emplace_back(record); }
+    void on(const StackDef& record) override { records.emplace_back(record); }
+    void on(const Event& record) override { records.emplace_back(record); }
+    void on(const OomEvent& record) override { records.emplace_back(record); }
+    void on(const DeviceSample& record) override { records.emplace_back(record); }
+    void on(const Missed& record) override { records.emplace_back(record); }
+    void on(const End& record) override { records.emplace_back(record); }
+
+    Records records;
+};
+
+inline void feed(const AnyRecord& record, RecordSink& sink) {
+    std::visit([&sink](const auto& each) { sink.on(each); }, record);
+}
+
+inline void feed(const Records& records, RecordSink& sink) {
+    for (const AnyRecord& record : records) {
+        feed(record, sink);
+    }
+}
+
+/// Empty when equal, else where they part.
+inline std::string difference(const Records& got, const Records& expected) {
+    for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+        if (got[i] != expected[i]) {
+            return "record " + std::to_string(i) + " of " + std::to_string(expected.size()) +
+                   " differs (alternative " + std::to_string(got[i].index()) + ", expected " +
+                   std::to_string(expected[i].index()) + ")";
+        }
+    }
+    return got.size() == expected.size() ? ""
+                                         : std::to_string(got.size()) + " records, expected " +
+                                               std::to_string(expected.size());
+}
+
+/// Is `part` how `whole` begins?
+inline bool is_prefix(const Records& part, const Records& whole) {
+    if (part.size() > whole.size()) {
+        return false;
+    }
+    for (std::size_t i = 0; i < part.size(); ++i) {
+        if (part[i] != whole[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+class Random {
+  public:
+    explicit Random(std::uint64_t seed) : engine_(seed) {}
+    /// 0 <= result < bound
+    std::uint64_t below(std::uint64_t bound) { return engine_() % bound; }
+    bool one_in(std::uint64_t n) { return below(n) == 0; }
+    /// Any number, small ones as likely as large ones.
+    std::uint64_t any() { return engine_() >> below(64); }
+    std::uint32_t any32() { return static_cast<std::uint32_t>(any()); }
+    std::string bytes(std::uint64_t up_to) {
+        std::string result(below(up_to + 1), '\0');
+        for (char& c : result) {
+            c = static_cast<char>(one_in(4) ? engine_() : 'a' + below(26));
+        }
+        return result;
+    }
+    template <typename T>
+    T& pick(std::vector<T>& from) {
+        return from[below(from.size())];
+    }
+
+  private:
+    std::mt19937_64 engine_;
+};
+
+/// Definitions in order and references to them; every other field is anything at all. What a log
+/// must carry, whether or not it makes sense.
+class WildRecords {
+  public:
+    explicit WildRecords(std::uint64_t seed) : random_(seed) {}
+
+    AnyRecord next() {
+        if (count_++ == 0) {
+            return process();
+        }
+        switch (random_.below(28)) {
+            case 0:
+                return OptionValue{random_.bytes(20), random_.bytes(40)};
+            case 1: {
+                DeviceInfo device{static_cast<std::uint32_t>(random_.below(4)), random_.bytes(30),
+                                  random_.bytes(40), random_.any(),
+                                  static_cast<std::int32_t>(random_.any32())};
+                if (devices_.empty()) {
+                    last_.device = device.index;
+                }
+                devices_.push_back(device.index);
+                return device;
+            }
+            case 2:
+                return StringDef{++strings_, random_.bytes(random_.one_in(50) ? 100000 : 60)};
+            case 3:
+                return ModuleDef{++modules_,    random_.bytes(80), random_.bytes(40),
+                                 random_.any(), random_.any(),     random_.any()};
+            case 4: {
+                StackDef stack{++stacks_, random_.one_in(2), {}};
+                stack.frames.resize(random_.below(50));
+                for (Frame& frame : stack.frames) {
+                    frame = {reference(modules_), random_.any()};
+                }
+                return stack;
+            }
+            case 5:
+                if (!devices_.empty()) {
+                    return ContextInfo{++contexts_, random_.pick(devices_), random_.one_in(2)};
+                }
+                break;
+            case 6:
+                if (contexts_ != 0 && random_.one_in(3)) {
+                    return ContextLost{random_.any(), 1 + reference(contexts_ - 1)};
+                }
+                break;
+            case 7:
+                if (!devices_.empty()) {
+                    OomEvent oom;
+                    oom.time_ns = random_.any();
+                    oom.device = random_.pick(devices_);
+                    oom.context = reference(contexts_);
+                    oom.thread = random_.any32();
+                    oom.api = reference(strings_);
+                    oom.stack = reference(stacks_);
+                    oom.kind = kind();
+                    oom.requested = random_.any();
+                    oom.device_free = random_.any();
+                    oom.device_total = random_.any();
+                    oom.largest_free_block = random_.any();
+                    oom.error = static_cast<std::int32_t>(random_.any32());
+                    return oom;
+                }
+                break;
+            case 8:
+                if (!devices_.empty()) {
+                    return DeviceSample{random_.any(), random_.pick(devices_), random_.any(),
+                                        random_.any()};
+                }
+                break;
+            case 9:
+                return Missed{random_.any(), reference(strings_), random_.any(), random_.any()};
+            default:
+                break;
+        }
+        return event();
+    }
+
+    End end() { return {random_.any(), EndKind::quick_exit, random_.any(), random_.bytes(100)}; }
+
+    static Records make(std::uint64_t seed, std::size_t count, bool with_end) {
+        WildRecords wild(seed);
+        Records records;
+        for (std::size_t i = 0; i < count; ++i) {
+            records.push_back(wild.next());
+        }
+        if (with_end) {
+            records.emplace_back(wild.end());
+        }
+        return records;
+    }
+
+  private:
+    ProcessInfo process() {
+        ProcessInfo process;
+        process.pid = random_.any32();
+        process.parent_pid = random_.any32();
+        process.executable = random_.bytes(50);
+        process.arguments.resize(random_.below(6));
+        for (std::string& argument : process.arguments) {
+            argument = random_.bytes(30);
+        }
+        process.host = random_.bytes(20);
+        process.memlab_version = "0.1.0";
+        process.start_wall_ns = random_.any();
+        process.start_monotonic_ns = random_.any();
+        process.started_late = random_.one_in(2);
+        process.ranks.resize(random_.below(3));
+        for (auto& [name, value] : process.ranks) {
+            name = random_.bytes(10);
+            value = random_.bytes(10);
+        }
+        return process;
+    }
+    AnyRecord event() {
+        Event event = last_;
+        event.type = static_cast<EventType>(random_.below(12));
+        if (devices_.empty()) {
+            event.type = EventType::mark;
+        }
+        event.time_ns = random_.one_in(10) ? random_.any() : event.time_ns + random_.below(1000);
+        event.address = random_.one_in(5) ? random_.any() : event.address + random_.below(1 << 20);
+        event.requested = random_.one_in(3) ? random_.any() : event.requested;
+        event.size = random_.one_in(2) ? event.requested : random_.any();
+        if (random_.one_in(4)) {
+            event.kind = kind();
+            event.origin = static_cast<Origin>(random_.below(2));
+            event.device = devices_.empty() ? 0 : random_.pick(devices_);
+            event.context = reference(contexts_);
+            event.thread = random_.any32();
+            event.api = reference(strings_);
+            event.name = reference(strings_);
+            event.stream = random_.any();
+        }
+        event.stack = random_.one_in(2) ? reference(stacks_) : event.stack;
+        last_ = event;
+        return event;
+    }
+    std::uint32_t reference(std::uint32_t count) {
+        return static_cast<std::uint32_t>(random_.below(std::uint64_t{count} + 1));
+    }
+    MemoryKind kind() { return static_cast<MemoryKind>(random_.below(memory_kind_count)); }
+
+    Random random_;
+    std::uint64_t count_ = 0;
+    std::uint32_t strings_ = 0;
+    std::uint32_t modules_ = 0;
+    std::uint32_t stacks_ = 0;
+    std::uint32_t contexts_ = 0;
+    std::vector<std::uint32_t> devices_;
+    Event last_;
+};
+
+/// What a program and its pool would do: segments, blocks inside them, frees that complete later,
+/// the driver's own allocations of every kind, several threads, devices and contexts; now and then
+/// something that a lossless recording does not have (frees of unknown memory, lost frees).
+class PlausibleRecords {
+  public:
+    static Records make(std::uint64_t seed, std::size_t events, bool with_end = true) {
+        PlausibleRecords maker(seed);
+        maker.define();
+        for (std::size_t i = 0; i < events; ++i) {
+            maker.step();
+        }
+        if (with_end) {
+            maker.records_.emplace_back(End{maker.now_ + 5, EndKind::exit, 0, ""});
+        }
+        return std::move(maker.records_);
+    }
+
+  private:
+    explicit PlausibleRecords(std::uint64_t seed) : random_(seed) {}
+
+    static constexpr std::uint32_t device_count = 2;
+    static constexpr std::uint32_t context_count = 3;
+    static constexpr std::uint32_t string_count = 6;
+    static constexpr std::uint32_t stack_count = 12;
+
+    struct Block {
+        Event alloc;
+        bool pending = false;
+    };
+    struct Segment {
+        std::uint64_t size = 0;
+        std::uint32_t context = 0;
+    };
+
+    void define() {
+        ProcessInfo process;
+        process.pid = 4711;
+        process.parent_pid = 1;
+        process.executable = "/opt/app/train";
+        process.arguments = {"train", "--batch", "16"};
+        process.host = "node1";
+        process.memlab_version = "0.1.0";
+        process.start_wall_ns = 1767225599123456789;
+        process.start_monotonic_ns = 55;
+        process.ranks = {{"RANK", "3"}};
+        records_.emplace_back(process);
+        records_.emplace_back(OptionValue{"MEMLAB_OUTPUT", "out"});
+        for (std::uint32_t i = 0; i < device_count; ++i) {
+            records_.emplace_back(
+                DeviceInfo{i, "Some GPU", "GPU-0", std::uint64_t{80} << 30, 13000});
+        }
+        for (std::uint32_t i = 1; i <= context_count; ++i) {
+            records_.emplace_back(ContextInfo{i, device_of(i), i < context_count});
+        }
+        for (std::uint32_t i = 1; i <= string_count; ++i) {
+            records_.emplace_back(StringDef{i, "name " + std::to_string(i)});
+        }
+        records_.emplace_back(ModuleDef{1, "/usr/lib/libx.so", "ab12", 4096, 4096, 1 << 20});
+        for (std::uint32_t i = 1; i <= stack_count; ++i) {
+            records_.emplace_back(StackDef{i, i % 3 == 0, {{1, 64 * i}, {0, 7}}});
+        }
+    }
+
+    static std::uint32_t device_of(std::uint32_t context) { return context == 2 ? 1 : 0; }
+
+    Event event(EventType type, std::uint32_t context) {
+        Event result;
+        result.type = type;
+        result.time_ns = now_;
+        result.context = context;
+        result.device = device_of(context);
+        result.thread = static_cast<std::uint32_t>(100 + random_.below(3));
+        result.api = 1 + static_cast<std::uint32_t>(random_.below(2));
+        result.stack = static_cast<std::uint32_t>(random_.below(stack_count + 1));
+        return result;
+    }
+
+    void step() {
+        now_ += random_.one_in(200) ? random_.below(100000000) : random_.below(3000);
+        const auto context = 1 + static_cast<std::uint32_t>(random_.below(context_count));
+        switch (random_.below(40)) {
+            case 0:
+                return grow(context);
+            case 1:
+                return shrink();
+            case 2:
+                records_.emplace_back(
+                    DeviceSample{now_, device_of(context), random_.below(1ULL << 36), 1ULL << 36});
+                return;
+            case 3: {
+                Event mark = event(random_.one_in(2) ? EventType::mark : EventType::scope_end, 0);
+                mark.device = 0;
+                mark.name = 1 + static_cast<std::uint32_t>(random_.below(string_count));
+                records_.emplace_back(mark);
+                return;
+            }
+            case 4:
+                records_.emplace_back(Missed{now_, 3 + static_cast<std::uint32_t>(random_.below(2)),
+                                             1, random_.below(1000)});
+                return;
+            case 5: {
+                OomEvent oom;
+                oom.time_ns = now_;
+                oom.device = device_of(context);
+                oom.context = context;
+                oom.api = 1;
+                oom.stack = 2;
+                oom.requested = 1ULL << 40;
+                oom.error = 2;
+                records_.emplace_back(oom);
+                return;
+            }
+            case 6:
+                records_.emplace_back(
+                    event(random_.one_in(2) ? EventType::alloc_retry : EventType::sync, context));
+                return;
+            case 7:
+                if (random_.one_in(10)) {
+                    lose(context);
+                }
+                return;
+            case 8: {  // unknown
+                Event unknown = event(EventType::free_requested, context);
+                unknown.address = 1 + random_.below(1000);
+                records_.emplace_back(unknown);
+                return;
+            }
+            default:
+                break;
+        }
+        if (random_.below(100) < (blocks_.size() > 60 ? 30U : 55U)) {
+            allocate(context);
+        } else {
+            release();
+        }
+    }
+
+    void grow(std::uint32_t context) {
+        Event grown = event(EventType::segment_alloc, context);
+        grown.size = random_.one_in(2) ? 2ULL << 20 : (2 + random_.below(10)) * (2ULL << 20);
+        grown.address = next_segment_;
+        grown.origin = Origin::pool;
+        next_segment_ += grown.size + (random_.one_in(2) ? 0 : 4096);
+        segments_[grown.address] = {grown.size, context};
+        records_.emplace_back(grown);
+    }
+
+    void shrink() {
+        if (segments_.empty()) {
+            return;
+        }
+        auto at = segments_.begin();
+        std::advance(at, static_cast<long>(random_.below(segments_.size())));
+        if (!random_.one_in(20)) {  // rarely with blocks in it: their frees were lost
+            for (const auto& [address, block] : blocks_) {
+                if (address >= at->first && address < at->first + at->second.size) {
+                    return;
+                }
+            }
+        }
+        Event freed = event(EventType::segment_free, at->second.context);
+        freed.address = at->first;
+        freed.size = at->second.size;
+        freed.origin = Origin::pool;
+        records_.emplace_back(freed);
+        for (auto block = blocks_.begin(); block != blocks_.end();) {
+            const bool inside = block->first >= at->first &&
+                                block->first < at->first + at->second.size &&
+                                block->second.alloc.origin == Origin::pool;
+            block = inside ? blocks_.erase(block) : std::next(block);
+        }
+        segments_.erase(at);
+    }
+
+    void allocate(std::uint32_t context) {
+        Event alloc = event(EventType::alloc, context);
+        alloc.requested = 1 + random_.below(random_.one_in(3) ? 1 << 22 : 5000);
+        if (random_.one_in(3) || segments_.empty()) {
+            alloc.kind = static_cast<MemoryKind>(random_.below(memory_kind_count));
+            alloc.size = alloc.requested;
+            alloc.address = next_direct_;
+            next_direct_ += alloc.size;
+        } else {
+            auto at = segments_.begin();
+            std::advance(at, static_cast<long>(random_.below(segments_.size())));
+            alloc.origin = Origin::pool;
+            alloc.context = at->second.context;
+            alloc.device = device_of(alloc.context);
+            alloc.size = (alloc.requested + 511) / 512 * 512;
+            // Where it fits, from a random place on; over a live block once in a while.
+            std::uint64_t place = at->first + random_.below(at->second.size / 512) * 512;
+            const bool careless = random_.one_in(40);
+            for (bool moved = true; moved && !careless;) {
+                moved = false;
+                for (const auto& [address, block] : blocks_) {
+                    if (block.alloc.origin == Origin::pool && address < place + alloc.size &&
+                        place < address + block.alloc.size) {
+                        place = address + block.alloc.size;
+                        moved = true;
+                    }
+                }
+            }
+            if (place + alloc.size > at->first + at->second.size && !random_.one_in(30)) {
+                return;
+            }
+            alloc.address = place;
+        }
+        blocks_[alloc.address] = {alloc, false};
+        records_.emplace_back(alloc);
+    }
+
+    void release() {
+        if (blocks_.empty()) {
+            return;
+        }
+        auto at = blocks_.begin();
+        std::advance(at, static_cast<long>(random_.below(blocks_.size())));
+        Event freed = at->second.alloc;
+        freed.time_ns = now_;
+        freed.thread = static_cast<std::uint32_t>(100 + random_.below(3));
+        freed.type = at->second.pending ? EventType::free_completed : EventType::free_requested;
+        records_.emplace_back(freed);
+        if (freed.origin == Origin::pool && !at->second.pending) {
+            at->second.pending = true;
+            if (random_.one_in(2)) {
+                return;
+            }
+            freed.type = EventType::free_completed;
+            records_.emplace_back(freed);
+        }
+        blocks_.erase(at);
+    }
+
+    void lose(std::uint32_t context) {
+        records_.emplace_back(ContextLost{now_, context});
+        std::erase_if(blocks_,
+                      [&](const auto& entry) { return entry.second.alloc.context == context; });
+        std::erase_if(segments_,
+                      [&](const auto& entry) { return entry.second.context == context; });
+    }
+
+    Random random_;
+    Records records_;
+    std::uint64_t now_ = 1000;
+    std::uint64_t next_segment_ = 0x7f0000000000;
+    std::uint64_t next_direct_ = 0x500000000000;
+    std::map<std::uint64_t, Block> blocks_;
+    std::map<std::uint64_t, Segment> segments_;
+};
+
+}  // namespace memlab::test
