@@ -378,7 +378,10 @@ CUresult allocate_device(Context& context, uint64_t bytes, Kind kind, uint64_t& 
     if (bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (CUresult fault = check_allocation_faults(bytes); fault != CUDA_SUCCESS) {
+    // A module's variables are no allocation of the program.
+    const bool counted = kind != Kind::module;
+    if (CUresult fault = counted ? check_allocation_faults(bytes) : CUDA_SUCCESS;
+        fault != CUDA_SUCCESS) {
         return fault;
     }
     if (bytes > options().memory) {
@@ -397,7 +400,7 @@ CUresult allocate_device(Context& context, uint64_t bytes, Kind kind, uint64_t& 
     }
     allocation.buffer_id = next_buffer_id();
     address = allocation.base;
-    count_live(static_cast<int64_t>(bytes));
+    count_live(counted ? static_cast<int64_t>(bytes) : 0);
     memory().allocations.emplace(address, std::move(allocation));
     return CUDA_SUCCESS;
 }
@@ -415,12 +418,22 @@ void release_allocation(uint64_t base) {
             munmap(reinterpret_cast<void*>(gone.base), gone.reserved);
             return;
         case Kind::registered:
-        case Kind::vmm:
             return;
+        case Kind::vmm:
+            count_live(-static_cast<int64_t>(gone.bytes));
+            return;
+        case Kind::ipc: {
+            const uint64_t mapped = gone.base / page_bytes * page_bytes;
+            unmap_pages(mapped, gone.reserved);
+            return_addresses(mapped, gone.reserved);
+            return;
+        }
+        case Kind::module:
+            break;
         default:
+            count_live(-static_cast<int64_t>(gone.bytes));
             break;
     }
-    count_live(-static_cast<int64_t>(gone.bytes));
     if (gone.chunk) {
         return_to_chunk(gone.device, gone.chunk, gone.base, gone.reserved);
         return;

@@ -61,7 +61,7 @@ struct Chunk {
     std::map<uint64_t, uint64_t> free;  // offset, length
 };
 
-enum class Kind { device, managed, pinned, registered, async, vmm, ipc, external, graph };
+enum class Kind { device, managed, pinned, registered, async, vmm, ipc, external, graph, module };
 
 struct Allocation {
     uint64_t base = 0;

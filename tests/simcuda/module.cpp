@@ -117,7 +117,7 @@ CUresult get_global(CUdeviceptr* dptr, size_t* bytes, Handle handle, const char*
     uint64_t& address = module->globals[name];
     if (address == 0 || !allocations().contains(address)) {
         if (CUresult result =
-                allocate_device(root(*context), global_bytes, Kind::external, address)) {
+                allocate_device(root(*context), global_bytes, Kind::module, address)) {
             return result;
         }
     }

@@ -1,0 +1,299 @@
+// Virtual memory management: address ranges, physical handles, mapping one to the other, access.
+//
+// A handle is counted by cuMemCreate, cuMemRetainAllocationHandle and cuMemImport...; its memory
+// lives until the last handle is released and the last mapping unmapped. The same handle can be
+// mapped in several places: copies through one are seen through the others.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/simcuda/call.hpp"
+#include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/options.hpp"
+#include "tests/simcuda/share.hpp"
+#include "tests/simcuda/state.hpp"
+#include "tests/simcuda/statistics.hpp"
+
+namespace memlab::simcuda {
+namespace {
+
+struct Handle {
+    std::shared_ptr<Physical> physical;
+    CUmemAllocationProp properties{};
+    unsigned references = 1;
+};
+
+struct Vmm {
+    std::map<CUmemGenericAllocationHandle, Handle> handles;
+    CUmemGenericAllocationHandle next = 0x51000000;
+    std::map<uint64_t, uint64_t> reservations;  // address, bytes
+    std::map<uint64_t, CUmemGenericAllocationHandle> mapped;
+};
+
+Vmm& vmm() {
+    static Vmm& once = *new Vmm;
+    return once;
+}
+
+Handle* find_handle(CUmemGenericAllocationHandle handle) {
+    auto it = vmm().handles.find(handle);
+    return it == vmm().handles.end() ? nullptr : &it->second;
+}
+
+CUmemGenericAllocationHandle add_handle(std::shared_ptr<Physical> physical,
+                                        const CUmemAllocationProp& properties) {
+    const CUmemGenericAllocationHandle handle = ++vmm().next;
+    vmm().handles.emplace(handle, Handle{std::move(physical), properties, 1});
+    return handle;
+}
+
+bool valid(const CUmemAllocationProp* prop) {
+    return prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+bool inside_reservation(uint64_t address, uint64_t bytes) {
+    auto it = vmm().reservations.upper_bound(address);
+    if (it == vmm().reservations.begin()) {
+        return false;
+    }
+    --it;
+    return address + bytes <= it->first + it->second;
+}
+
+bool is_multiple(uint64_t bytes) {
+    return bytes != 0 && bytes % page_bytes == 0;
+}
+
+bool any_mapped(uint64_t address, uint64_t bytes) {
+    for (const auto& [base, handle] : vmm().mapped) {
+        if (base < address + bytes && address < base + allocations().at(base).bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+}  // namespace
+}  // namespace memlab::simcuda
+
+using namespace memlab::simcuda;
+
+CUresult sim_cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                           CUmemAllocationGranularity_flags) {
+    if (granularity == nullptr || !valid(prop)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *granularity = page_bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr,
+                                 unsigned long long flags) {
+    if (ptr == nullptr || !is_multiple(size) || flags != 0 || (alignment & (alignment - 1)) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const uint64_t address = reserve_addresses(size, alignment);
+    if (address == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    vmm().reservations.emplace(address, size);
+    *ptr = address;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+    auto it = vmm().reservations.find(ptr);
+    if (it == vmm().reservations.end() || it->second != size || any_mapped(ptr, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    vmm().reservations.erase(it);
+    return_addresses(ptr, size);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                         const CUmemAllocationProp* prop, unsigned long long flags) {
+    if (handle == nullptr || !valid(prop) || !is_multiple(size) || flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (find_device(prop->location.id) == nullptr) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    if (CUresult fault = check_allocation_faults(size)) {
+        return fault;
+    }
+    auto physical = Physical::create(prop->location.id, size);
+    if (!physical) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = add_handle(std::move(physical), *prop);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle) {
+    Handle* found = find_handle(handle);
+    if (found == nullptr || found->references == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--found->references == 0 &&
+        std::none_of(vmm().mapped.begin(), vmm().mapped.end(),
+                     [&](const auto& entry) { return entry.second == handle; })) {
+        vmm().handles.erase(handle);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                      CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    Handle* found = find_handle(handle);
+    if (found == nullptr || found->references == 0 || flags != 0 || offset != 0 ||
+        !is_multiple(size) || size > found->physical->bytes() || ptr % page_bytes != 0 ||
+        !inside_reservation(ptr, size) || any_mapped(ptr, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Allocation allocation;
+    allocation.base = ptr;
+    allocation.bytes = size;
+    allocation.reserved = size;
+    allocation.kind = Kind::vmm;
+    allocation.device = found->physical->device();
+    allocation.buffer_id = next_buffer_id();
+    allocation.physical = found->physical;
+    map_pages(ptr, size, *found->physical, 0, false);
+    count_live(static_cast<int64_t>(size));
+    allocations().emplace(ptr, std::move(allocation));
+    vmm().mapped.emplace(ptr, handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
+    // Whole mappings only, that together are the range.
+    uint64_t at = ptr;
+    while (at < ptr + size && vmm().mapped.contains(at)) {
+        at += allocations().at(at).bytes;
+    }
+    if (size == 0 || at != ptr + size) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    // The driver waits for what may still use the memory.
+    for (Context* context : live_contexts()) {
+        wait_for_context(*context);
+    }
+    for (at = ptr; at < ptr + size;) {
+        const uint64_t bytes = allocations().at(at).bytes;
+        const CUmemGenericAllocationHandle handle = vmm().mapped.at(at);
+        vmm().mapped.erase(at);
+        unmap_pages(at, bytes);
+        release_allocation(at);
+        if (Handle* found = find_handle(handle);
+            found != nullptr && found->references == 0 &&
+            std::none_of(vmm().mapped.begin(), vmm().mapped.end(),
+                         [&](const auto& entry) { return entry.second == handle; })) {
+            vmm().handles.erase(handle);
+        }
+        at += bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                            size_t count) {
+    if (desc == nullptr || count == 0 || !is_multiple(size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; ++i) {
+        if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            find_device(desc[i].location.id) == nullptr) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
+    }
+    const bool accessible = std::any_of(desc, desc + count, [](const CUmemAccessDesc& one) {
+        return one.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    });
+    return set_pages_accessible(ptr, size, accessible) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sim_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                            CUdeviceptr ptr) {
+    const int state = pages_state(ptr, 1);
+    if (flags == nullptr || location == nullptr || state == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *flags = state == 2 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+    const Allocation* allocation = find_allocation(reinterpret_cast<uint64_t>(addr));
+    if (handle == nullptr || allocation == nullptr || allocation->kind != Kind::vmm) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *handle = vmm().mapped.at(allocation->base);
+    ++vmm().handles.at(*handle).references;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                    CUmemGenericAllocationHandle handle) {
+    const Handle* found = find_handle(handle);
+    if (prop == nullptr || found == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *prop = found->properties;
+    return CUDA_SUCCESS;
+}
+
+// The descriptor is a file that holds the memory's name (share.hpp).
+CUresult sim_cuMemExportToShareableHandle(void* shareableHandle,
+                                          CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+    const Handle* found = find_handle(handle);
+    if (shareableHandle == nullptr || found == nullptr || flags != 0 ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        (found->properties.requestedHandleTypes & handleType) == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const int file = memfd_create("simcuda-handle", MFD_CLOEXEC);
+    const SharedName name = shared_name(*found->physical);
+    if (file < 0 || write(file, &name, sizeof name) != sizeof name) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *static_cast<int*>(shareableHandle) = file;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                            CUmemAllocationHandleType shHandleType) {
+    SharedName name{};
+    const int file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+    if (handle == nullptr || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+        pread(file, &name, sizeof name, 0) != sizeof name) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    auto physical = open_shared(name);
+    if (!physical) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = shHandleType;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {name.device}};
+    *handle = add_handle(std::move(physical), properties);
+    return CUDA_SUCCESS;
+}
+
+// No dma-buf here: as on a machine whose kernel lacks it.
+CUresult sim_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                           CUmemRangeHandleType, unsigned long long) {
+    const Allocation* allocation = find_allocation(dptr);
+    if (handle == nullptr || allocation == nullptr ||
+        dptr + size > allocation->base + allocation->bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
