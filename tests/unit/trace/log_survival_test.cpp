@@ -132,7 +132,7 @@ TEST_CASE("everything appended before a SIGKILL reads back", "[kill]") {
         }
         // At a random number of records, give or take what the child does until the signal.
         Random random(seed);
-        const std::uint64_t goal = random.any() % 20000;
+        const std::uint64_t goal = random.any() % 8000;
         int status = 0;
         while (board->appended.load() < goal && waitpid(child, &status, WNOHANG) == 0) {
             sched_yield();

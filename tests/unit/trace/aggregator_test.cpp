@@ -1,0 +1,583 @@
+// The aggregator against the obvious model, and its promises one by one.
+#include "profiler/trace/aggregator.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/catch.hpp"
+#include "tests/unit/trace/aggregator_model.hpp"
+#include "tests/unit/trace/recording.hpp"
+
+using namespace memlab::test;
+using namespace memlab::trace;
+
+namespace {
+
+/// A bucket's figures straight from the history.
+Timeline::Bucket bucket_from(const std::vector<AggregatorModel::Moment>& history,
+                             std::uint64_t start, std::uint64_t width, std::uint64_t index) {
+    Timeline::Bucket bucket;
+    const auto place = [&](const auto& moment) { return (moment.time - start) / width; };
+    for (std::size_t i = 0; i < history.size(); ++i) {
+        if (place(history[i]) != index) {
+            continue;
+        }
+        if (!bucket.used) {
+            bucket.used = true;
+            bucket.min = bucket.max = history[i == 0 ? 0 : i - 1].values;
+        }
+        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            const std::uint64_t value = history[i].values[curve];
+            bucket.min[curve] = std::min(bucket.min[curve], value);
+            const bool first = bucket.max[curve] == Timeline::unknown;
+            if (value != Timeline::unknown && (first || value > bucket.max[curve])) {
+                bucket.max[curve] = value;
+            }
+        }
+        bucket.last = history[i].values;
+    }
+    return bucket;
+}
+
+void check_equal(const Aggregator& got, const AggregatorModel& model) {
+    CHECK(got.duration_ns() == model.now);
+    CHECK(got.integrity().unmatched_frees == model.unmatched_frees);
+    CHECK(got.integrity().unmatched_segment_frees == model.unmatched_segment_frees);
+    CHECK(got.integrity().overwritten_allocations == model.overwritten);
+    CHECK(got.integrity().overwritten_segments == model.overwritten_segments);
+    CHECK_FALSE(got.integrity().incomplete);
+    for (const auto& device : got.devices()) {
+        const std::uint32_t index = device->info.index;
+        CAPTURE(index);
+        const auto at = model.devices.find(index);
+        REQUIRE(at != model.devices.end());
+        const AggregatorModel::Device& expected = at->second;
+        const Timeline::Values now = model.values(index);
+        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            CAPTURE(curve);
+            CHECK(device->curves[curve].peak == expected.peak[curve]);
+            CHECK(device->curves[curve].peak_time_ns == expected.peak_time[curve]);
+            if (curve < 4 || device->sampled) {
+                CHECK(device->curves[curve].current == now[curve]);
+            }
+        }
+        CHECK(device->sampled == expected.used.has_value());
+        const MemoryStats& stats = device->pool.stats;
+        CHECK(stats.allocation == expected.stats.allocation);
+        CHECK(stats.segment == expected.stats.segment);
+        CHECK(stats.active == expected.stats.active);
+        CHECK(stats.inactive_split == expected.stats.inactive_split);
+        CHECK(stats.allocated_bytes == expected.stats.allocated_bytes);
+        CHECK(stats.reserved_bytes == expected.stats.reserved_bytes);
+        CHECK(stats.active_bytes == expected.stats.active_bytes);
+        CHECK(stats.inactive_split_bytes == expected.stats.inactive_split_bytes);
+        CHECK(stats.requested_bytes == expected.stats.requested_bytes);
+        CHECK(stats == expected.stats);
+        // The timeline as if its final width had been known from the start.
+        const Timeline& timeline = device->timeline;
+        REQUIRE(timeline.buckets().size() <= Timeline::max_buckets);
+        REQUIRE(timeline.start_ns() == expected.history.front().time);
+        Timeline::Values highest{};
+        for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
+            const Timeline::Bucket& bucket = timeline.buckets()[i];
+            if (bucket.used) {
+                for (std::size_t curve = 0; curve < curve_count; ++curve) {
+                    if (bucket.max[curve] != Timeline::unknown) {
+                        highest[curve] = std::max(highest[curve], bucket.max[curve]);
+                    }
+                }
+            }
+            if (i % 37 != 0) {  // each is a walk through the whole history
+                continue;
+            }
+            const Timeline::Bucket direct =
+                bucket_from(expected.history, timeline.start_ns(), timeline.bucket_ns(), i);
+            REQUIRE(bucket.used == direct.used);
+            if (bucket.used) {
+                REQUIRE(bucket.min == direct.min);
+                REQUIRE(bucket.max == direct.max);
+                REQUIRE(bucket.last == direct.last);
+            }
+        }
+        CHECK(highest == expected.peak);
+        const Composition at_peak = got.composition_at_peak(index, 5);
+        CHECK(at_peak.bytes == device->curve(CurveName::allocated).peak);
+        CHECK(got.composition_now(index, 5).bytes == device->curve(CurveName::allocated).current);
+        CHECK(std::accumulate(at_peak.sites.begin(), at_peak.sites.end(), at_peak.other_bytes,
+                              [](std::uint64_t sum, const Holder& each) {
+                                  return sum + each.bytes;
+                              }) == at_peak.bytes);
+    }
+    REQUIRE(got.sites().size() == model.sites.size());
+    for (std::uint32_t index = 0; index < got.sites().size(); ++index) {
+        const Site& site = got.sites()[index];
+        CAPTURE(index);
+        const auto at = model.sites.find({site.stack, site.api, site.kind, site.device});
+        REQUIRE(at != model.sites.end());
+        AggregatorModel::SiteFigures expected = at->second;
+        CHECK(site.count == expected.count);
+        CHECK(site.requested_bytes == expected.requested);
+        CHECK(site.bytes == expected.bytes);
+        CHECK(site.peak_bytes == expected.peak);
+        CHECK(site.peak_time_ns == expected.peak_time);
+        CHECK(site.live_count == expected.live.first);
+        CHECK(site.live_bytes == expected.live.second);
+        CHECK(site.temporaries == expected.temporaries);
+        CHECK(site.segment_bytes == expected.segments);
+        const Holder at_peak = got.held_at_peak(index);
+        CHECK(std::pair(at_peak.count, at_peak.bytes) == expected.at_peak);
+        auto& lifetimes = expected.lifetimes;
+        std::sort(lifetimes.begin(), lifetimes.end());
+        REQUIRE(site.lifetimes.empty() == lifetimes.empty());
+        if (!lifetimes.empty()) {
+            CHECK(site.lifetimes.min() == lifetimes.front());
+            CHECK(site.lifetimes.max() == lifetimes.back());
+            const auto median = static_cast<double>(lifetimes[(lifetimes.size() - 1) / 2]);
+            const auto estimate = static_cast<double>(site.lifetimes.median());
+            CHECK(estimate >= median * (1 - 0.0625));
+            CHECK(estimate <= median * (1 + 0.0625));
+        }
+    }
+}
+
+Event pool_event(EventType type, std::uint64_t address, std::uint64_t size,
+                 std::uint64_t time = 0) {
+    Event event;
+    event.type = type;
+    event.origin = Origin::pool;
+    event.address = address;
+    event.requested = size;
+    event.size = size;
+    event.time_ns = time;
+    event.context = 1;
+    return event;
+}
+
+void define_device(RecordSink& sink) {
+    sink.on(DeviceInfo{.index = 0, .total_bytes = 1 << 30});
+    sink.on(ContextInfo{.id = 1, .device = 0, .primary = true});
+}
+
+constexpr std::uint64_t mib = 1 << 20;
+
+}  // namespace
+
+TEST_CASE("the aggregator agrees with the obvious model") {
+    std::uint64_t segments_full_of_holes = 0;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        const Records records = PlausibleRecords::make(seed, 1500);
+        Aggregator aggregator;
+        AggregatorModel model;
+        for (const AnyRecord& record : records) {
+            feed(record, aggregator);
+            model.on(record);
+        }
+        check_equal(aggregator, model);
+        segments_full_of_holes +=
+            aggregator.devices()[0]->pool.stats.inactive_split.all.peak > 3 ? 1 : 0;
+    }
+    CHECK(segments_full_of_holes > 20);  // the layout was exercised
+}
+
+TEST_CASE("the figures are right at every moment, not only at the end") {
+    const Records records = PlausibleRecords::make(99, 600);
+    Aggregator aggregator;
+    AggregatorModel model;
+    for (const AnyRecord& record : records) {
+        feed(record, aggregator);
+        model.on(record);
+        for (const auto& device : aggregator.devices()) {
+            const Timeline::Values values = model.values(device->info.index);
+            for (std::size_t curve = 0; curve < 4; ++curve) {
+                REQUIRE(device->curves[curve].current == values[curve]);
+            }
+        }
+    }
+}
+
+TEST_CASE("PyTorch's four lines") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "mark"});
+    const auto mark = [&](std::uint64_t time) {
+        Event event;
+        event.type = EventType::mark;
+        event.name = 1;
+        event.time_ns = time;
+        aggregator.on(event);
+    };
+    mark(1);
+    aggregator.on(pool_event(EventType::segment_alloc, 20 * mib, 20 * mib, 2));
+    aggregator.on(pool_event(EventType::alloc, 20 * mib, 4000256, 2));
+    mark(3);
+    aggregator.on(pool_event(EventType::free_requested, 20 * mib, 4000256, 4));
+    aggregator.on(pool_event(EventType::free_completed, 20 * mib, 4000256, 4));
+    mark(5);
+    aggregator.on(pool_event(EventType::segment_free, 20 * mib, 20 * mib, 6));
+    mark(7);
+    REQUIRE(aggregator.marks().size() == 4);
+    const auto line = [&](std::size_t i) {
+        const MarkedDevice& device = aggregator.marks()[i].devices.at(0);
+        return std::pair(device.current[1], device.current[3]);
+    };
+    CHECK(line(0) == std::pair<std::uint64_t, std::uint64_t>(0, 0));
+    CHECK(line(1) == std::pair<std::uint64_t, std::uint64_t>(4000256, 20 * mib));
+    CHECK(line(2) == std::pair<std::uint64_t, std::uint64_t>(0, 20 * mib));
+    CHECK(line(3) == std::pair<std::uint64_t, std::uint64_t>(0, 0));
+    CHECK(aggregator.marks()[2].devices[0].allocated_peak == 4000256);
+    CHECK(aggregator.marks()[3].devices[0].allocated_peak == 0);
+    CHECK(aggregator.marks()[3].devices[0].reserved_peak == 20 * mib);
+}
+
+TEST_CASE("memory_stats: the pools, active and inactive split, as PyTorch counts them") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    const auto feed_event = [&](EventType type, std::uint64_t address, std::uint64_t size) {
+        aggregator.on(pool_event(type, address, size));
+    };
+    const MemoryStats& stats = aggregator.devices()[0]->pool.stats;
+    feed_event(EventType::segment_alloc, 2 * mib, 2 * mib);
+    feed_event(EventType::segment_alloc, 20 * mib, 20 * mib);
+    CHECK(stats.inactive_split.all.current == 0);  // whole segments are not split
+    feed_event(EventType::alloc, 2 * mib, 512);
+    CHECK(stats.inactive_split.small_pool.current == 1);
+    CHECK(stats.inactive_split_bytes.small_pool.current == 2 * mib - 512);
+    feed_event(EventType::alloc, 2 * mib + 1024, 512);
+    CHECK(stats.inactive_split.small_pool.current == 2);
+    feed_event(EventType::alloc, 20 * mib, 20 * mib);
+    CHECK(stats.inactive_split.large_pool.current == 0);  // it fills its segment
+    CHECK(stats.active_bytes.large_pool.current == 20 * mib);
+    feed_event(EventType::free_requested, 2 * mib + 1024, 512);
+    CHECK(stats.allocation.small_pool.current == 1);
+    CHECK(stats.active.small_pool.current == 2);
+    CHECK(stats.inactive_split.small_pool.current == 2);
+    feed_event(EventType::free_completed, 2 * mib + 1024, 512);
+    CHECK(stats.active.small_pool.current == 1);
+    CHECK(stats.inactive_split.small_pool.current == 1);
+    feed_event(EventType::free_requested, 2 * mib, 512);
+    feed_event(EventType::free_completed, 2 * mib, 512);
+    CHECK(stats.inactive_split.small_pool.current == 0);
+    CHECK(stats.inactive_split_bytes.all.current == 0);
+    CHECK(stats.reserved_bytes.all.current == 22 * mib);
+    CHECK(stats.segment.small_pool.current == 1);
+    CHECK(stats.num_device_alloc == 2);
+    CHECK(aggregator.integrity().unmatched_frees == 0);
+}
+
+TEST_CASE("the three fragmentation figures") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    const Fragmentation& figures = aggregator.devices()[0]->fragmentation;
+    aggregator.on(pool_event(EventType::segment_alloc, 100 * mib, 20 * mib));
+    CHECK(figures.total_free == 0);  // nothing was free when it grew
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        Event alloc = pool_event(EventType::alloc, (100 + 2 * i) * mib, 2 * mib);
+        alloc.requested = mib;
+        aggregator.on(alloc);
+    }
+    for (std::uint64_t i = 0; i < 10; i += 2) {
+        aggregator.on(pool_event(EventType::free_requested, (100 + 2 * i) * mib, 2 * mib));
+        aggregator.on(pool_event(EventType::free_completed, (100 + 2 * i) * mib, 2 * mib));
+    }
+    aggregator.on(pool_event(EventType::segment_alloc, 200 * mib, 4 * mib));
+    CHECK(figures.total_free == 10 * mib);
+    CHECK(figures.largest_free == 2 * mib);
+    CHECK(figures.requested_at_peak == 10 * mib);
+    CHECK(figures.allocated_at_peak == 20 * mib);
+    CHECK(figures.peak_active == 20 * mib);
+    CHECK(figures.peak_reserved == 24 * mib);
+}
+
+TEST_CASE("driver allocations are their own segments; host memory is in no curve") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    for (int kind = 0; kind < memory_kind_count; ++kind) {
+        Event event;
+        event.kind = static_cast<MemoryKind>(kind);
+        event.address = 0x1000U + static_cast<unsigned>(kind);
+        event.requested = event.size = std::uint64_t{1} << kind;
+        aggregator.on(event);
+    }
+    std::uint64_t expected = 0;
+    for (int kind = 0; kind < memory_kind_count; ++kind) {
+        const bool counts = counts_as_device_memory(static_cast<MemoryKind>(kind));
+        expected += counts ? std::uint64_t{1} << kind : 0;
+        CHECK(aggregator.devices()[0]->kinds[static_cast<std::size_t>(kind)].live_bytes ==
+              std::uint64_t{1} << kind);
+    }
+    for (std::size_t curve = 0; curve < 4; ++curve) {
+        CHECK(aggregator.devices()[0]->curves[curve].current == expected);
+    }
+    CHECK(aggregator.devices()[0]->pool.stats == MemoryStats{});
+}
+
+TEST_CASE("an array's handle and a pointer of the same value are two allocations") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    Event event;
+    event.address = 4096;
+    event.requested = event.size = 10;
+    for (const MemoryKind kind : {MemoryKind::device, MemoryKind::array, MemoryKind::vmm}) {
+        event.kind = kind;
+        aggregator.on(event);
+    }
+    CHECK(aggregator.devices()[0]->curve(CurveName::allocated).current == 30);
+    // cuMemFree of managed memory does not say what it frees.
+    event.type = EventType::free_requested;
+    event.kind = MemoryKind::managed;
+    aggregator.on(event);
+    CHECK(aggregator.devices()[0]->curve(CurveName::allocated).current == 20);
+    CHECK(aggregator.integrity().overwritten_allocations == 0);
+}
+
+TEST_CASE("a lost context takes everything in it along, and nothing else") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(ContextInfo{.id = 2, .device = 0, .primary = false});
+    aggregator.on(pool_event(EventType::segment_alloc, 2 * mib, 2 * mib));
+    aggregator.on(pool_event(EventType::alloc, 2 * mib, 4096));
+    aggregator.on(pool_event(EventType::alloc, 3 * mib, 4096));
+    aggregator.on(pool_event(EventType::free_requested, 3 * mib, 4096));
+    Event other;
+    other.context = 2;
+    other.address = 5;
+    other.requested = other.size = 77;
+    aggregator.on(other);
+    aggregator.on(ContextLost{.time_ns = 50, .context = 1});
+    for (std::size_t curve = 0; curve < 4; ++curve) {
+        CHECK(aggregator.devices()[0]->curves[curve].current == 77);
+    }
+    CHECK(aggregator.devices()[0]->pool.stats.active.all.current == 0);
+    CHECK(aggregator.contexts()[0].lost_time_ns == 50);
+    CHECK(aggregator.contexts()[0].lost);
+    CHECK_FALSE(aggregator.contexts()[1].lost);
+    CHECK(aggregator.integrity().overwritten_allocations == 0);
+    CHECK(aggregator.sites()[0].temporaries == 1);  // the freed one; the other was not freed
+}
+
+TEST_CASE("temporaries are freed before their thread allocates again, by whatever thread") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    const auto event = [&](EventType type, std::uint64_t address, std::uint32_t thread) {
+        Event each;
+        each.type = type;
+        each.address = address;
+        each.thread = thread;
+        each.requested = each.size = 1;
+        aggregator.on(each);
+    };
+    event(EventType::alloc, 1, 10);
+    event(EventType::alloc, 2, 20);           // another thread's: no matter
+    event(EventType::free_requested, 1, 20);  // temporary
+    event(EventType::alloc, 3, 20);
+    event(EventType::free_requested, 2, 20);  // 3 came between
+    event(EventType::free_requested, 3, 20);  // temporary
+    REQUIRE(aggregator.sites().size() == 1);
+    CHECK(aggregator.sites()[0].temporaries == 2);
+}
+
+TEST_CASE("OOMs name the holders; lists are bounded, counts are not") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    for (std::uint32_t i = 1; i <= 50; ++i) {
+        aggregator.on(StackDef{.id = i, .frames = {{0, i}}});
+        Event event;
+        event.stack = i;
+        event.address = i;
+        event.requested = event.size = i * 1000;
+        aggregator.on(event);
+    }
+    for (int i = 0; i < 40; ++i) {
+        aggregator.on(OomEvent{.time_ns = 9, .device = 0, .requested = 1 << 30, .error = 2});
+    }
+    CHECK(aggregator.oom_count() == 40);
+    REQUIRE(aggregator.ooms().size() == Aggregator::max_ooms);
+    const Composition& holders = aggregator.ooms()[0].holders;
+    CHECK(holders.bytes == 50 * 51 / 2 * 1000);
+    CHECK(holders.sites.size() == Aggregator::max_oom_holders);
+    CHECK(holders.sites[0].bytes == 50000);
+    CHECK(holders.other_sites == 18);
+    CHECK(holders.other_bytes == 18 * 19 / 2 * 1000);
+    CHECK(aggregator.devices()[0]->pool.stats.num_ooms == 40);
+    for (std::size_t i = 0; i < Aggregator::max_marks + 5; ++i) {
+        Event mark;
+        mark.type = EventType::mark;
+        aggregator.on(mark);
+    }
+    CHECK(aggregator.marks().size() == Aggregator::max_marks);
+    CHECK(aggregator.mark_count() == Aggregator::max_marks + 5);
+}
+
+TEST_CASE("missed reasons add up") {
+    Aggregator aggregator;
+    aggregator.on(StringDef{.id = 1, .text = "a"});
+    aggregator.on(StringDef{.id = 2, .text = "b"});
+    aggregator.on(Missed{.time_ns = 5, .reason = 2, .count = 2, .bytes = 10});
+    aggregator.on(Missed{.time_ns = 6, .reason = 1, .count = 1, .bytes = 1});
+    aggregator.on(Missed{.time_ns = 7, .reason = 2, .count = 3, .bytes = 20});
+    REQUIRE(aggregator.missed().size() == 2);
+    CHECK(aggregator.missed()[0].reason == 2);
+    CHECK(aggregator.missed()[0].count == 5);
+    CHECK(aggregator.missed()[0].bytes == 30);
+    CHECK(aggregator.missed()[0].first_time_ns == 5);
+}
+
+TEST_CASE("the timeline stays bounded over any time, and its peaks exact") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    std::uint64_t time = 0;
+    std::uint64_t highest = 0;
+    for (std::uint64_t i = 1; i <= 20000; ++i) {
+        time += i * i;  // from nanoseconds to half an hour
+        Event event;
+        event.time_ns = time;
+        event.address = i;
+        event.requested = event.size = 1 + i * 7919 % 1000003;
+        highest = std::max(highest, event.size);
+        aggregator.on(event);
+        event.type = EventType::free_requested;
+        aggregator.on(event);
+    }
+    const Timeline& timeline = aggregator.devices()[0]->timeline;
+    CHECK(timeline.buckets().size() <= Timeline::max_buckets);
+    CHECK(timeline.buckets().size() > Timeline::max_buckets / 4);
+    std::uint64_t seen = 0;
+    for (const Timeline::Bucket& bucket : timeline.buckets()) {
+        seen = std::max(seen, bucket.used ? bucket.max[1] : 0);
+    }
+    CHECK(seen == highest);
+    CHECK(seen == aggregator.devices()[0]->curve(CurveName::allocated).peak);
+    // The end of time itself.
+    aggregator.on(Event{.time_ns = ~std::uint64_t{0}, .address = 1, .requested = 1, .size = 1});
+    CHECK(timeline.buckets().size() <= Timeline::max_buckets);
+}
+
+TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout") {
+    // Against a bitmap of pages.
+    constexpr std::uint64_t pages = 64;
+    constexpr std::uint64_t page = 2 * mib;
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        Random random(seed);
+        PoolFigures pool;
+        std::vector<bool> mapped(pages, false);
+        std::map<std::uint64_t, std::pair<std::uint64_t, bool>> blocks;  // pages; small
+        const auto used = [&](std::uint64_t at) {
+            for (const auto& [start, block] : blocks) {
+                if (at >= start && at < start + block.first) {
+                    return true;
+                }
+            }
+            return false;
+        };
+        for (int step = 0; step < 400; ++step) {
+            const std::uint64_t from = random.below(pages);
+            const std::uint64_t count = 1 + random.below(std::min<std::uint64_t>(8, pages - from));
+            bool all_mapped = true;
+            bool none_mapped = true;
+            bool none_used = true;
+            for (std::uint64_t i = from; i < from + count; ++i) {
+                all_mapped = all_mapped && mapped[i];
+                none_mapped = none_mapped && !mapped[i];
+                none_used = none_used && !used(i);
+            }
+            const std::uint64_t address = (from + 1) * page;
+            if (none_mapped) {
+                CHECK(pool.add_segment(address, count * page, 1, true) == count * page);
+                std::fill_n(mapped.begin() + static_cast<long>(from), count, true);
+            } else if (all_mapped && none_used && random.one_in(2)) {
+                blocks[from] = {count, pool.add_block(address, count * page)};
+            } else if (none_used && random.one_in(2)) {
+                std::uint64_t expected = 0;
+                for (std::uint64_t i = from; i < from + count; ++i) {
+                    expected += mapped[i] ? page : 0;
+                    mapped[i] = false;
+                }
+                CHECK(pool.unmap(address, count * page) == expected);
+            } else if (!blocks.empty()) {
+                auto at = blocks.begin();
+                std::advance(at, static_cast<long>(random.below(blocks.size())));
+                pool.remove_block((at->first + 1) * page, at->second.first * page,
+                                  at->second.second);
+                blocks.erase(at);
+            }
+            // Runs of mapped pages are the segments; runs of unused ones in them the gaps.
+            std::uint64_t segments = 0;
+            std::uint64_t gap_bytes = 0;
+            std::uint64_t largest = 0;
+            std::uint64_t split = 0;
+            std::uint64_t split_bytes = 0;
+            for (std::uint64_t i = 0; i < pages;) {
+                if (!mapped[i]) {
+                    ++i;
+                    continue;
+                }
+                ++segments;
+                std::uint64_t gaps = 0;
+                std::uint64_t gap = 0;
+                std::uint64_t free = 0;
+                bool any_used = false;
+                for (; i < pages && mapped[i]; ++i) {
+                    if (used(i)) {
+                        any_used = true;
+                        gap = 0;
+                        continue;
+                    }
+                    gaps += gap == 0 ? 1 : 0;
+                    gap += page;
+                    free += page;
+                    largest = std::max(largest, gap);
+                }
+                gap_bytes += free;
+                split += any_used ? gaps : 0;
+                split_bytes += any_used ? free : 0;
+            }
+            REQUIRE(pool.segments().size() == segments);
+            REQUIRE(pool.gap_bytes() == gap_bytes);
+            REQUIRE(pool.largest_gap() == largest);
+            REQUIRE(pool.stats.inactive_split.all.current == split);
+            REQUIRE(pool.stats.inactive_split_bytes.all.current == split_bytes);
+            const auto total = static_cast<std::uint64_t>(
+                std::count(mapped.begin(), mapped.end(), true) * static_cast<long>(page));
+            REQUIRE(pool.stats.reserved_bytes.all.current == total);
+            REQUIRE(pool.stats.reserved_bytes.small_pool.current +
+                        pool.stats.reserved_bytes.large_pool.current ==
+                    total);
+        }
+    }
+}
+
+TEST_CASE("wild records harm nothing") {
+    for (std::uint64_t seed = 0; seed < 30; ++seed) {
+        Aggregator aggregator;
+        feed(WildRecords::make(seed, 5000, true), aggregator);
+        CHECK_FALSE(aggregator.integrity().incomplete);
+        for (const auto& device : aggregator.devices()) {
+            if (device != nullptr) {
+                CHECK(device->timeline.buckets().size() <= Timeline::max_buckets);
+            }
+        }
+    }
+}
+
+TEST_CASE("lifetimes: the median is within a sixteenth for any numbers") {
+    Random random(4);
+    for (int round = 0; round < 300; ++round) {
+        Lifetimes lifetimes;
+        CHECK(lifetimes.median() == 0);
+        std::vector<std::uint64_t> all;
+        const std::uint64_t count = 1 + random.below(200);
+        const std::uint64_t spread = 1 + random.below(63);
+        for (std::uint64_t i = 0; i < count; ++i) {
+            all.push_back(random.any() >> random.below(spread));
+            lifetimes.add(all.back());
+        }
+        std::sort(all.begin(), all.end());
+        CHECK(lifetimes.min() == all.front());
+        CHECK(lifetimes.max() == all.back());
+        const double median = static_cast<double>(all[(all.size() - 1) / 2]);
+        CHECK(static_cast<double>(lifetimes.median()) >= median * (1 - 0.0625));
+        CHECK(static_cast<double>(lifetimes.median()) <= median * (1 + 0.0625));
+    }
+}
