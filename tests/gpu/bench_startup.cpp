@@ -25,11 +25,13 @@ struct Command {
 double milliseconds_of(const Command& command, const std::vector<const char*>& environment) {
     using Clock = std::chrono::steady_clock;
     std::vector<char*> arguments;
+    arguments.reserve(command.arguments.size() + 1);
     for (const char* argument : command.arguments) {
         arguments.push_back(const_cast<char*>(argument));
     }
     arguments.push_back(nullptr);
     std::vector<char*> variables;
+    variables.reserve(environment.size() + 1);
     for (const char* variable : environment) {
         variables.push_back(const_cast<char*>(variable));
     }

@@ -52,11 +52,11 @@ int main() {
                 reinterpret_cast<std::size_t (*)(const char*)>(::dlsym(libc, "strlen"))("four") == 4
                     ? "yes"
                     : "no");
+    const void* first = ::dlsym(self, "puts");
+    const void* second = ::dlsym(self, "puts");
+    const void* third = ::dlsym(libc, "puts");
     std::printf("one name asked for three times: %s\n",
-                ::dlsym(self, "puts") == ::dlsym(self, "puts") &&
-                        ::dlsym(self, "puts") == ::dlsym(libc, "puts")
-                    ? "the same"
-                    : "not the same");
+                first == second && first == third ? "the same" : "not the same");
     (void)::dlsym(libc, "first_missing_name");
     (void)::dlsym(libc, "second_missing_name");
     const char* last = ::dlerror();

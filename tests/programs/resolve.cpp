@@ -35,6 +35,10 @@ int main() {
     }
     get_proc_address =
         reinterpret_cast<PFN_cuGetProcAddress_v12000>(::dlsym(driver, "cuGetProcAddress_v2"));
+    if (get_proc_address == nullptr) {
+        std::printf("no cuGetProcAddress\n");
+        return 4;
+    }
     const auto init = resolve<PFN_cuInit_v2000>("cuInit", 13000, 0);
     const auto retain =
         resolve<PFN_cuDevicePrimaryCtxRetain_v7000>("cuDevicePrimaryCtxRetain", 13000, 0);
@@ -48,6 +52,9 @@ int main() {
     const auto alloc = resolve<PFN_cuMemAlloc_v3020>("cuMemAlloc", 13000, 0);
     const auto alloc_again = resolve<PFN_cuMemAlloc_v3020>("cuMemAlloc", 13000, 1);
     const auto free = resolve<PFN_cuMemFree_v3020>("cuMemFree", 13000, 2);
+    if (alloc == nullptr || free == nullptr) {
+        return 4;
+    }
     const auto dlsym_alloc =
         reinterpret_cast<PFN_cuMemAlloc_v3020>(::dlsym(driver, "cuMemAlloc_v2"));
     const auto dlsym_free = reinterpret_cast<PFN_cuMemFree_v3020>(::dlsym(driver, "cuMemFree_v2"));
