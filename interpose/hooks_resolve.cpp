@@ -1,8 +1,6 @@
 // Where programs learn the driver's functions: dlsym and cuGetProcAddress. The real resolver
 // answers first; what it returns is looked up by address, so versions, per-thread-stream variants
 // and error statuses are the driver's own.
-#include <dlfcn.h>
-
 #include "interpose/driver.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/loader.hpp"
@@ -19,9 +17,10 @@ extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void*
     if (found == nullptr) {
         return nullptr;
     }
-    // A global look-up finds our own export; it stands for the driver only where there is one.
-    if (mi::is_own_export(found) && handle != RTLD_NEXT) {
-        return handle == RTLD_DEFAULT && !mi::visible_without_us(name) ? nullptr : found;
+    // A global look-up (RTLD_DEFAULT, or a handle of the program) finds our own export; it stands
+    // for the driver only where there is one.
+    if (mi::is_own_export(found)) {
+        return mi::visible_without_us(name) ? found : nullptr;
     }
     return substitute(found);
 }

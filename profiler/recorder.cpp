@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -106,6 +107,32 @@ class Recorder::Impl {
         emit(missed);
     }
 
+    // No exception may reach the program whose call is being recorded.
+    template <class Value, class Body>
+    Value quietly(Value otherwise, const Body& body) noexcept {
+        try {
+            return body();
+        } catch (const std::bad_alloc&) {
+            give_up();
+            return otherwise;
+        }
+    }
+
+    template <class Body>
+    void quietly(const Body& body) noexcept {
+        quietly(0, [&] {
+            body();
+            return 0;
+        });
+    }
+
+    // The host is out of memory: what was recorded so far stays, and nothing is added. The log
+    // then lacks its End and reads as cut off, which is true.
+    void give_up() noexcept {
+        const std::lock_guard lock(mutex_);
+        finished_ = true;
+    }
+
     void finish(trace::EndKind kind) {
         const std::lock_guard lock(mutex_);
         if (finished_) {
@@ -114,7 +141,10 @@ class Recorder::Impl {
         trace::End end;
         end.kind = kind;
         end.time_ns = now();
-        end.events_dropped = log_ ? log_->events_dropped() : 0;
+        if (log_) {
+            end.events_dropped = log_->events_dropped();
+            end.log_stopped_because = log_->stopped_because();
+        }
         emit(end);
         finished_ = true;
         if (log_) {
@@ -245,52 +275,52 @@ Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_de
 
 Recorder::~Recorder() = default;
 
-std::uint32_t Recorder::capture_call_site() {
-    return impl_->capture_call_site();
+std::uint32_t Recorder::capture_call_site() noexcept {
+    return impl_->quietly(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
 }
 
-std::uint32_t Recorder::string_id(std::string_view text) {
-    return impl_->string_id(text);
+std::uint32_t Recorder::string_id(std::string_view text) noexcept {
+    return impl_->quietly(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
 
-void Recorder::record(trace::Event event) {
+void Recorder::record(trace::Event event) noexcept {
     event.thread = thread_id();
-    impl_->record_timed(event);
+    impl_->quietly([&] { impl_->record_timed(event); });
 }
 
-void Recorder::record(trace::OomEvent event) {
+void Recorder::record(trace::OomEvent event) noexcept {
     event.thread = thread_id();
-    impl_->record_timed(event);
+    impl_->quietly([&] { impl_->record_timed(event); });
 }
 
-void Recorder::record(trace::DeviceSample sample) {
-    impl_->record_timed(sample);
+void Recorder::record(trace::DeviceSample sample) noexcept {
+    impl_->quietly([&] { impl_->record_timed(sample); });
 }
 
-void Recorder::record(const trace::OptionValue& option) {
-    impl_->record_plain(option);
+void Recorder::record(const trace::OptionValue& option) noexcept {
+    impl_->quietly([&] { impl_->record_plain(option); });
 }
 
-void Recorder::record(const trace::DeviceInfo& device) {
-    impl_->record_plain(device);
+void Recorder::record(const trace::DeviceInfo& device) noexcept {
+    impl_->quietly([&] { impl_->record_plain(device); });
 }
 
-void Recorder::record(const trace::ContextInfo& context) {
-    impl_->record_plain(context);
+void Recorder::record(const trace::ContextInfo& context) noexcept {
+    impl_->quietly([&] { impl_->record_plain(context); });
 }
 
-void Recorder::context_lost(std::uint32_t context) {
+void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;
     lost.context = context;
-    impl_->record_timed(lost);
+    impl_->quietly([&] { impl_->record_timed(lost); });
 }
 
-void Recorder::missed(std::string_view reason, std::uint64_t bytes) {
-    impl_->missed(reason, bytes);
+void Recorder::missed(std::string_view reason, std::uint64_t bytes) noexcept {
+    impl_->quietly([&] { impl_->missed(reason, bytes); });
 }
 
-void Recorder::finish(trace::EndKind kind) {
-    impl_->finish(kind);
+void Recorder::finish(trace::EndKind kind) noexcept {
+    impl_->quietly([&] { impl_->finish(kind); });
 }
 
 const trace::Aggregator& Recorder::aggregate() const {

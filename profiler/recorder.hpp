@@ -2,7 +2,8 @@
 // the aggregator in one order.
 //
 // One lock orders everything; stacks are captured and modules looked up before it is taken. Lock
-// order in the process: pool -> recorder; the recorder calls nobody back.
+// order in the process: pool -> recorder; the recorder calls nobody back. Out of host memory it
+// stops recording; nothing is ever thrown at the program.
 #pragma once
 
 #include <cstdint>
@@ -27,25 +28,25 @@ class Recorder {
     Recorder& operator=(const Recorder&) = delete;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
-    std::uint32_t capture_call_site();
+    std::uint32_t capture_call_site() noexcept;
 
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
-    std::uint32_t string_id(std::string_view text);
+    std::uint32_t string_id(std::string_view text) noexcept;
 
     /// Times and thread are filled in here; the rest is the caller's.
-    void record(trace::Event event);
-    void record(trace::OomEvent event);
-    void record(trace::DeviceSample sample);
-    void record(const trace::OptionValue& option);
-    void record(const trace::DeviceInfo& device);
-    void record(const trace::ContextInfo& context);
-    void context_lost(std::uint32_t context);
+    void record(trace::Event event) noexcept;
+    void record(trace::OomEvent event) noexcept;
+    void record(trace::DeviceSample sample) noexcept;
+    void record(const trace::OptionValue& option) noexcept;
+    void record(const trace::DeviceInfo& device) noexcept;
+    void record(const trace::ContextInfo& context) noexcept;
+    void context_lost(std::uint32_t context) noexcept;
 
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
-    void missed(std::string_view reason, std::uint64_t bytes);
+    void missed(std::string_view reason, std::uint64_t bytes) noexcept;
 
     /// Ends the recording: later calls are ignored. Closes the log.
-    void finish(trace::EndKind kind);
+    void finish(trace::EndKind kind) noexcept;
 
     /// The aggregate, complete once finish() was called; not to be read before.
     const trace::Aggregator& aggregate() const;
