@@ -130,7 +130,7 @@ class WildRecords {
             case 2:
                 return StringDef{++strings_, random_.bytes(random_.one_in(50) ? 100000 : 60)};
             case 3:
-                return ModuleDef{++modules_,    random_.bytes(80), random_.bytes(40),
+                return ModuleDef{++modules_,    random_.bytes(80), hexadecimal(),
                                  random_.any(), random_.any(),     random_.any()};
             case 4: {
                 StackDef stack{++stacks_, random_.one_in(2), {}};
@@ -241,6 +241,13 @@ class WildRecords {
         event.stack = random_.one_in(2) ? reference(stacks_) : event.stack;
         last_ = event;
         return event;
+    }
+    std::string hexadecimal() {
+        std::string digits(2 * random_.below(21), '0');
+        for (char& digit : digits) {
+            digit = "0123456789abcdef"[random_.below(16)];
+        }
+        return digits;
     }
     std::uint32_t reference(std::uint32_t count) {
         return static_cast<std::uint32_t>(random_.below(std::uint64_t{count} + 1));

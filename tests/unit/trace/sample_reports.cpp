@@ -1,0 +1,31 @@
+// Writes reports of many shapes into a folder, for the schema test.
+#include <cstdio>
+
+#include "report/json_writer.hpp"
+#include "tests/unit/trace/recording.hpp"
+
+using namespace memlab::test;
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fputs("usage: sample_reports FOLDER\n", stderr);
+        return 2;
+    }
+    const auto write = [&](const std::string& name, const Records& records) {
+        Aggregator aggregator;
+        feed(records, aggregator);
+        const auto result =
+            memlab::report::write_report(aggregator, std::string(argv[1]) + "/" + name + ".json");
+        if (!result.ok()) {
+            std::fprintf(stderr, "%s\n", result.error.c_str());
+        }
+        return result.ok();
+    };
+    bool good = write("empty", {}) && write("device", {DeviceInfo{.index = 0}});
+    for (std::uint64_t seed = 1; seed <= 4 && good; ++seed) {
+        good = write("plausible" + std::to_string(seed),
+                     PlausibleRecords::make(seed, 3000, seed != 4)) &&
+               write("wild" + std::to_string(seed), WildRecords::make(seed, 3000, seed != 4));
+    }
+    return good ? 0 : 1;
+}

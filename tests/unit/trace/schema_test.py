@@ -1,0 +1,80 @@
+"""Real reports are valid by the schema, and the schema is not so lax that anything is.
+
+usage: schema_test.py SAMPLE_REPORTS_PROGRAM SCHEMA
+Exit code 77 (a skipped test) when the jsonschema package is not installed.
+"""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import jsonschema
+except ImportError:
+    print("skipped: this Python has no jsonschema (Debian, Ubuntu: python3-jsonschema)")
+    sys.exit(77)
+
+
+def broken_variants(report):
+    """The report with one thing wrong, and what."""
+    for name in report:
+        variant = copy.deepcopy(report)
+        del variant[name]
+        yield f"without {name}", variant
+
+    def change(what, edit):
+        variant = copy.deepcopy(report)
+        edit(variant)
+        return what, variant
+
+    device = report["devices"][0]
+    yield change("version 2", lambda r: r.update(version=2))
+    yield change("unknown end", lambda r: r["process"].update(ended="crash"))
+    yield change("text for bytes", lambda r: r["devices"][0].update(total_bytes="1 GiB"))
+    yield change("negative bytes", lambda r: r["sites"][0].update(bytes=-1))
+    yield change("bytes beyond 64 bits", lambda r: r["sites"][0].update(bytes=2**64))
+    yield change("unknown kind", lambda r: r["sites"][0].update(kind="texture"))
+    yield change("ratio above 1",
+                 lambda r: r["devices"][0]["fragmentation"].update(at_peak=1.5))
+    yield change("a short row", lambda r: r["devices"][0]["timeline"]["rows"][0].pop())
+    for name in device:
+        yield change(f"device without {name}", lambda r, n=name: r["devices"][0].pop(n))
+    for name in device["memory_stats"]:
+        yield change(f"memory_stats without {name}",
+                     lambda r, n=name: r["devices"][0]["memory_stats"].pop(n))
+    for name in report["sites"][0]:
+        yield change(f"site without {name}", lambda r, n=name: r["sites"][0].pop(n))
+
+
+def main():
+    program, schema_path = sys.argv[1:]
+    schema = json.loads(pathlib.Path(schema_path).read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, folder], check=True)
+        reports = {path.name: json.loads(path.read_bytes())
+                   for path in sorted(pathlib.Path(folder).glob("*.json"))}
+    failures = 0
+    for name, report in reports.items():
+        for error in validator.iter_errors(report):
+            failures += 1
+            print(f"{name}: {'/'.join(map(str, error.absolute_path))}: {error.message[:200]}")
+    plausible = reports["plausible1.json"]
+    for device in plausible["devices"]:
+        del device["timeline"]["rows"][20:]  # validating is slow
+    variants = 0
+    for what, variant in broken_variants(plausible):
+        variants += 1
+        if validator.is_valid(variant):
+            failures += 1
+            print(f"the schema accepts a report {what}")
+    print(f"{len(reports)} reports, {variants} broken variants, {failures} failures")
+    return 1 if failures or len(reports) < 10 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
