@@ -216,10 +216,12 @@ CUresult refuse_unsafe_call() {
 
 CUresult refuse_while_capturing(Context& context) {
     CUresult result = CUDA_SUCCESS;
-    for (const auto& stream : context.streams) {
-        if (stream->capture) {
-            invalidate(*stream->capture);
-            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (const Context* member : family(context)) {
+        for (const auto& stream : member->streams) {
+            if (stream->capture) {
+                invalidate(*stream->capture);
+                result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            }
         }
     }
     return result;

@@ -60,6 +60,16 @@ std::vector<Context*> live_contexts() {
     return live;
 }
 
+std::vector<Context*> family(Context& context) {
+    std::vector<Context*> members{&context};
+    for (Context* other : registry()) {
+        if (other->alive && other->parent == &context) {
+            members.push_back(other);
+        }
+    }
+    return members;
+}
+
 CUresult current_context(Context*& context) {
     if (stack.depth == 0) {
         return CUDA_ERROR_INVALID_CONTEXT;

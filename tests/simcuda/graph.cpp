@@ -309,6 +309,13 @@ uint64_t reserve_graph_memory(Context&, uint64_t bytes) {
     return address;
 }
 
+bool is_graph_memory(uint64_t address, uint64_t bytes) {
+    auto& reserved = graphs().reserved;
+    auto it = reserved.upper_bound(address);
+    return it != reserved.begin() &&
+           address + bytes <= std::prev(it)->first + std::prev(it)->second;
+}
+
 }  // namespace memlab::simcuda
 
 using namespace memlab::simcuda;

@@ -42,4 +42,8 @@ Node& add_node(Graph& graph, Work work, std::vector<Node*> dependencies);
 // An address for an allocation node of so many bytes; 0: no address space left.
 uint64_t reserve_graph_memory(Context& context, uint64_t bytes);
 
+// Does the range lie in memory that some graph allocates? Work in a capture may use it before it is
+// there.
+bool is_graph_memory(uint64_t address, uint64_t bytes);
+
 }  // namespace memlab::simcuda

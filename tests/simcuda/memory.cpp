@@ -26,6 +26,7 @@ struct Mapping {
 };
 
 struct Memory {
+    std::map<uint64_t, uint64_t> arenas;          // address, length
     std::map<uint64_t, uint64_t> free_addresses;  // address, length
     std::map<uint64_t, Mapping> pages;
     std::map<uint64_t, Allocation> allocations;
@@ -244,6 +245,7 @@ uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {
             return 0;
         }
         madvise(arena, wanted, MADV_DONTFORK);
+        memory().arenas.emplace(reinterpret_cast<uint64_t>(arena), wanted);
         const uint64_t start = round_up(reinterpret_cast<uint64_t>(arena), page_bytes);
         insert_free(free, start,
                     (reinterpret_cast<uint64_t>(arena) + wanted - start) / page_bytes * page_bytes);
@@ -303,6 +305,12 @@ int pages_state(uint64_t address, uint64_t bytes) {
     return state;
 }
 
+bool is_reserved_address(uint64_t address) {
+    auto& arenas = memory().arenas;
+    auto it = arenas.upper_bound(address);
+    return it != arenas.begin() && address - std::prev(it)->first < std::prev(it)->second;
+}
+
 bool is_device_address(uint64_t address) {
     return pages_state(address, 1) != 0;
 }
@@ -337,18 +345,14 @@ void fill_bytes(uint64_t to, uint64_t bytes, const void* pattern, uint64_t patte
 }
 
 bool usable(uint64_t address, uint64_t bytes) {
-    if (!is_device_address(address)) {
-        // An address of ours that is not mapped is nobody's memory.
-        auto& free = memory().free_addresses;
-        auto it = free.upper_bound(address);
-        return address != 0 &&
-               (it == free.begin() || std::prev(it)->first + std::prev(it)->second <= address);
+    if (!is_reserved_address(address)) {
+        return address != 0;
     }
     return bytes == 0 || pages_state(address, bytes) == 2;
 }
 
 bool is_pageable(uint64_t address) {
-    return !is_device_address(address) && find_allocation(address) == nullptr;
+    return !is_reserved_address(address) && find_allocation(address) == nullptr;
 }
 
 std::map<uint64_t, Allocation>& allocations() {

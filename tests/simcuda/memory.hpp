@@ -92,6 +92,9 @@ bool set_pages_accessible(uint64_t address, uint64_t bytes, bool accessible);
 // 0 not mapped, 1 mapped and not accessible, 2 accessible
 int pages_state(uint64_t address, uint64_t bytes);
 
+// Inside the address space that simcuda reserved, mapped or not?
+bool is_reserved_address(uint64_t address);
+
 // Is any of it a device address? Host memory, pinned and managed too, is not.
 bool is_device_address(uint64_t address);
 

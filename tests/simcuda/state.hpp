@@ -92,6 +92,9 @@ void create_devices();
 // Frees all that belongs to the context. The object stays, dead, for threads that have it current.
 void end_context(Context& context);
 std::vector<Context*> live_contexts();
+// The context and, for a primary one, its green contexts: what its events capture and its waits
+// hold back.
+std::vector<Context*> family(Context& context);
 Context* add_context(int device, unsigned flags, bool primary, Context* parent = nullptr);
 
 // A stream handle of the program, null and special handles included, in the current call's flavor.

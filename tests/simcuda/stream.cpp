@@ -577,10 +577,16 @@ CUresult sim_cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
     if (event == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (event->capture) {
+        invalidate(*event->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
     if (CUresult refused = refuse_while_capturing(*context)) {
         return refused;
     }
-    context->barrier.insert(context->barrier.end(), event->ops.begin(), event->ops.end());
-    join(context->barrier_clock, event->clock);
+    for (Context* member : family(*context)) {
+        member->barrier.insert(member->barrier.end(), event->ops.begin(), event->ops.end());
+        join(member->barrier_clock, event->clock);
+    }
     return CUDA_SUCCESS;
 }

@@ -84,6 +84,31 @@ OpPtr next_to_complete(uint64_t& when) {
     return next;
 }
 
+void add_newest_ops(Context& context, std::vector<OpPtr>& ops, Clock& clock) {
+    for (const auto& stream : context.streams) {
+        if (stream->last) {
+            join(clock, stream->last->clock);
+            if (!stream->last->done) {
+                ops.push_back(stream->last);
+            }
+        }
+    }
+    for (const OpPtr& orphan : context.orphans) {
+        join(clock, orphan->clock);
+        if (!orphan->done) {
+            ops.push_back(orphan);
+        }
+    }
+    std::erase_if(context.orphans, [&](const OpPtr& orphan) {
+        if (!orphan->done) {
+            return false;
+        }
+        join(context.orphan_clock, orphan->clock);
+        return true;
+    });
+    join(clock, context.orphan_clock);
+}
+
 }  // namespace
 
 void join(Clock& into, const Clock& from) {
@@ -200,28 +225,9 @@ const Clock& host_clock() {
 
 std::vector<OpPtr> newest_ops(Context& context, Clock& clock) {
     std::vector<OpPtr> ops;
-    for (const auto& stream : context.streams) {
-        if (stream->last) {
-            join(clock, stream->last->clock);
-            if (!stream->last->done) {
-                ops.push_back(stream->last);
-            }
-        }
+    for (Context* member : family(context)) {
+        add_newest_ops(*member, ops, clock);
     }
-    for (const OpPtr& orphan : context.orphans) {
-        join(clock, orphan->clock);
-        if (!orphan->done) {
-            ops.push_back(orphan);
-        }
-    }
-    std::erase_if(context.orphans, [&](const OpPtr& orphan) {
-        if (!orphan->done) {
-            return false;
-        }
-        join(context.orphan_clock, orphan->clock);
-        return true;
-    });
-    join(clock, context.orphan_clock);
     return ops;
 }
 

@@ -6,6 +6,8 @@
 
 #include "tests/simcuda/array.hpp"
 #include "tests/simcuda/call.hpp"
+#include "tests/simcuda/capture.hpp"
+#include "tests/simcuda/graph.hpp"
 #include "tests/simcuda/memory.hpp"
 #include "tests/simcuda/state.hpp"
 
@@ -30,10 +32,15 @@ struct Rows {
     uint64_t from_step = 0;
 };
 
-bool usable(const Rows& rows) {
+// May work on this stream name the range? When it runs it is looked at again.
+bool nameable(const Stream& stream, uint64_t address, uint64_t bytes) {
+    return simcuda::usable(address, bytes) || (stream.capture && is_graph_memory(address, bytes));
+}
+
+bool nameable(const Stream& stream, const Rows& rows) {
     for (uint64_t i = 0; i < rows.count; ++i) {
-        if (!simcuda::usable(rows.to + i * rows.to_step, rows.bytes) ||
-            !simcuda::usable(rows.from + i * rows.from_step, rows.bytes)) {
+        if (!nameable(stream, rows.to + i * rows.to_step, rows.bytes) ||
+            !nameable(stream, rows.from + i * rows.from_step, rows.bytes)) {
             return false;
         }
     }
@@ -94,7 +101,7 @@ CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
     uint64_t bytes = 0;
     for (const Rows& rows : parts) {
         bytes += rows.bytes * rows.count;
-        if (rows.bytes != 0 && !usable(rows)) {
+        if (rows.bytes != 0 && !nameable(*stream, rows)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
@@ -104,7 +111,7 @@ CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
     // The host waits for every synchronous copy that has a host side; from device to device it does
     // not, as in the driver.
     const bool host_side = std::any_of(parts.begin(), parts.end(), [](const Rows& rows) {
-        return !is_device_address(rows.to) || !is_device_address(rows.from);
+        return !is_reserved_address(rows.to) || !is_reserved_address(rows.from);
     });
     // An asynchronous copy into pageable memory returns when it is done.
     const bool to_pageable = !wait && !stream->capture && is_pageable(parts.front().to);
@@ -145,7 +152,7 @@ CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_
     work.type = CU_GRAPH_NODE_TYPE_MEMSET;
     work.takes_time = true;
     for (uint64_t i = 0; i < height; ++i) {
-        if (is_pageable(to + i * step) || !simcuda::usable(to + i * step, row)) {
+        if (is_pageable(to + i * step) || !nameable(*stream, to + i * step, row)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         work.accesses.push_back(access(to + i * step, row, true));
