@@ -270,6 +270,13 @@ void SimulatedBackend::fail(Call call, std::uint64_t nth, BackendStatus status) 
     failures_[index_of(call)][calls_[index_of(call)] + nth] = status;
 }
 
+void SimulatedBackend::fail_no_more() {
+    const std::lock_guard lock(mutex_);
+    for (auto& failures : failures_) {
+        failures.clear();
+    }
+}
+
 void SimulatedBackend::break_context(std::int32_t code) {
     const std::lock_guard lock(mutex_);
     broken_ = true;

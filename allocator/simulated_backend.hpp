@@ -84,6 +84,8 @@ class SimulatedBackend final : public DeviceBackend {
     };
     /// The `nth` call from now (1: the next) to `call` does nothing and answers `status`.
     void fail(Call call, std::uint64_t nth, BackendStatus status);
+    /// Takes back all failures that have not come yet.
+    void fail_no_more();
 
     /// The device's sticky error: from now on no work completes, fences are failed, and every other
     /// call answers `code`.

@@ -230,6 +230,15 @@ std::vector<Seen> CheckingObserver::take_events() {
     return std::exchange(events_, {});
 }
 
+std::vector<Seen::What> CheckingObserver::take_kinds() {
+    std::vector<Seen::What> kinds;
+    kinds.reserve(events_.size());
+    for (const Seen& seen : take_events()) {
+        kinds.push_back(seen.what);
+    }
+    return kinds;
+}
+
 void CheckingObserver::forget() {
     segments_.clear();
     in_use_.clear();

@@ -50,6 +50,8 @@ class CheckingObserver final : public PoolObserver {
 
     /// The events since the last call, in order.
     std::vector<Seen> take_events();
+    /// The same, but only what they were.
+    std::vector<Seen::What> take_kinds();
 
     /// What was wrong; empty when nothing was.
     const std::vector<std::string>& problems() const { return problems_; }

@@ -147,6 +147,9 @@ TEST_CASE("failures come when they are asked for") {
     CHECK(backend.segment_alloc(2 * mib, &address).code == 5);
     CHECK(backend.segment_alloc(2 * mib, &address).ok());
     CHECK(backend.calls(Call::segment_alloc) == 3);
+    backend.fail(Call::segment_alloc, 1, {BackendStatus::Kind::error, 5});
+    backend.fail_no_more();
+    CHECK(backend.segment_alloc(2 * mib, &address).ok());
 
     backend.submit();
     const Fence before = fence(backend);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "allocator/pool.hpp"
 #include "allocator/simulated_backend.hpp"
@@ -10,6 +11,10 @@
 #include "tests/unit/allocator/checking_observer.hpp"
 
 namespace memlab::allocator::testing {
+
+/// What validate() and problem() answer when all is well; compared with, so that a failure shows
+/// the problem itself.
+inline constexpr std::string_view sound;
 
 inline constexpr std::uint64_t kib = 1ULL << 10;
 inline constexpr std::uint64_t mib = 1ULL << 20;
