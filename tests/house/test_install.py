@@ -49,7 +49,7 @@ def expect_layout(names, what):
 
 
 def test_prefix(build, folder):
-    prefix = folder / "a prefix"
+    prefix = folder / "prefix"
     run("cmake", "--install", build, "--prefix", prefix)
     expect_layout({str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()},
                   "the installation")
