@@ -1,0 +1,38 @@
+// Writes small event logs for the fuzzer to start from: whole files, and bare records as they lie
+// in a block.
+#include <cstdio>
+#include <filesystem>
+
+#include "profiler/trace/log_format.hpp"
+#include "profiler/trace/log_writer.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/temporary_folder.hpp"
+
+using namespace memlab::test;
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::fputs("usage: make_log_corpus FOLDER\n", stderr);
+        return 2;
+    }
+    const std::string folder = argv[1];
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+        const Records records = seed % 2 == 0 ? PlausibleRecords::make(seed, 200, seed % 3 != 0)
+                                              : WildRecords::make(seed, 40, seed % 3 != 0);
+        const std::string path = folder + "/log" + std::to_string(seed);
+        auto created = memlab::trace::LogWriter::create(path, 0);
+        if (created.writer == nullptr) {
+            std::fprintf(stderr, "%s\n", created.error.c_str());
+            return 1;
+        }
+        feed(records, *created.writer);
+        created.writer->close();
+        auto bytes = read_file(path);
+        bytes.erase(bytes.begin(),
+                    bytes.begin() + format::file_header_size + format::block_header_size);
+        write_file(folder + "/records" + std::to_string(seed), bytes);
+    }
+    return 0;
+}
