@@ -23,6 +23,7 @@ struct Place {
     bool recorded = false;      ///< false: there is no stack
 
     /// Places that read the same are one place.
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.
     auto operator<=>(const Place&) const = default;
 };
 

@@ -202,7 +202,7 @@ std::string location_text(const Place& place, const std::string& working_directo
         }
         return file + ":" + std::to_string(place.line);
     }
-    const std::string module = place.module.substr(place.module.rfind('/') + 1);
+    std::string module = place.module.substr(place.module.rfind('/') + 1);
     if (!place.function.empty()) {
         return module;
     }

@@ -446,7 +446,7 @@ class TextWriter {
             if (row.mark->type == "scope_begin") {
                 name += " {";
             } else if (row.mark->type == "scope_end") {
-                name = "} " + name;
+                name.insert(0, "} ");
             }
             line("  " + right(std::to_string(row.number), 3) +
                  right(format_duration(row.mark->time_ns), 12) +

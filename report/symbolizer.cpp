@@ -235,8 +235,8 @@ class Module {
         if (dwarf_getsrcfiles(unit, &files, &file_count) != 0) {
             files = nullptr;
         }
-        bool found_function = false;
-        for (int i = 0; i < count && !found_function; ++i) {
+        const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(scopes, &std::free);
+        for (int i = 0; i < count; ++i) {
             const int tag = dwarf_tag(&scopes[i]);
             if (tag == DW_TAG_inlined_subroutine) {
                 frame.function = die_name(&scopes[i]);
@@ -246,17 +246,13 @@ class Module {
                 set_call_line(&scopes[i], unit, files, frame);
             } else if (tag == DW_TAG_subprogram) {
                 frame.function = die_name(&scopes[i]);
-                found_function = true;
-                if (frame.function.empty()) {
-                    add_symbol_frame(pc, std::move(frame), out);
-                } else {
-                    out.frames.push_back(std::move(frame));
-                }
+                break;
             }
         }
-        std::free(scopes);
-        if (!found_function) {
+        if (frame.function.empty()) {
             add_symbol_frame(pc, std::move(frame), out);
+        } else {
+            out.frames.push_back(std::move(frame));
         }
     }
 

@@ -172,7 +172,7 @@ std::string find_library(const std::string& asked) {
         if (realpath(candidate.c_str(), resolved) == nullptr || access(resolved, R_OK) != 0) {
             continue;
         }
-        const std::string path = resolved;
+        std::string path = resolved;
         if (path.find_first_of(" :\t\n") != std::string::npos) {
             throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
                              "; move it, or give a copy with --library");

@@ -73,7 +73,8 @@ std::string self_build_id(std::uint64_t* bias) {
                     std::memcpy(&note, at, sizeof note);
                     const char* name = at + sizeof note;
                     const char* description = name + ((note.n_namesz + 3) & ~3U);
-                    if (note.n_type == NT_GNU_BUILD_ID && std::strncmp(name, "GNU", 4) == 0) {
+                    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+                        std::memcmp(name, "GNU", 4) == 0) {
                         for (unsigned k = 0; k < note.n_descsz; ++k) {
                             std::array<char, 3> hex{};
                             std::snprintf(hex.data(), hex.size(), "%02x",

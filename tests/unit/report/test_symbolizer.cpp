@@ -51,7 +51,8 @@ std::string self_build_id() {
                     std::memcpy(&note, at, sizeof note);
                     const char* name = at + sizeof note;
                     const char* description = name + ((note.n_namesz + 3) & ~3U);
-                    if (note.n_type == 3 && std::strncmp(name, "GNU", 4) == 0) {
+                    if (note.n_type == 3 && note.n_namesz == 4 &&
+                        std::memcmp(name, "GNU", 4) == 0) {
                         for (unsigned k = 0; k < note.n_descsz; ++k) {
                             std::array<char, 3> hex{};
                             std::snprintf(hex.data(), hex.size(), "%02x",
