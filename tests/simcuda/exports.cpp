@@ -71,15 +71,16 @@ bool needs_no_driver(FunctionId id) {
 }
 
 bool injected(FunctionId id, CUresult& error) {
+    bool found = false;
+    const FunctionInfo& info = function_info(id);
     for (InjectedFault& fault : options().faults) {
-        const FunctionInfo& info = function_info(id);
         if ((fault.function == info.symbol || fault.function == info.base) &&
             ++fault.seen == fault.nth) {
             error = fault.error;
-            return true;
+            found = true;
         }
     }
-    return false;
+    return found;
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ void trim(Pool& pool, uint64_t keep) {
             ++it;
             continue;
         }
+        forget_accesses(it->address, it->bytes);
         unmap_pages(it->address, it->bytes);
         return_addresses(it->address, it->bytes);
         pool.reserved -= it->bytes;
@@ -287,6 +288,12 @@ Pool& default_pool(int ordinal) {
     return *device.default_pool;
 }
 
+void release_idle_pool_memory() {
+    for (Pool* pool : pools()) {
+        trim(*pool, std::max(pool->threshold, pool->used));
+    }
+}
+
 void reset_pools(int device) {
     std::vector<uint64_t> live;
     for (const auto& [base, allocation] : allocations()) {
@@ -320,13 +327,6 @@ CUresult free_to_pool(uint64_t address, Stream& stream) {
         return CUDA_SUCCESS;
     }
     Pool& pool = *allocation.pool;
-    Work work;
-    // The release threshold is looked at when the free completes with nobody behind it.
-    work.action = [&pool] {
-        if (pools().contains(&pool) && pool.reserved > pool.threshold) {
-            trim(pool, std::max(pool.threshold, pool.used));
-        }
-    };
     const OpPtr op = submit(stream, Work{});
     pool.used -= allocation.reserved;
     --pool.live;
@@ -334,7 +334,6 @@ CUresult free_to_pool(uint64_t address, Stream& stream) {
     count_live(-static_cast<int64_t>(allocation.bytes));
     set_owner(allocation.base, allocation.bytes, 0);
     allocations().erase(address);
-    submit(stream, std::move(work));
     if (pool.destroyed) {
         wait_for(op);
         trim(pool, pool.used);

@@ -16,6 +16,9 @@ Pool& default_pool(int device);
 // Frees all the memory of the device's pools: its primary context went.
 void reset_pools(int device);
 
+// The host has waited for the GPU: pools give back what they cache beyond their release threshold.
+void release_idle_pool_memory();
+
 // cuMemFreeAsync's and cuMemFree's part for memory of a pool: back into it when the work before on
 // the stream is done.
 CUresult free_to_pool(uint64_t address, Stream& stream);

@@ -162,6 +162,10 @@ void set_owner(uint64_t address, uint64_t bytes, uint64_t owner) {
     detector().owners.visit(address, address + bytes, [&](uint64_t& value) { value = owner; });
 }
 
+void forget_accesses(uint64_t address, uint64_t bytes) {
+    detector().accesses.erase(address, address + bytes);
+}
+
 uint64_t races() {
     return detector().races;
 }

@@ -24,6 +24,9 @@ void record_access(const Access& access, const Stream& stream, const Clock& cloc
 // Says who owns a range from now on; 0 takes earlier words back.
 void set_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 
+// Forgets what was accessed in a range that the driver itself has made safe to hand out again.
+void forget_accesses(uint64_t address, uint64_t bytes);
+
 // Found since the start or since the last call of forget_races().
 uint64_t races();
 void forget_races();

@@ -7,6 +7,7 @@
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/capture.hpp"
 #include "tests/simcuda/graph.hpp"
+#include "tests/simcuda/pool.hpp"
 #include "tests/simcuda/state.hpp"
 
 namespace memlab::simcuda {
@@ -353,6 +354,7 @@ CUresult sim_cuStreamSynchronize(CUstream hStream) {
     } else {
         wait_for(stream->last);
     }
+    release_idle_pool_memory();
     return CUDA_SUCCESS;
 }
 
@@ -527,6 +529,7 @@ CUresult sim_cuEventSynchronize(CUevent hEvent) {
         wait_for(op);
     }
     host_saw(clock);
+    release_idle_pool_memory();
     return CUDA_SUCCESS;
 }
 

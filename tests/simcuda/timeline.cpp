@@ -6,6 +6,7 @@
 #include <list>
 
 #include "tests/simcuda/call.hpp"
+#include "tests/simcuda/pool.hpp"
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/state.hpp"
 
@@ -237,6 +238,7 @@ void wait_for_context(Context& context) {
         wait_for(op);
     }
     host_saw(clock);
+    release_idle_pool_memory();
 }
 
 size_t take_clock_index() {

@@ -1,0 +1,97 @@
+// What the environment does to the simulated driver, seen from programs run under it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "tests/catch.hpp"
+
+namespace {
+
+struct Result {
+    int code;
+    std::string output;  // of both streams
+};
+
+Result run(const std::string& environment, const std::string& arguments) {
+    const std::string command = "env " + environment + " " SIMCUDA_PROBE " " + arguments + " 2>&1";
+    std::FILE* pipe = popen(command.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    std::string output;
+    char buffer[512];
+    while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) {
+        output += buffer;
+    }
+    const int status = pclose(pipe);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+}
+
+}  // namespace
+
+TEST_CASE("devices and memory", "[simcuda]") {
+    CHECK(run("", "devices").output == "0 1 8192\n");
+    CHECK(run("SIMCUDA_DEVICES=3 SIMCUDA_MEMORY=64MiB", "devices").output == "0 3 64\n");
+    CHECK(run("SIMCUDA_DEVICES=0", "devices").output == "100 -1 0\n");
+}
+
+TEST_CASE("memory runs out", "[simcuda]") {
+    CHECK(run("SIMCUDA_MEMORY=8MiB", "allocations 4 3145728").output == "0 0 2 2 \n");
+    CHECK(run("SIMCUDA_MEMORY=8MiB SIMCUDA_CONTEXT_MEMORY=4MiB", "allocations 2 3145728").output ==
+          "0 2 \n");
+}
+
+TEST_CASE("failures on demand", "[simcuda]") {
+    CHECK(run("SIMCUDA_OOM_AT=2", "allocations 3 100").output == "0 2 0 \n");
+    CHECK(run("SIMCUDA_OOM_ABOVE=99B", "allocations 2 100").output == "2 2 \n");
+    CHECK(run("SIMCUDA_OOM_ABOVE=100", "allocations 2 100").output == "0 0 \n");
+    CHECK(run("SIMCUDA_FAIL=cuMemAlloc:3:719", "allocations 4 100").output == "0 0 719 0 \n");
+    CHECK(run("SIMCUDA_FAIL=cuMemAlloc_v2:1:CUDA_ERROR_UNKNOWN,cuMemAlloc:2:1", "allocations 3 100")
+              .output == "999 1 0 \n");
+}
+
+TEST_CASE("an older driver lacks what came later", "[simcuda]") {
+    CHECK(run("SIMCUDA_DRIVER_VERSION=12050", "version").output == "12050 0 1 0 0\n");
+    CHECK(run("SIMCUDA_DRIVER_VERSION=12040", "version").output == "12040 500 0 1 500\n");
+}
+
+TEST_CASE("what is not understood is refused", "[simcuda]") {
+    for (const char* wrong : {"SIMCUDA_DEVICES=many", "SIMCUDA_DEVICES=65", "SIMCUDA_MEMORY=8GB",
+                              "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
+                              "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
+                              "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
+                              "SIMCUDA_DRIVER_VERSION=11080"}) {
+        CAPTURE(wrong);
+        const Result result = run(wrong, "devices");
+        CHECK(result.code == 2);
+        const std::string name = std::string(wrong).substr(0, std::string(wrong).find('='));
+        CHECK(result.output.find("simcuda: " + name) == 0);
+        CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 1);
+    }
+}
+
+TEST_CASE("a race is the exit code", "[simcuda]") {
+    const Result result = run("", "race");
+    CHECK(result.code == 86);
+    CHECK(result.output.find("simcuda: race: owner 2 writes 0x") == 0);
+}
+
+TEST_CASE("statistics", "[simcuda]") {
+    const std::string path = "simcuda_statistics_" + std::to_string(getpid()) + ".txt";
+    CHECK(run("SIMCUDA_STATS=" + path, "allocations 3 100").code == 0);
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    std::remove(path.c_str());
+    CHECK(text.str() ==
+          "calls cuCtxSetCurrent 1\ncalls cuDevicePrimaryCtxRetain 1\ncalls cuInit 1\n"
+          "calls cuMemAlloc_v2 3\nlive_bytes 300\npeak_bytes 300\nraces 0\n");
+}
+
+TEST_CASE("memory is shared between processes", "[simcuda]") {
+    CHECK(run("", "ipc").code == 0);
+}
