@@ -416,13 +416,17 @@ class TextWriter {
         };
         std::vector<Row> rows;
         std::uint64_t largest = 0;
+        // A mark from before the device's first use: it held nothing then.
+        static const Mark::OnDevice nothing;
         for (std::size_t i = 0; i < all.size(); ++i) {
+            Row row{i + 1, &all[i], &nothing};
             for (const Mark::OnDevice& on : all[i].devices) {
                 if (on.device == device.index) {
-                    rows.push_back({i + 1, &all[i], &on});
+                    row.on = &on;
                     largest = std::max({largest, on.values.allocated, on.values.reserved});
                 }
             }
+            rows.push_back(row);
         }
         if (rows.empty()) {
             return;

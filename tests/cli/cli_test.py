@@ -91,9 +91,10 @@ class Report(ToolTest):
         text = self.report(self.log("cache"))
         self.assertRegex(text, r"(?m)^  allocated +3\.81 MiB +100\.00 ms +0 B")
         self.assertRegex(text, r"(?m)^  reserved +20\.00 MiB +100\.00 ms +0 B")
-        self.assertRegex(text, r"1 +200\.00 ms +3\.81 MiB +20\.00 MiB +3\.81 MiB  x = tensor")
-        self.assertRegex(text, r"2 +400\.00 ms +0\.00 MiB +20\.00 MiB +0\.00 MiB  del x")
-        self.assertRegex(text, r"3 +600\.00 ms +0\.00 MiB +0\.00 MiB +0\.00 MiB  empty_cache\(\)")
+        self.assertRegex(text, r"1 +0 ns +0\.00 MiB +0\.00 MiB +0\.00 MiB  start")
+        self.assertRegex(text, r"2 +200\.00 ms +3\.81 MiB +20\.00 MiB +3\.81 MiB  x = tensor")
+        self.assertRegex(text, r"3 +400\.00 ms +0\.00 MiB +20\.00 MiB +0\.00 MiB  del x")
+        self.assertRegex(text, r"4 +600\.00 ms +0\.00 MiB +0\.00 MiB +0\.00 MiB  empty_cache\(\)")
         self.assertIn("Still allocated at the end\n  nothing\n", text)
         self.assertIn("ended normally after 1.000 s", text)
 
@@ -253,7 +254,7 @@ class ReportJson(ToolTest):
         self.assertEqual(frames[0]["problem"], "file not found")
         self.assertEqual(frames[-1]["line"], line_of("forward_pass"))
         self.assertEqual(sum(p["bytes"] for p in device["live"]["places"]), 4000256 + 4 * 2**20)
-        self.assertEqual([m["devices"][0]["reserved_bytes"] for m in cache["marks"]],
+        self.assertEqual([m["devices"][0]["reserved_bytes"] for m in cache["marks"][1:]],
                          [20 * 2**20, 20 * 2**20, 0])
         self.assertIsNone(cache["devices"][0]["curves"]["device_used"])
 

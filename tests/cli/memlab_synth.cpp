@@ -144,6 +144,16 @@ class Scenario {
         process.ranks = {{"RANK", "3"}};
         log_.on(process);
         log_.on(OptionValue{"MEMLAB_POOL", "on"});
+        log_.on(StringDef{1, "cuMemAlloc_v2"});
+        log_.on(StringDef{2, "cuMemHostAlloc"});
+        log_.on(StringDef{3, "x = tensor"});
+        log_.on(StringDef{4, "del x"});
+        log_.on(StringDef{5, "empty_cache()"});
+        log_.on(StringDef{6, "a kernel's own allocations are not seen"});
+        log_.on(StringDef{7, "start"});
+        if (name_ == "cache") {
+            mark(0, 7);  // before any device is known
+        }
         const std::uint32_t devices = name_ == "two_gpus" ? 2 : 1;
         for (std::uint32_t i = 0; i < devices; ++i) {
             log_.on(DeviceInfo{i, "NVIDIA H100 80GB HBM3", "GPU-" + std::to_string(i), 80'000 * mib,
@@ -155,12 +165,6 @@ class Scenario {
         if (name_ == "stale") {
             id = "0123456789abcdef";
         }
-        log_.on(StringDef{1, "cuMemAlloc_v2"});
-        log_.on(StringDef{2, "cuMemHostAlloc"});
-        log_.on(StringDef{3, "x = tensor"});
-        log_.on(StringDef{4, "del x"});
-        log_.on(StringDef{5, "empty_cache()"});
-        log_.on(StringDef{6, "a kernel's own allocations are not seen"});
         log_.on(ModuleDef{1, self_path(), id, bias, bias, bias + 0x10000000});
         log_.on(ModuleDef{2, "/nowhere/libcudart.so.13", "", 0, 0x1000, 0x2000});
         log_.on(StackDef{1, false, {{2, 0x10}, {1, load_batch() - bias}}});
