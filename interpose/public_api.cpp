@@ -14,15 +14,9 @@ constexpr std::size_t max_mark_bytes = 255;
 
 extern "C" __attribute__((visibility("default"))) void memlab_api_mark(const char* name) {
     const mi::InsideMemlab inside;
-    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
-    if (session == nullptr || session->recorder() == nullptr || name == nullptr) {
-        return;
+    if (name != nullptr && !inside.nested()) {
+        mi::Session::mark({name, strnlen(name, max_mark_bytes)});
     }
-    memlab::trace::Event event;
-    event.type = memlab::trace::EventType::mark;
-    event.name = session->recorder()->string_id({name, strnlen(name, max_mark_bytes)});
-    event.stack = session->recorder()->capture_call_site();
-    session->recorder()->record(event);
 }
 
 extern "C" __attribute__((visibility("default"))) uint64_t memlab_api_empty_cache(void) {

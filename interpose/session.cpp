@@ -33,6 +33,16 @@ pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((tls_model("initial-exec"))) thread_local bool inside_memlab = false;
 
+// Marks set before the first use of CUDA ("start" usually is one). Plain memory: nothing may be
+// constructed in a process that never uses CUDA.
+struct EarlyMark {
+    char name[256];
+    std::size_t length;
+};
+constexpr std::size_t max_early_marks = 32;
+EarlyMark early_marks[max_early_marks];  // under start_lock
+std::size_t early_mark_count = 0;
+
 class StartLock {
   public:
     StartLock() { pthread_mutex_lock(&start_lock); }
@@ -108,7 +118,11 @@ void Session::start(bool late) {
         for (const std::string& problem : loaded.problems) {
             warn(problem);
         }
-        instance.store(new Session(std::move(loaded), late), std::memory_order_release);
+        auto* session = new Session(std::move(loaded), late);
+        for (std::size_t i = 0; i < early_mark_count; ++i) {
+            session->record_mark({early_marks[i].name, early_marks[i].length});
+        }
+        instance.store(session, std::memory_order_release);
         state.store(State::running, std::memory_order_release);
     } catch (...) {
         state.store(State::off, std::memory_order_release);
@@ -143,6 +157,30 @@ Session::Session(LoadedSettings loaded, bool late)
     debug("at work in process " + std::to_string(owner_pid_) +
           (files_.report.empty() ? std::string() : ", report " + files_.report) +
           (pooling() ? ", pooling" : ", not pooling"));
+}
+
+void Session::mark(std::string_view name) {
+    if (Session* session = current_or_late()) {
+        session->record_mark(name);
+        return;
+    }
+    const StartLock lock;
+    if (state.load(std::memory_order_relaxed) == State::idle &&
+        early_mark_count < max_early_marks) {
+        EarlyMark& early = early_marks[early_mark_count++];
+        early.length = name.copy(early.name, sizeof(early.name));
+    }
+}
+
+void Session::record_mark(std::string_view name) {
+    if (!recorder_) {
+        return;
+    }
+    trace::Event event;
+    event.type = trace::EventType::mark;
+    event.name = recorder_->string_id(name);
+    event.stack = recorder_->capture_call_site();
+    recorder_->record(event);
 }
 
 void Session::choose_pooling() {

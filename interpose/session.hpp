@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "interpose/capture_gate.hpp"
 #include "interpose/context_registry.hpp"
@@ -36,6 +37,9 @@ class Session {
 
     /// Starts the session unless there is one. Called after a successful cuInit.
     static void start(bool late);
+
+    /// A mark of the program's. Before there is a session it waits for one (the first few do).
+    static void mark(std::string_view name);
 
     /// Writes the report. Called once, at the end of the process.
     static void finish(trace::EndKind kind);
@@ -67,6 +71,7 @@ class Session {
   private:
     Session(LoadedSettings loaded, bool late);
     void choose_pooling();
+    void record_mark(std::string_view name);
 
     static void forget_after_fork();
 
