@@ -53,12 +53,13 @@ class DeviceBackend {
 
     /// Records a fence behind all work submitted so far. Fences complete in the order in which they
     /// were recorded; the same value may be returned again (one reference more) when nothing was
-    /// submitted in between. *fence = 0 when the backend knows that
-    /// nothing is running. A backend that cannot record (driver too old) synchronizes instead and
-    /// returns 0, as CUDA's own cudaFree does.
+    /// submitted in between. *fence = 0 when the backend knows that nothing is running. A backend
+    /// that cannot record (driver too old) synchronizes instead and returns 0, as CUDA's own
+    /// cudaFree does.
     virtual BackendStatus fence_record(Fence* fence) = 0;
 
-    /// Never blocks. failed: the context is broken (sticky error); its work will never complete.
+    /// Never blocks, and is safe during a capture (pending where it cannot know). failed: the
+    /// context is broken (sticky error); its work will never complete.
     virtual FenceState fence_query(Fence fence) = 0;
 
     /// Orders all *future* work of the context behind the fence without stopping the host. An error

@@ -89,9 +89,9 @@ struct FreeResult {
     BackendStatus status;
 };
 
-/// When the fence of a free may be recorded.
+/// When the fence of a free may be recorded, and whether the host may wait for it.
 enum class FenceTiming : std::uint8_t {
-    now,
+    now,               ///< the host waits as PoolOptions::free_sync says
     now_host_goes_on,  ///< as never of PoolOptions::free_sync: cudaFreeAsync does not stop the host
     deferred,          ///< not yet (a capture is under way): the block waits for fence_deferred()
 };
@@ -113,8 +113,8 @@ class Pool {
     /// it releases every unused segment, asks once more and returns the backend's own error.
     AllocResult allocate(std::uint64_t requested, Tag tag);
 
-    /// Takes a block back: records a fence and, by PoolOptions::free_sync, may wait for it without
-    /// the lock. Never allocates host memory.
+    /// Takes a block back: records a fence and, by `timing` and PoolOptions::free_sync, may wait
+    /// for it without the lock. Never allocates host memory.
     FreeResult free(Address address, Tag tag, FenceTiming timing = FenceTiming::now);
 
     /// Records the fences of all frees that were deferred, and of those whose fence could not be

@@ -118,6 +118,22 @@ TEST_CASE("never: a free does not stop the host, and the block waits behind its 
     CHECK(world.problem_at_end() == sound);
 }
 
+TEST_CASE("a free may leave the host running whatever the policy") {
+    for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
+        World world(gib, with(sync));
+        const BlockInfo a = world.get(1000);
+        world.backend.access(a.id, a.address, 1000);
+        world.give(a.address, FenceTiming::now_host_goes_on);
+        CHECK(world.backend.calls(Call::fence_record) == 1);
+        CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+        CHECK(world.active() == 1024);
+        CHECK(world.get(1000).address != a.address);
+        world.backend.advance_all();
+        CHECK(world.get(1000).address == a.address);
+        CHECK(world.problem() == sound);
+    }
+}
+
 TEST_CASE("pending frees complete oldest first, and the look stops at the first that is pending") {
     World world(gib, with(FreeSync::never));
     std::vector<BlockInfo> blocks;

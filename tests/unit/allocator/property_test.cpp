@@ -135,7 +135,9 @@ class Program {
         const BlockInfo block = live_[index];
         live_[index] = live_.back();
         live_.pop_back();
-        const FenceTiming timing = capturing_ ? FenceTiming::deferred : FenceTiming::now;
+        const FenceTiming timing = capturing_          ? FenceTiming::deferred
+                                   : random_.one_in(8) ? FenceTiming::now_host_goes_on
+                                                       : FenceTiming::now;
         const FreeResult result = world_.pool.free(block.address, 0, timing);
         if (result.kind != FreeResult::Kind::freed) {
             return "a live block could not be freed";

@@ -84,6 +84,7 @@ void stress(FreeSync sync, std::uint64_t seed, int steps) {
     });
     Outcome outcomes[workers];
     std::vector<std::thread> threads;
+    threads.reserve(workers);
     for (int i = 0; i < workers; ++i) {
         threads.emplace_back(work, std::ref(world), seed * workers + static_cast<std::uint64_t>(i),
                              steps, std::ref(outcomes[i]));
