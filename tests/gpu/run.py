@@ -219,7 +219,9 @@ class Suite:
             verdict = Verdict(name, brief(outcomes[0], times[0]), brief(outcomes[1], times[1]))
             for who, outcome in zip(("the real driver", "the real driver under memlab"), outcomes):
                 if outcome.code != 0:
-                    verdict.problems.append(f"on {who} it {outcome.describe()}")
+                    wrong = [line for line in outcome.stdout.decode(errors="replace").splitlines()
+                             if not line.startswith("ok ")]
+                    verdict.problems.append(f"on {who}, exit code {outcome.code}:\n" + "\n".join(wrong))
             _, problems = judge_recordings(self.layout, work / "out", None)
             verdict.problems += problems
             self.add(verdict, *outcomes)
