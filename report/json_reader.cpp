@@ -1,3 +1,5 @@
+// Schema version 1 of docs/report-format.md, read strictly: every type, range and index is checked
+// before anything relies on it.
 #include <algorithm>
 #include <cmath>
 #include <limits>
