@@ -54,7 +54,8 @@ void allocation() {
     cudaPointerGetAttributes(&attributes, p);
     check("type of managed memory", attributes.type, cudaMemoryTypeManaged);
     check("cudaFree of managed memory", cudaFree(p), 0);
-    check("cudaMallocManaged of 0 bytes", cudaMallocManaged(&p, 0, cudaMemAttachGlobal), 1);
+    check("cudaMallocManaged of 0 bytes", cudaMallocManaged(&p, 0, cudaMemAttachGlobal), 0);
+    check_true("gives null", p == nullptr);
     check("cudaMallocHost", cudaMallocHost(&p, 100), 0);
     check("cudaFree of pinned memory", cudaFree(p), 1);
     check("cudaFreeHost", cudaFreeHost(p), 0);
@@ -115,6 +116,15 @@ void capture() {
         check("cudaFree after the capture", cudaFree(p), 0);
         cudaGetLastError();
     }
+    // A free of nothing reaches the driver, an allocation of nothing does not.
+    check("cudaStreamBeginCapture", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), 0);
+    check("cudaMalloc of 0 bytes in a capture", cudaMalloc(&p, 0), 0);
+    check("cudaStreamEndCapture", cudaStreamEndCapture(stream, &graph), 0);
+    check("cudaGraphDestroy", cudaGraphDestroy(graph), 0);
+    check("cudaStreamBeginCapture", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), 0);
+    check("cudaFree(null) in a capture", cudaFree(nullptr), 900);
+    check("cudaStreamEndCapture", cudaStreamEndCapture(stream, &graph), 901);
+    cudaGetLastError();
     check("relaxed: cudaStreamBeginCapture",
           cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), 0);
     check("relaxed: cudaMalloc", cudaMalloc(&p, 16), 0);

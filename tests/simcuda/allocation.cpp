@@ -22,11 +22,11 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Kind kind) {
     if (CUresult error = current_context(context)) {
         return error;
     }
-    if (dptr == nullptr || bytes == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     if (CUresult refused = refuse_unsafe_call()) {
         return refused;
+    }
+    if (dptr == nullptr || bytes == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t address = 0;
     const CUresult result = allocate_device(root(*context), bytes, kind, address);
@@ -67,11 +67,11 @@ CUresult free_device(CUdeviceptr dptr) {
     if (CUresult error = current_context(context)) {
         return error;
     }
-    if (dptr == 0) {
-        return CUDA_SUCCESS;
-    }
     if (CUresult refused = refuse_unsafe_call()) {
         return refused;
+    }
+    if (dptr == 0) {
+        return CUDA_SUCCESS;
     }
     auto it = allocations().find(dptr);
     if (it == allocations().end() || it->second.free_pending) {
@@ -101,11 +101,15 @@ CUresult allocate_host(void** pp, size_t bytes, unsigned flags) {
     }
     constexpr unsigned known =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    if (pp == nullptr || bytes == 0 || (flags & ~known) != 0) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     if (CUresult refused = refuse_unsafe_call()) {
         return refused;
+    }
+    if (pp == nullptr || (flags & ~known) != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytes == 0) {
+        *pp = nullptr;
+        return CUDA_SUCCESS;
     }
     Allocation allocation;
     allocation.bytes = bytes;
@@ -134,6 +138,9 @@ CUresult register_host(void* p, size_t bytes, unsigned flags) {
     if (CUresult error = current_context(context)) {
         return error;
     }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     const auto base = reinterpret_cast<uint64_t>(p);
     if (p == nullptr || bytes == 0 || is_device_address(base)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -157,6 +164,9 @@ CUresult unregister_host(void* p) {
     Context* context = nullptr;
     if (CUresult error = current_context(context)) {
         return error;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
     }
     auto it = allocations().find(reinterpret_cast<uint64_t>(p));
     if (it == allocations().end() || it->second.kind != Kind::registered) {

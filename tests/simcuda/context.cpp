@@ -345,6 +345,9 @@ CUresult sim_cuCtxSynchronize_v2(CUcontext ctx) {
     if (CUresult refused = refuse_while_capturing(*context)) {
         return refused;
     }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     wait_for_context(*context);
     return CUDA_SUCCESS;
 }

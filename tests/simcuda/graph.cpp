@@ -142,6 +142,9 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags)
     if (CUresult error = current_context(context)) {
         return error;
     }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     Graph* graph = find_graph(hGraph);
     if (out == nullptr || graph == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;

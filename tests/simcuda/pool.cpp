@@ -107,7 +107,7 @@ bool take_free_block(Pool& pool, uint64_t bytes, Stream& stream, Allocation& all
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
     if (bytes == 0) {
         *dptr = 0;
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     }
     if (stream.capture) {
         const uint64_t address = reserve_graph_memory(*stream.context, bytes);
@@ -130,6 +130,9 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
         return result;
     }
     if (CUresult refused = refuse_while_capturing(stream)) {
+        return refused;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
         return refused;
     }
     if (CUresult fault = check_allocation_faults(bytes)) {
@@ -194,7 +197,7 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
         return error;
     }
     if (dptr == 0) {
-        return CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     }
     if (stream->capture) {
         Work work;
@@ -203,6 +206,9 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
         return capture_work(*stream, std::move(work));
     }
     if (CUresult refused = refuse_while_capturing(*stream)) {
+        return refused;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
         return refused;
     }
     auto it = allocations().find(dptr);
@@ -360,6 +366,9 @@ CUresult sim_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 }
 
 CUresult sim_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     if (pool == nullptr || poolProps == nullptr ||
         poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -376,6 +385,9 @@ CUresult sim_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps
 }
 
 CUresult sim_cuMemPoolDestroy(CUmemoryPool pool) {
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     Pool* found = find_pool(pool);
     if (found == nullptr || found->is_default) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -394,6 +406,9 @@ CUresult sim_cuMemPoolDestroy(CUmemoryPool pool) {
 }
 
 CUresult sim_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     Pool* found = find_pool(pool);
     if (found == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;

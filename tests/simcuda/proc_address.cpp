@@ -39,12 +39,12 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
                           CUdriverProcAddressQueryResult* status) {
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 || flags == known ||
+    if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 ||
         version > options().driver_version) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Found found;
-    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
+    if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) {
         found = find(symbol, version, Flavor::per_thread);
     }
     if (found.address == nullptr) {
@@ -54,14 +54,17 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
     if (status != nullptr) {
         *status = found.status;
     }
-    return found.address == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 }  // namespace
 }  // namespace memlab::simcuda
 
 CUresult sim_cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
-    return memlab::simcuda::get_proc_address(symbol, pfn, cudaVersion, flags, nullptr);
+    // The first ABI, which has no status to give, makes it an error.
+    const CUresult result =
+        memlab::simcuda::get_proc_address(symbol, pfn, cudaVersion, flags, nullptr);
+    return result == CUDA_SUCCESS && *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : result;
 }
 
 CUresult sim_cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,

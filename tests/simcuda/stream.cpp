@@ -284,9 +284,6 @@ CUresult enqueue_and_wait(Stream& stream, Work work) {
     if (CUresult refused = refuse_while_capturing(stream)) {
         return refused;
     }
-    if (CUresult refused = refuse_unsafe_call()) {
-        return refused;
-    }
     wait_for(submit(stream, std::move(work)));
     return CUDA_SUCCESS;
 }
@@ -319,6 +316,9 @@ CUresult sim_cuStreamQuery(CUstream hStream) {
     if (CUresult refused = refuse_while_capturing(*stream)) {
         return refused;
     }
+    if (CUresult refused = refuse_unsafe_call()) {
+        return refused;
+    }
     settle();
     // The legacy stream answers for the streams that it is ordered with.
     Clock clock;
@@ -347,6 +347,9 @@ CUresult sim_cuStreamSynchronize(CUstream hStream) {
         return error;
     }
     if (CUresult refused = refuse_while_capturing(*stream)) {
+        return refused;
+    }
+    if (CUresult refused = refuse_unsafe_call()) {
         return refused;
     }
     if (stream->legacy) {

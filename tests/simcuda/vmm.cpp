@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/memory.hpp"
@@ -171,19 +172,26 @@ CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 }
 
 CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
-    // Whole mappings only, that together are the range.
-    uint64_t at = ptr;
-    while (at < ptr + size && vmm().mapped.contains(at)) {
-        at += allocations().at(at).bytes;
+    // Whole mappings only, inside one reservation; places where nothing is mapped do no harm.
+    std::vector<uint64_t> bases;
+    for (const auto& [base, handle] : vmm().mapped) {
+        const uint64_t end = base + allocations().at(base).bytes;
+        if (base >= ptr + size || end <= ptr) {
+            continue;
+        }
+        if (base < ptr || end > ptr + size) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        bases.push_back(base);
     }
-    if (size == 0 || at != ptr + size) {
+    if (!is_multiple(size) || !inside_reservation(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     // The driver waits for what may still use the memory.
     for (Context* context : live_contexts()) {
         wait_for_context(*context);
     }
-    for (at = ptr; at < ptr + size;) {
+    for (const uint64_t at : bases) {
         const uint64_t bytes = allocations().at(at).bytes;
         const CUmemGenericAllocationHandle handle = vmm().mapped.at(at);
         vmm().mapped.erase(at);
@@ -195,7 +203,6 @@ CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
                          [&](const auto& entry) { return entry.second == handle; })) {
             vmm().handles.erase(handle);
         }
-        at += bytes;
     }
     return CUDA_SUCCESS;
 }

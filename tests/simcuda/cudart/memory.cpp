@@ -135,8 +135,7 @@ RUNTIME(cudaMalloc, (void** devPtr, size_t size), {
     return result;
 })
 
-RUNTIME(cudaFree, (void* devPtr),
-        { return devPtr == nullptr ? CUDA_SUCCESS : d.cuMemFree(device_pointer(devPtr)); })
+RUNTIME(cudaFree, (void* devPtr), { return d.cuMemFree(device_pointer(devPtr)); })
 
 RUNTIME(cudaMallocPitch, (void** devPtr, size_t* pitch, size_t width, size_t height), {
     if (devPtr == nullptr || pitch == nullptr) {
@@ -173,8 +172,12 @@ RUNTIME(cudaMalloc3D, (cudaPitchedPtr * pitchedDevPtr, cudaExtent extent), {
 })
 
 RUNTIME(cudaMallocManaged, (void** devPtr, size_t size, unsigned int flags), {
-    if (devPtr == nullptr || size == 0) {
+    if (devPtr == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (size == 0) {
+        *devPtr = nullptr;
+        return CUDA_SUCCESS;
     }
     CUdeviceptr address = 0;
     const CUresult result = d.cuMemAllocManaged(&address, size, flags);
