@@ -294,7 +294,7 @@ TEST_CASE("a report is written whole, under its own name only") {
     feed(PlausibleRecords::make(2, 500), aggregator);
     const std::string path = folder / "report.json";
     const WriteResult first = write_report(aggregator, path);
-    REQUIRE(first.error == "");
+    REQUIRE(first.error == nothing);
     CHECK(first.ok());
     CHECK(read_text(path) == report_to_string(aggregator));
     CHECK(first.bytes == std::filesystem::file_size(path));

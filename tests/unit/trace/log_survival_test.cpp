@@ -93,14 +93,14 @@ void check_stopped_log(const std::string& path, const Board& board) {
     Recording back;
     const LogReadResult result = read_log(path, back);
     CHECK(result.status == LogStatus::complete);
-    CHECK(result.message == "");
+    CHECK(result.message == nothing);
     REQUIRE(back.records.size() == board.appended + 1);
     Records expected = WildRecords::make(1, board.appended, false);
     expected.emplace_back(End{.time_ns = 77,
                               .kind = EndKind::exit,
                               .events_dropped = board.dropped,
                               .log_stopped_because = board.reason});
-    CHECK(difference(back.records, expected) == "");
+    CHECK(difference(back.records, expected) == nothing);
     CHECK(std::filesystem::file_size(path) == board.size);
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("everything appended before a SIGKILL reads back", "[kill]") {
         REQUIRE(back.records.size() >= board->appended);
         REQUIRE(back.records.size() <= board->appended + 1);
         REQUIRE(difference(back.records, WildRecords::make(seed, back.records.size(), false)) ==
-                "");
+                nothing);
         unfinished += back.records.size() > board->appended ? 1 : 0;
         sealed += result.offset > format::block_target ? 1 : 0;
         std::filesystem::remove(path);
@@ -235,7 +235,7 @@ TEST_CASE("RLIMIT_FSIZE lowered below the log while it is written") {
     Recording back;
     CHECK(read_log(path, back).status == LogStatus::cut_off);
     CHECK(back.records.size() >= 3000);
-    CHECK(difference(back.records, WildRecords::make(1, back.records.size(), false)) == "");
+    CHECK(difference(back.records, WildRecords::make(1, back.records.size(), false)) == nothing);
     std::filesystem::remove(path);
 }
 
@@ -279,7 +279,7 @@ TEST_CASE("a full disk stops the log, without a SIGBUS") {
         read_log(copy, back);
         REQUIRE(back.records.size() >= board->appended);
         back.records.resize(board->appended);
-        CHECK(difference(back.records, WildRecords::make(1, board->appended, false)) == "");
+        CHECK(difference(back.records, WildRecords::make(1, board->appended, false)) == nothing);
     }
 }
 
@@ -300,7 +300,7 @@ TEST_CASE("a forked child leaves its parent's log alone") {
     created.writer->close();
     Recording back;
     CHECK(read_log(folder / "log", back).status == LogStatus::complete);
-    CHECK(difference(back.records, records) == "");
+    CHECK(difference(back.records, records) == nothing);
 }
 
 TEST_CASE("the log's descriptor does not pass through exec") {

@@ -18,9 +18,9 @@ namespace {
 std::vector<std::uint8_t> log_of(const Records& records, const std::string& path,
                                  LogStorage storage = LogStorage::automatic) {
     auto created = LogWriter::create(path, 0, storage);
-    REQUIRE(created.error == "");
+    REQUIRE(created.error == nothing);
     feed(records, *created.writer);
-    REQUIRE(created.writer->stopped_because() == "");
+    REQUIRE(created.writer->stopped_because() == nothing);
     created.writer->close();
     return read_file(path);
 }
@@ -51,10 +51,10 @@ TEST_CASE("random records come back equal and in order") {
         Recording back;
         const LogReadResult result = read_log(path, back);
         CHECK(result.status == LogStatus::complete);
-        CHECK(result.message == "");
+        CHECK(result.message == nothing);
         CHECK(result.records == records.size());
         CHECK(result.offset == std::filesystem::file_size(path));
-        REQUIRE(difference(back.records, records) == "");
+        REQUIRE(difference(back.records, records) == nothing);
         std::filesystem::remove(path);
     }
 }
@@ -106,13 +106,13 @@ TEST_CASE("a log without an end, closed or not, reads as cut off with all its re
     {
         Recording back;  // still open, preallocated zeros behind the end
         CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
-        CHECK(difference(back.records, records) == "");
+        CHECK(difference(back.records, records) == nothing);
     }
     created.writer->close();
     Recording back;
     const LogReadResult result = read_log(folder / "log", back);
     CHECK(result.status == LogStatus::cut_off);
-    CHECK(difference(back.records, records) == "");
+    CHECK(difference(back.records, records) == nothing);
     CHECK(result.message.find(folder / "log") == 0);
     CHECK(result.message.find("stops at byte " + std::to_string(result.offset)) !=
           std::string::npos);
@@ -193,7 +193,7 @@ TEST_CASE("a reader sees no reference to anything undefined") {
     CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
     Event expected;
     expected.device = 1;
-    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected}) == "");
+    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected}) == nothing);
 }
 
 TEST_CASE("a log's name is taken once") {
@@ -220,7 +220,7 @@ TEST_CASE("what comes after the end is ignored") {
     created.writer->close();
     Recording back;
     CHECK(read_log(folder / "log", back).status == LogStatus::complete);
-    CHECK(difference(back.records, Records{DeviceInfo{.index = 0}, End{.time_ns = 4}}) == "");
+    CHECK(difference(back.records, Records{DeviceInfo{.index = 0}, End{.time_ns = 4}}) == nothing);
 }
 
 TEST_CASE("a closed log has no preallocated rest") {

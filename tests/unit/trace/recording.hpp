@@ -52,7 +52,11 @@ inline void feed(const Records& records, RecordSink& sink) {
     }
 }
 
-/// Empty when equal, else where they part.
+/// What an error message or a difference() is when all is well: compared to rather than asked for
+/// emptiness, so that a failing test prints the message.
+inline const std::string nothing;
+
+/// Equal to `nothing` when equal, else where they part.
 inline std::string difference(const Records& got, const Records& expected) {
     for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
         if (got[i] != expected[i]) {
