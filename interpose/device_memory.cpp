@@ -258,7 +258,12 @@ std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
     if (owner == nullptr) {
         return std::nullopt;
     }
-    return PooledBlock{owner, owner->pool().find(address)};
+    PooledBlock found{owner, owner->pool().find(address)};
+    // What lies behind the requested bytes is rounding; plain CUDA knows no allocation there.
+    if (found.block && address - found.block->address >= found.block->requested) {
+        found.block.reset();
+    }
+    return found;
 }
 
 void sample_device(Session& session, Context& context) {

@@ -59,6 +59,23 @@ bool is_cuda_or_memlab(const StackFrame& frame) {
            is_api_name(frame.function);
 }
 
+bool is_framework_plumbing(const StackFrame& frame) {
+    const std::string_view module = base_name(frame.module);
+    if (starts_with_any(module, {"python", "libpython"})) {
+        return true;
+    }
+    if (!starts_with_any(module, {"libtorch", "libc10"})) {
+        return false;
+    }
+    return frame.function.empty() ||
+           starts_with_any(
+               frame.function,
+               {"c10::", "at::detail::", "at::(anonymous namespace)::", "at::meta::",
+                "at::TensorIterator", "at::empty", "at::_ops::empty", "at::native::empty",
+                "at::native::resize", "at::_ops::resize", "at::native::maybe_resize",
+                "at::native::allocate_", "at::native::create_out", "at::TensorBase "});
+}
+
 std::size_t choose_frame(const std::vector<StackFrame>& stack) {
     if (stack.empty()) {
         return no_frame;
@@ -73,7 +90,7 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             break;
         }
     }
-    std::array<std::size_t, 4> best = {no_frame, no_frame, no_frame, no_frame};
+    std::array<std::size_t, 5> best = {no_frame, no_frame, no_frame, no_frame, no_frame};
     const auto offer = [&best](std::size_t rank, std::size_t index) {
         if (best.at(rank) == no_frame) {
             best.at(rank) = index;
@@ -87,9 +104,9 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             offer(is_system_header(stack[i].file) ? 1 : 0, i);
         }
         if (!stack[i].function.empty()) {
-            offer(2, i);
+            offer(is_framework_plumbing(stack[i]) ? 3 : 2, i);
         }
-        offer(3, i);
+        offer(4, i);
     }
     for (const std::size_t index : best) {
         if (index != no_frame) {

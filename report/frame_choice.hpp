@@ -22,12 +22,17 @@ struct StackFrame {
 
 inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
 
+/// True for PyTorch's own layers between an operator and its memory (allocators, empty tensors,
+/// dispatch) and for the Python interpreter: every allocation passes them, so they tell nothing.
+bool is_framework_plumbing(const StackFrame& frame);
+
 /// The index of the frame to show, leaf first, or no_frame for an empty stack. In this order:
 ///  1. the first frame with file and line outside CUDA, memlab and the system's headers;
 ///  2. the first frame outside CUDA and memlab with file and line;
-///  3. the first frame outside CUDA and memlab with a function;
-///  4. the first frame outside CUDA and memlab;
-///  5. the leaf.
+///  3. the first frame outside CUDA and memlab with a function that is no framework's plumbing;
+///  4. the first frame outside CUDA and memlab with a function;
+///  5. the first frame outside CUDA and memlab;
+///  6. the leaf.
 std::size_t choose_frame(const std::vector<StackFrame>& stack);
 
 /// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.

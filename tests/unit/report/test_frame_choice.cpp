@@ -86,3 +86,18 @@ TEST_CASE("a system header is better than a bare name, worse than the program's 
     };
     CHECK(choose_frame(stack) == 1);
 }
+
+TEST_CASE("PyTorch's plumbing between operator and memory does not stand for the site") {
+    const std::vector<StackFrame> stack = {
+        frame("/torch/lib/libc10_cuda.so",
+              "c10::cuda::CUDACachingAllocator::Native::allocate(unsigned long)"),
+        frame("/torch/lib/libtorch_cpu.so", "at::detail::empty_generic(c10::ArrayRef<long>)"),
+        frame("/torch/lib/libtorch_cuda.so", "at::native::empty_cuda(c10::ArrayRef<long>)"),
+        frame("/torch/lib/libtorch_cuda.so", "at::(anonymous namespace)::wrapper_CUDA__empty()"),
+        frame("/torch/lib/libtorch_cpu.so", "at::_ops::add_Tensor::call(at::Tensor const&)"),
+        frame("/torch/lib/libtorch_python.so", "torch::autograd::THPVariable_add(_object*)"),
+    };
+    CHECK(choose_frame(stack) == 4);
+    // Nothing else on the stack: better the allocator than nothing.
+    CHECK(choose_frame({stack[0], stack[1]}) == 0);
+}
