@@ -166,6 +166,9 @@ class Suite:
             if case.command[0] in ("runtime_api", "device_reset") and not self.has_library("libcudart.so.13"):
                 self.skip(name, "no libcudart.so.13 here")
                 continue
+            if case.not_on_gpu:
+                self.skip(name, case.not_on_gpu)
+                continue
             start = time.monotonic()
             native, under, found, problems = run_case(self.layout, case, self.folder(name), timeout=90)
             seconds = time.monotonic() - start
