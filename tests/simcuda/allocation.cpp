@@ -214,7 +214,7 @@ bool on_host(const Allocation& allocation) {
 
 template <typename Value>
 CUresult put(void* data, Value value) {
-    std::memcpy(data, &value, sizeof value);
+    *static_cast<Value*>(data) = value;
     return CUDA_SUCCESS;
 }
 
@@ -264,7 +264,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-            return put(data, allocation.pool);
+            return put(data, reinterpret_cast<CUmemoryPool>(allocation.pool));
         default:
             return CUDA_ERROR_INVALID_VALUE;
     }

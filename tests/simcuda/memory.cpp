@@ -139,7 +139,7 @@ void return_to_chunk(int device, const std::shared_ptr<Chunk>& chunk, uint64_t a
     if (chunk->free.begin()->second == page_bytes) {
         unmap_pages(chunk->address, page_bytes);
         return_addresses(chunk->address, page_bytes);
-        memory().chunks[device].remove(chunk);
+        static_cast<void>(memory().chunks[device].remove(chunk));
     }
 }
 
@@ -178,9 +178,9 @@ bool allocate_pages(Allocation& allocation, uint64_t bytes) {
     }
     map_pages(allocation.base, bytes, *allocation.physical, 0, true);
     if (allocation.kind == Kind::managed) {
-        mmap(reinterpret_cast<void*>(allocation.base), bytes, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_FIXED, allocation.physical->file(),
-             static_cast<off_t>(allocation.physical->offset()));
+        return mmap(reinterpret_cast<void*>(allocation.base), bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_FIXED, allocation.physical->file(),
+                    static_cast<off_t>(allocation.physical->offset())) != MAP_FAILED;
     }
     return true;
 }
@@ -447,8 +447,8 @@ void release_allocation(uint64_t base) {
         return;  // the next launch of its graph uses the address again
     }
     if (gone.kind == Kind::managed) {
-        mmap(reinterpret_cast<void*>(gone.base), gone.reserved, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        static_cast<void>(mmap(reinterpret_cast<void*>(gone.base), gone.reserved, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
     }
     return_addresses(gone.base, gone.reserved);
 }

@@ -26,7 +26,7 @@ struct FreeBlock {
     uint64_t address;
     uint64_t bytes;  // of address space, a multiple of pages
     std::shared_ptr<Physical> physical;
-    const Stream* stream;
+    uint64_t stream;  // its id
     OpPtr freed;
 };
 
@@ -89,8 +89,8 @@ bool take_free_block(Pool& pool, uint64_t bytes, Stream& stream, Allocation& all
     settle();
     auto best = pool.free.end();
     for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
-        if (it->bytes == bytes && (it->stream == &stream || is_done(it->freed)) &&
-            (best == pool.free.end() || it->stream == &stream)) {
+        if (it->bytes == bytes && (it->stream == stream.id || is_done(it->freed)) &&
+            (best == pool.free.end() || it->stream == stream.id)) {
             best = it;
         }
     }
@@ -336,7 +336,7 @@ CUresult free_to_pool(uint64_t address, Stream& stream) {
     const OpPtr op = submit(stream, Work{});
     pool.used -= allocation.reserved;
     --pool.live;
-    pool.free.push_back({allocation.base, allocation.reserved, allocation.physical, &stream, op});
+    pool.free.push_back({allocation.base, allocation.reserved, allocation.physical, stream.id, op});
     count_live(-static_cast<int64_t>(allocation.bytes));
     set_owner(allocation.base, allocation.bytes, 0);
     allocations().erase(address);

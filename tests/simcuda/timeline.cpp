@@ -69,7 +69,8 @@ void complete(const OpPtr& op, uint64_t when) {
     op->completed = when;
     op->done = true;
     op->waits_for.clear();
-    timeline().pending.remove(op);
+    op->stream.reset();  // which holds its newest op
+    static_cast<void>(timeline().pending.remove(op));
     notify_driver();
 }
 

@@ -52,7 +52,7 @@ struct Work {
 };
 
 struct Op {
-    std::shared_ptr<Stream> stream;
+    std::shared_ptr<Stream> stream;              // until it is done
     std::vector<std::shared_ptr<Op>> waits_for;  // emptied when done
     uint64_t duration = 0;
     uint64_t submitted = 0;  // virtual time
