@@ -21,17 +21,26 @@ class Tree:
 
     def __init__(self, root):
         self.root = pathlib.Path(root).resolve()
-        listing = subprocess.run(
-            ["git", "-c", f"safe.directory={self.root}", "-C", str(self.root),
-             "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            capture_output=True, check=False)
-        if listing.returncode == 0:
-            names = sorted(set(filter(None, listing.stdout.decode().split("\0"))))
-        else:
-            names = sorted(str(path.relative_to(self.root)) for path in self.root.rglob("*"))
-            names = [name for name in names if not name.startswith(("build/", ".git/"))]
+        names = self.known_to_git()
+        if names is None:
+            names = {str(path.relative_to(self.root)) for path in self.root.rglob("*")}
+            names = sorted(name for name in names
+                           if not name.startswith(("build/", ".git/")) and "__pycache__" not in name)
         self.names = [name for name in names if (self.root / name).is_file()]
         self._texts = {}
+
+    def known_to_git(self):
+        """The names, or None where there is no git or no repository."""
+        try:
+            listing = subprocess.run(
+                ["git", "-c", f"safe.directory={self.root}", "-C", str(self.root),
+                 "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                capture_output=True, check=False)
+        except FileNotFoundError:
+            return None
+        if listing.returncode != 0:
+            return None
+        return sorted(set(filter(None, listing.stdout.decode().split("\0"))))
 
     def text(self, name):
         """The file's text, or None when it is not text."""
