@@ -5,7 +5,6 @@
 
 namespace mi = memlab::interpose;
 using memlab::allocator::BlockInfo;
-using mi::Api;
 using mi::Driver;
 using mi::Session;
 

@@ -12,6 +12,7 @@
 
 #include "report/reader.hpp"
 #include "report/summary.hpp"
+#include "tools/diagnostics.hpp"
 #include "tools/version.hpp"
 
 namespace {
@@ -129,7 +130,8 @@ class Program {
         }
         std::cout.flush();
         if (!std::cout) {
-            std::cerr << "memlab-report: cannot write to standard output; is the disk full?\n";
+            memlab::tools::diagnostics().error(
+                "cannot write to standard output; is the disk full?");
             return exit_bad_input;
         }
         return errors_.empty() ? EXIT_SUCCESS : exit_bad_input;
@@ -166,8 +168,8 @@ class Program {
         // What was shown so far comes before the error, also where both go to one file.
         std::cout.flush();
         errors_.emplace_back(file, error);
-        std::cerr << "memlab-report: " << printable(file, false) << ": " << printable(error, false)
-                  << "\n";
+        memlab::tools::diagnostics().error("{}: {}", printable(file, false),
+                                           printable(error, false));
     }
 
     const Arguments& arguments_;
@@ -183,6 +185,7 @@ class Program {
 int main(int argc, char** argv) {
     // Nothing that this program might start shall be profiled.
     unsetenv("LD_PRELOAD");
+    memlab::tools::name_program("memlab-report");
     Arguments arguments;
     CLI::App app(
         "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"
@@ -195,8 +198,8 @@ int main(int argc, char** argv) {
         if (error.get_exit_code() == 0) {
             return app.exit(error);
         }
-        std::cerr << "memlab-report: " << error.what()
-                  << "; memlab-report --help shows the usage\n";
+        memlab::tools::diagnostics().error("{}; memlab-report --help shows the usage",
+                                           error.what());
         return exit_bad_input;
     }
     return Program(arguments).run();

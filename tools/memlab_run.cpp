@@ -18,6 +18,7 @@
 
 #include "interpose/options/option_table.hpp"
 #include "report/terminal.hpp"
+#include "tools/diagnostics.hpp"
 #include "tools/launch.hpp"
 #include "tools/run_manifest.hpp"
 #include "tools/run_report.hpp"
@@ -272,16 +273,17 @@ Arguments parse(int argc, char** argv) {
 }
 
 int explain_start_error(const std::string& command, int error) {
-    std::cerr << "memlab-run: " << command << ": ";
     if (error == ENOENT) {
-        std::cerr << (command.find('/') == std::string::npos
-                          ? "not found in PATH; check the name"
-                          : "not found (or its interpreter is not); check the path")
-                  << "\n";
+        memlab::tools::diagnostics().error(
+            "{}: {}", command,
+            command.find('/') == std::string::npos
+                ? "not found in PATH; check the name"
+                : "not found (or its interpreter is not); check the path");
         return exit_not_found;
     }
-    std::cerr << "cannot be executed (" << std::strerror(error)
-              << "); check that it is a program and that you may run it\n";
+    memlab::tools::diagnostics().error(
+        "{}: cannot be executed ({}); check that it is a program and that you may run it", command,
+        std::strerror(error));
     return exit_not_executable;
 }
 
@@ -292,8 +294,8 @@ int run(const Arguments& arguments) {
     if (manifest.error().empty()) {
         environment.emplace_back(manifest_variable, manifest.path());
     } else {
-        std::cerr << "memlab-run: " << manifest.error()
-                  << "; reports are written all the same, but not listed here\n";
+        memlab::tools::diagnostics().warn(
+            "{}; reports are written all the same, but not listed here", manifest.error());
     }
     const LaunchResult result = launch(arguments.command, environment);
     if (result.start_error != 0) {
@@ -317,6 +319,7 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    memlab::tools::name_program("memlab-run");
     try {
         const Arguments arguments = parse(argc, argv);
         if (arguments.help_options) {
@@ -328,7 +331,7 @@ int main(int argc, char** argv) {
         }
         return run(arguments);
     } catch (const UsageError& error) {
-        std::cerr << "memlab-run: " << error.what() << "\n";
+        memlab::tools::diagnostics().error("{}", error.what());
         return exit_usage;
     }
 }

@@ -14,6 +14,7 @@
 
 #include "report/reader.hpp"
 #include "report/summary.hpp"
+#include "tools/diagnostics.hpp"
 
 namespace memlab::tools {
 
@@ -114,7 +115,7 @@ class RunReport {
             return;
         }
         if (!any) {
-            std::cerr << "memlab-run: no process of this run used CUDA; nothing was recorded\n";
+            tools::diagnostics().info("no process of this run used CUDA; nothing was recorded");
             return;
         }
         std::stable_sort(recorded_.begin(), recorded_.end(), [](const auto& a, const auto& b) {
@@ -122,16 +123,15 @@ class RunReport {
         });
         for (std::size_t i = 0; i < recorded_.size(); ++i) {
             if (i == most_summaries) {
-                std::cerr << "memlab-run: " << recorded_.size() - i
-                          << " more reports beside these\n";
+                tools::diagnostics().info("{} more reports beside these", recorded_.size() - i);
                 break;
             }
             print_one(recorded_[i]);
         }
         if (running_ != 0) {
-            std::cerr << "memlab-run: " << running_
-                      << (running_ == 1 ? " process is" : " processes are")
-                      << " still running; the report comes at the end of each\n";
+            tools::diagnostics().info(
+                "{} still running; the report comes at the end of each",
+                running_ == 1 ? "1 process is" : std::to_string(running_) + " processes are");
         }
     }
 
@@ -145,7 +145,7 @@ class RunReport {
     }
 
     static void error(const std::string& text) {
-        std::cerr << "memlab-run: " << printable(text, false) << "\n";
+        tools::diagnostics().error("{}", printable(text, false));
     }
 
     bool recover(const RunFiles& files, bool is_command) {

@@ -199,5 +199,5 @@ TEST_CASE("function names without what a table has no room for") {
           "main::{lambda(int)#1}::operator()");
     CHECK(short_function_name("memcpy@@GLIBC_2.14") == "memcpy");
     CHECK(short_function_name("helper.constprop.0") == "helper");
-    CHECK(short_function_name("") == "");
+    CHECK(short_function_name("").empty());
 }

@@ -85,5 +85,5 @@ TEST_CASE("shortened text fits exactly") {
 TEST_CASE("text is broken between words") {
     CHECK(wrap("one two three", 7, "  ") == "one two\n  three");
     CHECK(wrap("unbreakable", 4, "") == "unbreakable");
-    CHECK(wrap("", 10, "") == "");
+    CHECK(wrap("", 10, "").empty());
 }
