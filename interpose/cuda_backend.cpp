@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "interpose/context_registry.hpp"
 #include "interpose/driver.hpp"
@@ -51,6 +52,7 @@ class RelaxedCapture {
 // memory. Owned by whoever holds the Fence value, a pointer to this.
 struct CudaBackend::FenceEvents {
     std::vector<RecordedEvent> events;
+    std::size_t reserved = 0;  // places kept for them among the idle ones
 };
 
 CurrentContext::CurrentContext(CUcontext context) {
@@ -76,7 +78,10 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
     const CUresult result = call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
     if (result == CUDA_SUCCESS) {
         *address = pointer;
-        session_.segments().add(pointer, bytes, &context_);
+        if (!session_.segments().add(pointer, bytes, &context_)) {
+            call_real(&Driver::cuMemFree_v2, pointer);
+            return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+        }
     }
     return status_of(result);
 }
@@ -119,20 +124,22 @@ CUresult CudaBackend::record_event(CUcontext context, RecordedEvent* recorded) {
 
 // What plain CUDA does in every cudaFree: wait for the device.
 CUresult CudaBackend::synchronize_all() {
-    std::vector<CUcontext> contexts{handle_};
-    {
-        const std::lock_guard lock(mutex_);
-        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
-    }
-    CUresult first_error = CUDA_SUCCESS;
-    for (const CUcontext context : contexts) {
+    const auto synchronize = [](CUcontext context) {
         const CurrentContext current(context);
-        const CUresult result = call_real(&Driver::cuCtxSynchronize);
-        if (first_error == CUDA_SUCCESS) {
-            first_error = result;
+        return call_real(&Driver::cuCtxSynchronize);
+    };
+    const CUresult result = synchronize(handle_);
+    for (std::size_t i = 0;; ++i) {
+        CUcontext peer = nullptr;
+        {
+            const std::lock_guard lock(mutex_);
+            if (i >= peers_.size()) {
+                return result;
+            }
+            peer = peers_[i];
         }
+        synchronize(peer);
     }
-    return first_error;
 }
 
 BackendStatus CudaBackend::fence_record(Fence* fence) {
@@ -141,21 +148,40 @@ BackendStatus CudaBackend::fence_record(Fence* fence) {
     if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
         return status_of(synchronize_all());  // older than CUDA 12.5
     }
-    auto events = std::make_unique<FenceEvents>();
+    try {
+        return record_events(fence);
+    } catch (const std::bad_alloc&) {  // the pool keeps the block back and tries again later
+        return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+    }
+}
+
+BackendStatus CudaBackend::record_events(Fence* fence) {
     std::vector<CUcontext> contexts{handle_};
     {
         const std::lock_guard lock(mutex_);
         contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+        // So that a release never allocates.
+        idle_events_.reserve(idle_events_.size() + events_in_use_ + contexts.size());
+        events_in_use_ += contexts.size();
     }
+    auto events = std::make_unique<FenceEvents>();
+    events->reserved = contexts.size();
+    events->events.reserve(contexts.size());
+    CUresult own_result = CUDA_SUCCESS;
     for (const CUcontext context : contexts) {
         RecordedEvent recorded{};
         const CUresult result = record_event(context, &recorded);
         if (result == CUDA_SUCCESS) {
             events->events.push_back(recorded);
         } else if (context == handle_) {
-            return status_of(result);
+            own_result = result;
+            break;
         }
         // A peer context that is gone has no work left to wait for.
+    }
+    if (own_result != CUDA_SUCCESS) {
+        fence_release(reinterpret_cast<Fence>(events.release()));
+        return status_of(own_result);
     }
     *fence = reinterpret_cast<Fence>(events.release());
     return {};
@@ -201,6 +227,7 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
 void CudaBackend::fence_release(Fence fence) {
     const std::unique_ptr<FenceEvents> events(reinterpret_cast<FenceEvents*>(fence));
     const std::lock_guard lock(mutex_);
+    events_in_use_ -= events->reserved;
     idle_events_.insert(idle_events_.end(), events->events.begin(), events->events.end());
 }
 

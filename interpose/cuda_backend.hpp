@@ -48,6 +48,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     };
     struct FenceEvents;
 
+    allocator::BackendStatus record_events(allocator::Fence* fence);
     CUresult record_event(CUcontext context, RecordedEvent* recorded);
     CUresult synchronize_all();
 
@@ -57,6 +58,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     std::mutex mutex_;  // protects what follows; taken last
     std::vector<CUcontext> peers_;
     std::vector<RecordedEvent> idle_events_;
+    std::size_t events_in_use_ = 0;
 };
 
 }  // namespace memlab::interpose

@@ -80,9 +80,13 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
         live.context = context->id();
     }
     const std::uint32_t api_id = session.api_id(api);
-    session.live().add(allocation.handles, address, live, [&] {
+    const bool kept = session.live().add(allocation.handles, address, live, [&] {
         record_event(session, EventType::alloc, live, address, api_id, stack, allocation.stream);
     });
+    if (!kept && session.recorder() != nullptr) {
+        session.recorder()->missed("the host was out of memory: an allocation was not recorded",
+                                   allocation.requested);
+    }
 }
 
 // What plain CUDA would answer to a free while a capture is under way: the driver itself says so to
@@ -176,7 +180,7 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
     return error;
 }
 
-CUresult free_device(Session& session, Api api, CUdeviceptr address, const DriverFree& real_free) {
+CUresult free_device(Session& session, Api api, CUdeviceptr address, DriverFree real_free) {
     if (address != 0) {
         if (const std::optional<CUresult> result = free_pooled(session, api, address, false)) {
             return *result;
@@ -185,8 +189,7 @@ CUresult free_device(Session& session, Api api, CUdeviceptr address, const Drive
     return free_from_driver(session, api, HandleClass::memory, address, real_free);
 }
 
-CUresult free_device_async(Session& session, Api api, CUdeviceptr address,
-                           const DriverFree& real_free) {
+CUresult free_device_async(Session& session, Api api, CUdeviceptr address, DriverFree real_free) {
     if (address != 0) {
         if (const std::optional<CUresult> result = free_pooled(session, api, address, true)) {
             return *result;
@@ -196,8 +199,7 @@ CUresult free_device_async(Session& session, Api api, CUdeviceptr address,
 }
 
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
-                              const std::function<CUresult()>& real,
-                              const std::function<std::uint64_t()>& address) {
+                              FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
     CUresult result = real();
     Context* context = nullptr;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -237,7 +239,7 @@ void record_driver_allocation(Session& session, Api api, const DriverAllocation&
 }
 
 CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::uint64_t address,
-                          const DriverFree& real_free) {
+                          DriverFree real_free) {
     const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
     const CUresult result = real_free();
     if (known) {

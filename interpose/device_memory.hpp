@@ -1,11 +1,11 @@
 // What happens to memory calls: served by a pool, or passed to the driver and recorded.
 #pragma once
 
-#include <functional>
 #include <optional>
 
 #include "interpose/cuda_abi.hpp"
 #include "interpose/driver.hpp"
+#include "interpose/function_ref.hpp"
 #include "interpose/session.hpp"
 
 namespace memlab::interpose {
@@ -15,14 +15,13 @@ namespace memlab::interpose {
 CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::size_t bytes);
 
 /// How a free call frees what the driver itself served.
-using DriverFree = std::function<CUresult()>;
+using DriverFree = FunctionRef<CUresult()>;
 
 /// cuMemFree of anything: a pooled block, recorded driver memory of any kind, or a stranger.
-CUresult free_device(Session& session, Api api, CUdeviceptr address, const DriverFree& real_free);
+CUresult free_device(Session& session, Api api, CUdeviceptr address, DriverFree real_free);
 
 /// cuMemFreeAsync: as free_device, but the host never waits and order is the stream's.
-CUresult free_device_async(Session& session, Api api, CUdeviceptr address,
-                           const DriverFree& real_free);
+CUresult free_device_async(Session& session, Api api, CUdeviceptr address, DriverFree real_free);
 
 /// An allocation that the driver serves, as the recording knows it.
 struct DriverAllocation {
@@ -35,8 +34,7 @@ struct DriverAllocation {
 /// Makes a driver allocation and records it. `real` is the call; `address` reads its result. Out of
 /// memory that our own cache causes is repaired: caches are released and the call repeated once.
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
-                              const std::function<CUresult()>& real,
-                              const std::function<std::uint64_t()>& address);
+                              FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 
 /// Records memory that appeared without an allocation call of its own (a mapped import, say).
 void record_driver_allocation(Session& session, Api api, const DriverAllocation& allocation,
@@ -44,7 +42,7 @@ void record_driver_allocation(Session& session, Api api, const DriverAllocation&
 
 /// Frees a driver allocation and records it when it was known.
 CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::uint64_t address,
-                          const DriverFree& real_free);
+                          DriverFree real_free);
 
 /// Ends a driver allocation that went away without a free call of its own.
 void record_driver_free(Session& session, Api api, HandleClass handles, std::uint64_t address);

@@ -2,10 +2,12 @@
 
 #include <sched.h>
 
+#include <new>
+
 namespace memlab::interpose {
 
-void LiveAllocations::add(HandleClass handles, std::uint64_t address,
-                          const LiveAllocation& allocation, const std::function<void()>& record) {
+bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
+                          const LiveAllocation& allocation, FunctionRef<void()> record) {
     const Key key{handles, address};
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -19,8 +21,13 @@ void LiveAllocations::add(HandleClass handles, std::uint64_t address,
         sched_yield();
         lock.lock();
     }
-    entries_[key] = {allocation, false};
+    try {
+        entries_[key] = {allocation, false};
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
     record();
+    return true;
 }
 
 std::optional<LiveAllocation> LiveAllocations::begin_free(HandleClass handles,
@@ -35,7 +42,7 @@ std::optional<LiveAllocation> LiveAllocations::begin_free(HandleClass handles,
 }
 
 void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address, bool freed,
-                                  const std::function<void()>& record) {
+                                  FunctionRef<void()> record) {
     const std::lock_guard lock(mutex_);
     const auto it = entries_.find({handles, address});
     if (it == entries_.end()) {

@@ -6,12 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
-#include <vector>
 
+#include "interpose/function_ref.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::interpose {
@@ -29,9 +28,10 @@ struct LiveAllocation {
 /// Thread-safety: all functions, from any thread.
 class LiveAllocations {
   public:
-    /// Told of an allocation; `record` runs in the entry's turn.
-    void add(HandleClass handles, std::uint64_t address, const LiveAllocation& allocation,
-             const std::function<void()>& record);
+    /// Told of an allocation; `record` runs in the entry's turn. Out of host memory the entry is
+    /// not kept and nothing recorded: false.
+    bool add(HandleClass handles, std::uint64_t address, const LiveAllocation& allocation,
+             FunctionRef<void()> record);
 
     /// Nothing when the address is unknown, or its free is already under way.
     std::optional<LiveAllocation> begin_free(HandleClass handles, std::uint64_t address);
@@ -39,7 +39,7 @@ class LiveAllocations {
     /// After the real free: `freed` says whether it succeeded; then `record` runs and the entry
     /// goes, else the entry is live again.
     void finish_free(HandleClass handles, std::uint64_t address, bool freed,
-                     const std::function<void()>& record);
+                     FunctionRef<void()> record);
 
     std::optional<LiveAllocation> find(HandleClass handles, std::uint64_t address) const;
 

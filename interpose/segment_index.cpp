@@ -1,10 +1,11 @@
 #include "interpose/segment_index.hpp"
 
 #include <mutex>
+#include <new>
 
 namespace memlab::interpose {
 
-void SegmentIndex::add(std::uint64_t address, std::uint64_t bytes, Context* owner) {
+bool SegmentIndex::add(std::uint64_t address, std::uint64_t bytes, Context* owner) {
     const std::unique_lock lock(mutex_);
     auto it = segments_.lower_bound(address);
     if (it != segments_.begin()) {
@@ -16,7 +17,12 @@ void SegmentIndex::add(std::uint64_t address, std::uint64_t bytes, Context* owne
     while (it != segments_.end() && it->first < address + bytes) {
         it = segments_.erase(it);
     }
-    segments_[address] = {address + bytes, owner};
+    try {
+        segments_[address] = {address + bytes, owner};
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    return true;
 }
 
 void SegmentIndex::remove(std::uint64_t address, const Context* owner) {

@@ -12,8 +12,9 @@ class Context;
 /// Thread-safety: all functions, from any thread. Lock order: pool -> index.
 class SegmentIndex {
   public:
-    /// Stale entries in the way (of a context that went unseen) are replaced.
-    void add(std::uint64_t address, std::uint64_t bytes, Context* owner);
+    /// Stale entries in the way (of a context that went unseen) are replaced. False when the host
+    /// is out of memory.
+    bool add(std::uint64_t address, std::uint64_t bytes, Context* owner);
     void remove(std::uint64_t address, const Context* owner);
     void remove_all(const Context* owner);
 
