@@ -1,0 +1,184 @@
+// The recorder: one order for all threads, definitions before uses, nothing after the end.
+#include "profiler/recorder.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "profiler/clock.hpp"
+#include "profiler/trace/log_reader.hpp"
+#include "tests/catch.hpp"
+
+using memlab::profiler::Recorder;
+using namespace memlab;
+
+namespace {
+
+class Counter final : public trace::RecordSink {
+  public:
+    std::map<std::string, int> counts;
+    std::vector<trace::Event> events;
+    std::vector<std::string> strings;
+    trace::End end_record;
+
+    void on(const trace::ProcessInfo& /*record*/) override { ++counts["process"]; }
+    void on(const trace::OptionValue& /*record*/) override { ++counts["option"]; }
+    void on(const trace::DeviceInfo& /*record*/) override { ++counts["device"]; }
+    void on(const trace::ContextInfo& /*record*/) override { ++counts["context"]; }
+    void on(const trace::ContextLost& /*record*/) override { ++counts["lost"]; }
+    void on(const trace::StringDef& record) override { strings.push_back(record.text); }
+    void on(const trace::ModuleDef& /*record*/) override { ++counts["module"]; }
+    void on(const trace::StackDef& /*record*/) override { ++counts["stack"]; }
+    void on(const trace::Event& record) override { events.push_back(record); }
+    void on(const trace::OomEvent& /*record*/) override { ++counts["oom"]; }
+    void on(const trace::DeviceSample& /*record*/) override { ++counts["sample"]; }
+    void on(const trace::Missed& /*record*/) override { ++counts["missed"]; }
+    void on(const trace::End& record) override {
+        ++counts["end"];
+        end_record = record;
+    }
+};
+
+// A recorder with a log in a file that is gone at the end of the test.
+class Recording {
+  public:
+    explicit Recording(std::uint64_t limit = 0) {
+        char name[] = "/tmp/memlab-recorder-XXXXXX";
+        close(mkstemp(name));
+        unlink(name);
+        path_ = name;
+        trace::ProcessInfo process;
+        process.start_monotonic_ns = profiler::monotonic_ns();
+        auto created = trace::LogWriter::create(path_, limit);
+        REQUIRE(created.writer);
+        recorder = std::make_unique<Recorder>(std::move(created.writer), 16, process);
+        trace::DeviceInfo device;
+        recorder->record(device);
+        trace::ContextInfo context;
+        context.id = 1;
+        recorder->record(context);
+    }
+    ~Recording() { unlink(path_.c_str()); }
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+    trace::LogReadResult read(Counter& into) const { return trace::read_log(path_, into); }
+
+    std::unique_ptr<Recorder> recorder;
+
+  private:
+    std::string path_;
+};
+
+trace::Event alloc_at(std::uint64_t address) {
+    trace::Event event;
+    event.context = 1;
+    event.address = address;
+    event.requested = 100;
+    event.size = 512;
+    return event;
+}
+
+}  // namespace
+
+TEST_CASE("threads record in one order: times never decrease, nothing is lost") {
+    Recording recording;
+    constexpr int threads = 8;
+    constexpr std::uint64_t each = 500;
+    std::vector<std::thread> workers;
+    workers.reserve(threads);
+    for (int t = 0; t < threads; ++t) {
+        workers.emplace_back([&recording, t] {
+            for (std::uint64_t i = 0; i < each; ++i) {
+                trace::Event event = alloc_at((static_cast<std::uint64_t>(t) * each + i + 1) << 12);
+                event.stack = recording.recorder->capture_call_site();
+                event.api = recording.recorder->string_id("cuMemAlloc_v2");
+                recording.recorder->record(event);
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    recording.recorder->finish(trace::EndKind::exit);
+    Counter counter;
+    const trace::LogReadResult result = recording.read(counter);
+    CHECK(result.status == trace::LogStatus::complete);
+    REQUIRE(counter.events.size() == threads * each);
+    std::map<std::uint32_t, std::uint64_t> per_thread;
+    for (std::size_t i = 0; i < counter.events.size(); ++i) {
+        if (i > 0) {
+            CHECK(counter.events[i - 1].time_ns <= counter.events[i].time_ns);
+        }
+        ++per_thread[counter.events[i].thread];
+    }
+    CHECK(per_thread.size() == threads);
+    for (const auto& [thread, count] : per_thread) {
+        CHECK(count == each);
+    }
+    CHECK(counter.strings == std::vector<std::string>{"cuMemAlloc_v2"});
+    CHECK(recording.recorder->aggregate().event_count() == threads * each);
+}
+
+TEST_CASE("one stack is one id, defined once with its modules") {
+    Recording recording;
+    std::vector<std::uint32_t> ids;
+    for (int i = 0; i < 3; ++i) {
+        ids.push_back(recording.recorder->capture_call_site());
+    }
+    REQUIRE(ids[0] != 0);
+    CHECK(ids[0] == ids[1]);
+    CHECK(ids[1] == ids[2]);
+    recording.recorder->finish(trace::EndKind::exit);
+    Counter counter;
+    recording.read(counter);
+    CHECK(counter.counts["stack"] == 1);
+    CHECK(counter.counts["module"] >= 1);
+}
+
+TEST_CASE("after the end nothing is added, in the log or in the aggregate") {
+    Recording recording;
+    recording.recorder->record(alloc_at(0x1000));
+    recording.recorder->finish(trace::EndKind::quick_exit);
+    recording.recorder->record(alloc_at(0x2000));
+    recording.recorder->missed("late", 1);
+    recording.recorder->finish(trace::EndKind::exit);
+    Counter counter;
+    CHECK(recording.read(counter).status == trace::LogStatus::complete);
+    CHECK(counter.events.size() == 1);
+    CHECK(counter.counts["end"] == 1);
+    CHECK(counter.end_record.kind == trace::EndKind::quick_exit);
+    CHECK(counter.counts["missed"] == 0);
+    CHECK(recording.recorder->aggregate().event_count() == 1);
+}
+
+TEST_CASE("a log that reached its limit: aggregation goes on, and both say why") {
+    Recording recording(4096);
+    for (std::uint64_t i = 1; i <= 5000; ++i) {
+        recording.recorder->record(alloc_at(i << 12));
+    }
+    recording.recorder->finish(trace::EndKind::exit);
+    CHECK(recording.recorder->aggregate().event_count() == 5000);
+    CHECK_FALSE(recording.recorder->log_problem().empty());
+    Counter counter;
+    CHECK(recording.read(counter).status == trace::LogStatus::complete);
+    CHECK(counter.events.size() < 5000);
+    CHECK(counter.end_record.events_dropped == 5000 - counter.events.size());
+    CHECK(counter.end_record.log_stopped_because == recording.recorder->log_problem());
+}
+
+TEST_CASE("without a log only the aggregate is kept") {
+    Recorder recorder(nullptr, 0, {});
+    CHECK(recorder.capture_call_site() == 0);
+    recorder.record(trace::DeviceInfo{});
+    trace::ContextInfo context;
+    context.id = 1;
+    recorder.record(context);
+    recorder.record(alloc_at(0x1000));
+    recorder.finish(trace::EndKind::exit);
+    CHECK(recorder.aggregate().event_count() == 1);
+    CHECK(recorder.log_problem().empty());
+}

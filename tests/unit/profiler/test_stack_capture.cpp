@@ -1,0 +1,86 @@
+// The captured stack against glibc's backtrace(), an unwinder of its own standing.
+#include "profiler/stack_capture.hpp"
+
+#include <execinfo.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+using memlab::profiler::capture_stack;
+using memlab::profiler::CapturedStack;
+
+namespace {
+
+// The capture leaves out the frames of the object that it is linked into, so here it sees only what
+// called into this program: a library function that calls back makes a stack to look at.
+struct Seen {
+    CapturedStack stack;
+    std::vector<void*> reference;
+    std::size_t limit = CapturedStack::max_depth;
+};
+Seen* seen = nullptr;
+
+int compare(const void* /*a*/, const void* /*b*/) {
+    if (seen->reference.empty()) {
+        capture_stack(seen->stack, seen->limit);
+        void* frames[256];
+        const int depth = backtrace(frames, 256);
+        seen->reference.assign(frames, frames + depth);
+    }
+    return 0;
+}
+
+// qsort calls compare: the stack is compare (ours), qsort's internals (libc's), then ours again.
+__attribute__((noinline)) void through_libc(Seen* where) {
+    seen = where;
+    int values[] = {2, 1};
+    qsort(values, 2, sizeof(int), compare);
+}
+
+__attribute__((noinline)) void deep(Seen* where, int depth) {
+    if (depth == 0) {
+        through_libc(where);
+    } else {
+        deep(where, depth - 1);
+    }
+    __asm__ volatile("" ::: "memory");  // no tail call: each level is a frame
+}
+
+}  // namespace
+
+TEST_CASE("the same return addresses as backtrace(), from the first foreign frame on") {
+    Seen where;
+    deep(&where, 20);
+    REQUIRE(where.stack.depth > 20);
+    CHECK_FALSE(where.stack.truncated);
+    // backtrace() begins with compare's own frame; ours begins at the frame that called compare.
+    const std::size_t skipped = where.reference.size() - where.stack.depth;
+    REQUIRE(skipped >= 1);
+    REQUIRE(skipped <= 3);
+    for (std::size_t i = 0; i < where.stack.depth; ++i) {
+        INFO("frame " << i);
+        CHECK(where.stack.addresses[i] ==
+              reinterpret_cast<std::uintptr_t>(where.reference[i + skipped]));
+    }
+}
+
+TEST_CASE("a limit cuts the stack at its root and says so") {
+    Seen whole;
+    deep(&whole, 20);
+    Seen cut;
+    cut.limit = 5;
+    deep(&cut, 20);
+    CHECK(cut.stack.depth == 5);
+    CHECK(cut.stack.truncated);
+    // The first two frames lie within libc; where the calls of this test differ comes later.
+    CHECK(cut.stack.addresses[0] == whole.stack.addresses[0]);
+}
+
+TEST_CASE("a limit of nothing gives nothing") {
+    Seen none;
+    none.limit = 0;
+    deep(&none, 3);
+    CHECK(none.stack.depth == 0);
+}
