@@ -15,7 +15,14 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
 from catalogue import Case, Kind, Recording
+
+SCHEMA = Path(__file__).parents[2] / "report" / "schema" / "memlab-report-v1.schema.json"
 
 
 @dataclass
@@ -189,6 +196,16 @@ def report_against_log(layout: Layout, found: Found) -> list[str]:
             f"{result.stderr.decode(errors='replace')}"]
 
 
+def report_against_schema(found: Found) -> list[str]:
+    """What the report's JSON Schema says against it; nothing where jsonschema is not installed (on a
+    GPU machine: the tests on the simulated driver have it)."""
+    if jsonschema is None:
+        return []
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    errors = jsonschema.Draft7Validator(schema).iter_errors(found.report)
+    return [f"{found.stem}: {error.json_path}: {error.message}"[:300] for error in errors][:5]
+
+
 def kinds_of_report(report: dict) -> dict[str, dict[str, int]]:
     """The report's kinds summed over devices."""
     total: dict[str, dict[str, int]] = {}
@@ -284,6 +301,7 @@ def judge_recordings(layout: Layout, output: Path,
         if one.report and one.audit:
             problems += report_against_audit(one)
             problems += report_against_log(layout, one)
+            problems += report_against_schema(one)
         if one.report_path is None and one.audit.get("ended") != "cut off":
             problems.append(f"{one.stem}: ended well, but there is no report")
     if expected is None:
