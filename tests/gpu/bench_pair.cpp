@@ -1,9 +1,9 @@
-// What a cudaMalloc and its cudaFree cost, without and with memlab, in one run.
+// What a cudaMalloc and its cudaFree cost, without memlab, with it, and with parts of it switched
+// off, in one run.
 //
-// The program starts itself as a child for every measurement, in turns without and with
-// LD_PRELOAD=libmemlab.so, so that whatever drifts on the machine drifts for both. Each child
-// measures every line of the table in batches; what is printed is the median of all batches. The
-// launch lines keep the GPU busy: a free then has something to wait for.
+// The program starts itself as a child for every measurement, the variants in turns, so that
+// whatever drifts on the machine drifts for all. Each child measures every line of the table in
+// batches, on an idle GPU; what is printed is the median of all batches.
 //
 // Linked with the shared CUDA runtime. The recording goes to a temporary folder that is removed.
 #include <cuda_runtime.h>
@@ -86,12 +86,26 @@ double median(std::vector<double> values) {
     return values.empty() ? 0 : values[values.size() / 2];
 }
 
+struct Variant {
+    const char* name;
+    bool preloaded;
+    const char* settings;  ///< environment assignments
+};
+
+constexpr Variant variants[] = {
+    {"native", false, ""},
+    {"memlab", true, ""},
+    {"no stacks", true, "MEMLAB_STACK_DEPTH=0 "},
+    {"pool only", true, "MEMLAB_RECORD=off "},
+};
+
 /// Runs the child and adds what it measured to `times`. False when it failed.
-bool run_child(const std::string& self, const std::string& preload, const std::string& folder,
-               std::map<std::size_t, std::vector<double>>& times) {
+bool run_child(const std::string& self, const Variant& variant, const std::string& library,
+               const std::string& folder, std::map<std::size_t, std::vector<double>>& times) {
     std::string command = "exec env -u LD_PRELOAD ";
-    if (!preload.empty()) {
-        command += "LD_PRELOAD='" + preload + "' MEMLAB_OUTPUT='" + folder + "/' ";
+    if (variant.preloaded) {
+        command += "LD_PRELOAD='" + library + "' MEMLAB_OUTPUT='" + folder + "/' ";
+        command += variant.settings;
     }
     command += "'" + self + "' --measure";
     FILE* pipe = ::popen(command.c_str(), "r");
@@ -125,22 +139,29 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "bench_pair: no temporary folder: %s\n", std::strerror(errno));
         return 2;
     }
-    std::map<std::size_t, std::vector<double>> native;
-    std::map<std::size_t, std::vector<double>> under;
+    std::map<std::size_t, std::vector<double>> times[std::size(variants)];
     bool good = true;
     for (int turn = 0; turn < turns && good; ++turn) {
-        good = run_child(self, "", folder, native) && run_child(self, library, folder, under);
+        for (std::size_t v = 0; v < std::size(variants) && good; ++v) {
+            good = run_child(self, variants[v], library, folder, times[v]);
+        }
     }
     fs::remove_all(folder);
     if (!good) {
         std::fprintf(stderr, "bench_pair: a measurement failed\n");
         return 1;
     }
-    std::printf("%-42s %12s %12s %8s\n", "one pair, median", "native us", "memlab us", "ratio");
+    std::printf("%-42s", "one pair, median, us");
+    for (const Variant& variant : variants) {
+        std::printf(" %10s", variant.name);
+    }
+    std::printf(" %14s\n", "memlab/native");
     for (std::size_t index = 0; index < std::size(lines); ++index) {
-        const double plain = median(native[index]) / 1000;
-        const double with = median(under[index]) / 1000;
-        std::printf("%-42s %12.3f %12.3f %8.3f\n", lines[index].name, plain, with, with / plain);
+        std::printf("%-42s", lines[index].name);
+        for (auto& measured : times) {
+            std::printf(" %10.3f", median(measured[index]) / 1000);
+        }
+        std::printf(" %14.3f\n", median(times[1][index]) / median(times[0][index]));
     }
     return 0;
 }
