@@ -28,7 +28,7 @@ class CaptureGate {
 
         /// True while any stream of the process captures; stays so while this is held or turns
         /// false.
-        bool capturing() const { return gate_.active_.load(std::memory_order_acquire) != 0; }
+        bool capturing() const { return gate_.capturing(); }
 
       private:
         CaptureGate& gate_;
@@ -46,6 +46,10 @@ class CaptureGate {
       private:
         CaptureGate& gate_;
     };
+
+    /// True while any stream of the process captures. Without the gate held this may be over by the
+    /// time it is looked at.
+    bool capturing() const { return active_.load(std::memory_order_acquire) != 0; }
 
     /// Runs the real cuStreamBeginCapture* with the gate closed.
     template <class Begin>

@@ -27,11 +27,13 @@ BackendStatus status_of(CUresult result) {
 }
 
 // While another thread captures in global mode, calls that CUDA thinks unsafe would fail and end
-// that capture; ours cannot hurt it, so they run in relaxed mode.
+// that capture; ours cannot hurt it, so they run in relaxed mode. A capture can only be there after
+// a wait that let go of the gate, so this usually costs nothing.
 class RelaxedCapture {
   public:
-    RelaxedCapture() {
-        exchanged_ = call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode_) == CUDA_SUCCESS;
+    explicit RelaxedCapture(bool needed) {
+        exchanged_ =
+            needed && call_real(&Driver::cuThreadExchangeStreamCaptureMode, &mode_) == CUDA_SUCCESS;
     }
     ~RelaxedCapture() {
         if (exchanged_) {
@@ -73,6 +75,7 @@ CudaBackend::CudaBackend(Session& session, Context& context, CUcontext handle)
     : session_(session), context_(context), handle_(handle) {}
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
+    const RelaxedCapture relaxed(session_.captures().capturing());
     const CurrentContext current(handle_);
     CUdeviceptr pointer = 0;
     const CUresult result = call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
@@ -87,6 +90,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
 }
 
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t /*bytes*/) {
+    const RelaxedCapture relaxed(session_.captures().capturing());
     const CurrentContext current(handle_);
     // Out of the index before the driver can give the address to somebody else.
     session_.segments().remove(address, &context_);
@@ -144,6 +148,10 @@ CUresult CudaBackend::synchronize_all() {
 
 BackendStatus CudaBackend::fence_record(Fence* fence) {
     *fence = 0;
+    if (session_.captures().capturing()) {
+        return status_of(
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);  // recording it would end the capture
+    }
     const Driver* real = driver();
     if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
         return status_of(synchronize_all());  // older than CUDA 12.5
@@ -188,6 +196,7 @@ BackendStatus CudaBackend::record_events(Fence* fence) {
 }
 
 FenceState CudaBackend::fence_query(Fence fence) {
+    const RelaxedCapture relaxed(session_.captures().capturing());
     for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
         const CUresult result = call_real(&Driver::cuEventQuery, recorded.event);
         if (result == CUDA_ERROR_NOT_READY) {
@@ -201,6 +210,9 @@ FenceState CudaBackend::fence_query(Fence fence) {
 }
 
 BackendStatus CudaBackend::fence_wait_device(Fence fence) {
+    if (session_.captures().capturing()) {
+        return status_of(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
     for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
         const CUresult result = call_real(&Driver::cuCtxWaitEvent, handle_, recorded.event);
         if (result != CUDA_SUCCESS) {
@@ -214,7 +226,7 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     // The device may be waiting for work that another thread will only submit after a capture: let
     // go of the gate, or neither would go on.
     const CaptureGate::Released released(session_.captures());
-    const RelaxedCapture relaxed;
+    const RelaxedCapture relaxed(true);
     for (const RecordedEvent& recorded : reinterpret_cast<FenceEvents*>(fence)->events) {
         const CUresult result = call_real(&Driver::cuEventSynchronize, recorded.event);
         if (result != CUDA_SUCCESS && recorded.context == handle_) {

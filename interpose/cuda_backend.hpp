@@ -25,7 +25,9 @@ class CurrentContext {
     bool pushed_ = false;
 };
 
-/// Every call must be made with the session's CaptureGate held shared, and no capture under way.
+/// Every call must be made with the session's CaptureGate held shared, and no capture under way. A
+/// wait lets go of the gate, and a capture may begin meanwhile: what follows in the same pool call
+/// then runs in relaxed mode, or is refused where it would end the capture (fences).
 class CudaBackend final : public allocator::DeviceBackend {
   public:
     CudaBackend(Session& session, Context& context, CUcontext handle);

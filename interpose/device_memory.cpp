@@ -172,6 +172,14 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
         *address = result.block.address;
         return CUDA_SUCCESS;
     }
+    // The device is well, but our own books are not: no host memory, or a segment that cannot be
+    // one. The driver serves the program.
+    if (result.status.kind == BackendStatus::Kind::error &&
+        (result.status.code == allocator::out_of_memory_code ||
+         result.status.code == allocator::unusable_segment_code)) {
+        session.step_aside("the pool could not keep its books");
+        return from_driver();
+    }
     const auto error = static_cast<CUresult>(result.status.code);
     if (result.status.kind == BackendStatus::Kind::out_of_memory) {
         record_oom(session, api, stack, context, MemoryKind::device, bytes,

@@ -1,6 +1,8 @@
 // How every hook is built: enter, do memlab's part, or get out of the way.
 #pragma once
 
+#include <new>
+
 #include "interpose/cuda_abi.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/session.hpp"
@@ -29,13 +31,19 @@ class InsideMemlab {
 };
 
 /// Runs `ours(session)` when memlab is at work in this process and not already on this thread's
-/// stack, else `plain()`, the real driver call.
+/// stack, else `plain()`, the real driver call. Out of host memory in between, the program gets the
+/// answer that the driver would give to that; nothing is ever thrown at it.
 template <class Ours, class Plain>
 CUresult hook(const Ours& ours, const Plain& plain) {
     const InsideMemlab inside;
     if (!inside.nested()) {
         if (Session* session = Session::current_or_late()) {
-            return ours(*session);
+            try {
+                return ours(*session);
+            } catch (const std::bad_alloc&) {
+                session->step_aside("the host is out of memory");
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
         }
     }
     return plain();

@@ -51,8 +51,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* 
         [&](Session& session) {
             std::size_t bytes = 0;
             std::size_t our_pitch = 0;
-            if (address != nullptr && pitch != nullptr && session.pooling() &&
-                mi::pitched_size(session, width, height, element_size, &our_pitch, &bytes)) {
+            const bool known =
+                mi::pitched_size(session, width, height, element_size, &our_pitch, &bytes);
+            if (known && address != nullptr && pitch != nullptr && session.pooling()) {
                 const CUresult result =
                     mi::allocate_device(session, Api::cuMemAllocPitch_v2, address, bytes);
                 if (result == CUDA_SUCCESS) {
@@ -61,7 +62,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* 
                 return result;
             }
             mi::DriverAllocation allocation;
-            allocation.requested = width * height;
+            allocation.requested = known ? bytes : width * height;
             return mi::allocate_from_driver(session, Api::cuMemAllocPitch_v2, allocation, real,
                                             [&] { return *address; });
         },

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <new>
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/hook.hpp"
@@ -197,12 +198,16 @@ void Session::choose_pooling() {
     }
 }
 
-void Session::step_aside(const char* why) {
-    if (pooling_.exchange(false, std::memory_order_relaxed)) {
+void Session::step_aside(const char* why) noexcept {
+    if (!pooling_.exchange(false, std::memory_order_relaxed)) {
+        return;
+    }
+    try {
         warn(std::string(why) + "; new memory now comes from the driver");
         if (recorder_) {
             recorder_->missed(std::string(why) + "; memory allocated since was not pooled", 0);
         }
+    } catch (const std::bad_alloc&) {  // nothing left to say it with
     }
 }
 

@@ -59,7 +59,7 @@ class Session {
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
 
     /// Turns pooling off for new memory and says so once; what is pooled is still served.
-    void step_aside(const char* why);
+    void step_aside(const char* why) noexcept;
 
     /// Turns pooling off for new memory because the program needs plain allocations from here on;
     /// the report says so.
