@@ -372,24 +372,34 @@ class TextWriter {
     }
 
     /// "train.cpp:42  Step::forward  via libcublas.so.13  [managed]" in what is left of the line.
+    /// What tells least goes first where that is too long: the library between, then, for a place
+    /// without source, the library itself.
     std::string describe(const PlaceShare& share, const std::string& indent) const {
-        std::string extra;
-        if (!share.place.through.empty()) {
-            extra += "  via " + clean(share.place.through);
-        }
-        if (share.kind != "device") {
-            extra += "  [" + clean(share.kind) + "]";
-        }
+        const std::string kind =
+            share.kind == "device" ? std::string() : "  [" + clean(share.kind) + "]";
         std::string where = location(share.place);
         std::string function = clean(without_anonymous(share.place.function));
         if (!share.place.recorded) {
             function = clean(share.api);
         }
         const std::size_t room = width_ - std::min(width_ - 20, 2 + 12 + 8 + 8 + 2 + indent.size());
-        extra = shorten_end(extra, room / 3, style_.ascii);
+        std::string extra = kind;
+        if (!share.place.through.empty()) {
+            const std::string through = "  via " + clean(share.place.through) + kind;
+            const std::size_t whole =
+                display_width(where) + 2 + display_width(function) + display_width(through);
+            if (whole <= room || !share.place.file.empty()) {
+                extra = shorten_end(through, room / 3, style_.ascii);
+            }
+        }
         const std::size_t left_over = room - display_width(extra) - 2;
         if (display_width(where) + display_width(function) > left_over) {
             function = collapse_templates(function, style_.ascii);
+        }
+        const bool only_a_library = share.place.recorded && share.place.file.empty();
+        if (only_a_library && !function.empty() &&
+            display_width(where) + display_width(function) > left_over) {
+            return shorten_begin(function, left_over + 2, style_.ascii) + dim(extra);
         }
         if (display_width(where) + display_width(function) > left_over) {
             where = where.substr(where.rfind('/') + 1);

@@ -1,0 +1,64 @@
+// The text of a summary: what a narrow terminal still says of a place. The recording is a real one;
+// only the names of its places are set here, as the symbolizer finds them where PyTorch is
+// installed.
+#include <string>
+
+#include "report/reader.hpp"
+#include "report/summary.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+// The row of the largest place at the peak, whose place is `place`.
+std::string row_of(const Place& place, int width) {
+    const ReadResult read =
+        read_report(std::string(MEMLAB_TEST_DATA) + "/h100/pytorch_without_its_cache.json");
+    REQUIRE(read.report);
+    Resolver resolver(*read.report, nullptr);
+    Summary summary = summarize("train.json", *read.report, read.warning, resolver);
+    REQUIRE(summary.devices.size() == 1);
+    auto& places = summary.devices[0].at_peak.places;
+    REQUIRE_FALSE(places.empty());
+    places[0].place = place;
+    TextOptions options;
+    options.style.width = width;
+    const std::string text = render_text(summary, resolver, options);
+    const std::size_t table = text.find("where\n", text.find("Who holds it"));
+    REQUIRE(table != std::string::npos);
+    const std::size_t begin = table + 6;
+    return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+bool has(const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a place without source in a narrow terminal: its function, not the libraries around it") {
+    Place place;
+    place.recorded = true;
+    place.function = "at::cuda::setWorkspaceForHandle";
+    place.module = "/torch/lib/libtorch_cuda.so";
+    place.through = "libc10_cuda.so";
+    const std::string wide = row_of(place, 140);
+    CHECK(has(wide, "libtorch_cuda.so  at::cuda::setWorkspaceForHandle  via libc10_cuda.so"));
+    const std::string narrow = row_of(place, 80);
+    CHECK(has(narrow, "at::cuda::setWorkspaceForHandle"));
+    CHECK_FALSE(has(narrow, "libc10_cuda.so"));
+}
+
+TEST_CASE("a place with source keeps its line in a narrow terminal") {
+    Place place;
+    place.recorded = true;
+    place.function = "Trainer::a_step_with_quite_a_long_name_of_its_own";
+    place.file = "/home/user/project/source/training/trainer.cpp";
+    place.line = 1234;
+    place.module = "/home/user/project/train";
+    const std::string narrow = row_of(place, 80);
+    CHECK(has(narrow, "trainer.cpp:1234"));
+    CHECK(has(narrow, "of_its_own"));
+}
