@@ -1,6 +1,6 @@
-// log_to_report FILE.memlog: prints the report that an event log amounts to, to compare with the one
-// that the process itself wrote. The two are made by the same Aggregator, online and over the log:
-// what differs was not recorded, or not in the same order.
+// log_to_report FILE.memlog: prints the report that an event log amounts to, to compare with the
+// one that the process itself wrote. The two are made by the same Aggregator, online and over the
+// log: what differs was not recorded, or not in the same order.
 //
 // Exit code: 0, or 2 when the file is no log.
 #include <cstdio>

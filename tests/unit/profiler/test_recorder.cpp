@@ -125,9 +125,9 @@ TEST_CASE("threads record in one order: times never decrease, nothing is lost") 
 
 TEST_CASE("one stack is one id, defined once with its modules") {
     Recording recording;
-    std::vector<std::uint32_t> ids;
-    for (int i = 0; i < 3; ++i) {
-        ids.push_back(recording.recorder->capture_call_site());
+    std::uint32_t ids[3] = {};
+    for (std::uint32_t& id : ids) {
+        id = recording.recorder->capture_call_site();
     }
     REQUIRE(ids[0] != 0);
     CHECK(ids[0] == ids[1]);

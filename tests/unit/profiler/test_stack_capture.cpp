@@ -37,6 +37,7 @@ __attribute__((noinline)) void through_libc(Seen* where) {
     seen = where;
     int values[] = {2, 1};
     qsort(values, 2, sizeof(int), compare);
+    seen = nullptr;
 }
 
 __attribute__((noinline)) void deep(Seen* where, int depth) {
