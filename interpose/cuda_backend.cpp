@@ -189,7 +189,9 @@ BackendStatus CudaBackend::record_events(Fence* fence) {
     }
     if (own_result != CUDA_SUCCESS) {
         fence_release(reinterpret_cast<Fence>(events.release()));
-        return status_of(own_result);
+        const bool unavailable =
+            own_result == CUDA_ERROR_NOT_SUPPORTED || own_result == CUDA_ERROR_NOT_FOUND;
+        return status_of(unavailable ? synchronize_all() : own_result);
     }
     *fence = reinterpret_cast<Fence>(events.release());
     return {};

@@ -1,0 +1,63 @@
+"""Frees while the GPU is at work: when the host waits, when memory comes back, and that no reuse runs
+ahead of the work that still uses it. On the simulated driver, which ends a program with code 86 when
+two accesses to one address are unordered; the control shows that it would.
+"""
+
+from __future__ import annotations
+
+from support import EndToEnd
+
+SMALL = str(1 << 20)
+# Two of them do not fit: the second allocation must take what the first one gave back.
+LARGE = str(100 << 20)
+TIGHT = {"SIMCUDA_MEMORY": "150MiB"}
+
+
+class Fences(EndToEnd):
+    """One program, tests/programs/fences.cpp, under each MEMLAB_FREE_SYNC."""
+
+    def outcome(self, *arguments: str, **settings: str):
+        return self.under_memlab(self.program("fences", *arguments), settings)
+
+    def lines(self, *arguments: str, **settings: str) -> list[str]:
+        outcome = self.outcome(*arguments, **settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return outcome.stdout.decode().splitlines()
+
+    def test_plain_cuda_waits(self) -> None:
+        outcome = self.without_memlab(self.program("fences", "reuse", SMALL))
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertIn(b"free: the host waited", outcome.stdout)
+
+    def test_auto_and_always_wait_as_plain_cuda_does(self) -> None:
+        for sync in ("auto", "always"):
+            lines = self.lines("reuse", SMALL, MEMLAB_FREE_SYNC=sync)
+            self.assertEqual(lines[:2], ["free: the host waited", "same address: yes"], sync)
+
+    def test_never_does_not_wait_and_reuses_nothing_in_use(self) -> None:
+        lines = self.lines("reuse", SMALL, MEMLAB_FREE_SYNC="never")
+        self.assertEqual(lines[:2], ["free: the host went on", "same address: no"])
+
+    def test_never_orders_the_device_where_memory_is_short(self) -> None:
+        lines = self.lines("reuse", LARGE, MEMLAB_FREE_SYNC="never", **TIGHT)
+        self.assertEqual(lines, ["free: the host went on", "same address: yes",
+                                 "context events recorded: yes, waited for on the device: yes"])
+
+    def test_idle_gpu(self) -> None:
+        for sync in ("auto", "always", "never"):
+            lines = self.lines("idle", SMALL, MEMLAB_FREE_SYNC=sync)
+            self.assertEqual(lines[:2], ["free: the host went on", "same address: yes"], sync)
+
+    def test_a_driver_without_context_events_synchronizes(self) -> None:
+        for sync in ("auto", "never"):
+            lines = self.lines("reuse", SMALL, MEMLAB_FREE_SYNC=sync, SIMCUDA_DRIVER_VERSION="12040")
+            self.assertEqual(lines[:2], ["free: the host waited", "same address: yes"], sync)
+
+    def test_a_device_wait_that_fails_is_no_licence_to_reuse(self) -> None:
+        lines = self.lines("reuse", LARGE, MEMLAB_FREE_SYNC="never",
+                           SIMCUDA_FAIL="cuCtxWaitEvent:1:999", **TIGHT)
+        self.assertEqual(lines[:2], ["free: the host went on", "same address: yes"])
+
+    def test_control_unordered_use_is_caught(self) -> None:
+        outcome = self.outcome("misuse", SMALL, MEMLAB_FREE_SYNC="never")
+        self.assertEqual(outcome.code, 86, outcome.describe())
