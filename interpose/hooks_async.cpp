@@ -3,6 +3,7 @@
 #include "interpose/device_memory.hpp"
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/sampled_call.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::MemoryKind;
@@ -42,19 +43,6 @@ CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thre
                 return real();
             }
             return mi::free_device_async(session, api, address, real);
-        },
-        real);
-}
-
-template <class Real>
-CUresult sample_after(const Real& real) {
-    return mi::hook(
-        [&](Session& session) {
-            const CUresult result = real();
-            if (mi::Context* context = session.contexts().current()) {
-                mi::sample_device(session, *context);
-            }
-            return result;
         },
         real);
 }
@@ -101,15 +89,15 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
                                                const CUmemPoolProps* properties) {
-    return sample_after(mi::real_call(&Driver::cuMemPoolCreate, pool, properties));
+    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolCreate, pool, properties));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
-    return sample_after(mi::real_call(&Driver::cuMemPoolDestroy, pool));
+    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolDestroy, pool));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-    return sample_after(mi::real_call(&Driver::cuMemPoolTrimTo, pool, keep));
+    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolTrimTo, pool, keep));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool pool,

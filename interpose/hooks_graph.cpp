@@ -3,6 +3,7 @@
 #include "interpose/device_memory.hpp"
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/sampled_call.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Api;
@@ -54,20 +55,6 @@ CUresult destroy(Api api, const void* graph, const Real& real) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().destroyed(session, api, graph);
-            }
-            return result;
-        },
-        real);
-}
-
-// Memory of a graph takes physical space at its first launch: it shows in what the device uses.
-template <class Real>
-CUresult launch(const Real& real) {
-    return mi::hook(
-        [&](Session& session) {
-            const CUresult result = real();
-            if (mi::Context* context = session.contexts().current()) {
-                mi::sample_device(session, *context);
             }
             return result;
         },
@@ -170,12 +157,14 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
                      mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
 }
 
+// Memory of a graph takes physical space at its first launch.
+
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-    return launch(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
-    return launch(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
