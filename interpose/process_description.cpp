@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -55,7 +56,12 @@ std::string tracer_name() {
     if (at == std::string::npos) {
         return {};
     }
-    const long pid = std::strtol(status.c_str() + at + std::strlen("TracerPid:"), nullptr, 10);
+    // from_chars: newer headers make strtol one that needs a newer glibc.
+    const std::size_t digits = status.find_first_not_of(" \t", at + std::strlen("TracerPid:"));
+    int pid = 0;
+    if (digits != std::string::npos) {
+        std::from_chars(status.data() + digits, status.data() + status.size(), pid);
+    }
     return pid <= 0 ? std::string() : read_file(("/proc/" + std::to_string(pid) + "/comm").c_str());
 }
 
