@@ -189,6 +189,9 @@ void Aggregator::on(const Event& record) {
             case EventType::scope_end:
                 mark(event);
                 break;
+            case EventType::empty_cache:
+            case EventType::tick:
+                break;  // causes; their effects are events of their own
         }
     });
 }

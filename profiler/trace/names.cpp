@@ -67,6 +67,10 @@ const char* name_of(EventType type) {
             return "scope_begin";
         case EventType::scope_end:
             return "scope_end";
+        case EventType::empty_cache:
+            return "empty_cache";
+        case EventType::tick:
+            return "tick";
     }
     return "unknown";
 }

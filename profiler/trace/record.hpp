@@ -52,11 +52,14 @@ enum class EventType : std::uint8_t {
     segment_free,    ///< the pool gave a range back
     segment_map,
     segment_unmap,
-    alloc_retry,  ///< out of memory: the pool released its cache and tried once more
+    alloc_retry,  ///< out of memory: the pool releases its cache and tries once more
     sync,         ///< the pool waited on the host for pending frees to become reusable
     mark,
     scope_begin,
     scope_end,
+    // What the pool was told to do, where its other events do not tell: a replay needs it.
+    empty_cache,  ///< the pool gives unused memory back on request; precedes its segment_free
+    tick,  ///< the pool's clock moved to `requested` nanoseconds; precedes what it gives back
 };
 const char* name_of(EventType type);
 

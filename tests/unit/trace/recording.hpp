@@ -380,10 +380,12 @@ class PlausibleRecords {
                 records_.emplace_back(oom);
                 return;
             }
-            case 6:
-                records_.emplace_back(
-                    event(random_.one_in(2) ? EventType::alloc_retry : EventType::sync, context));
+            case 6: {
+                constexpr EventType without_address[] = {EventType::alloc_retry, EventType::sync,
+                                                         EventType::empty_cache, EventType::tick};
+                records_.emplace_back(event(without_address[random_.below(4)], context));
                 return;
+            }
             case 7:
                 if (random_.one_in(10)) {
                     lose(context);
