@@ -71,6 +71,12 @@ class DeviceBackend {
     /// asynchronous error, if any. Called without the pool's lock.
     virtual BackendStatus fence_wait_host(Fence fence) = 0;
 
+    /// Whether the caller of the free in progress may rely on cudaFree's promise that the host has
+    /// waited for the device. Asked on the caller's thread, without the pool's lock, and only when
+    /// the answer matters: FreeSync::automatic and the fence is pending. False where the caller is
+    /// known not to: its frees go on as with FreeSync::never.
+    virtual bool caller_needs_host_wait() const { return true; }
+
     /// The pool no longer needs the fence.
     virtual void fence_release(Fence fence) = 0;
 };

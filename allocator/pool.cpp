@@ -40,7 +40,12 @@ class DeafObserver final : public PoolObserver {
     void on_free_completed(const BlockInfo&) override {}
     void on_segment_alloc(Address, std::uint64_t, Tag) override {}
     void on_segment_free(Address, std::uint64_t) override {}
+    void on_segment_map(Address, std::uint64_t, Tag) override {}
+    void on_segment_unmap(Address, std::uint64_t) override {}
     void on_alloc_retry(std::uint64_t, Tag) override {}
+    void on_make_room(std::uint64_t, Tag) override {}
+    void on_empty_cache() override {}
+    void on_tick(std::uint64_t) override {}
     void on_sync() override {}
 };
 
@@ -62,6 +67,8 @@ class Pool::Impl {
     std::uint64_t release_cached(bool wait);
     void abandon();
     PoolStats stats() const;
+    bool settle(Address address);
+    void release_for_retry(std::uint64_t requested, Tag tag);
     std::string validate() const;
 
   private:
@@ -74,6 +81,7 @@ class Pool::Impl {
 
     void put_behind(Block& block, Fence fence);
     void settle(Block& block, FenceState state);
+    bool host_goes_on(Lock& lock, Block& block);
     void complete(Block& block);
     void poll();
     struct Waited {
@@ -83,6 +91,7 @@ class Pool::Impl {
     Waited wait_for(Lock& lock, Block& block);
     void wait_for_all_pending(Lock& lock);
 
+    void prepare_retry(std::uint64_t requested, Tag tag);
     std::uint64_t release_unused();
     void count_split(bool small);
     std::string validate_frees() const;
@@ -131,9 +140,7 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
             return serve(*block, requested, tag);
         }
         const std::uint64_t largest = store_.largest_free();
-        release_unused();
-        ++stats_.num_alloc_retries;
-        observer_.on_alloc_retry(requested, tag);
+        prepare_retry(requested, tag);
         status = grow(*plan, tag);
         if (!status.ok()) {
             return refuse(status, largest);
@@ -252,12 +259,31 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
             settle(*block, state);
             return {FreeResult::Kind::freed, {}};
         }
-        if (state == FenceState::pending && sync == FreeSync::never) {
+        if (state == FenceState::pending &&
+            (sync == FreeSync::never || host_goes_on(lock, *block))) {
             return {FreeResult::Kind::freed, {}};
         }
         // Failed: only the wait, which then returns at once, tells the error.
     }
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+}
+
+/// Asks the backend about the caller without the lock: it may look at stacks and libraries. When
+/// the caller relies on nothing the block stays pending like any other.
+bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
+    const std::uint64_t epoch = epoch_;
+    block.waited_for = true;
+    lock.unlock();
+    const bool goes_on = !backend_.caller_needs_host_wait();
+    lock.lock();
+    if (epoch_ != epoch) {
+        return true;
+    }
+    block.waited_for = false;
+    if (goes_on) {
+        settled_.notify_all();
+    }
+    return goes_on;
 }
 
 void Pool::Impl::put_behind(Block& block, Fence fence) {
@@ -377,6 +403,24 @@ void Pool::Impl::fence_deferred() {
     poll();
 }
 
+bool Pool::Impl::settle(Address address) {
+    const Lock lock(mutex_);
+    Block* block = store_.find(address);
+    if (block == nullptr || block->address != address || block->waited_for) {
+        return false;
+    }
+    if (block->state == BlockState::pending) {
+        settle(*block, FenceState::complete);
+        return true;
+    }
+    if (block->state == BlockState::deferred) {
+        deferred_.remove(*block);
+        complete(*block);
+        return true;
+    }
+    return false;
+}
+
 // --- the cache ----------------------------------------------------------------------------------
 
 std::uint64_t Pool::Impl::release_cached(bool wait) {
@@ -386,7 +430,19 @@ std::uint64_t Pool::Impl::release_cached(bool wait) {
     } else {
         poll();
     }
+    observer_.on_empty_cache();
     return release_unused();
+}
+
+void Pool::Impl::release_for_retry(std::uint64_t requested, Tag tag) {
+    const Lock lock(mutex_);
+    prepare_retry(requested, tag);
+}
+
+void Pool::Impl::prepare_retry(std::uint64_t requested, Tag tag) {
+    ++stats_.num_alloc_retries;
+    observer_.on_alloc_retry(requested, tag);
+    release_unused();
 }
 
 std::uint64_t Pool::Impl::release_unused() {
@@ -594,6 +650,14 @@ void Pool::abandon() {
 
 PoolStats Pool::stats() const {
     return impl_->stats();
+}
+
+bool Pool::settle(Address address) {
+    return impl_->settle(address);
+}
+
+void Pool::release_for_retry(std::uint64_t requested, Tag tag) {
+    impl_->release_for_retry(requested, tag);
 }
 
 std::string Pool::validate() const {

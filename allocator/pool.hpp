@@ -7,7 +7,9 @@
 //  - a block whose fence failed is never handed out again;
 //  - a failed allocation leaves the pool as it was, but for cached segments given back;
 //  - deterministic: the same calls and the same answers of the backend give the same addresses
-//    relative to their segments, in the same order; no clock, no randomness, no addresses hashed.
+//    relative to their segments, in the same order; no clock, no randomness, no addresses hashed;
+//  - what an observer is told is enough to do it all again, from one thread and without a device
+//    (see "Replay" at PoolObserver).
 //
 // How frees become reusable (PoolOptions::free_sync says when the host waits):
 //   free -> [deferred, while a capture forbids fences] -> pending behind its fence -> free block,
@@ -45,7 +47,18 @@ struct BlockInfo {
 
 /// Told of every change, in order, with the pool's lock held: must be quick, must not call the pool
 /// or the backend. Order is the recording's order: an alloc is told after the block is ours, a free
-/// before anyone else can get it.
+/// before anyone else can get it, a cause before its effects.
+///
+/// Replay: another pool with the same options, driven by these calls in their order, makes the same
+/// calls to its own observer, in the same order:
+///   on_alloc           -> allocate(requested, tag)
+///   on_free_requested  -> free(address, tag, FenceTiming::deferred)
+///   on_free_completed  -> settle(address)
+///   on_alloc_retry     -> release_for_retry(requested, tag)
+///   on_empty_cache     -> release_cached(false)
+///   on_segment_alloc, on_segment_map -> no call: what the backend answers in the on_alloc next
+///   on_segment_free, on_segment_unmap, on_sync -> nothing: the effects of the others
+/// abandon() has no event: whoever calls it knows. Ids are new, and on_sync is not told.
 class PoolObserver {
   public:
     PoolObserver() = default;
@@ -62,8 +75,19 @@ class PoolObserver {
     virtual void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) = 0;
     /// Told before the backend gets it, which may give it to someone else at once.
     virtual void on_segment_free(Address segment, std::uint64_t size) = 0;
-    /// Out of memory: the cache was released and the allocation will be tried once more.
+    /// `bytes` of an expandable range at `address` have memory now; `tag` as in on_segment_alloc.
+    virtual void on_segment_map(Address address, std::uint64_t bytes, Tag tag) = 0;
+    /// Told before the backend takes that memory away.
+    virtual void on_segment_unmap(Address address, std::uint64_t bytes) = 0;
+    /// Out of memory: what is unused will be given back now, and the allocation tried once more.
     virtual void on_alloc_retry(std::uint64_t requested, Tag tag) = 0;
+    /// Before it grows for this allocation the pool will give some unused memory back now, as its
+    /// options ask.
+    virtual void on_make_room(std::uint64_t requested, Tag tag) = 0;
+    /// release_cached() will give back what is unused now; its wait is over.
+    virtual void on_empty_cache() = 0;
+    /// Time has passed as far as `now_ns`, and that changes something.
+    virtual void on_tick(std::uint64_t now_ns) = 0;
     /// The pool makes sure on the host that all pending frees are complete. As in PyTorch also told
     /// when there was nothing to wait for.
     virtual void on_sync() = 0;
@@ -136,6 +160,13 @@ class Pool {
     void abandon();
 
     PoolStats stats() const;
+
+    /// For replay; no live program calls it. The fence of this block, which was given back, is
+    /// complete, whatever was given back before it. False when there is no such block.
+    bool settle(Address address);
+
+    /// For replay; no live program calls it. What allocate() does between two attempts to grow.
+    void release_for_retry(std::uint64_t requested, Tag tag);
 
     /// Walks every structure and checks every invariant; empty when sound, else what is wrong.
     /// For tests and debugging: O(blocks).

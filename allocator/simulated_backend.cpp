@@ -175,6 +175,13 @@ BackendStatus SimulatedBackend::fence_wait_host(Fence fence) {
     return {};
 }
 
+bool SimulatedBackend::caller_needs_host_wait() const {
+    std::unique_lock lock(mutex_);
+    const std::function<bool()> answer = needs_host_wait_;
+    lock.unlock();
+    return answer ? answer() : true;
+}
+
 void SimulatedBackend::fence_release(Fence fence) {
     const std::lock_guard lock(mutex_);
     if (known(fence, "fence_release") == nullptr) {
@@ -258,6 +265,11 @@ void SimulatedBackend::set_host_wait(HostWait wait) {
 void SimulatedBackend::set_host_wait_hook(std::function<void()> hook) {
     const std::lock_guard lock(mutex_);
     hook_ = std::move(hook);
+}
+
+void SimulatedBackend::set_caller_needs_host_wait(std::function<bool()> answer) {
+    const std::lock_guard lock(mutex_);
+    needs_host_wait_ = std::move(answer);
 }
 
 void SimulatedBackend::set_knows_idle(bool knows) {

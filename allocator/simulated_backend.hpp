@@ -38,6 +38,7 @@ class SimulatedBackend final : public DeviceBackend {
     FenceState fence_query(Fence fence) override;
     BackendStatus fence_wait_device(Fence fence) override;
     BackendStatus fence_wait_host(Fence fence) override;
+    bool caller_needs_host_wait() const override;
     void fence_release(Fence fence) override;
 
     // --- the clock ---
@@ -69,6 +70,9 @@ class SimulatedBackend final : public DeviceBackend {
     /// Called by fence_wait_host before it waits, without any lock of the simulation: the moment at
     /// which other threads may do anything.
     void set_host_wait_hook(std::function<void()> hook);
+
+    /// What caller_needs_host_wait answers; it is called without any lock of the simulation.
+    void set_caller_needs_host_wait(std::function<bool()> answer);
 
     /// false: fence_record gives a real fence even when nothing is running. (Default: it gives 0.)
     void set_knows_idle(bool knows);
@@ -142,6 +146,7 @@ class SimulatedBackend final : public DeviceBackend {
 
     HostWait host_wait_ = HostWait::advances;
     std::function<void()> hook_;
+    std::function<bool()> needs_host_wait_;
     bool knows_idle_ = true;
     bool broken_ = false;
     std::int32_t broken_code_ = 0;

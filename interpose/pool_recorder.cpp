@@ -46,8 +46,28 @@ void PoolRecorder::on_segment_free(Address segment, std::uint64_t size) {
     record(EventType::segment_free, segment, 0, size, 0);
 }
 
+void PoolRecorder::on_segment_map(Address address, std::uint64_t bytes, Tag tag) {
+    record(EventType::segment_map, address, 0, bytes, tag);
+}
+
+void PoolRecorder::on_segment_unmap(Address address, std::uint64_t bytes) {
+    record(EventType::segment_unmap, address, 0, bytes, 0);
+}
+
 void PoolRecorder::on_alloc_retry(std::uint64_t requested, Tag tag) {
     record(EventType::alloc_retry, 0, requested, 0, tag);
+}
+
+void PoolRecorder::on_make_room(std::uint64_t requested, Tag tag) {
+    record(EventType::make_room, 0, requested, 0, tag);
+}
+
+void PoolRecorder::on_empty_cache() {
+    record(EventType::empty_cache, 0, 0, 0, 0);
+}
+
+void PoolRecorder::on_tick(std::uint64_t now_ns) {
+    record(EventType::tick, 0, now_ns, 0, 0);
 }
 
 void PoolRecorder::on_sync() {

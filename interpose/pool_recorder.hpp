@@ -26,7 +26,13 @@ class PoolRecorder final : public allocator::PoolObserver {
     void on_segment_alloc(allocator::Address segment, std::uint64_t size,
                           allocator::Tag tag) override;
     void on_segment_free(allocator::Address segment, std::uint64_t size) override;
+    void on_segment_map(allocator::Address address, std::uint64_t bytes,
+                        allocator::Tag tag) override;
+    void on_segment_unmap(allocator::Address address, std::uint64_t bytes) override;
     void on_alloc_retry(std::uint64_t requested, allocator::Tag tag) override;
+    void on_make_room(std::uint64_t requested, allocator::Tag tag) override;
+    void on_empty_cache() override;
+    void on_tick(std::uint64_t now_ns) override;
     void on_sync() override;
 
   private:

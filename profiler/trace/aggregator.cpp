@@ -191,6 +191,7 @@ void Aggregator::on(const Event& record) {
                 break;
             case EventType::empty_cache:
             case EventType::tick:
+            case EventType::make_room:
                 break;  // causes; their effects are events of their own
         }
     });

@@ -59,7 +59,8 @@ enum class EventType : std::uint8_t {
     scope_end,
     // What the pool was told to do, where its other events do not tell: a replay needs it.
     empty_cache,  ///< the pool gives unused memory back on request; precedes its segment_free
-    tick,  ///< the pool's clock moved to `requested` nanoseconds; precedes what it gives back
+    tick,       ///< the pool's clock moved to `requested` nanoseconds; precedes what it gives back
+    make_room,  ///< before growing for `requested` bytes the pool gives unused memory back
 };
 const char* name_of(EventType type);
 

@@ -15,7 +15,7 @@
 
 namespace memlab::trace {
 
-inline constexpr std::size_t event_type_count = 14;
+inline constexpr std::size_t event_type_count = 15;
 
 /// What differences refer to. Starts anew with every block.
 struct CodecState {

@@ -221,6 +221,28 @@ void CheckingObserver::on_alloc_retry(std::uint64_t requested, Tag tag) {
     ++stats_.num_alloc_retries;
 }
 
+void CheckingObserver::on_segment_map(Address address, std::uint64_t size, Tag tag) {
+    events_.push_back({Seen::What::segment_map, address, size, 0, tag});
+    problem("memory was mapped into a pool of whole segments", address);
+}
+
+void CheckingObserver::on_segment_unmap(Address address, std::uint64_t size) {
+    events_.push_back({Seen::What::segment_unmap, address, size, 0, 0});
+    problem("memory was unmapped from a pool of whole segments", address);
+}
+
+void CheckingObserver::on_make_room(std::uint64_t requested, Tag tag) {
+    events_.push_back({Seen::What::make_room, 0, 0, requested, tag});
+}
+
+void CheckingObserver::on_empty_cache() {
+    events_.push_back({Seen::What::empty_cache, 0, 0, 0, 0});
+}
+
+void CheckingObserver::on_tick(std::uint64_t now_ns) {
+    events_.push_back({Seen::What::tick, 0, 0, now_ns, 0});
+}
+
 void CheckingObserver::on_sync() {
     events_.push_back({Seen::What::sync, 0, 0, 0, 0});
     ++stats_.num_sync_all_streams;

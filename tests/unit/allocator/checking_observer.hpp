@@ -26,6 +26,11 @@ struct Seen {
         segment_free,
         alloc_retry,
         sync,
+        segment_map,
+        segment_unmap,
+        make_room,
+        empty_cache,
+        tick,
     };
     What what = What::alloc;
     Address address = 0;
@@ -45,9 +50,16 @@ class CheckingObserver final : public PoolObserver {
     void on_free_completed(const BlockInfo& block) override;
     void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) override;
     void on_segment_free(Address segment, std::uint64_t size) override;
+    void on_segment_map(Address address, std::uint64_t bytes, Tag tag) override;
+    void on_segment_unmap(Address address, std::uint64_t bytes) override;
     void on_alloc_retry(std::uint64_t requested, Tag tag) override;
+    void on_make_room(std::uint64_t requested, Tag tag) override;
+    void on_empty_cache() override;
+    void on_tick(std::uint64_t now_ns) override;
     void on_sync() override;
 
+    /// The events that nobody took, in order.
+    const std::vector<Seen>& events() const { return events_; }
     /// The events since the last call, in order.
     std::vector<Seen> take_events();
     /// The same, but only what they were.

@@ -53,6 +53,84 @@ TEST_CASE("automatic: a free of finished work waits for nothing, of unfinished w
     CHECK(world.problem_at_end() == sound);
 }
 
+TEST_CASE("automatic: the backend may know that the caller needs no wait of the host") {
+    World world(gib, with(FreeSync::automatic));
+    world.backend.set_caller_needs_host_wait([&] {
+        CHECK(world.allocated() == 0);  // with the lock held, this would never return
+        return false;
+    });
+    const BlockInfo a = world.get(1000);
+    world.backend.access(a.id, a.address, 1000);
+    world.give(a.address);
+    CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+    CHECK(world.active() == 1024);
+    CHECK(world.get(1000).address != a.address);
+    world.backend.advance_all();
+    CHECK(world.get(1000).address == a.address);
+    CHECK(world.problem() == sound);
+
+    SECTION("and is not asked where the answer changes nothing") {
+        world.backend.set_caller_needs_host_wait([] {
+            FAIL("asked");
+            return true;
+        });
+        world.give(a.address);
+        CHECK(world.active() == 1024);
+    }
+    SECTION("a free that must wait does") {
+        world.backend.set_caller_needs_host_wait([] { return true; });
+        world.backend.submit();
+        world.give(a.address);
+        CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+    }
+    SECTION("everything may be abandoned while it is asked") {
+        world.backend.set_caller_needs_host_wait([&] {
+            world.pool.abandon();
+            world.observer.forget();
+            return true;
+        });
+        world.backend.submit();
+        world.give(a.address);
+        CHECK(world.reserved() == 0);
+    }
+    CHECK(world.problem() == sound);
+}
+
+TEST_CASE("only always and never: nobody is asked what the caller needs") {
+    for (const FreeSync sync : {FreeSync::always, FreeSync::never}) {
+        World world(gib, with(sync));
+        world.backend.set_caller_needs_host_wait([] {
+            FAIL("asked");
+            return true;
+        });
+        const BlockInfo a = world.get(1000);
+        world.backend.access(a.id, a.address, 1000);
+        world.give(a.address);
+        CHECK(world.problem_at_end() == sound);
+    }
+}
+
+TEST_CASE("settling makes the block of a fence that is still pending reusable, in any order") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo a = world.get(1000);
+    const BlockInfo b = world.get(1000);
+    const BlockInfo c = world.get(1000);
+    world.backend.submit();
+    world.give(a.address);
+    world.give(b.address);
+    world.give(c.address, FenceTiming::deferred);
+    CHECK_FALSE(world.pool.settle(a.address + 512));
+    CHECK_FALSE(world.pool.settle(0));
+    CHECK(world.pool.settle(c.address));
+    CHECK(world.pool.settle(b.address));
+    CHECK_FALSE(world.pool.settle(b.address));
+    CHECK(world.active() == 1024);
+    CHECK(world.backend.fences() == 1);
+    CHECK(world.get(1500).address == b.address);
+    CHECK_FALSE(world.pool.settle(b.address));
+    CHECK(world.problem() == sound);
+}
+
 TEST_CASE("always: a free waits even for a fence that is complete") {
     World world(gib, with(FreeSync::always));
     world.backend.set_knows_idle(false);

@@ -26,9 +26,9 @@ TEST_CASE("out of memory: the cache is released and the allocation tried once mo
     const BlockInfo c = world.get(90 * mib, 5);
     const std::vector<Seen> expected = {
         {What::sync, 0, 0, 0, 0},
+        {What::alloc_retry, 0, 0, 90 * mib, 5},
         {What::segment_free, a.address, 40 * mib, 0, 0},
         {What::segment_free, b.address, 40 * mib, 0, 0},
-        {What::alloc_retry, 0, 0, 90 * mib, 5},
         {What::segment_alloc, c.segment, 90 * mib, 0, 5},
         {What::alloc, c.address, 90 * mib, 90 * mib, 5},
     };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/unit/allocator/random.hpp"
+#include "tests/unit/allocator/replay.hpp"
 #include "tests/unit/allocator/world.hpp"
 
 namespace memlab::allocator::testing {
@@ -101,6 +102,7 @@ void stress(FreeSync sync, std::uint64_t seed, int steps) {
     CHECK(world.problem_at_end() == sound);
     stop.store(true);
     clock.join();
+    CHECK(problem_of_replay(with(sync), world.observer.events()) == sound);
 }
 
 }  // namespace

@@ -382,8 +382,9 @@ class PlausibleRecords {
             }
             case 6: {
                 constexpr EventType without_address[] = {EventType::alloc_retry, EventType::sync,
-                                                         EventType::empty_cache, EventType::tick};
-                records_.emplace_back(event(without_address[random_.below(4)], context));
+                                                         EventType::empty_cache, EventType::tick,
+                                                         EventType::make_room};
+                records_.emplace_back(event(without_address[random_.below(5)], context));
                 return;
             }
             case 7:
