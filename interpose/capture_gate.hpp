@@ -1,7 +1,9 @@
 // Knows whether a stream capture is under way, and keeps our driver calls out of it.
 //
-// A fence or an allocation inside a capture would invalidate it. So cuStreamBeginCapture takes the
-// gate exclusively, our own calls hold it shared: between the look and the call no capture begins.
+// A fence inside a capture would invalidate it. So cuStreamBeginCapture takes the gate exclusively,
+// our own calls of that kind hold it shared: between the look and the call no capture begins. What
+// waits for the device must not hold it (the device may wait for what is submitted after the next
+// capture) and runs in relaxed mode instead. Lock order: pool -> gate.
 #pragma once
 
 #include <atomic>
@@ -18,7 +20,7 @@ namespace memlab::interpose {
 /// Thread-safety: all functions, from any thread.
 class CaptureGate {
   public:
-    /// Held around everything of ours that calls the driver. Not recursive.
+    /// Held around the look for a capture and the call that must not fall into one. Not recursive.
     class Shared {
       public:
         explicit Shared(CaptureGate& gate) : gate_(gate) { gate_.mutex_.lock_shared(); }
@@ -29,19 +31,6 @@ class CaptureGate {
         /// True while any stream of the process captures; stays so while this is held or turns
         /// false.
         bool capturing() const { return gate_.capturing(); }
-
-      private:
-        CaptureGate& gate_;
-    };
-
-    /// Lets go of the gate for a wait on the device, during which other threads may begin captures.
-    /// The calling thread must hold it shared.
-    class Released {
-      public:
-        explicit Released(CaptureGate& gate) : gate_(gate) { gate_.mutex_.unlock_shared(); }
-        ~Released() { gate_.mutex_.lock_shared(); }
-        Released(const Released&) = delete;
-        Released& operator=(const Released&) = delete;
 
       private:
         CaptureGate& gate_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "interpose/current_context.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/session.hpp"
 
@@ -22,6 +23,14 @@ std::string uuid_text(const CUuuid& uuid) {
     }
     return text;
 }
+
+// What a thread looked up last, good for as long as the registry's generation is the same.
+struct LastContext {
+    CUcontext handle;
+    Context* context;
+    std::uint64_t generation;
+};
+__attribute__((tls_model("initial-exec"))) thread_local LastContext last_context{};
 
 }  // namespace
 
@@ -52,10 +61,16 @@ Context* ContextRegistry::current() {
     if (call_real(&Driver::cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == nullptr) {
         return nullptr;
     }
-    if (Context* known = find(handle)) {
-        return known;
+    const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+    if (last_context.handle == handle && last_context.generation == generation) {
+        return last_context.context;
     }
-    return add(handle);
+    Context* known = find(handle);
+    if (known == nullptr) {
+        known = add(handle);
+    }
+    last_context = {handle, known, known != nullptr ? generation : 0};
+    return known;
 }
 
 Context* ContextRegistry::add(CUcontext handle) {
@@ -92,6 +107,11 @@ Context* ContextRegistry::add(CUcontext handle) {
     owned_.push_back(std::make_unique<Context>(session_, handle, device, id, primary));
     Context* context = owned_.back().get();
     contexts_[handle] = context;
+    int devices = 0;
+    if (owned_.size() > 1 || call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS ||
+        devices > 1) {
+        expect_several();
+    }
     return context;
 }
 
@@ -151,6 +171,7 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     if (owner != nullptr) {
         const std::unique_lock lock(mutex_);
         contexts_[green] = owner;
+        generation_.fetch_add(1, std::memory_order_release);
     }
 }
 
@@ -159,6 +180,7 @@ void ContextRegistry::remove_green(CUcontext green) {
     const auto it = contexts_.find(green);
     if (it != contexts_.end() && it->second->handle() != green) {
         contexts_.erase(it);
+        generation_.fetch_add(1, std::memory_order_release);
     }
 }
 
@@ -172,8 +194,9 @@ void ContextRegistry::lost(CUcontext handle) {
         }
         context = it->second;
         std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
+        generation_.fetch_add(1, std::memory_order_release);
         for (const auto& [other, peer] : contexts_) {
-            peer->backend().set_peer(handle, false);
+            peer->backend().fences().set_peer(handle, false);
         }
     }
     session_.segments().remove_all(context);
@@ -192,15 +215,26 @@ void ContextRegistry::primary_lost(CUdevice device) {
     }
 }
 
-void ContextRegistry::set_peer_access(CUcontext accessor, CUcontext owner, bool enabled) {
+void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
     Context* owning = find(owner);
-    if (owning == nullptr && enabled) {
+    if (owning == nullptr) {
         const CurrentContext current(owner);
         owning = add(owner);
     }
     if (owning != nullptr) {
-        owning->backend().set_peer(accessor, enabled);
+        owning->backend().fences().set_peer(accessor, true);
     }
+}
+
+void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
+    Context* owner = session_.segments().find(address);
+    if (owner == nullptr) {
+        return;
+    }
+    // A green context's work is its primary context's.
+    const Context* running = find(accessor);
+    const CUcontext handle = running != nullptr ? running->handle() : accessor;
+    owner->backend().fences().set_peer(handle, true);
 }
 
 std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {

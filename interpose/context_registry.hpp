@@ -64,8 +64,17 @@ class ContextRegistry {
     /// The same for the primary context of a device.
     void primary_lost(CUdevice device);
 
-    /// `accessor` may now (or no longer) use memory of `owner`: its work belongs to owner's fences.
-    void set_peer_access(CUcontext accessor, CUcontext owner, bool enabled);
+    /// `accessor` may now use memory of `owner`: its work belongs to owner's fences, for as long as
+    /// both exist (what it submitted runs on after access is taken away).
+    void share_memory(CUcontext accessor, CUcontext owner);
+
+    /// True when the process may have more than one context: a copy may then reach into another.
+    bool several() const { return several_.load(std::memory_order_relaxed); }
+    void expect_several() { several_.store(true, std::memory_order_relaxed); }
+
+    /// A copy that runs in `accessor` uses the pooled memory at `address`: no peer access is needed
+    /// for that, so the fences of another context's memory must cover `accessor` from now on.
+    void used_by_copy(std::uint64_t address, CUcontext accessor);
 
     /// Gives cached memory of a device back to the driver, except that of `but` (may be null);
     /// returns the bytes.
@@ -80,6 +89,9 @@ class ContextRegistry {
     void describe_device(CUdevice device);
 
     Session& session_;
+    /// Changes whenever a handle may stand for another context than before. Never 0.
+    std::atomic<std::uint64_t> generation_{1};
+    std::atomic<bool> several_{false};
     mutable std::shared_mutex mutex_;
     std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
     std::vector<std::unique_ptr<Context>> owned_;

@@ -108,23 +108,22 @@ std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr addre
     if (owner == nullptr) {
         return std::nullopt;
     }
-    FreeResult result;
-    {
-        const CaptureGate::Shared gate(session.captures());
-        FenceTiming timing = stream_ordered ? FenceTiming::now_host_goes_on : FenceTiming::now;
-        if (gate.capturing()) {
-            const CUresult answer = ask_driver_in_capture();
-            if (answer != CUDA_SUCCESS) {
-                return answer;
-            }
-            timing = FenceTiming::deferred;
+    FenceTiming timing = stream_ordered ? FenceTiming::now_host_goes_on : FenceTiming::now;
+    if (session.captures().capturing()) {
+        const CUresult answer = ask_driver_in_capture();
+        if (answer != CUDA_SUCCESS) {
+            return answer;
         }
-        const allocator::Tag tag = tag_of(session.api_id(api), 0);
-        result = owner->pool().free(address, tag, timing);
+        timing = FenceTiming::deferred;
     }
+    const allocator::Tag tag = tag_of(session.api_id(api), 0);
+    const FreeResult result = owner->pool().free(address, tag, timing);
     switch (result.kind) {
         case FreeResult::Kind::freed:
-            return static_cast<CUresult>(result.status.ok() ? CUDA_SUCCESS : result.status.code);
+            // A capture that began meanwhile only delays the fence: this free came first.
+            return static_cast<CUresult>(result.status.code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                             ? CUDA_SUCCESS
+                                             : result.status.code);
         case FreeResult::Kind::invalid:
             return CUDA_ERROR_INVALID_VALUE;
         case FreeResult::Kind::not_ours:
@@ -148,24 +147,16 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
         return from_driver();
     }
     const std::uint32_t stack = call_site(session);
-    Context* context = nullptr;
-    AllocResult result;
-    {
-        const CaptureGate::Shared gate(session.captures());
-        if (!gate.capturing()) {
-            context = session.contexts().current();
-        }
-        if (context != nullptr) {
-            const allocator::Tag tag = tag_of(session.api_id(api), stack);
-            result = context->pool().allocate(bytes, tag);
-            if (result.status.kind == BackendStatus::Kind::out_of_memory &&
-                session.contexts().release_cached(context->device(), context) != 0) {
-                result = context->pool().allocate(bytes, tag);
-            }
-        }
-    }
+    // During a capture the driver decides: it refuses what plain CUDA refuses.
+    Context* context = session.captures().capturing() ? nullptr : session.contexts().current();
     if (context == nullptr) {
         return from_driver();
+    }
+    const allocator::Tag tag = tag_of(session.api_id(api), stack);
+    AllocResult result = context->pool().allocate(bytes, tag);
+    if (result.status.kind == BackendStatus::Kind::out_of_memory &&
+        session.contexts().release_cached(context->device(), context) != 0) {
+        result = context->pool().allocate(bytes, tag);
     }
     sample_device(session, *context);
     if (result.status.ok()) {
@@ -213,13 +204,8 @@ CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation&
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         context = session.contexts().current();
         if (context != nullptr) {
-            bool released = false;
-            {
-                const CaptureGate::Shared gate(session.captures());
-                released = !gate.capturing() &&
-                           session.contexts().release_cached(context->device(), nullptr) != 0;
-            }
-            if (released) {
+            if (!session.captures().capturing() &&
+                session.contexts().release_cached(context->device(), nullptr) != 0) {
                 result = real();
             }
         }

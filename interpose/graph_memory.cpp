@@ -59,11 +59,8 @@ GraphMemory& graph_memory() {
 }
 
 CUgraph capturing_graph(Session& session, CUstream stream, bool per_thread) {
-    {
-        const CaptureGate::Shared gate(session.captures());
-        if (!gate.capturing()) {
-            return nullptr;
-        }
+    if (!session.captures().capturing()) {
+        return nullptr;
     }
     const Driver* real = driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -1,5 +1,6 @@
 // Contexts: what ends one ends the memory in it; who may use whose memory decides what a fence
 // must cover. A context enters the registry when memory is first allocated in it.
+#include "interpose/current_context.hpp"
 #include "interpose/hook.hpp"
 
 namespace mi = memlab::interpose;
@@ -53,19 +54,27 @@ CUresult release_primary(CUdevice device, const Real& real) {
         real);
 }
 
+// A process that makes contexts of its own may have several.
+CUresult created(CUresult result) {
+    if (Session* session = Session::current()) {
+        session->contexts().expect_several();
+    }
+    return result;
+}
+
 CUcontext current_context() {
     CUcontext context = nullptr;
     return mi::call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
 }
 
 template <class Real>
-CUresult change_peer_access(CUcontext peer, bool enabled, const Real& real) {
+CUresult enable_peer_access(CUcontext peer, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
             const CUcontext accessor = current_context();
             if (result == CUDA_SUCCESS && accessor != nullptr) {
-                session.contexts().set_peer_access(accessor, peer, enabled);
+                session.contexts().share_memory(accessor, peer);
             }
             return result;
         },
@@ -76,22 +85,23 @@ CUresult change_peer_access(CUcontext peer, bool enabled, const Real& real) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
-    return mi::call_real(&Driver::cuCtxCreate, context, flags, device);
+    return created(mi::call_real(&Driver::cuCtxCreate, context, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
-    return mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device);
+    return created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
-    return mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device);
+    return created(
+        mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
-    return mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device);
+    return created(mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
@@ -103,12 +113,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-    return change_peer_access(peer, true,
-                              mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
+    return enable_peer_access(peer, mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
-    return change_peer_access(peer, false, mi::real_call(&Driver::cuCtxDisablePeerAccess, peer));
+    return mi::call_real(&Driver::cuCtxDisablePeerAccess, peer);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {

@@ -4,6 +4,7 @@
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/sampled_call.hpp"
+#include "interpose/work_clock.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Api;
@@ -157,14 +158,20 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
                      mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
 }
 
-// Memory of a graph takes physical space at its first launch.
+// Memory of a graph takes physical space at its first launch. A launch is work for the device.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+    const CUresult result =
+        mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+    mi::work_clock.tick();
+    return result;
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
-    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+    const CUresult result =
+        mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+    mi::work_clock.tick();
+    return result;
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {

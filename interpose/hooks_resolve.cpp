@@ -4,10 +4,27 @@
 #include "interpose/driver.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/loader.hpp"
+#include "interpose/work_clock.hpp"
 
 using memlab::interpose::call_real;
 using memlab::interpose::Driver;
 using memlab::interpose::substitute;
+using memlab::interpose::work_clock;
+
+namespace {
+
+// A function that memlab does not know, or a version of it that no wrapper serves, may give work to
+// the device unseen.
+void* resolved(const char* symbol, void* function) {
+    void* ours = substitute(function);
+    const bool counted = ours != function || !memlab::interpose::is_hooked_function(symbol);
+    if (function != nullptr && (!counted || !memlab::interpose::is_known_function(symbol))) {
+        work_clock.distrust();
+    }
+    return ours;
+}
+
+}  // namespace
 
 // Reached by a jump from the exported dlsym, for hooked names only.
 extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void* handle,
@@ -29,7 +46,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** funct
                                                 cuuint64_t flags) {
     const CUresult result = call_real(&Driver::cuGetProcAddress, symbol, function, version, flags);
     if (result == CUDA_SUCCESS && function != nullptr) {
-        *function = substitute(*function);
+        *function = resolved(symbol, *function);
     }
     return result;
 }
@@ -40,7 +57,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** fu
     const CUresult result =
         call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS && function != nullptr) {
-        *function = substitute(*function);
+        *function = resolved(symbol, *function);
     }
     return result;
 }

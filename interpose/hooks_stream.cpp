@@ -14,8 +14,7 @@ CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
 }
 
 void capture_over(Session& session) {
-    const mi::CaptureGate::Shared gate(session.captures());
-    if (!gate.capturing()) {
+    if (!session.captures().capturing()) {
         session.contexts().fence_deferred();
     }
 }

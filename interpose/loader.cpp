@@ -3,9 +3,14 @@
 #include <dlfcn.h>
 
 #include "interpose/hooked_names.hpp"
+#include "interpose/work_clock.hpp"
 
 // Runs inside other libraries' look-ups, sanitizer runtimes' included, before anything is set up:
 // this file is compiled without instrumentation.
+
+namespace memlab::interpose {
+static void note_unknown(const char* name);
+}
 
 extern "C" {
 
@@ -16,10 +21,17 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     if (memlab_real_dlsym == nullptr) {
         memlab::interpose::real_dlsym();
     }
-    return name != nullptr && name[0] == 'c' && name[1] == 'u' &&
-                   memlab::interpose::is_hooked_name(name)
-               ? 1
-               : 0;
+    if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+        return 0;
+    }
+    if (memlab::interpose::is_hooked_name(name)) {
+        return 1;
+    }
+    // cuda..., curl_..., cublas... are nobody's concern; an unknown function of the driver is.
+    if (name[2] >= 'A' && name[2] <= 'Z' && !memlab::interpose::is_known_symbol(name)) {
+        memlab::interpose::note_unknown(name);
+    }
+    return 0;
 }
 }
 
@@ -31,6 +43,14 @@ void* no_dlsym(void* /*handle*/, const char* /*name*/) {
 }
 
 }  // namespace
+
+// Only what libcuda itself exports counts: others' names may begin alike.
+static void note_unknown(const char* name) {
+    void* library = loaded_libcuda();
+    if (library != nullptr && real_dlsym()(library, name) != nullptr) {
+        work_clock.distrust();
+    }
+}
 
 DlsymFunction real_dlsym() {
     DlsymFunction found = __atomic_load_n(&memlab_real_dlsym, __ATOMIC_ACQUIRE);

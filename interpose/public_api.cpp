@@ -25,6 +25,5 @@ extern "C" __attribute__((visibility("default"))) uint64_t memlab_api_empty_cach
     if (session == nullptr) {
         return 0;
     }
-    const mi::CaptureGate::Shared gate(session->captures());
-    return gate.capturing() ? 0 : session->contexts().release_cached(-1, nullptr);
+    return session->captures().capturing() ? 0 : session->contexts().release_cached(-1, nullptr);
 }

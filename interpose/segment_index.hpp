@@ -1,33 +1,60 @@
-// Which context's pool owns a device address: asked for every pointer that the program hands in.
+// Which context's pool owns a device address: asked for every pointer that the program hands in, so
+// a look costs two loads and no lock.
+//
+// A two-level table over pages of 2 MiB, the driver's own granularity for segments. Leaves are made
+// on demand and never given back: a look may be in one at any time.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
-#include <map>
-#include <shared_mutex>
+#include <mutex>
 
 namespace memlab::interpose {
 
 class Context;
 
-/// Thread-safety: all functions, from any thread. Lock order: pool -> index.
+/// Thread-safety: all functions, from any thread; find() never blocks. Lock order: pool -> index.
 class SegmentIndex {
   public:
-    /// Stale entries in the way (of a context that went unseen) are replaced. False when the host
-    /// is out of memory.
+    SegmentIndex() = default;
+    SegmentIndex(const SegmentIndex&) = delete;
+    SegmentIndex& operator=(const SegmentIndex&) = delete;
+    ~SegmentIndex();
+
+    static constexpr std::uint64_t page = 2ULL << 20;
+
+    /// `address` and `bytes` must be multiples of `page`, the range below 2^48. Stale entries in
+    /// the way (of a context that went unseen) are replaced. False when the range is not of that
+    /// kind or the host is out of memory; nothing has changed then.
     bool add(std::uint64_t address, std::uint64_t bytes, Context* owner);
-    void remove(std::uint64_t address, const Context* owner);
+    /// Only what `owner` owns of the range.
+    void remove(std::uint64_t address, std::uint64_t bytes, const Context* owner);
     void remove_all(const Context* owner);
 
     /// The owner of the segment that holds `address`, or null.
-    Context* find(std::uint64_t address) const;
+    Context* find(std::uint64_t address) const {
+        if (address >> address_bits != 0) {
+            return nullptr;
+        }
+        const Leaf* leaf = leaves_[address >> leaf_shift].load(std::memory_order_acquire);
+        return leaf == nullptr ? nullptr
+                               : leaf->owners[(address >> page_shift) % pages_per_leaf].load(
+                                     std::memory_order_relaxed);
+    }
 
   private:
-    struct Segment {
-        std::uint64_t end;
-        Context* owner;
+    static constexpr unsigned address_bits = 48;  // of a canonical user-space address, and to spare
+    static constexpr unsigned page_shift = 21;
+    static constexpr std::uint64_t pages_per_leaf = 1ULL << 13;
+    static constexpr unsigned leaf_shift = page_shift + 13;
+
+    struct Leaf {
+        std::array<std::atomic<Context*>, pages_per_leaf> owners{};
     };
-    mutable std::shared_mutex mutex_;
-    std::map<std::uint64_t, Segment> segments_;
+
+    std::mutex mutex_;  // of those who change it
+    std::array<std::atomic<Leaf*>, 1ULL << (address_bits - leaf_shift)> leaves_{};
 };
 
 }  // namespace memlab::interpose

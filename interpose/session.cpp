@@ -11,6 +11,7 @@
 #include "interpose/hook.hpp"
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
+#include "interpose/work_clock.hpp"
 #include "profiler/thread_id.hpp"
 #include "report/json_writer.hpp"
 
@@ -132,7 +133,10 @@ void Session::start(bool late) {
 }
 
 Session::Session(LoadedSettings loaded, bool late)
-    : settings_(std::move(loaded.settings)), owner_pid_(getpid()), contexts_(*this) {
+    : settings_(std::move(loaded.settings)),
+      owner_pid_(getpid()),
+      started_late_(late),
+      contexts_(*this) {
     pthread_atfork(nullptr, nullptr, &Session::forget_after_fork);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late);
@@ -155,6 +159,9 @@ Session::Session(LoadedSettings loaded, bool late)
         at_quick_exit(at_quick_exit_handler);
     }
     choose_pooling();
+    if (!settings_.work_clock || late) {
+        work_clock.distrust();
+    }
     debug("at work in process " + std::to_string(owner_pid_) +
           (files_.report.empty() ? std::string() : ", report " + files_.report) +
           (pooling() ? ", pooling" : ", not pooling"));
@@ -239,6 +246,8 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     const InsideMemlab inside;
+    debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
+          (work_clock.now() ? "" : ", not trusted"));
     session->recorder_->finish(kind);
     const std::string log_problem = session->recorder_->log_problem();
     if (!log_problem.empty()) {

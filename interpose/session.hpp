@@ -54,6 +54,9 @@ class Session {
     SegmentIndex& segments() { return segments_; }
     LiveAllocations& live() { return live_; }
 
+    /// True when CUDA was in use before memlab saw it.
+    bool started_late() const { return started_late_; }
+
     /// False once pooling is off for new memory: by option, under a sanitizer or debugger, or
     /// because something inside memlab failed.
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
@@ -78,6 +81,7 @@ class Session {
     Settings settings_;
     OutputFiles files_;
     int owner_pid_;
+    bool started_late_;
     std::unique_ptr<profiler::Recorder> recorder_;
     std::atomic<bool> pooling_{true};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};

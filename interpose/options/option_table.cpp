@@ -94,6 +94,10 @@ constexpr OptionDef options[] = {
      "results "
      "as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
      free_sync_option},
+    {"MEMLAB_WORK_CLOCK", "on, off", "on",
+     "Count what the program gives the GPU to do, so that memory freed while it is idle costs no "
+     "call of the driver; off fences every free.",
+     switch_option<&Settings::work_clock>},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",

@@ -61,3 +61,20 @@ class Fences(EndToEnd):
     def test_control_unordered_use_is_caught(self) -> None:
         outcome = self.outcome("misuse", SMALL, MEMLAB_FREE_SYNC="never")
         self.assertEqual(outcome.code, 86, outcome.describe())
+
+    def records(self, *arguments: str, **settings: str) -> list[int]:
+        """Calls of cuCtxRecordEvent in each phase of tests/programs/work_clock.cpp."""
+        outcome = self.under_memlab(self.program("work_clock", *arguments), settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return [int(line.rsplit(" ", 1)[1]) for line in outcome.stdout.decode().splitlines()]
+
+    def test_an_idle_gpu_costs_no_record_and_frees_share_one(self) -> None:
+        for sync in ("auto", "never"):
+            idle, shared, idle_again, busy = self.records(MEMLAB_FREE_SYNC=sync)
+            self.assertEqual((idle, shared, idle_again, busy), (0, 1, 0, 5), sync)
+
+    def test_without_the_work_clock_every_free_is_fenced(self) -> None:
+        self.assertEqual(self.records(MEMLAB_WORK_CLOCK="off"), [10, 3, 10, 5])
+
+    def test_an_unknown_driver_function_costs_the_work_clock(self) -> None:
+        self.assertEqual(self.records("late"), [10, 3, 10, 5])

@@ -28,8 +28,11 @@ class Library(EndToEnd):
         return {line.split()[-1] for line in lines}
 
     def hooked(self) -> set[str]:
-        text = (ROOT / "interpose" / "hooked_functions.inc").read_text(encoding="utf-8")
-        return set(re.findall(r"^MEMLAB_HOOK\((\w+),", text, re.MULTILINE))
+        names = set()
+        for table in ("hooked_functions.inc", "submitting_functions.inc"):
+            text = (ROOT / "interpose" / table).read_text(encoding="utf-8")
+            names.update(re.findall(r"^MEMLAB_HOOK\((\w+),", text, re.MULTILINE))
+        return names
 
     def test_exports_only_what_it_interposes(self) -> None:
         allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym"}

@@ -135,6 +135,14 @@ Function* find_function(const void* handle) {
     return modules().functions.contains(function) ? function : nullptr;
 }
 
+CUresult launch_declared(CUstream hStream) {
+    Stream* stream = nullptr;
+    if (CUresult error = find_stream(hStream, stream)) {
+        return error;
+    }
+    return enqueue(*stream, *declared_kernel);
+}
+
 CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStream) {
     if (find_function(f) == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -349,6 +357,9 @@ CUresult sim_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
                             unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                             unsigned int blockDimZ, unsigned int, CUstream hStream, void**,
                             void**) {
+    if (declared_kernel != nullptr && static_cast<void*>(f) == declared_kernel) {
+        return launch_declared(hStream);
+    }
     const bool empty = gridDimX == 0 || gridDimY == 0 || gridDimZ == 0;
     return launch(f, empty ? 0 : 1, blockDimX * blockDimY * blockDimZ, hStream);
 }

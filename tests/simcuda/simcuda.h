@@ -40,7 +40,8 @@ typedef struct simcuda_access {
     uint64_t owner; /* 0: the owner of the address (simcuda_owner, or the driver's allocation) */
 } simcuda_access;
 
-/* A kernel that takes so long and reads and writes these ranges; in a capture, a kernel node. */
+/* A kernel that takes so long and reads and writes these ranges; in a capture, a kernel node. It reaches
+ * the driver as a program's does: through the process's cuLaunchKernel. */
 int simcuda_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* accesses,
                    size_t count);
 /* The same for one range and no time. */
@@ -58,6 +59,9 @@ void simcuda_forget_races(void);
 uint64_t simcuda_calls(const char* function);
 /* Writes SIMCUDA_STATS now. */
 void simcuda_write_statistics(void);
+
+/* A driver function of a later CUDA than any header names. Does nothing. */
+int cuSimcudaUnlisted(void);
 
 /* ---- faults, beside those of the environment */
 

@@ -1,7 +1,9 @@
 """Checks interpose/hooked_functions.inc against <cuda.h> and <cudaTypedefs.h>.
 
 For every function family of the table, every version and per-thread-stream variant that the header
-declares must be a line of the table, with the CUDA version in which that variant appeared.
+declares must be a line of the table, with the CUDA version in which that variant appeared. Every
+function that gives work to a device must be hooked, so that the work clock counts it, and every
+function of <cuda.h> must be in exactly one of the lists of hooked and of known ones.
 """
 
 import argparse
@@ -36,18 +38,66 @@ def typedef_versions(include):
     return {key: sorted(value) for key, value in versions.items()}
 
 
+# Have a stream, but only ask, configure or mark; memory that they allocate is not of memlab's pool.
+NO_WORK = re.compile(
+    r"cuStream(Query|Synchronize|Get\w+|Is\w+|Destroy|SetAttribute|CopyAttributes|BeginCapture\w*"
+    r"|EndCapture|UpdateCaptureDependencies)|cuEventRecord(WithFlags)?|cuGraphInstantiate\w*"
+    r"|cuMemAllocAsync|cuMemAllocFromPoolAsync|cuMemFreeAsync")
+COUNTED_ELSEWHERE = {"cuGraphLaunch"}
+
+
+def signatures(compiler, include):
+    """{name: parameters} of all that <cuda.h> declares."""
+    found = {}
+    for define in ("-DMEMLAB_NOTHING", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM",
+                   "-D__CUDA_API_VERSION_INTERNAL"):
+        text = subprocess.run(
+            [compiler, "-E", "-P", "-x", "c", define, "-I", include, "-"],
+            input="#include <cuda.h>\n", capture_output=True, text=True, check=True).stdout
+        found.update(re.findall(
+            r"\bCUresult\b[^;{}()]*?\b(cu[A-Z]\w*)\s*\(([^;]*)\)\s*;", text))
+    return found
+
+
+def check_work(declared, submitting, table_bases, known):
+    """What is wrong with the lists as seen by the work clock."""
+    problems = []
+    counted = {SUFFIXES.match(name).group(1) for name in submitting} | COUNTED_ELSEWHERE
+    for name, parameters in sorted(declared.items()):
+        base = SUFFIXES.match(name).group(1)
+        works = (re.search(r"\bCUstream\b(?! *\*)", parameters) is not None
+                 and not NO_WORK.fullmatch(base)) or re.match(r"cu(Memcpy|Memset|Launch)", base)
+        if works and base not in counted:
+            problems.append(f"{name} gives work to a device, but the work clock does not count it")
+        if not works and base in counted:
+            problems.append(f"{name} is counted by the work clock, but gives no work to a device")
+        if base in table_bases and base in known:
+            problems.append(f"{base} is hooked and in the list of known functions too")
+        if base not in table_bases and base not in known:
+            problems.append(f"{base} is neither hooked nor known")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--table", required=True)
+    parser.add_argument("--submitting", required=True)
+    parser.add_argument("--known", required=True)
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--include", required=True)
     arguments = parser.parse_args()
     include = arguments.include.split(";")[0]
 
-    with open(arguments.table, encoding="utf-8") as file:
-        rows = re.findall(r"^MEMLAB_HOOK\((\w+), (\w+), (\d+), ([01])\)$", file.read(), re.M)
-    with open(arguments.table, encoding="utf-8") as file:
-        lines = [line for line in file if line.startswith("MEMLAB_HOOK(")]
+    rows = []
+    lines = []
+    for path in (arguments.submitting, arguments.table):
+        submitting = {row[0] for row in rows}
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        rows += re.findall(r"^MEMLAB_HOOK\((\w+), (\w+), (\d+), ([01])\)$", text, re.M)
+        lines += re.findall(r"^MEMLAB_HOOK\(", text, re.M)
+    with open(arguments.known, encoding="utf-8") as file:
+        known = set(re.findall(r"^MEMLAB_KNOWN\((\w+)\)$", file.read(), re.M))
     problems = []
     if len(rows) != len(lines):
         problems.append(f"{len(lines) - len(rows)} lines are not of the table's form")
@@ -79,6 +129,8 @@ def main():
             if in_table != versions.get((base, thread), []):
                 problems.append(f"{base}: versions {in_table} in the table, "
                                 f"{versions.get((base, thread), [])} in <cudaTypedefs.h>")
+
+    problems += check_work(signatures(arguments.compiler, include), submitting, bases, known)
 
     for problem in problems:
         print(problem)

@@ -1,0 +1,267 @@
+#include "interpose/cuda_fences.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <new>
+
+#include "interpose/capture_gate.hpp"
+#include "interpose/current_context.hpp"
+#include "interpose/driver.hpp"
+#include "interpose/relaxed_capture.hpp"
+#include "interpose/work_clock.hpp"
+
+namespace memlab::interpose {
+
+using allocator::Fence;
+using allocator::FenceState;
+
+namespace {
+constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+}
+
+struct CudaFences::Record {
+    std::vector<RecordedEvent> events;
+    std::optional<std::uint64_t> time;  ///< of the work clock, read before the record
+    std::uint32_t references = 0;
+    Record* next_spare = nullptr;
+};
+
+CudaFences::Record* CudaFences::record_of(Fence fence) {
+    return reinterpret_cast<Record*>(fence);
+}
+
+CudaFences::CudaFences(CaptureGate& captures, CUcontext context, bool late)
+    : captures_(captures), context_(context), idle_at_(late ? never : 0) {}
+
+bool CudaFences::idle_since(std::optional<std::uint64_t> time) const {
+    return time && *time == idle_at_.load(std::memory_order_relaxed);
+}
+
+// Times of completed fences come in any order; the newest counts.
+void CudaFences::note_idle(const Record& record) {
+    if (!record.time) {
+        return;
+    }
+    std::uint64_t known = idle_at_.load(std::memory_order_relaxed);
+    while ((known == never || known < *record.time) &&
+           !idle_at_.compare_exchange_weak(known, *record.time, std::memory_order_relaxed)) {
+    }
+}
+
+CUresult CudaFences::record(Fence* fence) noexcept {
+    *fence = 0;
+    const std::optional<std::uint64_t> time = work_clock.now();
+    if (idle_since(time)) {
+        return CUDA_SUCCESS;
+    }
+    const CaptureGate::Shared gate(captures_);
+    if (gate.capturing()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // recording would end the capture
+    }
+    const Driver* real = driver();
+    if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
+        return synchronize_all();
+    }
+    try {
+        return record_new(time, fence);
+    } catch (const std::bad_alloc&) {  // the pool keeps the block back and tries again later
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+// Where several frees share a fence: the newest record still stands for everything that ticked,
+// since its time was read before it was recorded and nothing ticked since.
+CUresult CudaFences::record_new(std::optional<std::uint64_t> time, Fence* fence) {
+    std::vector<CUcontext> contexts{context_};
+    std::unique_ptr<Record> made;
+    {
+        const std::lock_guard lock(mutex_);
+        if (newest_ != nullptr && time && newest_->time == time) {
+            ++newest_->references;
+            *fence = reinterpret_cast<Fence>(newest_);
+            return CUDA_SUCCESS;
+        }
+        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+        if (spare_ != nullptr) {
+            made.reset(spare_);
+            spare_ = spare_->next_spare;
+        }
+    }
+    if (!made) {
+        made = std::make_unique<Record>();
+    }
+    made->events.clear();
+    made->events.reserve(contexts.size());
+    made->time = time;
+    made->references = 1;
+    {
+        const std::lock_guard lock(mutex_);  // so that a release never allocates
+        idle_events_.reserve(idle_events_.size() + events_in_use_ + contexts.size());
+        events_in_use_ += contexts.size();
+    }
+    CUresult result = CUDA_SUCCESS;
+    for (const CUcontext context : contexts) {
+        RecordedEvent recorded{context, nullptr};
+        const CUresult answer = record_event(&recorded);
+        if (answer == CUDA_SUCCESS) {
+            made->events.push_back(recorded);
+        } else if (context == context_) {
+            result = answer;
+            break;
+        }
+        // A peer context that is gone has no work left to wait for.
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        events_in_use_ -= contexts.size() - made->events.size();
+        if (result == CUDA_SUCCESS) {
+            newest_ = made.release();
+            *fence = reinterpret_cast<Fence>(newest_);
+            return result;
+        }
+        made->next_spare = spare_;
+        spare_ = made.release();
+    }
+    const bool unavailable = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_FOUND;
+    return unavailable ? synchronize_all() : result;
+}
+
+CUresult CudaFences::record_event(RecordedEvent* recorded) {
+    {
+        const std::lock_guard lock(mutex_);
+        const auto idle = std::find_if(
+            idle_events_.rbegin(), idle_events_.rend(),
+            [recorded](const RecordedEvent& e) { return e.context == recorded->context; });
+        if (idle != idle_events_.rend()) {
+            recorded->event = idle->event;
+            *idle = idle_events_.back();
+            idle_events_.pop_back();
+        }
+    }
+    if (recorded->event == nullptr) {
+        const CurrentContext current(recorded->context);
+        const CUresult created = call_real(&Driver::cuEventCreate, &recorded->event,
+                                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+        if (created != CUDA_SUCCESS) {
+            return created;
+        }
+    }
+    const CUresult result =
+        call_real(&Driver::cuCtxRecordEvent, recorded->context, recorded->event);
+    if (result != CUDA_SUCCESS) {
+        const std::lock_guard lock(mutex_);
+        idle_events_.push_back(*recorded);
+    }
+    return result;
+}
+
+// What plain CUDA does in every cudaFree: wait for the device.
+CUresult CudaFences::synchronize_all() {
+    std::vector<CUcontext> contexts{context_};
+    {
+        const std::lock_guard lock(mutex_);
+        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+    }
+    CUresult result = CUDA_SUCCESS;
+    for (const CUcontext context : contexts) {
+        const CurrentContext current(context);
+        const CUresult answer = call_real(&Driver::cuCtxSynchronize);
+        if (context == context_) {
+            result = answer;
+        }
+    }
+    return result;
+}
+
+FenceState CudaFences::query(Fence fence) {
+    const Record& record = *record_of(fence);
+    if (idle_since(record.time)) {
+        return FenceState::complete;
+    }
+    const CaptureGate::Shared gate(captures_);
+    const RelaxedCapture relaxed(gate.capturing());
+    for (const RecordedEvent& recorded : record.events) {
+        const CUresult result = call_real(&Driver::cuEventQuery, recorded.event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            return FenceState::pending;
+        }
+        if (result != CUDA_SUCCESS && recorded.context == context_) {
+            return FenceState::failed;
+        }
+    }
+    note_idle(record);
+    return FenceState::complete;
+}
+
+CUresult CudaFences::wait_device(Fence fence) {
+    const CaptureGate::Shared gate(captures_);
+    if (gate.capturing()) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    for (const RecordedEvent& recorded : record_of(fence)->events) {
+        const CUresult result = call_real(&Driver::cuCtxWaitEvent, context_, recorded.event);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+// Without the gate: the device may be waiting for work that another thread will only submit after
+// it began a capture.
+CUresult CudaFences::wait_host(Fence fence) {
+    const RelaxedCapture relaxed(true);
+    const Record& record = *record_of(fence);
+    for (const RecordedEvent& recorded : record.events) {
+        const CUresult result = call_real(&Driver::cuEventSynchronize, recorded.event);
+        if (result != CUDA_SUCCESS && recorded.context == context_) {
+            return result;
+        }
+    }
+    note_idle(record);
+    return CUDA_SUCCESS;
+}
+
+void CudaFences::release(Fence fence) noexcept {
+    Record* record = record_of(fence);
+    const std::lock_guard lock(mutex_);
+    if (--record->references != 0) {
+        return;
+    }
+    events_in_use_ -= record->events.size();
+    for (const RecordedEvent& event : record->events) {
+        const bool usable = event.context == context_ ||
+                            std::find(peers_.begin(), peers_.end(), event.context) != peers_.end();
+        if (usable) {
+            idle_events_.push_back(event);
+        }
+    }
+    if (newest_ == record) {
+        newest_ = nullptr;
+    }
+    record->next_spare = spare_;
+    spare_ = record;
+}
+
+void CudaFences::set_peer(CUcontext peer, bool enabled) {
+    if (peer == context_) {
+        return;
+    }
+    const std::lock_guard lock(mutex_);
+    const bool known = std::find(peers_.begin(), peers_.end(), peer) != peers_.end();
+    if (known == enabled) {
+        return;
+    }
+    if (enabled) {
+        peers_.push_back(peer);
+    } else {
+        std::erase(peers_, peer);
+        std::erase_if(idle_events_, [peer](const RecordedEvent& e) { return e.context == peer; });
+    }
+    // What was known of the device was known of the old set of contexts.
+    newest_ = nullptr;
+    idle_at_.store(never, std::memory_order_relaxed);
+}
+
+}  // namespace memlab::interpose

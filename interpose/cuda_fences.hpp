@@ -1,0 +1,70 @@
+// The fences of one context: an event in the context itself and one in every context that has
+// access to its memory, recorded with cuCtxRecordEvent, which captures all work of a context.
+//
+// Rules:
+//  - nothing is recorded while the work clock says that nothing ran since a completed fence;
+//  - frees between two submissions share one record (an epoch of the work clock);
+//  - no call of ours falls into a stream capture: what could end one is made with the CaptureGate
+//    held, or in relaxed mode where it waits for the device and must not hold anything;
+//  - a driver without cuCtxRecordEvent (before CUDA 12.5) synchronizes, as plain cudaFree does.
+//
+// Lock order: pool -> gate (shared) -> this.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "allocator/backend.hpp"
+#include "interpose/cuda_abi.hpp"
+
+namespace memlab::interpose {
+
+class CaptureGate;
+
+/// Thread-safety: all functions, from any thread. A fence is released once by each who got it.
+class CudaFences {
+  public:
+    /// `late`: work may have been submitted before memlab was there to count it.
+    CudaFences(CaptureGate& captures, CUcontext context, bool late);
+
+    /// As DeviceBackend::fence_record. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED during a capture.
+    CUresult record(allocator::Fence* fence) noexcept;
+    allocator::FenceState query(allocator::Fence fence);
+    CUresult wait_device(allocator::Fence fence);
+    CUresult wait_host(allocator::Fence fence);
+    void release(allocator::Fence fence) noexcept;
+
+    /// Work of `peer` may use the context's memory from now on, or no longer.
+    void set_peer(CUcontext peer, bool enabled);
+
+  private:
+    struct RecordedEvent {
+        CUcontext context;
+        CUevent event;
+    };
+    struct Record;
+
+    static Record* record_of(allocator::Fence fence);
+    bool idle_since(std::optional<std::uint64_t> time) const;
+    void note_idle(const Record& record);
+    CUresult record_new(std::optional<std::uint64_t> time, allocator::Fence* fence);
+    CUresult record_event(RecordedEvent* recorded);
+    CUresult synchronize_all();
+
+    CaptureGate& captures_;
+    const CUcontext context_;
+    /// The device was seen idle at this time of the work clock.
+    std::atomic<std::uint64_t> idle_at_;
+
+    mutable std::mutex mutex_;  // protects what follows; taken last
+    std::vector<CUcontext> peers_;
+    std::vector<RecordedEvent> idle_events_;
+    std::size_t events_in_use_ = 0;
+    Record* newest_ = nullptr;  ///< while it may be shared
+    Record* spare_ = nullptr;   ///< released ones, linked
+};
+
+}  // namespace memlab::interpose

@@ -1,0 +1,133 @@
+// Every driver function that only has to be counted: the real call, then a tick of the work clock.
+//
+// A copy needs no peer access to reach memory of another context. In processes with more than one,
+// the device addresses of a call are looked at first, so that the fences of that memory cover the
+// context in which the call runs.
+//
+// The wrappers are made from the types in <cuda.h>. A template has no exported name, so the
+// exported symbols are jumps (submit_stubs.S) through the table below.
+#include "interpose/driver.hpp"
+#include "interpose/hook.hpp"
+#include "interpose/work_clock.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Driver;
+
+namespace {
+
+// The context in which a call with this stream runs.
+CUcontext context_of(CUstream stream) {
+    CUcontext context = nullptr;
+    const bool special =
+        stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    const CUresult result = special ? mi::call_real(&Driver::cuCtxGetCurrent, &context)
+                                    : mi::call_real(&Driver::cuStreamGetCtx, stream, &context);
+    return result == CUDA_SUCCESS ? context : nullptr;
+}
+
+// What a call names: its stream and the device memory it touches.
+class Uses {
+  public:
+    explicit Uses(mi::ContextRegistry& contexts) : contexts_(contexts) {}
+
+    void stream(CUstream stream) { stream_ = stream; }
+    template <class Other>
+    void stream(const Other&) {}
+
+    void memory(CUdeviceptr address) {
+        if (context_ == nullptr) {
+            context_ = context_of(stream_);
+        }
+        contexts_.used_by_copy(address, context_);
+    }
+    void memory(const CUDA_MEMCPY2D* copy) { both(copy); }
+    void memory(const CUDA_MEMCPY3D* copy) { both(copy); }
+    void memory(const CUDA_MEMCPY3D_PEER* copy) { both(copy); }
+    template <class Other>
+    void memory(const Other&) {}
+
+    void batch(const CUdeviceptr* targets, const CUdeviceptr* sources, std::size_t count) {
+        for (std::size_t i = 0; targets != nullptr && sources != nullptr && i < count; ++i) {
+            memory(targets[i]);
+            memory(sources[i]);
+        }
+    }
+    void batch(std::size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies) {
+        for (std::size_t i = 0; copies != nullptr && i < count; ++i) {
+            for (const CUmemcpy3DOperand* operand : {&copies[i].src, &copies[i].dst}) {
+                if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+                    memory(operand->op.ptr.ptr);
+                }
+            }
+        }
+    }
+
+  private:
+    template <class Copy>
+    void both(const Copy* copy) {
+        if (copy != nullptr) {
+            memory(copy->srcDevice);
+            memory(copy->dstDevice);
+        }
+    }
+
+    mi::ContextRegistry& contexts_;
+    CUstream stream_ = nullptr;
+    CUcontext context_ = nullptr;
+};
+
+template <class... Arguments>
+void look(Uses& uses, Arguments... arguments) {
+    (uses.memory(arguments), ...);
+}
+// cuMemcpyBatchAsync and cuMemcpy3DBatchAsync, in both their versions.
+template <class... Rest>
+void look(Uses& uses, CUdeviceptr* targets, CUdeviceptr* sources, std::size_t* /*sizes*/,
+          std::size_t count, Rest... /*rest*/) {
+    uses.batch(targets, sources, count);
+}
+template <class... Rest>
+void look(Uses& uses, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, Rest... /*rest*/) {
+    uses.batch(count, copies);
+}
+
+template <class... Arguments>
+void note_uses(Arguments... arguments) noexcept {
+    mi::Session* session = mi::Session::current();
+    if (session == nullptr || !session->contexts().several()) {
+        return;
+    }
+    const mi::InsideMemlab inside;
+    if (inside.nested()) {
+        return;
+    }
+    try {
+        Uses uses(session->contexts());
+        (uses.stream(arguments), ...);
+        look(uses, arguments...);
+    } catch (const std::bad_alloc&) {
+        session->step_aside("the host is out of memory");
+    }
+}
+
+template <auto Function>
+struct Submit;
+
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
+struct Submit<Function> {
+    static CUresult CUDAAPI call(Arguments... arguments) {
+        note_uses(arguments...);
+        const CUresult result = mi::call_real(Function, arguments...);
+        mi::work_clock.tick();
+        return result;
+    }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("hidden"))) void* const memlab_submit_wrappers[] = {
+#define MEMLAB_HOOK(symbol, base, version, per_thread) \
+    reinterpret_cast<void*>(&Submit<&Driver::symbol>::call),
+#include "interpose/submitting_functions.inc"
+#undef MEMLAB_HOOK
+};

@@ -1,0 +1,43 @@
+// Which driver functions the work clock knows, and what it says when it was told to trust nothing.
+#include "interpose/work_clock.hpp"
+
+#include "tests/catch.hpp"
+
+using memlab::interpose::is_known_function;
+using memlab::interpose::is_known_symbol;
+using memlab::interpose::WorkClock;
+
+TEST_CASE("a function is known by its base name, in any version") {
+    for (const char* base : {"cuInit", "cuMemcpyHtoD", "cuLaunchKernelEx", "cuEventQuery",
+                             "cuGraphLaunch", "cuGLGetDevices", "cuProfilerStart"}) {
+        INFO(base);
+        CHECK(is_known_function(base));
+    }
+    for (const char* other : {"", "cuLaunchKernelExtra", "cudaMalloc", "cuSimcudaUnlisted"}) {
+        INFO(other);
+        CHECK_FALSE(is_known_function(other));
+    }
+}
+
+TEST_CASE("an exported symbol is known in the versions that its wrapper serves") {
+    for (const char* symbol : {"cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemcpyHtoDAsync_v2_ptsz",
+                               "cuEventQuery", "cuStreamGetCtx_v2_ptsz", "cuStreamGetCtx_v9"}) {
+        INFO(symbol);
+        CHECK(is_known_symbol(symbol));
+    }
+    for (const char* symbol : {"cuLaunchKernel_v2", "cuMemcpyHtoDAsync_v3", "cuSimcudaUnlisted"}) {
+        INFO(symbol);
+        CHECK_FALSE(is_known_symbol(symbol));
+    }
+}
+
+TEST_CASE("a clock that is not trusted tells no time, but goes on counting") {
+    WorkClock clock;
+    CHECK(clock.now() == 0U);
+    clock.tick();
+    CHECK(clock.now() == 1U);
+    clock.distrust();
+    clock.tick();
+    CHECK_FALSE(clock.now().has_value());
+    CHECK(clock.ticks() == 2);
+}
