@@ -3,6 +3,7 @@
 #include "interpose/context_registry.hpp"
 #include "interpose/current_context.hpp"
 #include "interpose/driver.hpp"
+#include "interpose/free_caller.hpp"
 #include "interpose/relaxed_capture.hpp"
 #include "interpose/session.hpp"
 
@@ -81,6 +82,10 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
 
 void CudaBackend::fence_release(Fence fence) {
     fences_.release(fence);
+}
+
+bool CudaBackend::caller_needs_host_wait() const {
+    return caller_relies_on_host_wait();
 }
 
 }  // namespace memlab::interpose

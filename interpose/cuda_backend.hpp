@@ -25,6 +25,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus fence_wait_device(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_host(allocator::Fence fence) override;
     void fence_release(allocator::Fence fence) override;
+    bool caller_needs_host_wait() const override;
 
     CudaFences& fences() { return fences_; }
 

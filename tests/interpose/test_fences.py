@@ -34,6 +34,14 @@ class Fences(EndToEnd):
             lines = self.lines("reuse", SMALL, MEMLAB_FREE_SYNC=sync)
             self.assertEqual(lines[:2], ["free: the host waited", "same address: yes"], sync)
 
+    def test_auto_knows_who_does_not_rely_on_the_wait(self) -> None:
+        folder = self.layout.program("fences").parent
+        for library, sync, host in (("libc10_cuda.so", "auto", "went on"),
+                                    ("libnot_c10_cuda.so", "auto", "waited"),
+                                    ("libc10_cuda.so", "always", "waited")):
+            lines = self.lines("reuse", SMALL, str(folder / library), MEMLAB_FREE_SYNC=sync)
+            self.assertEqual(lines[0], f"free: the host {host}", (library, sync))
+
     def test_never_does_not_wait_and_reuses_nothing_in_use(self) -> None:
         lines = self.lines("reuse", SMALL, MEMLAB_FREE_SYNC="never")
         self.assertEqual(lines[:2], ["free: the host went on", "same address: no"])

@@ -10,6 +10,8 @@
 //   which
 //                         the simulated driver must catch where the free did not wait
 //
+// A third argument names a library (tests/programs/freeing_library.cpp) that makes the free.
+//
 // Prints whether the free waited on the host and whether the same address came back.
 #include <cuda.h>
 #include <dlfcn.h>
@@ -36,10 +38,24 @@ Function* control(const char* name) {
     return function;
 }
 
+// Frees through a library, so that the library is the caller.
+void release_through(const char* path, CUdeviceptr address) {
+    void* library = dlopen(path, RTLD_NOW);
+    auto* function =
+        library == nullptr
+            ? nullptr
+            : reinterpret_cast<CUresult (*)(CUdeviceptr)>(dlsym(library, "free_device_memory"));
+    if (function == nullptr) {
+        SAY("cannot load %s\n", path);
+        _exit(3);
+    }
+    CHECK(function(address));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
+    if (argc != 3 && argc != 4) {
         return 2;
     }
     const bool busy = std::strcmp(argv[1], "idle") != 0;
@@ -63,7 +79,11 @@ int main(int argc, char** argv) {
     kernel(first, busy ? millisecond : 0, &first_write, 1);
 
     const std::uint64_t before = now();
-    program::release(p);
+    if (argc == 4) {
+        release_through(argv[3], p);
+    } else {
+        program::release(p);
+    }
     SAY("free: the host %s\n", now() - before >= millisecond ? "waited" : "went on");
 
     const CUdeviceptr q = misuse ? p : program::allocate(bytes);
