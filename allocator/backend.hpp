@@ -51,6 +51,10 @@ class DeviceBackend {
     /// forgets the segment whatever the answer: after an error it would be unsafe to hand out.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
+    /// The bytes of memory that the program can have at most, all kinds together; 0: unknown. Does
+    /// not change while the pool lives.
+    virtual std::uint64_t total_memory() const { return 0; }
+
     /// Records a fence behind all work submitted so far. Fences complete in the order in which they
     /// were recorded; the same value may be returned again (one reference more) when nothing was
     /// submitted in between. *fence = 0 when the backend knows that nothing is running. A backend

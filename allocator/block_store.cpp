@@ -64,17 +64,24 @@ std::uint64_t BlockStore::capacity(const Block& block) const noexcept {
 }
 
 bool BlockStore::fits(const Block& block, std::uint64_t size, bool small) const noexcept {
-    return block.segment->small == small && (coarse(size) ? capacity(block) : block.size) >= size;
+    return block.segment->small == small && (coarse(size) ? capacity(block) : block.size) >= size &&
+           policy_.may_use(size, block.size);
 }
 
 Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
     FreeOrder& order = coarse(size) ? half(small).by_capacity : half(small).by_size;
     const auto best = order.lower_bound({size, 0});
-    if (best == order.end()) {
+    if (best == order.end() || !policy_.may_use(size, best->second->size)) {
         return nullptr;
     }
-    Block* block = best->second;
+    return &take_from(*best->second, size);
+}
+
+Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
+    const bool small = from.segment->small;
+    Block* block = &from;
     unlink(*block);
+    ++half(small).takes;
 
     const std::uint64_t lead = coarse(size) ? block->size - capacity(*block) : 0;
     if (lead != 0) {
@@ -83,11 +90,11 @@ Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
         block = &rest;
     }
     const std::uint64_t tail = block->size - size;
-    if (tail != 0 && policy_.cuts_tail(tail, small, block->next == nullptr)) {
+    if (tail != 0 && policy_.cuts_tail(size, tail, small, block->next == nullptr)) {
         link(cut(*block, size));
     }
     block->state = BlockState::live;
-    return block;
+    return *block;
 }
 
 void BlockStore::put_back(Block& block) noexcept {
@@ -121,14 +128,15 @@ bool BlockStore::can_add(Address base, std::uint64_t size) const noexcept {
     return below.base + below.size <= base;
 }
 
-void BlockStore::add_segment(Address base, std::uint64_t size, bool small) noexcept {
+Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
-    segment = Segment{base, size, small, 1};
+    segment = Segment{base, size, small, 1, 0};
     Block& block = insert_spare(base);
     block.size = size;
     block.segment = &segment;
     link(block);
+    return block;
 }
 
 const Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
@@ -239,6 +247,8 @@ void BlockStore::link(Block& block) noexcept {
     if (block.segment->blocks > 1) {
         ++in.split_free.blocks;
         in.split_free.bytes += block.size;
+    } else {
+        block.segment->unused_since = in.takes;
     }
 }
 

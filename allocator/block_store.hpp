@@ -29,7 +29,8 @@ struct Segment {
     Address base = 0;
     std::uint64_t size = 0;
     bool small = false;
-    std::uint32_t blocks = 0;  ///< 1: whole, not split
+    std::uint32_t blocks = 0;        ///< 1: whole, not split
+    std::uint64_t unused_since = 0;  ///< when it became whole and free, counted in takes()
 };
 
 /// Free blocks in best-fit order: by usable size, then by address.
@@ -85,6 +86,12 @@ class BlockStore {
     /// The best fitting free block, cut to `size`, now live; null when none fits.
     Block* take(std::uint64_t size, bool small) noexcept;
 
+    /// A free block that is large enough, cut to `size`, now live.
+    Block& take_from(Block& block, std::uint64_t size) noexcept;
+
+    /// How many blocks of this half were taken so far: what the age of unused memory is counted in.
+    std::uint64_t takes(bool small) const noexcept { return half(small).takes; }
+
     /// True when take() could be satisfied by this block, were it free.
     bool fits(const Block& block, std::uint64_t size, bool small) const noexcept;
 
@@ -96,7 +103,7 @@ class BlockStore {
     bool can_add(Address base, std::uint64_t size) const noexcept;
 
     /// A new segment, one free block. can_add() must hold.
-    void add_segment(Address base, std::uint64_t size, bool small) noexcept;
+    Block& add_segment(Address base, std::uint64_t size, bool small) noexcept;
 
     /// A segment that is wholly free, the next by (size, address) after `after`; null at the end.
     /// Removing the segment found so far is allowed in between: pass copies.
@@ -137,6 +144,7 @@ class BlockStore {
         FreeOrder by_size;
         FreeOrder by_capacity;
         SplitFree split_free;
+        std::uint64_t takes = 0;
     };
 
     Half& half(bool small) noexcept { return small ? small_ : large_; }

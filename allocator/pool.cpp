@@ -28,9 +28,33 @@ std::uint64_t next_block_id() {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+std::uint64_t garbage_limit(const PoolOptions& options, const DeviceBackend& backend) {
+    if (options.garbage_collection_threshold <= 0) {
+        return PoolOptions::no_limit;
+    }
+    const std::uint64_t total =
+        options.total_memory != 0 ? options.total_memory : backend.total_memory();
+    if (total == 0) {
+        return PoolOptions::no_limit;
+    }
+    return static_cast<std::uint64_t>(options.garbage_collection_threshold *
+                                      static_cast<double>(total));
+}
+
 BlockInfo describe(const Block& block) {
     return {block.address,       block.requested,     block.size,
             block.segment->base, block.segment->size, block.id};
+}
+
+std::string problem_of(const char* name, const Stat& stat, const Stat& truth) {
+    if (stat.current != truth.current) {
+        return std::string(name) + " is " + std::to_string(truth.current) +
+               ", the statistics say " + std::to_string(stat.current);
+    }
+    if (stat.current != stat.allocated - stat.freed || stat.peak < stat.current) {
+        return std::string(name) + ": current, peak and sums disagree";
+    }
+    return {};
 }
 
 class DeafObserver final : public PoolObserver {
@@ -57,7 +81,12 @@ class Pool::Impl {
         : policy_(options),
           backend_(backend),
           observer_(observer != nullptr ? *observer : deaf_),
-          store_(policy_) {}
+          store_(policy_),
+          garbage_limit_(garbage_limit(options, backend)) {
+        if (options.max_split_size != PoolOptions::no_limit) {
+            stats_.max_split_size = static_cast<std::int64_t>(options.max_split_size);
+        }
+    }
 
     AllocResult allocate(std::uint64_t requested, Tag tag);
     FreeResult free(Address address, Tag tag, FenceTiming timing);
@@ -69,6 +98,7 @@ class Pool::Impl {
     PoolStats stats() const;
     bool settle(Address address);
     void release_for_retry(std::uint64_t requested, Tag tag);
+    void make_room(std::uint64_t requested, Tag tag);
     std::string validate() const;
 
   private:
@@ -76,7 +106,7 @@ class Pool::Impl {
 
     AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
     AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
-    BackendStatus grow(const SizePolicy::Plan& plan, Tag tag);
+    BackendStatus grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
     void put_behind(Block& block, Fence fence);
@@ -93,6 +123,8 @@ class Pool::Impl {
 
     void prepare_retry(std::uint64_t requested, Tag tag);
     std::uint64_t release_unused();
+    void collect_garbage(std::uint64_t requested, Tag tag);
+    bool release(const Segment& segment);
     void count_split(bool small);
     std::string validate_frees() const;
     std::string validate_stats() const;
@@ -109,7 +141,8 @@ class Pool::Impl {
     BlockList deferred_;  ///< no fence yet, in the order of the frees
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
-    std::uint64_t epoch_ = 0;  ///< how often everything was abandoned
+    const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
+    std::uint64_t epoch_ = 0;            ///< how often everything was abandoned
 };
 
 // --- allocation -------------------------------------------------------------------------------
@@ -128,7 +161,9 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
     if (Block* block = store_.take(plan->size, plan->small)) {
         return serve(*block, requested, tag);
     }
-    BackendStatus status = grow(*plan, tag);
+    collect_garbage(requested, tag);
+    Block* fresh = nullptr;
+    BackendStatus status = grow(*plan, tag, &fresh);
     if (status.kind == BackendStatus::Kind::out_of_memory) {
         if (!order_device_behind(*plan)) {
             wait_for_all_pending(lock);
@@ -141,7 +176,7 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
         }
         const std::uint64_t largest = store_.largest_free();
         prepare_retry(requested, tag);
-        status = grow(*plan, tag);
+        status = grow(*plan, tag, &fresh);
         if (!status.ok()) {
             return refuse(status, largest);
         }
@@ -149,11 +184,7 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
     if (!status.ok()) {
         return refuse(status, 0);
     }
-    Block* block = store_.take(plan->size, plan->small);
-    if (block == nullptr) {  // options that problem_with() refuses
-        return refuse({BackendStatus::Kind::error, unusable_segment_code}, 0);
-    }
-    return serve(*block, requested, tag);
+    return serve(store_.take_from(*fresh, plan->size), requested, tag);
 }
 
 AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
@@ -165,6 +196,9 @@ AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
     increase(stats_.active, small, 1);
     increase(stats_.active_bytes, small, block.size);
     increase(stats_.requested_bytes, small, requested);
+    if (policy_.oversize(block.size)) {
+        increase(stats_.oversize_allocations, 1);
+    }
     count_split(small);
     const BlockInfo info = describe(block);
     observer_.on_alloc(info, tag);
@@ -179,7 +213,7 @@ AllocResult Pool::Impl::refuse(BackendStatus status, std::uint64_t largest_free_
     return {status, {}, 0};
 }
 
-BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag) {
+BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh) {
     Address base = 0;
     const BackendStatus status = backend_.segment_alloc(plan.segment, &base);
     if (!status.ok()) {
@@ -190,10 +224,13 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag) {
         backend_.segment_free(base, plan.segment);
         return {BackendStatus::Kind::error, unusable_segment_code};
     }
-    store_.add_segment(base, plan.segment, plan.small);
+    *fresh = &store_.add_segment(base, plan.segment, plan.small);
     ++stats_.num_device_alloc;
     increase(stats_.segment, plan.small, 1);
     increase(stats_.reserved_bytes, plan.small, plan.segment);
+    if (policy_.oversize(plan.segment)) {
+        increase(stats_.oversize_segments, 1);
+    }
     observer_.on_segment_alloc(base, plan.segment, tag);
     return status;
 }
@@ -235,6 +272,9 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
     observer_.on_free_requested(describe(*block), tag);
     decrease(stats_.allocation, block->segment->small, 1);
     decrease(stats_.allocated_bytes, block->segment->small, block->size);
+    if (policy_.oversize(block->size)) {
+        decrease(stats_.oversize_allocations, 1);
+    }
 
     Fence fence = 0;
     BackendStatus status;
@@ -451,17 +491,71 @@ std::uint64_t Pool::Impl::release_unused() {
         Segment last;
         while (const Segment* found = store_.unused_segment(small, last.size, last.base)) {
             last = *found;
-            observer_.on_segment_free(last.base, last.size);
-            ++stats_.num_device_free;
-            decrease(stats_.segment, small, 1);
-            decrease(stats_.reserved_bytes, small, last.size);
-            store_.remove_segment(last.base);
-            if (backend_.segment_free(last.base, last.size).ok()) {
+            if (release(last)) {
                 released += last.size;
             }
         }
     }
     return released;
+}
+
+/// Forgets an unused segment and gives it back; whether the backend took it.
+bool Pool::Impl::release(const Segment& segment) {
+    const Segment gone = segment;
+    observer_.on_segment_free(gone.base, gone.size);
+    ++stats_.num_device_free;
+    decrease(stats_.segment, gone.small, 1);
+    decrease(stats_.reserved_bytes, gone.small, gone.size);
+    if (policy_.oversize(gone.size)) {
+        decrease(stats_.oversize_segments, 1);
+    }
+    store_.remove_segment(gone.base);
+    return backend_.segment_free(gone.base, gone.size).ok();
+}
+
+void Pool::Impl::make_room(std::uint64_t requested, Tag tag) {
+    const Lock lock(mutex_);
+    collect_garbage(requested, tag);
+}
+
+/// PyTorch's garbage collection: while more is reserved than the threshold, what has been unused
+/// for longer than the average of all unused large segments goes back. Age is counted in
+/// allocations.
+void Pool::Impl::collect_garbage(std::uint64_t requested, Tag tag) {
+    const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
+    if (reserved <= garbage_limit_) {
+        return;
+    }
+    const std::uint64_t target = reserved - garbage_limit_;
+    const std::uint64_t now = store_.takes(false);
+    std::uint64_t total_age = 0;
+    std::uint64_t count = 0;
+    for (const Segment* segment = store_.unused_segment(false, 0, 0); segment != nullptr;
+         segment = store_.unused_segment(false, segment->size, segment->base)) {
+        total_age += now - segment->unused_since;
+        ++count;
+    }
+    if (count == 0) {
+        return;
+    }
+    observer_.on_make_room(requested, tag);
+    std::uint64_t reclaimed = 0;
+    while (reclaimed < target && count != 0) {
+        // The average is fixed for one sweep, and one sweep is always finished.
+        const std::uint64_t sweep_age = total_age;
+        const std::uint64_t sweep_count = count;
+        Segment last;
+        while (const Segment* found = store_.unused_segment(false, last.size, last.base)) {
+            last = *found;
+            const std::uint64_t age = now - last.unused_since;
+            if (age * sweep_count >= sweep_age) {
+                total_age -= age;
+                --count;
+                reclaimed += last.size;
+                release(last);
+            }
+        }
+    }
 }
 
 void Pool::Impl::abandon() {
@@ -476,6 +570,8 @@ void Pool::Impl::abandon() {
           &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
         drop_all(*stat);
     }
+    drop_all(stats_.oversize_allocations);
+    drop_all(stats_.oversize_segments);
     settled_.notify_all();
 }
 
@@ -553,6 +649,9 @@ std::string Pool::Impl::validate_stats() const {
     for (const auto& [base, segment] : store_.segments()) {
         increase(counted.segment, segment.small, 1);
         increase(counted.reserved_bytes, segment.small, segment.size);
+        if (policy_.oversize(segment.size)) {
+            increase(counted.oversize_segments, 1);
+        }
     }
     for (const auto& [address, block] : store_.blocks()) {
         const bool small = block.segment->small;
@@ -569,6 +668,9 @@ std::string Pool::Impl::validate_stats() const {
         if (block.state == BlockState::live) {
             increase(counted.allocation, small, 1);
             increase(counted.allocated_bytes, small, block.size);
+            if (policy_.oversize(block.size)) {
+                increase(counted.oversize_allocations, 1);
+            }
         }
     }
     struct Named {
@@ -589,16 +691,17 @@ std::string Pool::Impl::validate_stats() const {
              {&StatByPool::all, &StatByPool::small_pool, &StatByPool::large_pool}) {
             const Stat& stat = stats_.*each.stat.*part;
             const Stat& truth = counted.*each.stat.*part;
-            if (stat.current != truth.current) {
-                return std::string(each.name) + " is " + std::to_string(truth.current) +
-                       ", the statistics say " + std::to_string(stat.current);
-            }
-            if (stat.current != stat.allocated - stat.freed || stat.peak < stat.current) {
-                return std::string(each.name) + ": current, peak and sums disagree";
+            if (std::string problem = problem_of(each.name, stat, truth); !problem.empty()) {
+                return problem;
             }
         }
     }
-    return {};
+    if (std::string problem = problem_of("oversize_allocations", stats_.oversize_allocations,
+                                         counted.oversize_allocations);
+        !problem.empty()) {
+        return problem;
+    }
+    return problem_of("oversize_segments", stats_.oversize_segments, counted.oversize_segments);
 }
 
 std::string Pool::Impl::validate() const {
@@ -658,6 +761,10 @@ bool Pool::settle(Address address) {
 
 void Pool::release_for_retry(std::uint64_t requested, Tag tag) {
     impl_->release_for_retry(requested, tag);
+}
+
+void Pool::make_room(std::uint64_t requested, Tag tag) {
+    impl_->make_room(requested, tag);
 }
 
 std::string Pool::validate() const {

@@ -55,6 +55,7 @@ struct BlockInfo {
 ///   on_free_requested  -> free(address, tag, FenceTiming::deferred)
 ///   on_free_completed  -> settle(address)
 ///   on_alloc_retry     -> release_for_retry(requested, tag)
+///   on_make_room       -> make_room(requested, tag)
 ///   on_empty_cache     -> release_cached(false)
 ///   on_segment_alloc, on_segment_map -> no call: what the backend answers in the on_alloc next
 ///   on_segment_free, on_segment_unmap, on_sync -> nothing: the effects of the others
@@ -167,6 +168,9 @@ class Pool {
 
     /// For replay; no live program calls it. What allocate() does between two attempts to grow.
     void release_for_retry(std::uint64_t requested, Tag tag);
+
+    /// For replay; no live program calls it. What allocate() gives back before it grows.
+    void make_room(std::uint64_t requested, Tag tag);
 
     /// Walks every structure and checks every invariant; empty when sound, else what is wrong.
     /// For tests and debugging: O(blocks).

@@ -37,6 +37,9 @@ struct PoolStats {
     StatByPool active_bytes;                ///< bytes of `active`
     StatByPool inactive_split_bytes;        ///< bytes of `inactive_split`
     StatByPool requested_bytes;             ///< what the application asked for, of `active`
+    Stat oversize_allocations;              ///< of `allocation`, those of max_split_size or more
+    Stat oversize_segments;                 ///< of `segment`, those of max_split_size or more
+    std::int64_t max_split_size = -1;       ///< PoolOptions::max_split_size; -1: no limit
     std::int64_t num_alloc_retries = 0;     ///< allocations tried again after releasing the cache
     std::int64_t num_ooms = 0;              ///< allocations that failed for lack of memory
     std::int64_t num_sync_all_streams = 0;  ///< times the host made sure of all pending frees

@@ -34,6 +34,7 @@ class SimulatedBackend final : public DeviceBackend {
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
     BackendStatus segment_free(Address address, std::uint64_t bytes) override;
+    std::uint64_t total_memory() const override { return total_; }
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;
     BackendStatus fence_wait_device(Fence fence) override;

@@ -1,6 +1,8 @@
 #include "allocator/size_policy.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <limits>
 
 namespace memlab::allocator {
@@ -19,6 +21,37 @@ std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t unit) {
         return std::nullopt;
     }
     return value + (unit - beyond);
+}
+
+/// Divisions of the range that `size` is in.
+std::uint32_t divisions_for(std::uint64_t size, const RoundupDivisions& divisions) {
+    const auto megabytes = size >> 20;
+    const auto range = megabytes == 0 ? 0 : static_cast<std::size_t>(std::bit_width(megabytes)) - 1;
+    return divisions.at(std::min(range, divisions.size() - 1));
+}
+
+/// Takes the decimal number at the front of `text` off it; none when there is none, or it is too
+/// large to mean anything.
+std::optional<std::uint32_t> take_number(std::string_view& text) {
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{}) {
+        return std::nullopt;
+    }
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    return value;
+}
+
+bool take(std::string_view& text, char expected) {
+    if (text.empty() || text.front() != expected) {
+        return false;
+    }
+    text.remove_prefix(1);
+    return true;
+}
+
+bool is_division(std::uint32_t value) {
+    return value == 0 || std::has_single_bit(value);
 }
 
 bool is_segment_size(std::uint64_t size) {
@@ -49,11 +82,84 @@ std::string problem_with(const PoolOptions& options) {
     if (!is_segment_size(options.large_rounding)) {
         return "large_rounding must be a multiple of 2 MiB";
     }
+    if (!std::all_of(options.roundup_power2_divisions.begin(),
+                     options.roundup_power2_divisions.end(), is_division)) {
+        return "roundup_power2_divisions must be 0 or powers of two";
+    }
+    if (options.max_split_size < options.medium_segment) {
+        return "max_split_size must not be less than medium_segment";
+    }
+    if (options.max_non_split_rounding < options.medium_segment) {
+        return "max_non_split_rounding must not be less than medium_segment";
+    }
+    if (!(options.garbage_collection_threshold >= 0 && options.garbage_collection_threshold < 1)) {
+        return "garbage_collection_threshold must be at least 0 and less than 1";
+    }
     return {};
 }
 
+std::string read_roundup_divisions(std::string_view text, RoundupDivisions* divisions) {
+    constexpr const char* not_a_division =
+        "the divisions of roundup_power2_divisions must be 0 or a power of two";
+    RoundupDivisions read{};
+    if (!take(text, '[')) {
+        const auto value = take_number(text);
+        if (!value || !text.empty()) {
+            return "roundup_power2_divisions must be a number or [MiB:divisions,...]";
+        }
+        if (!is_division(*value)) {
+            return not_a_division;
+        }
+        read.fill(*value);
+        *divisions = read;
+        return {};
+    }
+    std::size_t last = 0;
+    for (bool first = true;; first = false) {
+        const bool rest = take(text, '>');
+        const auto from = rest ? std::optional<std::uint32_t>{1} : take_number(text);
+        const auto value = take(text, ':') ? take_number(text) : std::nullopt;
+        if (!from || !value) {
+            return "roundup_power2_divisions must be a number or [MiB:divisions,...]";
+        }
+        if (!is_division(*value)) {
+            return not_a_division;
+        }
+        if (!std::has_single_bit(*from)) {
+            return "the sizes of roundup_power2_divisions must be powers of two in MiB";
+        }
+        if (rest) {
+            std::fill(read.begin() + static_cast<std::ptrdiff_t>(last), read.end(), *value);
+        } else {
+            last = std::min(static_cast<std::size_t>(std::bit_width(*from)) - 1, read.size() - 1);
+            if (first) {
+                std::fill(read.begin(), read.begin() + static_cast<std::ptrdiff_t>(last), *value);
+            }
+            read.at(last) = *value;
+        }
+        if (!take(text, ',')) {
+            break;
+        }
+    }
+    if (!take(text, ']') || !text.empty()) {
+        return "roundup_power2_divisions must end with its ]";
+    }
+    *divisions = read;
+    return {};
+}
+
+std::optional<std::uint64_t> SizePolicy::rounded(std::uint64_t requested) const {
+    const std::uint64_t wanted = requested == 0 ? 1 : requested;
+    const std::uint64_t divisions = divisions_for(wanted, options_.roundup_power2_divisions);
+    if (divisions <= 1 || wanted <= options_.rounding * divisions) {
+        return round_up(wanted, options_.rounding);
+    }
+    // Above rounding * divisions a step is never smaller than `rounding`.
+    return round_up(wanted, std::bit_floor(wanted) / divisions);
+}
+
 std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const {
-    const auto size = round_up(requested == 0 ? 1 : requested, options_.rounding);
+    const auto size = rounded(requested);
     if (!size) {
         return std::nullopt;
     }
@@ -76,12 +182,20 @@ std::uint64_t SizePolicy::aligned_capacity(std::uint64_t offset, std::uint64_t s
     return size > lead ? size - lead : 0;
 }
 
-bool SizePolicy::cuts_tail(std::uint64_t tail, bool small, bool reaches_segment_end) const {
+bool SizePolicy::may_use(std::uint64_t size, std::uint64_t block) const {
+    if (!oversize(block)) {
+        return true;
+    }
+    return oversize(size) && block - size < options_.max_non_split_rounding;
+}
+
+bool SizePolicy::cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
+                           bool reaches_segment_end) const {
     if (small) {
         return tail >= options_.rounding;
     }
     if (tail > options_.small_size) {
-        return true;
+        return !oversize(size);
     }
     return tail != 0 && tail < options_.coarse_alignment && !reaches_segment_end;
 }

@@ -35,17 +35,27 @@ class SizePolicy {
         return size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;
     }
 
+    /// Whether a request of `size` may have a free block of `block` bytes: PyTorch keeps blocks of
+    /// max_split_size for requests that need most of one.
+    bool may_use(std::uint64_t size, std::uint64_t block) const;
+
     /// How many of a free block's bytes a coarsely aligned request can use.
     std::uint64_t aligned_capacity(std::uint64_t offset, std::uint64_t size) const;
 
     /// Whether `tail` unused bytes behind a new block become a block of their own. At the end of
     /// the segment the rule is PyTorch's; before a neighbour, what is too small to be anything but
     /// an alignment gap is cut off too, else it would count as allocated.
-    bool cuts_tail(std::uint64_t tail, bool small, bool reaches_segment_end) const;
+    bool cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
+                   bool reaches_segment_end) const;
+
+    /// Whether a block or segment counts as PyTorch's oversize.
+    bool oversize(std::uint64_t size) const { return size >= options_.max_split_size; }
 
     const PoolOptions& options() const { return options_; }
 
   private:
+    std::optional<std::uint64_t> rounded(std::uint64_t requested) const;
+
     PoolOptions options_;
 };
 

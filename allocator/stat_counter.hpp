@@ -45,9 +45,13 @@ inline void bring_to(StatByPool& stat, bool small, std::uint64_t value) {
 }
 
 /// Everything current counts as freed.
+inline void drop_all(Stat& stat) {
+    decrease(stat, static_cast<std::uint64_t>(stat.current));
+}
+
 inline void drop_all(StatByPool& stat) {
     for (Stat* each : {&stat.all, &stat.small_pool, &stat.large_pool}) {
-        decrease(*each, static_cast<std::uint64_t>(each->current));
+        drop_all(*each);
     }
 }
 

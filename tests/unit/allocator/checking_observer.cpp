@@ -26,6 +26,12 @@ std::int64_t bytes(std::uint64_t size) {
 
 }  // namespace
 
+CheckingObserver::CheckingObserver(const PoolOptions& options) : options_(options) {
+    if (options.max_split_size != PoolOptions::no_limit) {
+        stats_.max_split_size = bytes(options.max_split_size);
+    }
+}
+
 void CheckingObserver::problem(const std::string& text, Address address) {
     problems_.push_back(text + " (address " + std::to_string(address) + ", event " +
                         std::to_string(events_.size()) + ")");
@@ -57,10 +63,29 @@ std::vector<CheckingObserver::Gap> CheckingObserver::gaps(bool small) const {
     return found;
 }
 
+/// By trying the steps one after the other.
+std::uint64_t CheckingObserver::expected_size(std::uint64_t requested) const {
+    const std::uint64_t asked = std::max<std::uint64_t>(requested, 1);
+    std::uint64_t power = 1;
+    while (power * 2 <= asked) {
+        power *= 2;
+    }
+    std::size_t range = 0;
+    while (range < 15 && (std::uint64_t{2} << 20 << range) <= asked) {
+        ++range;
+    }
+    const std::uint64_t divisions = options_.roundup_power2_divisions.at(range);
+    const bool steps = divisions > 1 && asked > options_.rounding * divisions;
+    const std::uint64_t step = steps ? power / divisions : options_.rounding;
+    std::uint64_t size = steps ? power : asked / step * step;
+    while (size < asked) {
+        size += step;
+    }
+    return size;
+}
+
 void CheckingObserver::expect_placement(const BlockInfo& block) {
-    const std::uint64_t asked = std::max<std::uint64_t>(block.requested, 1);
-    const std::uint64_t size =
-        (asked + options_.rounding - 1) / options_.rounding * options_.rounding;
+    const std::uint64_t size = expected_size(block.requested);
     const bool small = size <= options_.small_size;
     const std::uint64_t unit =
         size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;
@@ -81,6 +106,19 @@ void CheckingObserver::expect_placement(const BlockInfo& block) {
             best_begin = begin;
         }
     }
+    // A large block is kept for large requests: then only what is fresh may be taken.
+    const bool oversize = size >= options_.max_split_size;
+    if (best != nullptr && best->segment != fresh_segment_) {
+        const std::uint64_t whole = best->end - best->begin;
+        if (whole >= options_.max_split_size &&
+            (!oversize || whole - size >= options_.max_non_split_rounding)) {
+            const auto fresh = std::find_if(all.begin(), all.end(), [&](const Gap& gap) {
+                return gap.segment == fresh_segment_;
+            });
+            best = fresh == all.end() ? nullptr : &*fresh;
+            best_begin = fresh_segment_;
+        }
+    }
     if (best == nullptr) {
         problem("allocated where no gap fits", block.address);
         return;
@@ -93,7 +131,7 @@ void CheckingObserver::expect_placement(const BlockInfo& block) {
     }
     const std::uint64_t tail = best->end - best_begin - size;
     const bool before_neighbour = best->end != best->segment + best->segment_size;
-    const bool cut = small || tail > options_.small_size ||
+    const bool cut = small || (tail > options_.small_size && !oversize) ||
                      (before_neighbour && tail < options_.coarse_alignment);
     if (block.size != size + (cut ? 0 : tail)) {
         problem("has size " + std::to_string(block.size) + " for " + std::to_string(size),
@@ -139,6 +177,9 @@ void CheckingObserver::on_alloc(const BlockInfo& block, Tag tag) {
     expect_placement(block);
     fresh_segment_ = 0;
     in_use_[block.address] = {block.size, block.requested, block.id, true};
+    if (block.size >= options_.max_split_size) {
+        change(stats_.oversize_allocations, 1);
+    }
     const bool small = segment->second.small;
     change(stats_.allocation, small, 1);
     change(stats_.allocated_bytes, small, bytes(block.size));
@@ -159,6 +200,9 @@ void CheckingObserver::on_free_requested(const BlockInfo& block, Tag tag) {
         return;
     }
     found->second.live = false;
+    if (block.size >= options_.max_split_size) {
+        change(stats_.oversize_allocations, -1);
+    }
     const bool small = small_segment(block.segment);
     change(stats_.allocation, small, -1);
     change(stats_.allocated_bytes, small, -bytes(block.size));
@@ -195,6 +239,9 @@ void CheckingObserver::on_segment_alloc(Address segment, std::uint64_t size, Tag
     ++stats_.num_device_alloc;
     change(stats_.segment, small, 1);
     change(stats_.reserved_bytes, small, bytes(size));
+    if (size >= options_.max_split_size) {
+        change(stats_.oversize_segments, 1);
+    }
 }
 
 void CheckingObserver::on_segment_free(Address segment, std::uint64_t size) {
@@ -214,6 +261,9 @@ void CheckingObserver::on_segment_free(Address segment, std::uint64_t size) {
     ++stats_.num_device_free;
     change(stats_.segment, small, -1);
     change(stats_.reserved_bytes, small, -bytes(size));
+    if (size >= options_.max_split_size) {
+        change(stats_.oversize_segments, -1);
+    }
 }
 
 void CheckingObserver::on_alloc_retry(std::uint64_t requested, Tag tag) {
@@ -264,6 +314,8 @@ std::vector<Seen::What> CheckingObserver::take_kinds() {
 void CheckingObserver::forget() {
     segments_.clear();
     in_use_.clear();
+    change(stats_.oversize_allocations, -stats_.oversize_allocations.current);
+    change(stats_.oversize_segments, -stats_.oversize_segments.current);
     for (StatByPool* stat :
          {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
           &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,

@@ -43,7 +43,7 @@ struct Seen {
 
 class CheckingObserver final : public PoolObserver {
   public:
-    explicit CheckingObserver(const PoolOptions& options) : options_(options) {}
+    explicit CheckingObserver(const PoolOptions& options);
 
     void on_alloc(const BlockInfo& block, Tag tag) override;
     void on_free_requested(const BlockInfo& block, Tag tag) override;
@@ -97,6 +97,7 @@ class CheckingObserver final : public PoolObserver {
     std::vector<Gap> gaps(bool small) const;
     void expect_placement(const BlockInfo& block);
     void recount_split(bool small);
+    std::uint64_t expected_size(std::uint64_t requested) const;
     void problem(const std::string& text, Address address);
     bool small_segment(Address segment) const;
 

@@ -28,7 +28,8 @@ TEST_CASE("what the observer was told is enough to do it all again") {
         CAPTURE(seed);
         Program program(seed);
         REQUIRE(program.run(400) == sound);
-        const std::string problem = problem_of_replay(program.options(), program.events());
+        const std::string problem =
+            problem_of_replay(program.options(), program.events(), program.total());
         REQUIRE(problem == sound);
     }
 }
@@ -50,7 +51,7 @@ TEST_CASE("a replay notices what is not as it was") {
         } else {
             changed.erase(changed.begin() + static_cast<std::ptrdiff_t>(i));
         }
-        noticed += problem_of_replay(program.options(), changed).empty() ? 0 : 1;
+        noticed += problem_of_replay(program.options(), changed, program.total()).empty() ? 0 : 1;
     }
     CHECK(tried > 20);
     CHECK(noticed == tried);

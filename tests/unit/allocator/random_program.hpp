@@ -16,7 +16,21 @@ namespace memlab::allocator::testing {
 inline PoolOptions random_options(Random& random) {
     PoolOptions options;
     options.free_sync = static_cast<FreeSync>(random.below(3));
-    switch (random.below(5)) {
+    switch (random.below(8)) {
+        case 5:
+            options.max_split_size = 20 * mib << random.below(2);
+            options.max_non_split_rounding = 24 * mib;
+            break;
+        case 6:
+            options.garbage_collection_threshold =
+                0.25 + 0.125 * static_cast<double>(random.below(6));
+            options.total_memory = random.one_in(2) ? 0 : 100 * mib;
+            break;
+        case 7:
+            for (std::uint32_t& divisions : options.roundup_power2_divisions) {
+                divisions = (1U << random.below(6)) & ~1U;
+            }
+            break;
         case 0:
             return unaligned(options.free_sync);
         case 1:
@@ -73,6 +87,7 @@ class Program {
     /// What the observer was told so far.
     const std::vector<Seen>& events() const { return world_.observer.events(); }
     const PoolOptions& options() const { return options_; }
+    std::uint64_t total() const { return world_.backend.total_memory(); }
 
   private:
     std::string step() {

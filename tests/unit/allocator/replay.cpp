@@ -27,6 +27,7 @@ class ReplayBackend final : public DeviceBackend {
         return {};
     }
     BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
+    std::uint64_t total_memory() const override { return total; }
     BackendStatus fence_record(Fence* fence) override {
         *fence = 0;
         problem = "recorded a fence";
@@ -46,6 +47,7 @@ class ReplayBackend final : public DeviceBackend {
     }
     void fence_release(Fence) override { problem = "released a fence"; }
 
+    std::uint64_t total = 0;
     std::deque<Seen> answers;
     std::string problem;
 };
@@ -70,6 +72,9 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
         case What::alloc_retry:
             pool.release_for_retry(seen.requested, seen.tag);
             return {};
+        case What::make_room:
+            pool.make_room(seen.requested, seen.tag);
+            return {};
         case What::empty_cache:
             pool.release_cached(false);
             return {};
@@ -78,7 +83,6 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
             return {};
         case What::segment_map:
         case What::segment_unmap:
-        case What::make_room:
         case What::tick:
         case What::segment_free:
         case What::sync:
@@ -89,8 +93,10 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
 
 }  // namespace
 
-std::string problem_of_replay(const PoolOptions& options, const std::vector<Seen>& events) {
+std::string problem_of_replay(const PoolOptions& options, const std::vector<Seen>& events,
+                              std::uint64_t total_memory) {
     ReplayBackend backend;
+    backend.total = total_memory;
     CheckingObserver observer(options);
     Pool pool(options, backend, &observer);
     std::size_t fed = 0;

@@ -55,17 +55,74 @@ TEST_CASE("a size that overflows when rounded has no plan") {
 
 TEST_CASE("a tail becomes a block where PyTorch makes it one, and where it is an alignment gap") {
     const SizePolicy policy{PoolOptions{}};
-    CHECK_FALSE(policy.cuts_tail(0, true, true));
-    CHECK(policy.cuts_tail(512, true, true));
-    CHECK_FALSE(policy.cuts_tail(mib, false, true));
-    CHECK(policy.cuts_tail(mib + 512, false, true));
-    CHECK_FALSE(policy.cuts_tail(64 * kib - 512, false, true));
-    CHECK(policy.cuts_tail(64 * kib - 512, false, false));
-    CHECK_FALSE(policy.cuts_tail(64 * kib, false, false));
+    CHECK_FALSE(policy.cuts_tail(2 * mib, 0, true, true));
+    CHECK(policy.cuts_tail(512, 512, true, true));
+    CHECK_FALSE(policy.cuts_tail(2 * mib, mib, false, true));
+    CHECK(policy.cuts_tail(2 * mib, mib + 512, false, true));
+    CHECK_FALSE(policy.cuts_tail(2 * mib, 64 * kib - 512, false, true));
+    CHECK(policy.cuts_tail(2 * mib, 64 * kib - 512, false, false));
+    CHECK_FALSE(policy.cuts_tail(2 * mib, 64 * kib, false, false));
 
     const SizePolicy pytorch{unaligned()};
-    CHECK_FALSE(pytorch.cuts_tail(512, false, false));
-    CHECK_FALSE(pytorch.cuts_tail(64 * kib - 512, false, false));
+    CHECK_FALSE(pytorch.cuts_tail(2 * mib, 512, false, false));
+    CHECK_FALSE(pytorch.cuts_tail(2 * mib, 64 * kib - 512, false, false));
+}
+
+TEST_CASE("rounding to divisions of powers of two, with the numbers of PyTorch's documentation") {
+    // "1200 with 4 divisions: the values are 1024, 1280, 1536, and 1792": scaled, since PyTorch
+    // rounds so only above 512 bytes times the divisions.
+    PoolOptions options;
+    options.roundup_power2_divisions.fill(4);
+    const SizePolicy policy(options);
+    struct Row {
+        std::uint64_t requested, size;
+    };
+    const Row rows[] = {
+        {0, 512},
+        {1200, 1536},
+        {2048, 2048},
+        {2049, 2560},
+        {1200 * kib, 1280 * kib},
+        {1280 * kib, 1280 * kib},
+        {1280 * kib + 1, 1536 * kib},
+        {1792 * kib + 1, 2048 * kib},
+        {2048 * kib, 2048 * kib},
+        {(1ULL << 40) + 1, (1ULL << 40) + (1ULL << 38)},
+    };
+    for (const Row& row : rows) {
+        CAPTURE(row.requested);
+        CHECK(policy.plan(row.requested)->size == row.size);
+    }
+    CHECK_FALSE(policy.plan(std::numeric_limits<std::uint64_t>::max()).has_value());
+    CHECK_FALSE(policy.plan(7ULL << 61 | 1).has_value());
+    CHECK(policy.plan(7ULL << 61)->size == 7ULL << 61);
+}
+
+TEST_CASE("each range of sizes can have its own divisions") {
+    RoundupDivisions divisions{};
+    REQUIRE(read_roundup_divisions("[256:1,512:2,1024:4,>:8]", &divisions).empty());
+    CHECK(divisions == RoundupDivisions{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 8, 8, 8, 8, 8, 8});
+    REQUIRE(read_roundup_divisions("16", &divisions).empty());
+    CHECK(divisions ==
+          RoundupDivisions{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16});
+    REQUIRE(read_roundup_divisions("[64:8,4:2,131072:4]", &divisions).empty());
+    CHECK(divisions == RoundupDivisions{8, 8, 2, 8, 8, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0, 4});
+
+    PoolOptions options;
+    REQUIRE(read_roundup_divisions("[2:0,4:2,>:4]", &options.roundup_power2_divisions).empty());
+    const SizePolicy policy(options);
+    CHECK(policy.plan(3 * mib + 1)->size == 3 * mib + 512);
+    CHECK(policy.plan(4 * mib + 1)->size == 5 * mib);
+    CHECK(policy.plan(1000 * mib)->size == 1024 * mib);
+
+    const RoundupDivisions before = divisions;
+    for (const char* wrong :
+         {"", "x", "8x", "3", "[", "[]", "[256]", "[256:]", "[256:3]", "[3:2]", "[0:2]", "[256:2",
+          "[256:2]x", "[256:2,]", "[:2]", "99999999999", "-1", "[>2]"}) {
+        CAPTURE(wrong);
+        CHECK_FALSE(read_roundup_divisions(wrong, &divisions).empty());
+        CHECK(divisions == before);
+    }
 }
 
 TEST_CASE("options that the pool cannot work with are named") {
@@ -92,6 +149,17 @@ TEST_CASE("options that the pool cannot work with are named") {
         {"medium_segment", [](PoolOptions& o) { o.medium_size = 32 * mib; }},
         {"large_rounding", [](PoolOptions& o) { o.large_rounding = 0; }},
         {"large_rounding", [](PoolOptions& o) { o.large_rounding = mib; }},
+        {"roundup_power2_divisions", [](PoolOptions& o) { o.roundup_power2_divisions[15] = 3; }},
+        {"max_split_size", [](PoolOptions& o) { o.max_split_size = 19 * mib; }},
+        {"max_non_split_rounding", [](PoolOptions& o) { o.max_non_split_rounding = 0; }},
+        {"garbage_collection_threshold",
+         [](PoolOptions& o) { o.garbage_collection_threshold = 1; }},
+        {"garbage_collection_threshold",
+         [](PoolOptions& o) { o.garbage_collection_threshold = -0.5; }},
+        {"garbage_collection_threshold",
+         [](PoolOptions& o) {
+             o.garbage_collection_threshold = std::numeric_limits<double>::quiet_NaN();
+         }},
     };
     for (const Row& row : rows) {
         PoolOptions options;

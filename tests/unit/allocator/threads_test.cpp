@@ -102,7 +102,7 @@ void stress(FreeSync sync, std::uint64_t seed, int steps) {
     CHECK(world.problem_at_end() == sound);
     stop.store(true);
     clock.join();
-    CHECK(problem_of_replay(with(sync), world.observer.events()) == sound);
+    CHECK(problem_of_replay(with(sync), world.observer.events(), 128 * mib) == sound);
 }
 
 }  // namespace
