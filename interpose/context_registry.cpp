@@ -6,23 +6,10 @@
 #include "interpose/current_context.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/session.hpp"
+#include "interpose/uuid.hpp"
 
 namespace memlab::interpose {
 namespace {
-
-std::string uuid_text(const CUuuid& uuid) {
-    std::string text = "GPU-";
-    for (int i = 0; i < 16; ++i) {
-        constexpr char digits[] = "0123456789abcdef";
-        const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-        if (i == 4 || i == 6 || i == 8 || i == 10) {
-            text += '-';
-        }
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
-    }
-    return text;
-}
 
 // What a thread looked up last, good for as long as the registry's generation is the same.
 struct LastContext {
@@ -132,10 +119,7 @@ void ContextRegistry::describe_device(CUdevice device) {
         CUDA_SUCCESS) {
         info.name = name;
     }
-    CUuuid uuid{};
-    if (call_real(&Driver::cuDeviceGetUuid_v2, &uuid, device) == CUDA_SUCCESS) {
-        info.uuid = uuid_text(uuid);
-    }
+    info.uuid = uuid_of(device);
     std::size_t total = 0;
     if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS) {
         info.total_bytes = total;

@@ -37,7 +37,9 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     CUdeviceptr pointer = 0;
-    const CUresult result = call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
+    const CUresult result = session_.limits().take(context_.device(), bytes, [&] {
+        return call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
+    });
     if (result == CUDA_SUCCESS) {
         *address = pointer;
         if (!session_.segments().add(pointer, bytes, &context_)) {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "interpose/diagnostics.hpp"
+#include "interpose/limited_allocation.hpp"
 #include "profiler/clock.hpp"
 
 namespace memlab::interpose {
@@ -89,18 +90,6 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     }
 }
 
-// What plain CUDA would answer to a free while a capture is under way: the driver itself says so to
-// an allocation of the same standing, and ends the capture where it would have.
-CUresult ask_driver_in_capture() {
-    CUdeviceptr probe = 0;
-    const CUresult answer = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
-    if (answer == CUDA_SUCCESS) {
-        return call_real(&Driver::cuMemFree_v2, probe);
-    }
-    // Out of memory says nothing about the capture.
-    return answer == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : answer;
-}
-
 // A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
 std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
                                     bool stream_ordered) {
@@ -133,6 +122,18 @@ std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr addre
 }
 
 }  // namespace
+
+// The driver itself says so to an allocation of the same standing, and ends the capture where it
+// would have.
+CUresult ask_driver_in_capture() {
+    CUdeviceptr probe = 0;
+    const CUresult answer = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
+    if (answer == CUDA_SUCCESS) {
+        return call_real(&Driver::cuMemFree_v2, probe);
+    }
+    // Out of memory says nothing about the capture.
+    return answer == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : answer;
+}
 
 CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::size_t bytes) {
     const auto from_driver = [&] {
@@ -199,14 +200,17 @@ CUresult free_device_async(Session& session, Api api, CUdeviceptr address, Drive
 
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
-    CUresult result = real();
+    const auto within_limit = [&] {
+        return allocate_within_limit(session, allocation, real, address);
+    };
+    CUresult result = within_limit();
     Context* context = nullptr;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         context = session.contexts().current();
         if (context != nullptr) {
             if (!session.captures().capturing() &&
                 session.contexts().release_cached(context->device(), nullptr) != 0) {
-                result = real();
+                result = within_limit();
             }
         }
     }

@@ -14,6 +14,10 @@ namespace memlab::interpose {
 /// (capture under way, not pooling, no context, arguments that only an error fits).
 CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::size_t bytes);
 
+/// What plain CUDA answers, while a capture is under way, to a call that it treats as unsafe; the
+/// capture ends where that would have ended it.
+CUresult ask_driver_in_capture();
+
 /// How a free call frees what the driver itself served.
 using DriverFree = FunctionRef<CUresult()>;
 
@@ -29,10 +33,14 @@ struct DriverAllocation {
     trace::MemoryKind kind = trace::MemoryKind::device;
     std::uint64_t requested = 0;
     CUstream stream = nullptr;
+    CUdevice device = -1;         ///< whose memory it is; -1: the current context's device
+    CUmemoryPool pool = nullptr;  ///< of stream-ordered memory; null: the device's current one
+    bool estimated = false;       ///< the driver may take more than `requested`
 };
 
 /// Makes a driver allocation and records it. `real` is the call; `address` reads its result. Out of
 /// memory that our own cache causes is repaired: caches are released and the call repeated once.
+/// Past the device's limit (memory_limit.hpp) it is out of memory, too.
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 

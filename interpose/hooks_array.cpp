@@ -56,6 +56,7 @@ CUresult allocate_array(Api api, HandleClass handles, Array* array, std::uint64_
             allocation.handles = handles;
             allocation.kind = memlab::trace::MemoryKind::array;
             allocation.requested = bytes;
+            allocation.estimated = true;
             return mi::allocate_from_driver(session, api, allocation, real, [&] {
                 return std::uint64_t{reinterpret_cast<std::uintptr_t>(*array)};
             });

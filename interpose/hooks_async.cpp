@@ -1,5 +1,6 @@
 // Stream-ordered memory: the driver's own pools serve it, memlab records it. Inside a capture an
 // allocation is a node of the graph (hooks_graph.cpp follows those).
+#include "interpose/async_pools.hpp"
 #include "interpose/device_memory.hpp"
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
@@ -13,16 +14,18 @@ using mi::Session;
 
 namespace {
 
+/// `pool` is null for the device's current one.
 template <class Real>
-CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUstream stream,
-                        bool per_thread, const Real& real) {
+CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
+                        CUstream stream, bool per_thread, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
             mi::DriverAllocation allocation;
             allocation.kind = graph != nullptr ? MemoryKind::graph : MemoryKind::async_pool;
             allocation.requested = bytes;
-            allocation.stream = stream;
+            allocation.stream = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+            allocation.pool = pool;
             const CUresult result =
                 mi::allocate_from_driver(session, api, allocation, real, [&] { return *address; });
             if (result == CUDA_SUCCESS && graph != nullptr) {
@@ -51,27 +54,27 @@ CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thre
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address, size_t bytes,
                                                CUstream stream) {
-    return allocate_async(Api::cuMemAllocAsync, address, bytes, stream, false,
+    return allocate_async(Api::cuMemAllocAsync, address, bytes, nullptr, stream, false,
                           mi::real_call(&Driver::cuMemAllocAsync, address, bytes, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes,
                                                     CUstream stream) {
-    return allocate_async(Api::cuMemAllocAsync_ptsz, address, bytes, stream, true,
+    return allocate_async(Api::cuMemAllocAsync_ptsz, address, bytes, nullptr, stream, true,
                           mi::real_call(&Driver::cuMemAllocAsync_ptsz, address, bytes, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes,
                                                        CUmemoryPool pool, CUstream stream) {
     return allocate_async(
-        Api::cuMemAllocFromPoolAsync, address, bytes, stream, false,
+        Api::cuMemAllocFromPoolAsync, address, bytes, pool, stream, false,
         mi::real_call(&Driver::cuMemAllocFromPoolAsync, address, bytes, pool, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes,
                                                             CUmemoryPool pool, CUstream stream) {
     return allocate_async(
-        Api::cuMemAllocFromPoolAsync_ptsz, address, bytes, stream, true,
+        Api::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream, true,
         mi::real_call(&Driver::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream));
 }
 
@@ -89,10 +92,18 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
                                                const CUmemPoolProps* properties) {
-    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolCreate, pool, properties));
+    const auto real = mi::real_call(&Driver::cuMemPoolCreate, pool, properties);
+    return mi::sampled_call([&] {
+        const CUresult result = real();
+        if (result == CUDA_SUCCESS) {
+            mi::async_pools().created(*pool, *properties);
+        }
+        return result;
+    });
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
+    mi::async_pools().destroyed(pool);  // its handle may be another's at once
     return mi::sampled_call(mi::real_call(&Driver::cuMemPoolDestroy, pool));
 }
 

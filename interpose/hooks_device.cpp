@@ -63,6 +63,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* 
             }
             mi::DriverAllocation allocation;
             allocation.requested = known ? bytes : width * height;
+            allocation.estimated = !known;
             return mi::allocate_from_driver(session, Api::cuMemAllocPitch_v2, allocation, real,
                                             [&] { return *address; });
         },

@@ -30,8 +30,8 @@ void correct_attribute(CUpointer_attribute attribute, const BlockInfo& block, vo
     }
 }
 
-template <class Size>
-void count_cached_as_free(Session& session, Size* free, const Size* total) {
+// Cached memory counts as free, and of a limited device there is no more than the limit.
+void show_memory(Session& session, std::size_t* free, std::size_t* total) {
     const mi::Context* current = session.contexts().current();
     if (current == nullptr) {
         return;
@@ -40,8 +40,10 @@ void count_cached_as_free(Session& session, Size* free, const Size* total) {
     for (const mi::Context* context : session.contexts().all(current->device())) {
         cached += context->cached_bytes();
     }
-    const std::uint64_t sum = *free + cached;
-    *free = sum > *total ? *total : static_cast<Size>(sum);
+    const mi::VisibleMemory visible =
+        mi::visible_memory(*free, *total, cached, session.limits().of(current->device()));
+    *free = visible.free;
+    *total = visible.total;
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         [&](Session& session) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS && free != nullptr && total != nullptr) {
-                count_cached_as_free(session, free, total);
+                show_memory(session, free, total);
             }
             return result;
         },
@@ -68,7 +70,17 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice de
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
-    return mi::call_real(&Driver::cuDeviceTotalMem_v2, bytes, device);
+    const auto real = mi::real_call(&Driver::cuDeviceTotalMem_v2, bytes, device);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            const std::uint64_t limit = session.limits().of(device);
+            if (result == CUDA_SUCCESS && limit != 0) {
+                *bytes = limit;
+            }
+            return result;
+        },
+        real);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1* base, unsigned int* size,

@@ -38,10 +38,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle,
             // Host-located physical memory is not the device's.
             const bool on_device =
                 properties == nullptr || properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-            return mi::allocate_from_driver(
-                session, Api::cuMemCreate,
-                vmm(on_device ? MemoryKind::vmm : MemoryKind::pinned, bytes), real,
-                [&] { return mi::vmm_allocations().created(*handle); });
+            mi::DriverAllocation allocation =
+                vmm(on_device ? MemoryKind::vmm : MemoryKind::pinned, bytes);
+            if (on_device && properties != nullptr) {
+                allocation.device = properties->location.id;
+            }
+            return mi::allocate_from_driver(session, Api::cuMemCreate, allocation, real,
+                                            [&] { return mi::vmm_allocations().created(*handle); });
         },
         real);
 }

@@ -136,6 +136,7 @@ Session::Session(LoadedSettings loaded, bool late)
     : settings_(std::move(loaded.settings)),
       owner_pid_(getpid()),
       started_late_(late),
+      limits_(settings_.limits),
       contexts_(*this) {
     pthread_atfork(nullptr, nullptr, &Session::forget_after_fork);
     if (settings_.record) {
@@ -161,6 +162,9 @@ Session::Session(LoadedSettings loaded, bool late)
     choose_pooling();
     if (!settings_.work_clock || late) {
         work_clock.distrust();
+    }
+    if (limits_.wanted() && !limits_.applies()) {
+        warn("MEMLAB_LIMIT changes nothing: no device of this process is named by it and larger");
     }
     debug("at work in process " + std::to_string(owner_pid_) +
           (files_.report.empty() ? std::string() : ", report " + files_.report) +

@@ -14,6 +14,7 @@
 #include "interpose/context_registry.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/live_allocations.hpp"
+#include "interpose/memory_limit.hpp"
 #include "interpose/options/option_table.hpp"
 #include "interpose/segment_index.hpp"
 #include "profiler/recorder.hpp"
@@ -52,6 +53,7 @@ class Session {
     ContextRegistry& contexts() { return contexts_; }
     CaptureGate& captures() { return captures_; }
     SegmentIndex& segments() { return segments_; }
+    MemoryLimits& limits() { return limits_; }
     LiveAllocations& live() { return live_; }
 
     /// True when CUDA was in use before memlab saw it.
@@ -85,6 +87,7 @@ class Session {
     std::unique_ptr<profiler::Recorder> recorder_;
     std::atomic<bool> pooling_{true};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
+    MemoryLimits limits_;
     SegmentIndex segments_;
     LiveAllocations live_;
     CaptureGate captures_;

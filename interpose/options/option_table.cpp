@@ -98,6 +98,15 @@ constexpr OptionDef options[] = {
      "Count what the program gives the GPU to do, so that memory freed while it is idle costs no "
      "call of the driver; off fences every free.",
      switch_option<&Settings::work_clock>},
+    {"MEMLAB_LIMIT", "size[,device=index or GPU-UUID], more after ;", "0",
+     "Let the program see a smaller GPU: total and free memory, and out of memory at the limit, "
+     "for "
+     "every kind of device memory. All that the driver counts as used counts: contexts, modules "
+     "and "
+     "other processes too. An entry without device= is for all devices not named. 0: no limit.",
+     [](Settings& settings, std::string_view text) {
+         return parse_limits(text, &settings.limits);
+     }},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "allocator/pool_options.hpp"
+#include "interpose/options/device_limits.hpp"
 
 namespace memlab::interpose {
 
@@ -22,6 +24,7 @@ struct Settings {
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
+    std::vector<DeviceLimit> limits;  ///< of device memory
     std::string
         run_manifest;  ///< memlab-run's: where each process says what it writes; may be empty
 };

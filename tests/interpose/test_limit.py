@@ -1,0 +1,106 @@
+"""MEMLAB_LIMIT: the program sees a smaller GPU, whatever kind of memory it takes. On the simulated
+driver, where a context takes 300 MiB and the device has 8 GiB.
+"""
+
+from __future__ import annotations
+
+from harness import Outcome, judge_recordings
+from support import EndToEnd
+
+MIB = 1 << 20
+CONTEXT = 300
+DEVICE = {"SIMCUDA_CONTEXT_MEMORY": f"{CONTEXT}MiB", "SIMCUDA_MEMORY": "8GiB"}
+LIMIT = 1024
+PIECES = (LIMIT - CONTEXT) // 64
+
+
+class Limit(EndToEnd):
+    """One program, tests/programs/limited.cpp, under several limits."""
+
+    def run_limited(self, *arguments: str, limit: str = f"{LIMIT}MiB", **settings: str) -> Outcome:
+        outcome = self.under_memlab(self.program("limited", *arguments),
+                                    DEVICE | {"MEMLAB_LIMIT": limit} | settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return outcome
+
+    def lines(self, *arguments: str, **settings: str) -> list[str]:
+        return self.run_limited(*arguments, **settings).stdout.decode().splitlines()
+
+    def info(self, limit: str, *arguments: str, **settings: str) -> str:
+        first, second = self.lines("info", *arguments, limit=limit, **settings)
+        self.assertEqual(second, "all of it is free again: yes")
+        return first
+
+    def test_the_device_looks_smaller(self) -> None:
+        seen = f"free {(LIMIT - CONTEXT) * MIB} total {LIMIT * MIB} device {LIMIT * MIB}"
+        for limit in ("1GiB", "1024 MiB", "1GiB,device=0", "1GiB,device=GPU-73696d63",
+                      "8GiB; 1GiB , device=GPU-73696d63-7564-6100-0000-000000000000"):
+            with self.subTest(limit):
+                self.assertEqual(self.info(limit), seen)
+
+    def test_a_limit_that_leaves_all_changes_nothing(self) -> None:
+        seen = f"free {(8192 - CONTEXT) * MIB} total {8192 * MIB} device {8192 * MIB}"
+        for limit in ("0", "8GiB", "9GiB", "1GiB;0,device=0"):
+            with self.subTest(limit):
+                self.assertEqual(self.info(limit), seen)
+
+    def test_below_what_is_used_nothing_is_free(self) -> None:
+        outcome = self.under_memlab(self.program("limited", "info"),
+                                    DEVICE | {"MEMLAB_LIMIT": "200MiB"})
+        self.assertEqual(outcome.code, 3, outcome.describe())  # its allocation failed
+        self.assertIn(f"free 0 total {200 * MIB} ".encode(), outcome.stdout)
+
+    def test_each_device_has_its_own(self) -> None:
+        two = {"SIMCUDA_DEVICES": "2"}
+        limit = "1GiB,device=1;2GiB,device=GPU-73696d63-7564-6100-0000-000000000000"
+        self.assertIn(f"total {2 << 30} device {2 << 30}", self.info(limit, "0", **two))
+        self.assertIn(f"total {1 << 30} device {1 << 30}", self.info(limit, "1", **two))
+        self.assertIn(f"total {8 << 30} device {8 << 30}", self.info("1GiB,device=1", "0", **two))
+
+    def test_every_kind_ends_at_the_limit(self) -> None:
+        full = f"{PIECES} pieces, then 2"
+        for kind in ("device", "pitch", "vmm", "array", "async", "pool"):
+            for pool in ("on", "off"):
+                with self.subTest(kind, pool=pool):
+                    self.assertEqual(self.lines("fill", kind, MEMLAB_POOL=pool), [full, full])
+
+    def test_managed_memory_is_not_refused(self) -> None:
+        self.assertEqual(self.lines("fill", "managed"), ["64 pieces, then 0"] * 2)
+
+    def test_threads_do_not_pass_it_together(self) -> None:
+        for pool in ("on", "off"):
+            expected = (LIMIT - CONTEXT) // (20 if pool == "on" else 2) * (10 if pool == "on" else 1)
+            with self.subTest(pool=pool):
+                lines = self.lines("threads", MEMLAB_POOL=pool)
+                self.assertEqual(lines, [f"{expected} pieces"])
+
+    def test_a_stream_ordered_pool_reuses_what_it_holds(self) -> None:
+        self.assertEqual(self.lines("reuse"), ["100 rounds"])
+
+    def test_a_capture_answers_before_the_limit(self) -> None:
+        native = self.without_memlab(self.program("limited", "capture"))
+        self.assertEqual(self.run_limited("capture").stdout, native.stdout)
+
+    def test_memory_of_another_device(self) -> None:
+        lines = self.lines("other", limit="1GiB,device=1", SIMCUDA_DEVICES="2")
+        self.assertEqual(lines, ["without a context there: 0", "with one: 2",
+                                 "the current context is as it was: yes"])
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        reasons = [missed["reason"] for missed in found[0].report["missed"]]
+        self.assertEqual(len(reasons), 1)
+        self.assertIn("MEMLAB_LIMIT was not applied", reasons[0])
+
+    def test_what_it_does_not_understand_it_says(self) -> None:
+        for limit in ("much", "1.5GiB", "1GiB,gpu=0", "1GiB,device=", "1GiB,device=-1", "1GiB;2GiB",
+                      "1GiB,device=GPU-xyz", "1GiB;"):
+            with self.subTest(limit):
+                outcome = self.run_limited("info", limit=limit)
+                self.assertIn(f"MEMLAB_LIMIT={limit} is not size".encode(), outcome.stderr)
+                self.assertIn(f"total {8 << 30}".encode(), outcome.stdout)
+
+    def test_a_limit_for_no_device_is_said(self) -> None:
+        for limit in ("1GiB,device=7", "1GiB,device=GPU-ffff", "9GiB"):
+            with self.subTest(limit):
+                self.assertIn(b"MEMLAB_LIMIT changes nothing",
+                              self.run_limited("info", limit=limit).stderr)
