@@ -49,6 +49,7 @@ class DeviceBackend {
 
     /// Gives a whole segment back. Like cudaFree it waits for work that may still use it. The pool
     /// forgets the segment whatever the answer: after an error it would be unsafe to hand out.
+    /// Called without the pool's lock, but where a segment just got turns out to be unusable.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
     /// The bytes of memory that the program can have at most, all kinds together; 0: unknown. Does

@@ -131,7 +131,11 @@ bool BlockStore::can_add(Address base, std::uint64_t size) const noexcept {
 Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
-    segment = Segment{base, size, small, 1, 0};
+    segment = Segment{};
+    segment.base = base;
+    segment.size = size;
+    segment.small = small;
+    segment.blocks = 1;
     Block& block = insert_spare(base);
     block.size = size;
     block.segment = &segment;
@@ -139,8 +143,8 @@ Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noe
     return block;
 }
 
-const Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
-                                          Address after_base) const noexcept {
+Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
+                                    Address after_base) const noexcept {
     const FreeOrder& order = half(small).by_capacity;
     for (auto it = order.upper_bound({after_size, after_base}); it != order.end(); ++it) {
         if (it->second->segment->blocks == 1) {
@@ -150,10 +154,10 @@ const Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
     return nullptr;
 }
 
-void BlockStore::remove_segment(Address base) noexcept {
+void BlockStore::remove_segment(Address base, LeavingSegments& leaving) noexcept {
     unlink(blocks_.find(base)->second);
     recycle(base);
-    segments_.erase(base);
+    leaving.insert(segments_.extract(base));
 }
 
 void BlockStore::clear() noexcept {
@@ -249,6 +253,7 @@ void BlockStore::link(Block& block) noexcept {
         in.split_free.bytes += block.size;
     } else {
         block.segment->unused_since = in.takes;
+        block.segment->idle_since_ns = Segment::unknown_time;
     }
 }
 

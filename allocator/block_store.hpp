@@ -29,9 +29,15 @@ struct Segment {
     Address base = 0;
     std::uint64_t size = 0;
     bool small = false;
-    std::uint32_t blocks = 0;        ///< 1: whole, not split
+    std::uint32_t blocks = 0;                    ///< 1: whole, not split
+    std::uint64_t idle_since_ns = unknown_time;  ///< the first tick that saw it whole and free
+    static constexpr std::uint64_t unknown_time = ~std::uint64_t{0};
     std::uint64_t unused_since = 0;  ///< when it became whole and free, counted in takes()
 };
+
+/// Segments that the store has forgotten and the backend does not have back yet. Joining costs no
+/// memory.
+using LeavingSegments = std::multimap<Address, Segment>;
 
 /// Free blocks in best-fit order: by usable size, then by address.
 using FreeOrder = std::map<std::pair<std::uint64_t, Address>, Block*>;
@@ -107,11 +113,11 @@ class BlockStore {
 
     /// A segment that is wholly free, the next by (size, address) after `after`; null at the end.
     /// Removing the segment found so far is allowed in between: pass copies.
-    const Segment* unused_segment(bool small, std::uint64_t after_size,
-                                  Address after_base) const noexcept;
+    Segment* unused_segment(bool small, std::uint64_t after_size,
+                            Address after_base) const noexcept;
 
-    /// Forgets a segment that is wholly free.
-    void remove_segment(Address base) noexcept;
+    /// Forgets a segment that is wholly free; it goes to `leaving`.
+    void remove_segment(Address base, LeavingSegments& leaving) noexcept;
 
     /// Forgets everything.
     void clear() noexcept;

@@ -94,6 +94,7 @@ class Pool::Impl {
     std::optional<BlockInfo> find(Address address) const;
     bool owns(Address address) const;
     std::uint64_t release_cached(bool wait);
+    std::uint64_t tick(std::uint64_t now_ns);
     void abandon();
     PoolStats stats() const;
     bool settle(Address address);
@@ -121,10 +122,22 @@ class Pool::Impl {
     Waited wait_for(Lock& lock, Block& block);
     void wait_for_all_pending(Lock& lock);
 
-    void prepare_retry(std::uint64_t requested, Tag tag);
-    std::uint64_t release_unused();
-    void collect_garbage(std::uint64_t requested, Tag tag);
-    bool release(const Segment& segment);
+    void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
+    std::uint64_t release_unused(Lock& lock);
+    bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
+    void forget(const Segment& segment, LeavingSegments& leaving);
+    std::uint64_t give_back(Lock& lock, const LeavingSegments& leaving);
+    /// Calls visit(Segment&) for each unused segment, by (size, address); it may forget that one.
+    template <typename Visit>
+    void for_each_unused(bool small, Visit visit) {
+        std::uint64_t size = 0;
+        Address base = 0;
+        while (Segment* found = store_.unused_segment(small, size, base)) {
+            size = found->size;
+            base = found->base;
+            visit(*found);
+        }
+    }
     void count_split(bool small);
     std::string validate_frees() const;
     std::string validate_stats() const;
@@ -161,13 +174,21 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
     if (Block* block = store_.take(plan->size, plan->small)) {
         return serve(*block, requested, tag);
     }
-    collect_garbage(requested, tag);
+    if (collect_garbage(lock, requested, tag)) {
+        // Without the lock for a while: others may have freed, and used up what was reserved.
+        if (!store_.reserve()) {
+            return {no_host_memory, {}, 0};
+        }
+        if (Block* block = store_.take(plan->size, plan->small)) {
+            return serve(*block, requested, tag);
+        }
+    }
     Block* fresh = nullptr;
     BackendStatus status = grow(*plan, tag, &fresh);
     if (status.kind == BackendStatus::Kind::out_of_memory) {
         if (!order_device_behind(*plan)) {
             wait_for_all_pending(lock);
-            if (!store_.reserve()) {  // others may have used it up meanwhile
+            if (!store_.reserve()) {
                 return {no_host_memory, {}, 0};
             }
         }
@@ -175,7 +196,13 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
             return serve(*block, requested, tag);
         }
         const std::uint64_t largest = store_.largest_free();
-        prepare_retry(requested, tag);
+        prepare_retry(lock, requested, tag);
+        if (!store_.reserve()) {
+            return {no_host_memory, {}, 0};
+        }
+        if (Block* block = store_.take(plan->size, plan->small)) {
+            return serve(*block, requested, tag);
+        }
         status = grow(*plan, tag, &fresh);
         if (!status.ok()) {
             return refuse(status, largest);
@@ -471,91 +498,137 @@ std::uint64_t Pool::Impl::release_cached(bool wait) {
         poll();
     }
     observer_.on_empty_cache();
-    return release_unused();
+    return release_unused(lock);
 }
 
 void Pool::Impl::release_for_retry(std::uint64_t requested, Tag tag) {
-    const Lock lock(mutex_);
-    prepare_retry(requested, tag);
+    Lock lock(mutex_);
+    prepare_retry(lock, requested, tag);
 }
 
-void Pool::Impl::prepare_retry(std::uint64_t requested, Tag tag) {
+void Pool::Impl::prepare_retry(Lock& lock, std::uint64_t requested, Tag tag) {
     ++stats_.num_alloc_retries;
     observer_.on_alloc_retry(requested, tag);
-    release_unused();
+    release_unused(lock);
 }
 
-std::uint64_t Pool::Impl::release_unused() {
-    std::uint64_t released = 0;
-    for (const bool small : {false, true}) {
-        Segment last;
-        while (const Segment* found = store_.unused_segment(small, last.size, last.base)) {
-            last = *found;
-            if (release(last)) {
-                released += last.size;
-            }
-        }
-    }
-    return released;
-}
-
-/// Forgets an unused segment and gives it back; whether the backend took it.
-bool Pool::Impl::release(const Segment& segment) {
-    const Segment gone = segment;
-    observer_.on_segment_free(gone.base, gone.size);
+/// Forgets an unused segment, which the caller then gives back.
+void Pool::Impl::forget(const Segment& segment, LeavingSegments& leaving) {
+    observer_.on_segment_free(segment.base, segment.size);
     ++stats_.num_device_free;
-    decrease(stats_.segment, gone.small, 1);
-    decrease(stats_.reserved_bytes, gone.small, gone.size);
-    if (policy_.oversize(gone.size)) {
+    decrease(stats_.segment, segment.small, 1);
+    decrease(stats_.reserved_bytes, segment.small, segment.size);
+    if (policy_.oversize(segment.size)) {
         decrease(stats_.oversize_segments, 1);
     }
-    store_.remove_segment(gone.base);
-    return backend_.segment_free(gone.base, gone.size).ok();
+    store_.remove_segment(segment.base, leaving);
+}
+
+/// Gives forgotten segments back, without the lock: the backend may wait for the device. Returns
+/// the bytes that it took.
+std::uint64_t Pool::Impl::give_back(Lock& lock, const LeavingSegments& leaving) {
+    if (leaving.empty()) {
+        return 0;
+    }
+    lock.unlock();
+    std::uint64_t taken = 0;
+    for (const auto& entry : leaving) {
+        const Segment& segment = entry.second;
+        if (backend_.segment_free(segment.base, segment.size).ok()) {
+            taken += segment.size;
+        }
+    }
+    lock.lock();
+    return taken;
+}
+
+std::uint64_t Pool::Impl::release_unused(Lock& lock) {
+    LeavingSegments leaving;
+    for (const bool small : {false, true}) {
+        for_each_unused(small, [&](const Segment& segment) { forget(segment, leaving); });
+    }
+    return give_back(lock, leaving);
+}
+
+std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
+    Lock lock(mutex_);
+    const std::uint64_t trim_after = policy_.options().trim_after_ns;
+    if (trim_after == 0) {
+        return 0;
+    }
+    poll();
+    const auto is_new = [](const Segment& segment) {
+        return segment.idle_since_ns == Segment::unknown_time;
+    };
+    const auto is_due = [&](const Segment& segment) {
+        return now_ns >= segment.idle_since_ns && now_ns - segment.idle_since_ns >= trim_after;
+    };
+    bool changes = false;
+    for (const bool small : {false, true}) {
+        for_each_unused(small, [&](const Segment& segment) {
+            changes = changes || is_new(segment) || is_due(segment);
+        });
+    }
+    if (!changes) {
+        return 0;
+    }
+    observer_.on_tick(now_ns);
+    LeavingSegments leaving;
+    for (const bool small : {false, true}) {
+        for_each_unused(small, [&](Segment& segment) {
+            if (is_new(segment)) {
+                segment.idle_since_ns = now_ns;
+            } else if (is_due(segment)) {
+                forget(segment, leaving);
+            }
+        });
+    }
+    return give_back(lock, leaving);
 }
 
 void Pool::Impl::make_room(std::uint64_t requested, Tag tag) {
-    const Lock lock(mutex_);
-    collect_garbage(requested, tag);
+    Lock lock(mutex_);
+    collect_garbage(lock, requested, tag);
 }
 
 /// PyTorch's garbage collection: while more is reserved than the threshold, what has been unused
 /// for longer than the average of all unused large segments goes back. Age is counted in
-/// allocations.
-void Pool::Impl::collect_garbage(std::uint64_t requested, Tag tag) {
+/// allocations. True when there was any.
+bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
     const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
     if (reserved <= garbage_limit_) {
-        return;
+        return false;
     }
     const std::uint64_t target = reserved - garbage_limit_;
     const std::uint64_t now = store_.takes(false);
     std::uint64_t total_age = 0;
     std::uint64_t count = 0;
-    for (const Segment* segment = store_.unused_segment(false, 0, 0); segment != nullptr;
-         segment = store_.unused_segment(false, segment->size, segment->base)) {
-        total_age += now - segment->unused_since;
+    for_each_unused(false, [&](const Segment& segment) {
+        total_age += now - segment.unused_since;
         ++count;
-    }
+    });
     if (count == 0) {
-        return;
+        return false;
     }
     observer_.on_make_room(requested, tag);
+    LeavingSegments leaving;
     std::uint64_t reclaimed = 0;
     while (reclaimed < target && count != 0) {
         // The average is fixed for one sweep, and one sweep is always finished.
         const std::uint64_t sweep_age = total_age;
         const std::uint64_t sweep_count = count;
-        Segment last;
-        while (const Segment* found = store_.unused_segment(false, last.size, last.base)) {
-            last = *found;
-            const std::uint64_t age = now - last.unused_since;
+        for_each_unused(false, [&](const Segment& segment) {
+            const std::uint64_t age = now - segment.unused_since;
             if (age * sweep_count >= sweep_age) {
                 total_age -= age;
                 --count;
-                reclaimed += last.size;
-                release(last);
+                reclaimed += segment.size;
+                forget(segment, leaving);
             }
-        }
+        });
     }
+    give_back(lock, leaving);
+    return true;
 }
 
 void Pool::Impl::abandon() {
@@ -745,6 +818,10 @@ bool Pool::owns(Address address) const {
 
 std::uint64_t Pool::release_cached(bool wait) {
     return impl_->release_cached(wait);
+}
+
+std::uint64_t Pool::tick(std::uint64_t now_ns) {
+    return impl_->tick(now_ns);
 }
 
 void Pool::abandon() {

@@ -15,8 +15,9 @@
 //   free -> [deferred, while a capture forbids fences] -> pending behind its fence -> free block,
 // by a look at the fence (every allocate), by a host wait, or by ordering the device behind it.
 //
-// Locking: one mutex per pool. The observer and the backend are called with it held, but for
-// fence_wait_host, during which other threads use the pool.
+// Locking: one mutex per pool. The observer and the backend are called with it held, but for what
+// may take long: fence_wait_host and segment_free (and caller_needs_host_wait), during which other
+// threads use the pool.
 //
 // Knows bytes, fences and policy; no CUDA, files, clocks or stacks.
 #pragma once
@@ -57,6 +58,7 @@ struct BlockInfo {
 ///   on_alloc_retry     -> release_for_retry(requested, tag)
 ///   on_make_room       -> make_room(requested, tag)
 ///   on_empty_cache     -> release_cached(false)
+///   on_tick            -> tick(now_ns)
 ///   on_segment_alloc, on_segment_map -> no call: what the backend answers in the on_alloc next
 ///   on_segment_free, on_segment_unmap, on_sync -> nothing: the effects of the others
 /// abandon() has no event: whoever calls it knows. Ids are new, and on_sync is not told.
@@ -155,6 +157,11 @@ class Pool {
     /// Gives every wholly unused segment back to the backend; returns the bytes that it took back.
     /// Blocks whose fence is pending are waited for first when `wait` is set.
     std::uint64_t release_cached(bool wait);
+
+    /// Time has passed as far as `now_ns`, counted from anywhere: what has been unused since a tick
+    /// at least PoolOptions::trim_after_ns earlier goes back to the backend. Returns the bytes that
+    /// it took back. The only way in which time enters the pool.
+    std::uint64_t tick(std::uint64_t now_ns);
 
     /// The context is gone: forget everything without calling the backend or the observer. The
     /// statistics count what was there as freed.

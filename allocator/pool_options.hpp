@@ -53,6 +53,9 @@ struct PoolOptions {
     double garbage_collection_threshold = 0;
     /// What "all memory" is; 0: what the backend says (and never, when it does not know).
     std::uint64_t total_memory = 0;
+
+    /// Pool::tick() gives back what has been unused for so many nanoseconds; 0: nothing.
+    std::uint64_t trim_after_ns = 0;
 };
 
 /// Empty when a Pool can work with `options`, else one sentence saying which value is wrong and

@@ -52,6 +52,16 @@ Address SimulatedBackend::lowest_gap(std::uint64_t bytes) const {
     return at;
 }
 
+void SimulatedBackend::call_without_lock(std::unique_lock<std::mutex>& lock,
+                                         const std::function<void()>& set) {
+    if (set) {
+        const std::function<void()> hook = set;
+        lock.unlock();
+        hook();
+        lock.lock();
+    }
+}
+
 BackendStatus SimulatedBackend::segment_alloc(std::uint64_t bytes, Address* address) {
     const std::lock_guard lock(mutex_);
     BackendStatus status;
@@ -72,7 +82,8 @@ BackendStatus SimulatedBackend::segment_alloc(std::uint64_t bytes, Address* addr
 }
 
 BackendStatus SimulatedBackend::segment_free(Address address, std::uint64_t bytes) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    call_without_lock(lock, segment_free_hook_);
     BackendStatus status;
     if (injected(Call::segment_free, &status)) {
         return status;
@@ -149,12 +160,7 @@ BackendStatus SimulatedBackend::fence_wait_device(Fence fence) {
 
 BackendStatus SimulatedBackend::fence_wait_host(Fence fence) {
     std::unique_lock lock(mutex_);
-    if (hook_) {
-        const std::function<void()> hook = hook_;
-        lock.unlock();
-        hook();
-        lock.lock();
-    }
+    call_without_lock(lock, hook_);
     const FenceEntry* entry = known(fence, "fence_wait_host");
     BackendStatus status;
     if (injected(Call::fence_wait_host, &status)) {
@@ -265,6 +271,11 @@ void SimulatedBackend::set_host_wait(HostWait wait) {
 void SimulatedBackend::set_host_wait_hook(std::function<void()> hook) {
     const std::lock_guard lock(mutex_);
     hook_ = std::move(hook);
+}
+
+void SimulatedBackend::set_segment_free_hook(std::function<void()> hook) {
+    const std::lock_guard lock(mutex_);
+    segment_free_hook_ = std::move(hook);
 }
 
 void SimulatedBackend::set_caller_needs_host_wait(std::function<bool()> answer) {

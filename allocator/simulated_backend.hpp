@@ -72,6 +72,9 @@ class SimulatedBackend final : public DeviceBackend {
     /// which other threads may do anything.
     void set_host_wait_hook(std::function<void()> hook);
 
+    /// Called by segment_free, as the hook of a host wait.
+    void set_segment_free_hook(std::function<void()> hook);
+
     /// What caller_needs_host_wait answers; it is called without any lock of the simulation.
     void set_caller_needs_host_wait(std::function<bool()> answer);
 
@@ -121,6 +124,8 @@ class SimulatedBackend final : public DeviceBackend {
     };
     static constexpr std::size_t call_kinds = 5;
 
+    static void call_without_lock(std::unique_lock<std::mutex>& lock,
+                                  const std::function<void()>& set);
     bool injected(Call call, BackendStatus* status);
     Address lowest_gap(std::uint64_t bytes) const;
     bool inside_a_segment(Address begin, Address end) const;
@@ -147,6 +152,7 @@ class SimulatedBackend final : public DeviceBackend {
 
     HostWait host_wait_ = HostWait::advances;
     std::function<void()> hook_;
+    std::function<void()> segment_free_hook_;
     std::function<bool()> needs_host_wait_;
     bool knows_idle_ = true;
     bool broken_ = false;

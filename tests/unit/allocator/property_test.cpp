@@ -42,8 +42,14 @@ TEST_CASE("a replay notices what is not as it was") {
     int tried = 0;
     for (std::size_t i = 0; i < events.size(); i += 7) {
         std::vector<Seen> changed = events;
-        if (changed[i].what == Seen::What::sync) {
-            continue;
+        switch (changed[i].what) {
+            case Seen::What::sync:
+            case Seen::What::tick:
+            case Seen::What::alloc_retry:
+            case Seen::What::empty_cache:
+                continue;  // may have had no effect
+            default:
+                break;
         }
         ++tried;
         if (changed[i].what == Seen::What::alloc) {

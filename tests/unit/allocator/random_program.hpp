@@ -16,6 +16,7 @@ namespace memlab::allocator::testing {
 inline PoolOptions random_options(Random& random) {
     PoolOptions options;
     options.free_sync = static_cast<FreeSync>(random.below(3));
+    options.trim_after_ns = random.one_in(2) ? 0 : 1 + random.below(3000);
     switch (random.below(8)) {
         case 5:
             options.max_split_size = 20 * mib << random.below(2);
@@ -32,7 +33,8 @@ inline PoolOptions random_options(Random& random) {
             }
             break;
         case 0:
-            return unaligned(options.free_sync);
+            options.coarse_alignment = options.rounding;
+            break;
         case 1:
             options.rounding = 4096;
             options.coarse_alignment = 4096ULL << random.below(6);
@@ -117,6 +119,11 @@ class Program {
             case 14:
                 return seldom();
             default:
+                if (random_.one_in(2)) {
+                    now_ns_ += random_.below(1000);
+                    world_.pool.tick(now_ns_);
+                    return {};
+                }
                 return wrong_free();
         }
     }
@@ -284,6 +291,7 @@ class Program {
     const PoolOptions options_;
     World world_;
     std::vector<BlockInfo> live_;
+    std::uint64_t now_ns_ = 0;
     bool capturing_ = false;
     bool lost_segments_ = false;
 };

@@ -72,6 +72,9 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
         case What::alloc_retry:
             pool.release_for_retry(seen.requested, seen.tag);
             return {};
+        case What::tick:
+            pool.tick(seen.requested);
+            return {};
         case What::make_room:
             pool.make_room(seen.requested, seen.tag);
             return {};
@@ -83,7 +86,6 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
             return {};
         case What::segment_map:
         case What::segment_unmap:
-        case What::tick:
         case What::segment_free:
         case What::sync:
             return {};
