@@ -4,6 +4,7 @@
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/limited_allocation.hpp"
+#include "interpose/plain_sites.hpp"
 #include "profiler/clock.hpp"
 
 namespace memlab::interpose {
@@ -145,6 +146,10 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
             [&] { return *address; });
     };
     if (address == nullptr || bytes == 0 || !session.pooling()) {
+        return from_driver();
+    }
+    const Passthrough& rules = session.settings().passthrough;
+    if (!rules.empty() && goes_to_plain_cuda(rules, bytes)) {
         return from_driver();
     }
     const std::uint32_t stack = call_site(session);

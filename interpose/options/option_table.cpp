@@ -107,6 +107,10 @@ constexpr OptionDef options[] = {
      [](Settings& settings, std::string_view text) {
          return parse_limits(text, &settings.limits);
      }},
+    {"MEMLAB_PASSTHROUGH", "size>BYTES, size<BYTES or site=NAME, joined by |", "",
+     "Allocations that plain CUDA serves instead of the pool: by size, or made from inside a "
+     "library whose file name contains NAME.",
+     [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",

@@ -7,6 +7,7 @@
 
 #include "allocator/pool_options.hpp"
 #include "interpose/options/device_limits.hpp"
+#include "interpose/options/passthrough.hpp"
 
 namespace memlab::interpose {
 
@@ -25,6 +26,7 @@ struct Settings {
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
     std::vector<DeviceLimit> limits;  ///< of device memory
+    Passthrough passthrough;
     std::string
         run_manifest;  ///< memlab-run's: where each process says what it writes; may be empty
 };

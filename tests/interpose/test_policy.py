@@ -1,0 +1,41 @@
+"""Options of the pool's policy, seen from the driver: which calls reach it."""
+
+from __future__ import annotations
+
+from support import EndToEnd
+
+
+class Policy(EndToEnd):
+    """tests/programs/malloc_free.cpp: 100 allocations of up to 100,000 bytes, one of 30,000,000."""
+
+    def driver_calls(self, **settings: str) -> dict[str, int]:
+        statistics = self.cwd / "calls.txt"
+        outcome = self.under_memlab(self.program("malloc_free"),
+                                    {"SIMCUDA_STATS": str(statistics), **settings})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        fields = [line.split() for line in statistics.read_text(encoding="utf-8").splitlines()]
+        return {words[1]: int(words[2]) for words in fields if words[0] == "calls"}
+
+    def calls(self, **settings: str) -> tuple[int, int]:
+        """Allocations and frees of device memory that reached the driver."""
+        calls = self.driver_calls(**settings)
+        return calls.get("cuMemAlloc_v2", 0), calls.get("cuMemFree_v2", 0)
+
+    def test_by_default_all_is_pooled(self) -> None:
+        # Four small segments of 2 MiB, a large one; the cache keeps what is freed.
+        self.assertEqual(self.calls(), (5, 0))
+
+    def test_sizes_that_pass_through(self) -> None:
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="size>=30000000"), (5, 1))
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="size<=1000"), (6, 1))
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="size<=1000|size>1MiB"), (6, 2))
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="size>0"), (101, 51))
+
+    def test_callers_that_pass_through(self) -> None:
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="site=malloc_free"), (101, 51))
+        self.assertEqual(self.calls(MEMLAB_PASSTHROUGH="site=libnobody.so"), (5, 0))
+
+    def test_a_rule_that_is_none_is_named_and_ignored(self) -> None:
+        outcome = self.under_memlab(self.program("malloc_free"), {"MEMLAB_PASSTHROUGH": "big"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertIn(b"MEMLAB_PASSTHROUGH=big is not", outcome.stderr)
