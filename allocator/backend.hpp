@@ -18,6 +18,12 @@ inline constexpr std::int32_t out_of_memory_code = 2;
 /// one that the pool still holds): it knows of a lost context that the pool was not told about.
 inline constexpr std::int32_t unusable_segment_code = 999;
 
+/// CUDA_ERROR_NOT_SUPPORTED: what a backend without expandable ranges answers.
+inline constexpr std::int32_t not_supported_code = 801;
+
+/// The unit in which memory is got from a device.
+inline constexpr std::uint64_t page_bytes = 2ULL << 20;
+
 /// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
 /// through the pool untouched so that the program gets the driver's true answer.
 struct BackendStatus {
@@ -51,6 +57,42 @@ class DeviceBackend {
     /// forgets the segment whatever the answer: after an error it would be unsafe to hand out.
     /// Called without the pool's lock, but where a segment just got turns out to be unusable.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
+
+    // Expandable ranges: addresses without memory, into which memory is mapped and out of which it
+    // is taken again, page by page (page_bytes). All four are called with the pool's lock held;
+    // addresses and sizes are multiples of a page. A backend that has them has all four.
+
+    /// Reserves addresses. Any failure means that the pool gets whole segments from now on.
+    virtual BackendStatus range_reserve(Address* base, std::uint64_t bytes) {
+        static_cast<void>(base);
+        static_cast<void>(bytes);
+        return {BackendStatus::Kind::error, not_supported_code};
+    }
+
+    /// Gives addresses back, none of which has memory.
+    virtual BackendStatus range_release(Address base, std::uint64_t bytes) {
+        static_cast<void>(base);
+        static_cast<void>(bytes);
+        return {BackendStatus::Kind::error, not_supported_code};
+    }
+
+    /// Gives memory to pages of a range that have none, readable and writable as cuMemAlloc's; all
+    /// of them or, when it fails, none.
+    virtual BackendStatus pages_map(Address address, std::uint64_t bytes) {
+        static_cast<void>(address);
+        static_cast<void>(bytes);
+        return {BackendStatus::Kind::error, not_supported_code};
+    }
+
+    /// Takes the memory of pages away, which may have been mapped in several calls and be a part of
+    /// what one call mapped. Like cudaFree it waits for work that may still use it: the pool may
+    /// only have ordered new work behind that. The pool counts the pages as gone whatever the
+    /// answer, and may map them again.
+    virtual BackendStatus pages_unmap(Address address, std::uint64_t bytes) {
+        static_cast<void>(address);
+        static_cast<void>(bytes);
+        return {BackendStatus::Kind::error, not_supported_code};
+    }
 
     /// The bytes of memory that the program can have at most, all kinds together; 0: unknown. Does
     /// not change while the pool lives.

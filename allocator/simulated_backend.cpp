@@ -8,8 +8,6 @@ namespace memlab::allocator {
 
 namespace {
 
-constexpr std::uint64_t segment_unit = 2ULL << 20;
-
 std::size_t index_of(SimulatedBackend::Call call) {
     return static_cast<std::size_t>(call);
 }
@@ -43,13 +41,20 @@ bool SimulatedBackend::injected(Call call, BackendStatus* status) {
 /// The caller has made sure that the sum fits; the address space is far larger.
 Address SimulatedBackend::lowest_gap(std::uint64_t bytes) const {
     Address at = base_;
-    for (const auto& [begin, size] : segments_) {
+    auto segment = segments_.begin();
+    auto range = ranges_.begin();
+    for (;;) {
+        const bool use_range =
+            segment == segments_.end() || (range != ranges_.end() && range->first < segment->first);
+        if (use_range && range == ranges_.end()) {
+            return at;
+        }
+        const auto& [begin, size] = use_range ? *range++ : *segment++;
         if (begin - at >= bytes) {
-            break;
+            return at;
         }
         at = begin + size;
     }
-    return at;
 }
 
 void SimulatedBackend::call_without_lock(std::unique_lock<std::mutex>& lock,
@@ -68,7 +73,7 @@ BackendStatus SimulatedBackend::segment_alloc(std::uint64_t bytes, Address* addr
     if (injected(Call::segment_alloc, &status)) {
         return status;
     }
-    if (bytes == 0 || bytes % segment_unit != 0) {
+    if (bytes == 0 || bytes % page_bytes != 0) {
         problem("segment_alloc of " + std::to_string(bytes) + " bytes: not a multiple of 2 MiB");
     }
     if (bytes > total_ - used_) {
@@ -93,16 +98,93 @@ BackendStatus SimulatedBackend::segment_free(Address address, std::uint64_t byte
         problem("segment_free of " + range(address, bytes) + ": there is no such segment");
         return {BackendStatus::Kind::error, 1};
     }
-    // Like cudaFree: work that uses the memory finishes first.
+    finish_work_on(address, bytes);
+    used_ -= bytes;
+    segments_.erase(found);
+    return {};
+}
+
+/// Like cudaFree: work that uses the memory finishes first.
+void SimulatedBackend::finish_work_on(Address begin, std::uint64_t bytes) {
     for (auto it = accesses_.rbegin(); it != accesses_.rend(); ++it) {
-        if (it->begin < address + bytes && it->end > address) {
+        if (it->begin < begin + bytes && it->end > begin) {
             complete_to(it->position);
             break;
         }
     }
-    used_ -= bytes;
-    segments_.erase(found);
+}
+
+BackendStatus SimulatedBackend::range_reserve(Address* base, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    BackendStatus status;
+    if (injected(Call::range_reserve, &status)) {
+        return status;
+    }
+    if (bytes == 0 || bytes % page_bytes != 0) {
+        problem("range_reserve of " + std::to_string(bytes) + " bytes: not whole pages");
+    }
+    *base = lowest_gap(bytes);
+    ranges_[*base] = bytes;
     return {};
+}
+
+BackendStatus SimulatedBackend::range_release(Address base, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = ranges_.find(base);
+    const auto page = pages_.lower_bound(base);
+    if (found == ranges_.end() || found->second != bytes ||
+        (page != pages_.end() && *page < base + bytes)) {
+        problem("range_release of " + range(base, bytes) + ": no such range without memory");
+        return {BackendStatus::Kind::error, 1};
+    }
+    ranges_.erase(found);
+    return {};
+}
+
+bool SimulatedBackend::inside_a_range(Address begin, std::uint64_t bytes) const {
+    const auto above = ranges_.upper_bound(begin);
+    if (above == ranges_.begin()) {
+        return false;
+    }
+    const auto& [base, size] = *std::prev(above);
+    return bytes != 0 && bytes % page_bytes == 0 && (begin - base) % page_bytes == 0 &&
+           bytes <= base + size - begin && begin < base + size;
+}
+
+BackendStatus SimulatedBackend::pages_map(Address address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    BackendStatus status;
+    if (injected(Call::pages_map, &status)) {
+        return status;
+    }
+    const auto first = pages_.lower_bound(address);
+    if (!inside_a_range(address, bytes) || (first != pages_.end() && *first < address + bytes)) {
+        problem("pages_map of " + range(address, bytes) + ": no pages without memory there");
+        return {BackendStatus::Kind::error, 1};
+    }
+    if (bytes > total_ - used_) {
+        return {BackendStatus::Kind::out_of_memory, out_of_memory_code};
+    }
+    for (Address page = address; page < address + bytes; page += page_bytes) {
+        pages_.insert(pages_.end(), page);
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return {};
+}
+
+BackendStatus SimulatedBackend::pages_unmap(Address address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    BackendStatus status;
+    const bool fails = injected(Call::pages_unmap, &status);
+    if (!inside_a_range(address, bytes) || !has_memory(address, address + bytes)) {
+        problem("pages_unmap of " + range(address, bytes) + ": no pages with memory there");
+        return {BackendStatus::Kind::error, 1};
+    }
+    finish_work_on(address, bytes);
+    pages_.erase(pages_.find(address), pages_.lower_bound(address + bytes));
+    used_ -= bytes;
+    return fails ? status : BackendStatus{};
 }
 
 BackendStatus SimulatedBackend::fence_record(Fence* fence) {
@@ -204,21 +286,32 @@ SimulatedBackend::Position SimulatedBackend::submit() {
     return ++submitted_;
 }
 
-bool SimulatedBackend::inside_a_segment(Address begin, Address end) const {
+bool SimulatedBackend::has_memory(Address begin, Address end) const {
     const auto above = segments_.upper_bound(begin);
-    if (above == segments_.begin()) {
+    if (above != segments_.begin()) {
+        const auto& [base, size] = *std::prev(above);
+        if (begin < base + size) {
+            return end <= base + size;
+        }
+    }
+    auto page = pages_.upper_bound(begin);
+    if (page == pages_.begin()) {
         return false;
     }
-    const auto& [base, size] = *std::prev(above);
-    return end <= base + size;
+    Address reached = *--page;
+    while (page != pages_.end() && *page == reached && reached < end) {
+        reached += page_bytes;
+        ++page;
+    }
+    return reached >= end && reached > begin;
 }
 
 SimulatedBackend::Position SimulatedBackend::access(std::uint64_t owner, Address address,
                                                     std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     const Access now{++submitted_, owner, address, address + bytes};
-    if (!inside_a_segment(now.begin, now.end)) {
-        problem("access of " + range(address, bytes) + ": outside of all segments");
+    if (!has_memory(now.begin, now.end)) {
+        problem("access of " + range(address, bytes) + ": there is no memory");
     }
     for (const Access& earlier : accesses_) {
         if (earlier.position > ordered_ && earlier.owner != owner && earlier.begin < now.end &&
@@ -330,6 +423,16 @@ std::uint64_t SimulatedBackend::peak() const {
 std::uint64_t SimulatedBackend::segments() const {
     const std::lock_guard lock(mutex_);
     return segments_.size();
+}
+
+std::uint64_t SimulatedBackend::ranges() const {
+    const std::lock_guard lock(mutex_);
+    return ranges_.size();
+}
+
+std::uint64_t SimulatedBackend::mapped() const {
+    const std::lock_guard lock(mutex_);
+    return pages_.size() * page_bytes;
 }
 
 std::uint64_t SimulatedBackend::fences() const {

@@ -6,7 +6,8 @@
 // access to memory that an earlier owner's work may still be using, is kept as a sentence in
 // problems(); so a test of ordering can fail.
 //
-// The memory never fragments: a segment fits as long as the sum fits, at the lowest free address.
+// The memory never fragments: a segment, or a page of an expandable range, fits as long as the sum
+// fits; segments and ranges are at the lowest free address.
 // Work items run one after the other in the order of submission, and nothing but fences orders one
 // owner's work behind another's: they stand for work on different streams.
 #pragma once
@@ -17,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,10 @@ class SimulatedBackend final : public DeviceBackend {
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
     BackendStatus segment_free(Address address, std::uint64_t bytes) override;
+    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override;
+    BackendStatus range_release(Address base, std::uint64_t bytes) override;
+    BackendStatus pages_map(Address address, std::uint64_t bytes) override;
+    BackendStatus pages_unmap(Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override { return total_; }
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;
@@ -89,6 +95,9 @@ class SimulatedBackend final : public DeviceBackend {
         fence_record,
         fence_wait_device,
         fence_wait_host,
+        range_reserve,
+        pages_map,
+        pages_unmap,
     };
     /// The `nth` call from now (1: the next) to `call` does nothing and answers `status`.
     void fail(Call call, std::uint64_t nth, BackendStatus status);
@@ -106,6 +115,9 @@ class SimulatedBackend final : public DeviceBackend {
     std::uint64_t used() const;
     std::uint64_t peak() const;
     std::uint64_t segments() const;
+    std::uint64_t ranges() const;
+    /// Bytes of ranges that have memory.
+    std::uint64_t mapped() const;
     /// References to fences that the pool has not released.
     std::uint64_t fences() const;
     /// Everything that was done to the simulation and must not be; empty when all is well.
@@ -122,13 +134,15 @@ class SimulatedBackend final : public DeviceBackend {
         Address begin = 0;
         Address end = 0;
     };
-    static constexpr std::size_t call_kinds = 5;
+    static constexpr std::size_t call_kinds = 8;
 
     static void call_without_lock(std::unique_lock<std::mutex>& lock,
                                   const std::function<void()>& set);
     bool injected(Call call, BackendStatus* status);
     Address lowest_gap(std::uint64_t bytes) const;
-    bool inside_a_segment(Address begin, Address end) const;
+    bool has_memory(Address begin, Address end) const;
+    bool inside_a_range(Address begin, std::uint64_t bytes) const;
+    void finish_work_on(Address begin, std::uint64_t bytes);
     void complete_to(Position position);
     void problem(std::string text);
     const FenceEntry* known(Fence fence, const char* where);
@@ -139,6 +153,8 @@ class SimulatedBackend final : public DeviceBackend {
     mutable std::mutex mutex_;
     std::condition_variable moved_;
     std::map<Address, std::uint64_t> segments_;
+    std::map<Address, std::uint64_t> ranges_;
+    std::set<Address> pages_;  ///< of ranges, those with memory
     std::uint64_t used_ = 0;
     std::uint64_t peak_ = 0;
 

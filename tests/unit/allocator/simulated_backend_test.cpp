@@ -111,6 +111,50 @@ TEST_CASE("an access before the other owner's work is finished or ordered is a p
     backend.fence_release(after);
 }
 
+TEST_CASE("ranges have addresses, and memory where it is mapped") {
+    SimulatedBackend backend(10 * mib, 0x1000000);
+    Address base = 0;
+    REQUIRE(backend.range_reserve(&base, 100 * mib).ok());
+    CHECK(base == 0x1000000);
+    CHECK(backend.used() == 0);
+    CHECK(segment(backend, 2 * mib) == base + 100 * mib);
+    CHECK(backend.pages_map(base + 4 * mib, 4 * mib).ok());
+    CHECK(backend.pages_map(base + 8 * mib, 2 * mib).ok());
+    CHECK(backend.used() == 8 * mib);
+    CHECK(backend.mapped() == 6 * mib);
+    CHECK(backend.pages_map(base, 4 * mib).kind == BackendStatus::Kind::out_of_memory);
+    backend.access(1, base + 4 * mib, 6 * mib);
+    CHECK(backend.problems().empty());
+
+    SECTION("a part is unmapped when its work is done") {
+        CHECK(backend.pages_unmap(base + 6 * mib, 4 * mib).ok());
+        CHECK(backend.completed() == 1);
+        CHECK(backend.mapped() == 2 * mib);
+        CHECK(backend.problems().empty());
+        CHECK_FALSE(backend.range_release(base, 100 * mib).ok());
+        CHECK(backend.problems().size() == 1);
+        CHECK(backend.pages_unmap(base + 4 * mib, 2 * mib).ok());
+        CHECK(backend.range_release(base, 100 * mib).ok());
+        CHECK(backend.ranges() == 0);
+        CHECK(backend.problems().size() == 1);
+    }
+    SECTION("accesses beside it") {
+        backend.access(1, base + 4 * mib - 1, 2);
+        CHECK(backend.problems().size() == 1);
+        backend.access(1, base + 10 * mib - 1, 2);
+        CHECK(backend.problems().size() == 2);
+        backend.access(1, base + 50 * mib, 1);
+        CHECK(backend.problems().size() == 3);
+    }
+    SECTION("pages that are there, or are not") {
+        CHECK_FALSE(backend.pages_map(base + 2 * mib, 4 * mib).ok());
+        CHECK_FALSE(backend.pages_unmap(base + 8 * mib, 4 * mib).ok());
+        CHECK_FALSE(backend.pages_unmap(base + 100 * mib, 2 * mib).ok());
+        CHECK_FALSE(backend.pages_map(base + 98 * mib, 4 * mib).ok());
+        CHECK(backend.problems().size() == 4);
+    }
+}
+
 TEST_CASE("breaches of the contract are kept") {
     SimulatedBackend backend(gib);
     Address address = 0;
