@@ -94,6 +94,7 @@ Context* ContextRegistry::add(CUcontext handle) {
     owned_.push_back(std::make_unique<Context>(session_, handle, device, id, primary));
     Context* context = owned_.back().get();
     contexts_[handle] = context;
+    session_.trimmer().start(session_, session_.settings().pool_options.trim_after_ns);
     int devices = 0;
     if (owned_.size() > 1 || call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS ||
         devices > 1) {

@@ -60,6 +60,17 @@ BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_
     return status_of(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
 }
 
+// What the program may see of the device: a limit counts as its size.
+std::uint64_t CudaBackend::total_memory() const {
+    if (const std::uint64_t limit = session_.limits().of(context_.device()); limit != 0) {
+        return limit;
+    }
+    std::size_t total = 0;
+    return call_real(&Driver::cuDeviceTotalMem_v2, &total, context_.device()) == CUDA_SUCCESS
+               ? total
+               : 0;
+}
+
 // No host memory for a fence is no shortage of device memory: kind error, which the pool answers by
 // keeping the block back.
 BackendStatus CudaBackend::fence_record(Fence* fence) {

@@ -20,6 +20,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus segment_alloc(std::uint64_t bytes,
                                            allocator::Address* address) override;
     allocator::BackendStatus segment_free(allocator::Address address, std::uint64_t bytes) override;
+    std::uint64_t total_memory() const override;
     allocator::BackendStatus fence_record(allocator::Fence* fence) override;
     allocator::FenceState fence_query(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_device(allocator::Fence fence) override;

@@ -244,6 +244,19 @@ void CudaFences::release(Fence fence) noexcept {
     spare_ = record;
 }
 
+bool CudaFences::idle() {
+    Fence fence = 0;
+    if (record(&fence) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (fence == 0) {
+        return true;
+    }
+    const bool complete = query(fence) == FenceState::complete;
+    release(fence);
+    return complete;
+}
+
 void CudaFences::set_peer(CUcontext peer, bool enabled) {
     if (peer == context_) {
         return;

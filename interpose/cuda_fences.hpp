@@ -37,6 +37,9 @@ class CudaFences {
     CUresult wait_host(allocator::Fence fence);
     void release(allocator::Fence fence) noexcept;
 
+    /// True when no work runs that could use the context's memory. Never blocks.
+    bool idle();
+
     /// Work of `peer` may use the context's memory from now on, or no longer.
     void set_peer(CUcontext peer, bool enabled);
 

@@ -250,6 +250,7 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     const InsideMemlab inside;
+    session->trimmer_.stop();
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
           (work_clock.now() ? "" : ", not trusted"));
     session->recorder_->finish(kind);

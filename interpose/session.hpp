@@ -17,6 +17,7 @@
 #include "interpose/memory_limit.hpp"
 #include "interpose/options/option_table.hpp"
 #include "interpose/segment_index.hpp"
+#include "interpose/trim_thread.hpp"
 #include "profiler/recorder.hpp"
 
 namespace memlab::interpose {
@@ -55,6 +56,7 @@ class Session {
     SegmentIndex& segments() { return segments_; }
     MemoryLimits& limits() { return limits_; }
     LiveAllocations& live() { return live_; }
+    TrimThread& trimmer() { return trimmer_; }
 
     /// True when CUDA was in use before memlab saw it.
     bool started_late() const { return started_late_; }
@@ -92,6 +94,7 @@ class Session {
     LiveAllocations live_;
     CaptureGate captures_;
     ContextRegistry contexts_;
+    TrimThread trimmer_;
 };
 
 }  // namespace memlab::interpose

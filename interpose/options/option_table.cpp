@@ -1,9 +1,12 @@
 #include "interpose/options/option_table.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstring>
 #include <limits>
+
+#include "interpose/options/pytorch_conf.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -62,6 +65,61 @@ bool stack_depth_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool parse_number(std::string_view text, std::uint64_t largest, std::uint64_t* number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    return error == std::errc() && end == text.data() + text.size() && *number <= largest;
+}
+
+/// A field of the pool's options, given in MiB; 0 means `none`.
+template <std::uint64_t allocator::PoolOptions::*field, std::uint64_t none = 0>
+bool mebibytes_option(Settings& settings, std::string_view text) {
+    std::uint64_t number = 0;
+    if (!parse_number(text, 1ULL << 40, &number)) {
+        return false;
+    }
+    settings.pool_options.*field = number == 0 ? none : number << 20;
+    return true;
+}
+
+/// What may be left unused of a large block is never less than one such segment.
+bool large_segment_option(Settings& settings, std::string_view text) {
+    allocator::PoolOptions& pool = settings.pool_options;
+    if (!mebibytes_option<&allocator::PoolOptions::medium_segment>(settings, text)) {
+        return false;
+    }
+    pool.max_non_split_rounding = std::max(pool.max_non_split_rounding, pool.medium_segment);
+    return true;
+}
+
+bool roundup_option(Settings& settings, std::string_view text) {
+    return allocator::read_roundup_divisions(text, &settings.pool_options.roundup_power2_divisions)
+        .empty();
+}
+
+/// "0", "0.8", "1": at most six digits after the point.
+bool gc_threshold_option(Settings& settings, std::string_view text) {
+    const std::size_t point = text.find('.');
+    std::string digits(text.substr(0, point));
+    const std::string_view fraction =
+        point == std::string_view::npos ? std::string_view() : text.substr(point + 1);
+    constexpr std::size_t places = 6;
+    if (fraction.size() > places || (point != std::string_view::npos && fraction.empty())) {
+        return false;
+    }
+    digits.append(fraction).append(places - fraction.size(), '0');
+    std::uint64_t millionths = 0;
+    if (!parse_number(digits, 1'000'000, &millionths)) {
+        return false;
+    }
+    settings.pool_options.garbage_collection_threshold =
+        static_cast<double>(millionths) / 1'000'000;
+    return true;
+}
+
+bool trim_after_option(Settings& settings, std::string_view text) {
+    return parse_duration(text, &settings.pool_options.trim_after_ns);
+}
+
 bool output_option(Settings& settings, std::string_view text) {
     if (text.empty()) {
         return false;
@@ -111,6 +169,28 @@ constexpr OptionDef options[] = {
      "Allocations that plain CUDA serves instead of the pool: by size, or made from inside a "
      "library whose file name contains NAME.",
      [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
+    {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "0",
+     "Give cached memory back to the driver that was not used for so long. 0: keep it.",
+     trim_after_option},
+    {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
+     "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
+     "MEMLAB_LIMIT) the pool gives unused segments back before it takes new ones, oldest first. "
+     "0: never.",
+     gc_threshold_option},
+    {"MEMLAB_LARGE_SEGMENT_SIZE_MB", "MiB", "20",
+     "Segments for blocks of more than 1 MiB and less than 10 MiB: an even number of MiB.",
+     large_segment_option},
+    {"MEMLAB_MAX_SPLIT_SIZE_MB", "MiB, or 0", "0",
+     "PyTorch's max_split_size_mb: larger blocks are not cut for smaller requests. 0: all are.",
+     mebibytes_option<&allocator::PoolOptions::max_split_size, allocator::PoolOptions::no_limit>},
+    {"MEMLAB_MAX_NON_SPLIT_ROUNDING_MB", "MiB", "20",
+     "PyTorch's max_non_split_rounding_mb: how much of a block above that size a request may leave "
+     "unused.",
+     mebibytes_option<&allocator::PoolOptions::max_non_split_rounding>},
+    {"MEMLAB_ROUNDUP_POWER2_DIVISIONS", "divisions, or [MiB:divisions,...,>:divisions]", "0",
+     "PyTorch's roundup_power2_divisions: sizes are rounded up to so many steps between powers of "
+     "two. 0: to 512 bytes only.",
+     roundup_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",
@@ -156,6 +236,37 @@ bool is_known(std::string_view name) {
     return false;
 }
 
+/// Only where the program has switched PyTorch's own cache off.
+std::vector<std::pair<std::string, std::string>> replaced_pytorch_options(
+    const char* const* environment) {
+    if (find_value(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
+        return {};
+    }
+    const char* conf = find_value(environment, "PYTORCH_ALLOC_CONF");
+    if (conf == nullptr) {
+        conf = find_value(environment, "PYTORCH_CUDA_ALLOC_CONF");
+    }
+    return conf == nullptr ? std::vector<std::pair<std::string, std::string>>()
+                           : options_of_pytorch_conf(conf);
+}
+
+/// Puts an option in force. On a text that it does not take, or with which the pool could not work,
+/// nothing has changed, and *why says so.
+bool apply(const OptionDef& option, Settings& settings, std::string_view text, std::string* why) {
+    Settings changed = settings;
+    if (!option.parse(changed, text)) {
+        *why = std::string("is not ") + option.values;
+        return false;
+    }
+    if (const std::string problem = allocator::problem_with(changed.pool_options);
+        !problem.empty()) {
+        *why = "cannot be: " + problem;
+        return false;
+    }
+    settings = std::move(changed);
+    return true;
+}
+
 }  // namespace
 
 std::span<const OptionDef> option_table() {
@@ -164,16 +275,28 @@ std::span<const OptionDef> option_table() {
 
 LoadedSettings load_settings(const char* const* environment) {
     LoadedSettings loaded;
+    const auto pytorch_options = replaced_pytorch_options(environment);
     for (const OptionDef& option : options) {
         option.parse(loaded.settings, option.default_value);
+    }
+    for (const OptionDef& option : options) {
         std::string text = option.default_value;
-        if (const char* value = find_value(environment, option.name)) {
-            if (option.parse(loaded.settings, value)) {
+        const auto use = [&](const std::string& variable, const std::string& value) {
+            std::string why;
+            if (apply(option, loaded.settings, value, &why)) {
                 text = value;
             } else {
-                loaded.problems.push_back(std::string(option.name) + "=" + value + " is not " +
-                                          option.values + "; using " + option.default_value);
+                loaded.problems.push_back(variable + "=" + value + " " + why + "; using " + text);
             }
+        };
+        // PyTorch's own settings of the cache that the pool stands for; ours come after them.
+        for (const auto& [name, value] : pytorch_options) {
+            if (name == option.name) {
+                use(name + " (from PyTorch's allocator settings)", value);
+            }
+        }
+        if (const char* value = find_value(environment, option.name)) {
+            use(option.name, value);
         }
         loaded.values.emplace_back(option.name, std::move(text));
     }
@@ -189,6 +312,30 @@ LoadedSettings load_settings(const char* const* environment) {
         }
     }
     return loaded;
+}
+
+bool parse_duration(std::string_view text, std::uint64_t* nanoseconds) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc()) {
+        return false;
+    }
+    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    std::uint64_t scale = 0;
+    if (unit == "ms") {
+        scale = 1'000'000;
+    } else if (unit == "s" || (unit.empty() && number == 0)) {
+        scale = 1'000'000'000;
+    } else if (unit == "min") {
+        scale = 60'000'000'000;
+    } else {
+        return false;
+    }
+    if (number > std::numeric_limits<std::uint64_t>::max() / scale) {
+        return false;
+    }
+    *nanoseconds = number * scale;
+    return true;
 }
 
 bool parse_bytes(std::string_view text, std::uint64_t* bytes) {

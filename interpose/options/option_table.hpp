@@ -41,4 +41,7 @@ LoadedSettings load_settings(const char* const* environment);
 /// GiB, TiB; K, M, G, T mean the same; case is ignored). False on anything else or overflow.
 bool parse_bytes(std::string_view text, std::uint64_t* bytes);
 
+/// Parses "0", "500ms", "30s", "5min". False on anything else or overflow.
+bool parse_duration(std::string_view text, std::uint64_t* nanoseconds);
+
 }  // namespace memlab::interpose

@@ -39,3 +39,23 @@ class Policy(EndToEnd):
         outcome = self.under_memlab(self.program("malloc_free"), {"MEMLAB_PASSTHROUGH": "big"})
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIn(b"MEMLAB_PASSTHROUGH=big is not", outcome.stderr)
+
+    def trimmed(self, milliseconds: int, **settings: str) -> list[str]:
+        """tests/programs/idle.cpp: what the driver has in use before and after a pause."""
+        outcome = self.under_memlab(self.program("idle", str(milliseconds)), settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return outcome.stdout.decode().splitlines()
+
+    def test_unused_memory_goes_back_while_the_program_does_nothing(self) -> None:
+        self.assertEqual(self.trimmed(1500, MEMLAB_TRIM_AFTER="100ms"),
+                         ["cached: 30000000 or more", "after the pause: given back",
+                          "contents of what is held: kept"])
+
+    def test_without_the_option_the_cache_stays(self) -> None:
+        self.assertEqual(self.trimmed(300)[1], "after the pause: still there")
+
+    def test_the_thread_for_it_takes_no_signals_and_survives_a_fork(self) -> None:
+        outcome = self.under_memlab(self.program("idle", "300", "signals"),
+                                    {"MEMLAB_TRIM_AFTER": "20ms"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertIn(b"handlers ran on the main thread: 50 of 50", outcome.stdout)

@@ -151,6 +151,11 @@ uint64_t simcuda_calls(const char* function) {
     return sum;
 }
 
+uint64_t simcuda_used(void) {
+    const Control control;
+    return find_device(0)->used;
+}
+
 int cuSimcudaUnlisted(void) {
     return 0;
 }

@@ -57,6 +57,8 @@ void simcuda_forget_races(void);
 
 /* Calls of a symbol, or of all the versions and stream flavors of a base name ("cuMemAlloc"). */
 uint64_t simcuda_calls(const char* function);
+/* Bytes of physical memory of device 0 in use, contexts included. */
+uint64_t simcuda_used(void);
 /* Writes SIMCUDA_STATS now. */
 void simcuda_write_statistics(void);
 

@@ -69,6 +69,62 @@ TEST_CASE("a wrong value and an unknown name are named, and the default stays in
     CHECK(loaded.problems[3].find("MEMLAB_POOOL") != std::string::npos);
 }
 
+TEST_CASE("the pool's policy, in PyTorch's terms") {
+    const char* const environment[] = {"MEMLAB_MAX_SPLIT_SIZE_MB=512",
+                                       "MEMLAB_GC_THRESHOLD=0.85",
+                                       "MEMLAB_ROUNDUP_POWER2_DIVISIONS=[256:1,>:8]",
+                                       "MEMLAB_LARGE_SEGMENT_SIZE_MB=64",
+                                       "MEMLAB_TRIM_AFTER=30s",
+                                       nullptr};
+    const LoadedSettings loaded = load_settings(environment);
+    CHECK(loaded.problems.empty());
+    const memlab::allocator::PoolOptions& pool = loaded.settings.pool_options;
+    CHECK(pool.max_split_size == 512ULL << 20);
+    CHECK(pool.garbage_collection_threshold == Approx(0.85));
+    CHECK(pool.roundup_power2_divisions[7] == 1);
+    CHECK(pool.roundup_power2_divisions[8] == 8);
+    CHECK(pool.medium_segment == 64ULL << 20);
+    CHECK(pool.trim_after_ns == 30'000'000'000ULL);
+}
+
+TEST_CASE("a value with which the pool could not work is refused with the reason") {
+    const char* const environment[] = {"MEMLAB_LARGE_SEGMENT_SIZE_MB=7", "MEMLAB_GC_THRESHOLD=1.5",
+                                       "MEMLAB_GC_THRESHOLD=0.1234567", "MEMLAB_TRIM_AFTER=5",
+                                       nullptr};
+    const LoadedSettings loaded = load_settings(environment);
+    REQUIRE(loaded.problems.size() == 3);
+    CHECK(loaded.settings.pool_options.medium_segment == 20ULL << 20);
+    CHECK(loaded.settings.pool_options.garbage_collection_threshold == 0);
+    CHECK(loaded.settings.pool_options.trim_after_ns == 0);
+}
+
+TEST_CASE("PyTorch's own settings count where its cache is off, and ours come after them") {
+    const char* const cache_on[] = {"PYTORCH_ALLOC_CONF=max_split_size_mb:128", nullptr};
+    CHECK(load_settings(cache_on).settings.pool_options.max_split_size ==
+          memlab::allocator::PoolOptions::no_limit);
+    const char* const cache_off[] = {"PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+                                     "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128", nullptr};
+    const LoadedSettings from_pytorch = load_settings(cache_off);
+    CHECK(from_pytorch.settings.pool_options.max_split_size == 128ULL << 20);
+    CHECK(*value_of(from_pytorch, "MEMLAB_MAX_SPLIT_SIZE_MB") == "128");
+    const char* const both[] = {"PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+                                "PYTORCH_ALLOC_CONF=max_split_size_mb:128",
+                                "MEMLAB_MAX_SPLIT_SIZE_MB=256", nullptr};
+    CHECK(load_settings(both).settings.pool_options.max_split_size == 256ULL << 20);
+}
+
+TEST_CASE("times with units") {
+    std::uint64_t nanoseconds = 1;
+    CHECK((memlab::interpose::parse_duration("0", &nanoseconds) && nanoseconds == 0));
+    CHECK((memlab::interpose::parse_duration("500ms", &nanoseconds) && nanoseconds == 500'000'000));
+    CHECK((memlab::interpose::parse_duration("2min", &nanoseconds) &&
+           nanoseconds == 120'000'000'000ULL));
+    for (const char* text : {"", "5", "s", "5 s", "-1s", "1h", "18446744073709551615s"}) {
+        INFO(text);
+        CHECK_FALSE(memlab::interpose::parse_duration(text, &nanoseconds));
+    }
+}
+
 TEST_CASE("bytes with units") {
     std::uint64_t bytes = 0;
     CHECK((parse_bytes("0", &bytes) && bytes == 0));

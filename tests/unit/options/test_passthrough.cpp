@@ -43,9 +43,8 @@ TEST_CASE("no text, no rule") {
 
 TEST_CASE("what is no rule is refused, and what was there stays") {
     Passthrough kept = rules("size>1MiB");
-    for (const char* text :
-         {"size", "size>", "size=1", "size>x", "1MiB", "site=", "site", "|", "size<0",
-          "size>18446744073709551615", "size>1||size>2", " size>1"}) {
+    for (const char* text : {"size", "size>", "size=1", "size>x", "1MiB", "site=", "site", "|",
+                             "size<0", "size>18446744073709551615", "size>1||size>2", " size>1"}) {
         INFO(text);
         CHECK_FALSE(kept.parse(text));
     }

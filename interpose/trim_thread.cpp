@@ -1,0 +1,115 @@
+#include "interpose/trim_thread.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include <algorithm>
+
+#include "interpose/hook.hpp"
+#include "interpose/session.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::uint64_t shortest_interval_ns = 10'000'000;
+constexpr std::uint64_t longest_interval_ns = 1'000'000'000;
+
+// Registered late, so it runs before whatever CUDA registered: the thread must not meet a driver
+// that is being taken down.
+void stop_at_exit() {
+    if (Session* session = Session::current()) {
+        session->trimmer().stop();
+    }
+}
+
+class AllSignalsBlocked {
+  public:
+    AllSignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+    AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+timespec after(std::uint64_t nanoseconds) {
+    constexpr std::uint64_t second = 1'000'000'000;
+    const std::uint64_t until = profiler::monotonic_ns() + nanoseconds;
+    timespec time;
+    time.tv_sec = static_cast<time_t>(until / second);
+    time.tv_nsec = static_cast<long>(until % second);
+    return time;
+}
+
+}  // namespace
+
+void TrimThread::start(Session& session, std::uint64_t trim_after_ns) {
+    if (trim_after_ns == 0 || started_.exchange(true)) {
+        return;
+    }
+    session_ = &session;
+    interval_ns_ = std::clamp(trim_after_ns / 2, shortest_interval_ns, longest_interval_ns);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&stopped_changed_, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    const AllSignalsBlocked blocked;  // the new thread inherits the mask
+    pthread_t thread{};
+    if (pthread_create(&thread, nullptr, &TrimThread::run, this) == 0) {
+        pthread_detach(thread);
+        std::atexit(stop_at_exit);
+    }
+}
+
+void TrimThread::stop() {
+    if (!started_.load()) {
+        return;
+    }
+    pthread_mutex_lock(&mutex_);
+    stopped_ = true;
+    pthread_cond_signal(&stopped_changed_);
+    pthread_mutex_unlock(&mutex_);
+}
+
+void* TrimThread::run(void* self) {
+    const InsideMemlab inside;
+    static_cast<TrimThread*>(self)->loop();
+    return nullptr;
+}
+
+void TrimThread::loop() {
+    pthread_mutex_lock(&mutex_);
+    while (!stopped_) {
+        const timespec until = after(interval_ns_);
+        pthread_cond_timedwait(&stopped_changed_, &mutex_, &until);
+        if (!stopped_) {
+            trim();
+        }
+    }
+    pthread_mutex_unlock(&mutex_);
+}
+
+void TrimThread::trim() {
+    if (session_->captures().capturing()) {
+        return;
+    }
+    try {
+        const std::uint64_t now = profiler::monotonic_ns();
+        for (Context* context : session_->contexts().all()) {
+            if (context->backend().fences().idle()) {
+                context->pool().tick(now);
+            }
+        }
+    } catch (const std::bad_alloc&) {  // another time
+    }
+}
+
+}  // namespace memlab::interpose
