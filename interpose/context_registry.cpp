@@ -187,6 +187,7 @@ void ContextRegistry::lost(CUcontext handle) {
     session_.segments().remove_all(context);
     session_.live().remove_context(context->id());
     context->pool().abandon();
+    context->backend().pages().drop_all();
     if (profiler::Recorder* recorder = session_.recorder()) {
         recorder->context_lost(context->id());
     }
@@ -208,6 +209,18 @@ void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
     }
     if (owning != nullptr) {
         owning->backend().fences().set_peer(accessor, true);
+        CUdevice device = 0;
+        if (call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS) {
+            owning->backend().pages().set_peer(device, true);
+        }
+    }
+}
+
+void ContextRegistry::unshare_memory(CUcontext owner) {
+    CUdevice device = 0;
+    Context* owning = find(owner);
+    if (owning != nullptr && call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS) {
+        owning->backend().pages().set_peer(device, false);
     }
 }
 

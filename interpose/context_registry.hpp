@@ -66,7 +66,10 @@ class ContextRegistry {
 
     /// `accessor` may now use memory of `owner`: its work belongs to owner's fences, for as long as
     /// both exist (what it submitted runs on after access is taken away).
+    /// The accessor is the calling thread's current context.
     void share_memory(CUcontext accessor, CUcontext owner);
+    /// The current context may no longer use memory of `owner`.
+    void unshare_memory(CUcontext owner);
 
     /// True when the process may have more than one context: a copy may then reach into another.
     bool several() const { return several_.load(std::memory_order_relaxed); }

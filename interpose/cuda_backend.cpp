@@ -31,7 +31,8 @@ CudaBackend::CudaBackend(Session& session, Context& context, CUcontext handle)
     : session_(session),
       context_(context),
       handle_(handle),
-      fences_(session.captures(), handle, session.started_late()) {}
+      fences_(session.captures(), handle, session.started_late()),
+      pages_(context.device()) {}
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
     const RelaxedCapture relaxed(true);
@@ -58,6 +59,34 @@ BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_
     // Out of the index before the driver can give the address to somebody else.
     session_.segments().remove(address, bytes, &context_);
     return status_of(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
+}
+
+BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
+    const CUresult result = pages_.reserve(bytes, base);
+    if (result == CUDA_SUCCESS && !session_.segments().add(*base, bytes, &context_)) {
+        pages_.release(*base, bytes);
+        return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+    }
+    return status_of(result);
+}
+
+BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t bytes) {
+    session_.segments().remove(base, bytes, &context_);
+    return status_of(pages_.release(base, bytes));
+}
+
+BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    return status_of(session_.limits().take(context_.device(), bytes,
+                                            [&] { return pages_.map(address, bytes); }));
+}
+
+BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
+    fences_.settle_barrier();
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    return status_of(pages_.unmap(address, bytes));
 }
 
 // What the program may see of the device: a limit counts as its size.

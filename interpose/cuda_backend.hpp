@@ -1,10 +1,11 @@
-// The real device behind a pool: one CUDA context. Segments come from cuMemAlloc; fences are
-// CudaFences.
+// The real device behind a pool: one CUDA context. Segments come from cuMemAlloc, expandable ranges
+// and their pages from VmmPages; fences are CudaFences.
 #pragma once
 
 #include "allocator/backend.hpp"
 #include "interpose/cuda_abi.hpp"
 #include "interpose/cuda_fences.hpp"
+#include "interpose/vmm_pages.hpp"
 
 namespace memlab::interpose {
 
@@ -20,6 +21,10 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus segment_alloc(std::uint64_t bytes,
                                            allocator::Address* address) override;
     allocator::BackendStatus segment_free(allocator::Address address, std::uint64_t bytes) override;
+    allocator::BackendStatus range_reserve(allocator::Address* base, std::uint64_t bytes) override;
+    allocator::BackendStatus range_release(allocator::Address base, std::uint64_t bytes) override;
+    allocator::BackendStatus pages_map(allocator::Address address, std::uint64_t bytes) override;
+    allocator::BackendStatus pages_unmap(allocator::Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override;
     allocator::BackendStatus fence_record(allocator::Fence* fence) override;
     allocator::FenceState fence_query(allocator::Fence fence) override;
@@ -29,12 +34,14 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool caller_needs_host_wait() const override;
 
     CudaFences& fences() { return fences_; }
+    VmmPages& pages() { return pages_; }
 
   private:
     Session& session_;
     Context& context_;
     const CUcontext handle_;
     CudaFences fences_;
+    VmmPages pages_;
 };
 
 }  // namespace memlab::interpose

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "interpose/capture_gate.hpp"
 #include "interpose/current_context.hpp"
@@ -205,7 +206,28 @@ CUresult CudaFences::wait_device(Fence fence) {
             return result;
         }
     }
+    Record* earlier = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        earlier = std::exchange(barrier_, record_of(fence));
+        ++barrier_->references;
+    }
+    if (earlier != nullptr) {
+        release(reinterpret_cast<Fence>(earlier));
+    }
     return CUDA_SUCCESS;
+}
+
+void CudaFences::settle_barrier() {
+    Record* barrier = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        barrier = std::exchange(barrier_, nullptr);
+    }
+    if (barrier != nullptr) {
+        wait_host(reinterpret_cast<Fence>(barrier));
+        release(reinterpret_cast<Fence>(barrier));
+    }
 }
 
 // Without the gate: the device may be waiting for work that another thread will only submit after

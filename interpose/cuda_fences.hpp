@@ -35,6 +35,9 @@ class CudaFences {
     allocator::FenceState query(allocator::Fence fence);
     CUresult wait_device(allocator::Fence fence);
     CUresult wait_host(allocator::Fence fence);
+    /// Waits on the host for the last fence that wait_device() ordered work behind: memory may have
+    /// been declared free by that alone, with old work still running on it.
+    void settle_barrier();
     void release(allocator::Fence fence) noexcept;
 
     /// True when no work runs that could use the context's memory. Never blocks.
@@ -66,8 +69,9 @@ class CudaFences {
     std::vector<CUcontext> peers_;
     std::vector<RecordedEvent> idle_events_;
     std::size_t events_in_use_ = 0;
-    Record* newest_ = nullptr;  ///< while it may be shared
-    Record* spare_ = nullptr;   ///< released ones, linked
+    Record* newest_ = nullptr;   ///< while it may be shared
+    Record* spare_ = nullptr;    ///< released ones, linked
+    Record* barrier_ = nullptr;  ///< what settle_barrier() waits for; a reference of its own
 };
 
 }  // namespace memlab::interpose

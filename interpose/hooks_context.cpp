@@ -117,7 +117,16 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned in
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
-    return mi::call_real(&Driver::cuCtxDisablePeerAccess, peer);
+    const auto real = mi::real_call(&Driver::cuCtxDisablePeerAccess, peer);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.contexts().unshare_memory(peer);
+            }
+            return result;
+        },
+        real);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {

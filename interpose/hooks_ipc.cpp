@@ -4,6 +4,7 @@
 // would get the segment's base. A block at its segment's base exports exactly. Any other fails with
 // a message, never the wrong memory; and from the first export on, new memory comes from the driver
 // so that later exports are exact.
+#include "interpose/context_registry.hpp"
 #include "interpose/device_memory.hpp"
 #include "interpose/diagnostics.hpp"
 #include "interpose/hook.hpp"
@@ -60,6 +61,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
             }
             if (!pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
+            }
+            if (pooled->context->backend().pages().owns(address)) {
+                mi::warn(
+                    "cuIpcGetMemHandle cannot export memory of MEMLAB_BACKEND=vmm and was refused; "
+                    "run this program with MEMLAB_BACKEND=classic");
+                return CUDA_ERROR_NOT_SUPPORTED;
             }
             if (pooled->block->address == pooled->block->segment) {
                 return real();

@@ -95,7 +95,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocatio
                                                            void* address) {
     const auto real = mi::real_call(&Driver::cuMemRetainAllocationHandle, handle, address);
     return mi::hook(
-        [&](Session& /*session*/) {
+        [&](Session& session) -> CUresult {
+            // The pool's own pages are not the program's to hold on to: as for any memory that
+            // cuMemAlloc gave.
+            if (mi::find_pooled(session, reinterpret_cast<CUdeviceptr>(address))) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 mi::vmm_allocations().retained(*handle);

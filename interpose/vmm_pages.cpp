@@ -50,10 +50,15 @@ CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
         call_real(&Driver::cuMemAddressReserve, &address, std::size_t{bytes}, std::size_t{page},
                   CUdeviceptr{0}, static_cast<unsigned long long>(0));
     *base = address;
+    if (result == CUDA_SUCCESS) {
+        reserved_[address] = bytes;
+    }
     return result;
 }
 
 CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    reserved_.erase(base);
     return call_real(&Driver::cuMemAddressFree, CUdeviceptr{base}, std::size_t{bytes});
 }
 
@@ -108,6 +113,28 @@ CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     note_unmapped(address, bytes);
     return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
+}
+
+bool VmmPages::owns(std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    const auto above = reserved_.upper_bound(address);
+    if (above == reserved_.begin()) {
+        return false;
+    }
+    const auto& [start, bytes] = *std::prev(above);
+    return address - start < bytes;
+}
+
+void VmmPages::drop_all() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [start, end] : mapped_) {
+        call_real(&Driver::cuMemUnmap, CUdeviceptr{start}, std::size_t{end - start});
+    }
+    mapped_.clear();
+    for (const auto& [start, bytes] : reserved_) {
+        call_real(&Driver::cuMemAddressFree, CUdeviceptr{start}, std::size_t{bytes});
+    }
+    reserved_.clear();
 }
 
 CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {

@@ -33,6 +33,12 @@ class VmmPages {
     /// Gives the memory there back. No work may be using it.
     CUresult unmap(std::uint64_t address, std::uint64_t bytes);
 
+    /// Whether the address lies in a range reserved here.
+    bool owns(std::uint64_t address);
+
+    /// The context is gone: gives everything back. Physical pages do not go with a context.
+    void drop_all();
+
     /// A context on `accessor` may use (or no longer use) the memory, what is mapped and what will
     /// be.
     CUresult set_peer(CUdevice accessor, bool enabled);
@@ -50,7 +56,8 @@ class VmmPages {
     enum class Support : std::uint8_t { unknown, no, yes };
     Support support_ = Support::unknown;
     std::vector<CUdevice> accessors_;
-    std::map<std::uint64_t, std::uint64_t> mapped_;  ///< start to end; neighbours are joined
+    std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
+    std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; neighbours are joined
 };
 
 }  // namespace memlab::interpose
