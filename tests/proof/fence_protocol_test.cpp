@@ -1,0 +1,284 @@
+// The fence protocol, every interleaving within a small scope (explorer.hpp), and the checker
+// itself: each rule of the protocol is broken once, and that must be found.
+//
+//   MEMLAB_TEST_DEPTH=n           operations (default: 6, without optimization 4)
+//   fence_protocol_test "[full]"  8 operations, more where the program begins with fewer blocks
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/proof/explorer.hpp"
+#include "tests/unit/allocator/random.hpp"
+
+namespace memlab::proof {
+
+namespace {
+
+using allocator::FreeSync;
+using allocator::testing::setting;
+
+constexpr std::string_view sound;
+
+#ifdef NDEBUG
+constexpr unsigned usual_depth = 6;
+constexpr unsigned merge_depth = 4;
+#else
+constexpr unsigned usual_depth = 4;
+constexpr unsigned merge_depth = 3;
+#endif
+
+/// What the pool can be asked to do, times what its fences may know, times where blocks lie.
+std::vector<Setting> settings(std::size_t live) {
+    std::vector<Setting> all;
+    for (const FreeSync sync : {FreeSync::never, FreeSync::automatic, FreeSync::always}) {
+        for (const Knowledge knowledge : {Knowledge::nothing, Knowledge::exact, Knowledge::clock}) {
+            if (sync == FreeSync::always && knowledge != Knowledge::clock) {
+                continue;  // as automatic, but for a look at the fence
+            }
+            for (const Layout layout : {Layout::own_segments, Layout::one_segment}) {
+                Setting each;
+                each.sync = sync;
+                each.knowledge = knowledge;
+                each.layout = layout;
+                each.live = live;
+                all.push_back(each);
+            }
+        }
+    }
+    return all;
+}
+
+struct Sum {
+    std::uint64_t settings = 0;
+    std::uint64_t states = 0;
+    std::uint64_t transitions = 0;
+    std::uint64_t sequences = 0;
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+
+    void add(const Setting& setting, unsigned depth) {
+        const Exploration found = explore(setting, depth);
+        REQUIRE(found.story == sound);
+        ++settings;
+        states += found.states;
+        transitions += found.transitions;
+        sequences += found.sequences;
+    }
+
+    void print(const char* what, unsigned depth) const {
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        std::printf(
+            "%s, %u operations: %llu settings, %llu states, %llu transitions, %llu "
+            "sequences, %.1f s\n",
+            what, depth, static_cast<unsigned long long>(settings),
+            static_cast<unsigned long long>(states), static_cast<unsigned long long>(transitions),
+            static_cast<unsigned long long>(sequences), took.count());
+        std::fflush(stdout);
+    }
+};
+
+/// `depth` operations after a program has allocated everything; `more` for each block fewer, since
+/// allocating it takes one.
+void explore_all(unsigned depth, unsigned more) {
+    Sum frees;
+    for (const std::size_t live : {4, 2, 0}) {
+        const unsigned reach = depth + more * static_cast<unsigned>(4 - live) / 2;
+        for (const Setting& each : settings(live)) {
+            // Blocks that split and merge cannot be exchanged: ten times as many states.
+            const bool merging = each.layout == Layout::one_segment;
+            frees.add(each, merging ? reach - 1 : reach);
+        }
+    }
+    frees.print("frees and reuse", depth);
+    struct Extra {
+        const char* what;
+        bool Setting::*member;
+        bool value;
+    };
+    for (const Extra& extra : {Extra{"captures", &Setting::captures, true},
+                               {"a call that fails", &Setting::failures, true},
+                               {"callers that rely on nothing", &Setting::relies, false}}) {
+        Sum sum;
+        for (Setting each : settings(3)) {
+            if (each.layout == Layout::own_segments && each.sync != FreeSync::always) {
+                each.blocks = 3;
+                each.*extra.member = extra.value;
+                sum.add(each, depth);
+            }
+        }
+        sum.print(extra.what, depth);
+    }
+}
+
+struct Broken {
+    const char* name;
+    std::size_t blocks;
+    std::initializer_list<Flaw> flaws;  ///< what it may show as
+    Mutation mutation;
+    FreeSync sync;
+    Knowledge knowledge;
+    bool captures;
+};
+
+const Broken all_broken[] = {
+    {"no fence", 2, {Flaw::reuse}, Mutation::no_fence, FreeSync::never, Knowledge::exact, false},
+    {"the clock is read after the record",
+     2,
+     {Flaw::reuse},
+     Mutation::look_after_record,
+     FreeSync::never,
+     Knowledge::clock,
+     false},
+    {"the clock ticks before the submission",
+     2,
+     {Flaw::reuse},
+     Mutation::tick_before_submit,
+     FreeSync::never,
+     Knowledge::clock,
+     false},
+    {"submissions that do not tick",
+     2,
+     {Flaw::reuse},
+     Mutation::unseen_stream,
+     FreeSync::never,
+     Knowledge::clock,
+     false},
+    {"a released fence counts as complete",
+     2,
+     {Flaw::promise},
+     Mutation::released_is_complete,
+     FreeSync::automatic,
+     Knowledge::clock,
+     false},
+    {"a fence of one stream",
+     2,
+     {Flaw::reuse},
+     Mutation::one_stream_fence,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"a fence complete too early",
+     2,
+     {Flaw::reuse},
+     Mutation::any_stream_completes,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"fences complete out of order",
+     2,
+     {Flaw::reuse},
+     Mutation::out_of_order,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"a fence recorded too late",
+     3,
+     {Flaw::late},
+     Mutation::recorded_late,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"an epoch that does not end",
+     2,
+     {Flaw::reuse},
+     Mutation::endless_epoch,
+     FreeSync::never,
+     Knowledge::clock,
+     false},
+    {"a device wait that orders nothing",
+     1,
+     {Flaw::reuse},
+     Mutation::wait_orders_nothing,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"a device wait that orders one stream",
+     1,
+     {Flaw::reuse},
+     Mutation::wait_orders_one_stream,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"a host wait that does not wait",
+     1,
+     {Flaw::promise, Flaw::reuse},
+     Mutation::host_waits_for_nothing,
+     FreeSync::automatic,
+     Knowledge::exact,
+     false},
+    {"a fence in a capture",
+     2,
+     {Flaw::books},
+     Mutation::fence_in_capture,
+     FreeSync::never,
+     Knowledge::clock,
+     true},
+    {"a fence is not released",
+     2,
+     {Flaw::books},
+     Mutation::release_forgotten,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"a fence is released twice",
+     2,
+     {Flaw::books},
+     Mutation::released_twice,
+     FreeSync::never,
+     Knowledge::exact,
+     false},
+    {"nothing is fenced at a capture's end",
+     2,
+     {Flaw::stuck},
+     Mutation::capture_end_forgotten,
+     FreeSync::never,
+     Knowledge::exact,
+     true},
+};
+
+}  // namespace
+
+TEST_CASE("every broken rule of the fence protocol is found") {
+    for (const Broken& broken : all_broken) {
+        CAPTURE(broken.name);
+        Setting setting;
+        setting.sync = broken.sync;
+        setting.knowledge = broken.knowledge;
+        setting.blocks = broken.blocks;
+        setting.live = broken.blocks;
+        setting.captures = broken.captures;
+        REQUIRE(explore(setting, usual_depth - 1).story == sound);
+        setting.mutation = broken.mutation;
+        const Exploration found = explore(setting, 8);
+        CAPTURE(found.story);
+        CHECK(std::count(broken.flaws.begin(), broken.flaws.end(), found.flaw) == 1);
+    }
+}
+
+// What stands behind visiting equal states once: without it the same states are found.
+TEST_CASE("states that look the same lead to the same states") {
+    for (const std::size_t live : {1, 3}) {
+        for (Setting each : settings(live)) {
+            each.captures = true;
+            const std::vector<std::uint64_t> merged = reachable(each, merge_depth, true);
+            CAPTURE(describe(each));
+            CHECK(merged.size() > 20);
+            CHECK(merged == reachable(each, merge_depth, false));
+        }
+    }
+}
+
+TEST_CASE("the fence protocol is safe and live in a small scope") {
+    explore_all(static_cast<unsigned>(setting("MEMLAB_TEST_DEPTH", usual_depth)), 0);
+}
+
+TEST_CASE("the fence protocol is safe and live in its full scope", "[.full]") {
+    explore_all(static_cast<unsigned>(setting("MEMLAB_TEST_DEPTH", 8)), 1);
+}
+
+}  // namespace memlab::proof

@@ -1,0 +1,194 @@
+// A device as the fence protocol sees it: streams that finish their work each in order and freely
+// against each other, fences that capture what was submitted to all of them, waits that order all
+// future work behind a fence; and, on the host's side of it, the rules of the work clock that say
+// when a fence need not be recorded.
+//
+// It takes the place of interpose/'s fences under the real pool. Every rule it follows can be
+// broken on purpose (Mutation), so that a checker can be shown to notice.
+//
+// Small numbers: a stream has at most 255 items in its life.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "allocator/backend.hpp"
+
+namespace memlab::proof {
+
+inline constexpr std::size_t max_streams = 3;
+
+/// For each stream how many of its items: a point in the device's work.
+using Counts = std::array<std::uint8_t, max_streams>;
+
+inline bool covers(const Counts& all, const Counts& part) {
+    for (std::size_t i = 0; i < max_streams; ++i) {
+        if (all[i] < part[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// What the fences know beyond what they are told.
+enum class Knowledge : std::uint8_t {
+    nothing,  ///< every free records a fence of its own
+    exact,    ///< whether the device is idle, and whether work was submitted since the last fence
+    clock,    ///< the same as far as the work clock tells
+};
+
+/// One rule of the protocol, broken.
+enum class Mutation : std::uint8_t {
+    none,
+    no_fence,                ///< a free records nothing
+    look_after_record,       ///< the clock is read after the fence is recorded
+    tick_before_submit,      ///< the clock ticks before work is submitted
+    unseen_stream,           ///< one stream's submissions do not tick
+    released_is_complete,    ///< a fence that nobody needs any more counts as completed
+    one_stream_fence,        ///< a fence captures the first busy stream only
+    any_stream_completes,    ///< a fence is complete when one stream has got there
+    out_of_order,            ///< a complete fence makes older ones complete last: newest first
+    recorded_late,           ///< a fence is recorded when the next free comes
+    endless_epoch,           ///< frees share a fence although work was submitted in between
+    wait_orders_nothing,     ///< the device does not wait
+    wait_orders_one_stream,  ///< the device waits for one stream's part of the fence
+    host_waits_for_nothing,  ///< the host does not wait
+    fence_in_capture,        ///< fences are recorded although a stream captures
+    release_forgotten,       ///< a fence is not released
+    released_twice,
+    capture_end_forgotten,  ///< what was freed during a capture is not fenced after it
+};
+
+/// The rules of the work clock (interpose/work_clock.hpp), as a plain state machine: work ticks
+/// after it was submitted; a fence's time is read before it is recorded; while the clock shows the
+/// time of a fence that completed, everything that ticked is done; and while it shows the time of
+/// the newest fence, that fence covers everything that ticked.
+class ModelClock {
+  public:
+    void tick() { ++now_; }
+    std::uint64_t now() const { return now_; }
+    void completed(std::uint64_t time) { idle_at_ = time > idle_at_ ? time : idle_at_; }
+    bool idle_since(std::uint64_t time) const { return time == idle_at_; }
+    bool idle() const { return idle_since(now_); }
+
+  private:
+    std::uint64_t now_ = 0;
+    std::uint64_t idle_at_ = 0;
+};
+
+class ModelDevice final : public allocator::DeviceBackend {
+  public:
+    using Address = allocator::Address;
+    using BackendStatus = allocator::BackendStatus;
+    using Fence = allocator::Fence;
+    using FenceState = allocator::FenceState;
+
+    static constexpr Address base = 0x7f0000000000;
+
+    /// What the checker is told, and where it may stop the calling thread.
+    struct Checker {
+        virtual ~Checker() = default;
+        /// Between the look at the clock and the record.
+        virtual void between_look_and_record() = 0;
+        /// The fence is not complete: park until it is.
+        virtual void wait_on_host(Fence fence) = 0;
+        virtual void recorded(Fence fence) = 0;
+        /// Whether the caller of the free in progress relies on its wait.
+        virtual bool caller_relies() = 0;
+        /// A segment goes back, once everything is finished that is submitted now: park until then.
+        virtual void give_back(Address segment) = 0;
+        virtual void broken(const char* rule) = 0;
+    };
+
+    ModelDevice(std::uint64_t total, Knowledge knowledge, Mutation mutation, Checker& checker);
+
+    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
+    BackendStatus segment_free(Address address, std::uint64_t bytes) override;
+    BackendStatus fence_record(Fence* fence) override;
+    FenceState fence_query(Fence fence) override;
+    BackendStatus fence_wait_device(Fence fence) override;
+    BackendStatus fence_wait_host(Fence fence) override;
+    void fence_release(Fence fence) override;
+    bool caller_needs_host_wait() const override { return checker_.caller_relies(); }
+
+    // --- work ---
+
+    struct Item {
+        Address begin = 0;
+        Address end = 0;
+        std::uint64_t owner = 0;
+        Counts after{};  ///< runs when these are done, and its stream's earlier items
+    };
+    void submit(std::size_t stream, Address begin, Address end, std::uint64_t owner);
+    void tick(std::size_t stream);
+    /// A stream's oldest unfinished item can finish now.
+    bool can_finish(std::size_t stream) const;
+    void finish(std::size_t stream);
+    void finish_up_to(const Counts& target);
+    void finish_all() { finish_up_to(submitted_); }
+
+    const Counts& submitted() const { return submitted_; }
+    const Counts& completed() const { return completed_; }
+    /// Future work runs after these.
+    const Counts& barrier() const { return barrier_; }
+    /// Unfinished, oldest first.
+    const std::vector<Item>& items(std::size_t stream) const { return items_[stream]; }
+
+    // --- the rest of the world ---
+
+    void set_capturing(bool capturing) { capturing_ = capturing; }
+    bool capturing() const { return capturing_; }
+
+    enum class Failing : std::uint8_t { record, wait_device, wait_host, segment_alloc };
+    static constexpr std::uint8_t failures = 4;
+    /// The next such call does nothing and answers an error.
+    void fail_next(Failing what) { failing_[static_cast<std::size_t>(what)] = true; }
+    bool fails(std::size_t what) const { return failing_[what]; }
+
+    // --- the books ---
+
+    struct Record {
+        Counts captured{};
+        std::uint64_t time = 0;
+        std::uint32_t references = 0;
+        bool open = false;  ///< Mutation::recorded_late
+    };
+    /// Null when not held.
+    const Record* record_of(Fence fence) const;
+    Fence newest() const { return newest_; }
+    std::size_t references() const { return references_; }
+    const ModelClock& clock() const { return clock_; }
+    const std::map<Address, std::uint64_t>& segments() const { return segments_; }
+    bool complete(const Record& record) const { return covers(completed_, record.captured); }
+
+  private:
+    bool failed(Failing what);
+    bool known_idle(std::uint64_t time) const;
+    bool may_share(const Record& newest, std::uint64_t time) const;
+    void close_late_records();
+
+    const std::uint64_t total_;
+    const Knowledge knowledge_;
+    const Mutation mutation_;
+    Checker& checker_;
+    std::map<Address, std::uint64_t> segments_;
+    std::uint64_t used_ = 0;
+
+    std::array<std::vector<Item>, max_streams> items_;
+    Counts submitted_{};
+    Counts completed_{};
+    Counts barrier_{};
+    ModelClock clock_;
+    bool capturing_ = false;
+    std::array<bool, failures> failing_{};
+
+    std::map<Fence, Record> records_;
+    Fence last_ = 0;
+    Fence newest_ = 0;
+    std::size_t references_ = 0;
+};
+
+}  // namespace memlab::proof

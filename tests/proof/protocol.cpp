@@ -1,0 +1,908 @@
+#include "tests/proof/protocol.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+namespace memlab::proof {
+
+namespace {
+
+using allocator::Address;
+using allocator::BlockInfo;
+using allocator::Fence;
+using allocator::FenceTiming;
+using allocator::FreeResult;
+using allocator::FreeSync;
+using allocator::Tag;
+
+constexpr std::uint64_t mib = 1ULL << 20;
+
+constinit thread_local Protocol* active = nullptr;
+
+const char* const step_names[] = {"submit",        "submit_begin", "submit_end",   "finish",
+                                  "allocate",      "free",         "free_go_on",   "go_on",
+                                  "begin_capture", "end_capture",  "capture_over", "empty_cache",
+                                  "fail_next"};
+
+allocator::PoolOptions options_of(const Setting& setting) {
+    allocator::PoolOptions options;
+    options.free_sync = setting.sync;
+    return options;
+}
+
+/// What is still to come of a point in the device's work.
+Counts rest(const Counts& point, const Counts& completed) {
+    Counts left{};
+    for (std::size_t i = 0; i < max_streams; ++i) {
+        left[i] = point[i] > completed[i] ? static_cast<std::uint8_t>(point[i] - completed[i])
+                                          : std::uint8_t{0};
+    }
+    return left;
+}
+
+}  // namespace
+
+std::string describe(const Operation& operation) {
+    std::string text = step_names[static_cast<std::size_t>(operation.step)];
+    switch (operation.step) {
+        case Step::submit:
+        case Step::submit_begin:
+            return text + "(stream " + std::to_string(operation.first) + ", block " +
+                   std::to_string(operation.second) + ")";
+        case Step::begin_capture:
+        case Step::end_capture:
+        case Step::capture_over:
+        case Step::empty_cache:
+            return text;
+        default:
+            return text + "(" + std::to_string(operation.first) + ")";
+    }
+}
+
+std::string describe(const Setting& setting) {
+    const char* const syncs[] = {"automatic", "always", "never"};
+    const char* const knowledges[] = {"nothing", "exact", "clock"};
+    return std::string("free_sync ") + syncs[static_cast<std::size_t>(setting.sync)] + ", knows " +
+           knowledges[static_cast<std::size_t>(setting.knowledge)] + ", " +
+           (setting.layout == Layout::own_segments ? "own segments" : "one segment") + ", " +
+           std::to_string(setting.streams) + " streams, memory for " +
+           std::to_string(setting.blocks) + " blocks, " + std::to_string(setting.live) + " live" +
+           (setting.captures ? ", captures" : "") + (setting.failures ? ", failures" : "") +
+           (setting.relies ? "" : ", nobody relies on frees");
+}
+
+const char* name_of(Flaw flaw) {
+    const char* const names[] = {"none", "reuse", "promise", "late", "stuck", "books", "answer"};
+    return names[static_cast<std::size_t>(flaw)];
+}
+
+// --- the pool's condition variable
+// ----------------------------------------------------------------
+
+bool Protocol::in_call() {
+    return active != nullptr && active->fibers_.inside();
+}
+
+void Protocol::wait_for_notification() {
+    active->park(Where::notification);
+}
+
+void Protocol::notify_all() {
+    if (active != nullptr) {
+        for (Call& call : active->calls_) {
+            call.notified = call.notified || call.where == Where::notification;
+        }
+    }
+}
+
+// --- a run
+// ----------------------------------------------------------------------------------------
+
+Protocol::Protocol(const Setting& setting, Fibers& fibers)
+    : setting_(setting),
+      fibers_(fibers),
+      device_(setting.layout == Layout::own_segments ? setting.blocks * 12 * mib : 2 * mib,
+              setting.knowledge, setting.mutation, *this),
+      pool_(std::make_unique<allocator::Pool>(options_of(setting), device_,
+                                              static_cast<allocator::PoolObserver*>(this))) {
+    active = this;
+    for (std::size_t i = 0; i < setting.live; ++i) {
+        apply({Step::allocate, 0, 0});
+    }
+}
+
+Protocol::~Protocol() {
+    settle_calls();
+    active = nullptr;
+}
+
+std::uint64_t Protocol::unit() const {
+    return setting_.layout == Layout::own_segments ? 12 * mib : mib / 2;
+}
+
+std::size_t Protocol::slot_at(Address address) const {
+    return (address - ModelDevice::base) / unit();
+}
+
+Address Protocol::begin_of(std::size_t slot) const {
+    return ModelDevice::base + slot * unit();
+}
+
+void Protocol::found(Flaw flaw, std::string text) {
+    if (flaw_ == Flaw::none) {
+        flaw_ = flaw;
+        problem_ = std::move(text);
+    }
+}
+
+bool Protocol::frees(const Call& call) {
+    return call.step == Step::free || call.step == Step::free_go_on;
+}
+
+bool Protocol::lock_is_held() const {
+    return std::any_of(calls_.begin(), calls_.end(),
+                       [](const Call& call) { return call.where == Where::between; });
+}
+
+std::size_t Protocol::calls_waiting() const {
+    return static_cast<std::size_t>(
+        std::count_if(calls_.begin(), calls_.end(),
+                      [](const Call& call) { return call.where != Where::nowhere; }));
+}
+
+bool Protocol::can_go_on(const Call& call) const {
+    switch (call.where) {
+        case Where::nowhere:
+            return false;
+        case Where::between:
+            return true;
+        case Where::asked:
+            return !lock_is_held();
+        case Where::host_wait: {
+            const ModelDevice::Record* record = device_.record_of(call.fence);
+            return !lock_is_held() && (record == nullptr || device_.complete(*record));
+        }
+        case Where::giving_back:
+            return !lock_is_held() && covers(device_.completed(), call.recorded);
+        case Where::notification:
+            return !lock_is_held() && call.notified;
+    }
+    return false;
+}
+
+/// A live block that no unfinished work uses. Such blocks are all alike where each has a segment of
+/// its own.
+bool Protocol::untouched(std::size_t slot) const {
+    if (setting_.layout != Layout::own_segments) {
+        return false;
+    }
+    for (std::size_t stream = 0; stream < max_streams; ++stream) {
+        if (in_flight_[stream].on && in_flight_[stream].block == slot) {
+            return false;
+        }
+        for (const ModelDevice::Item& item : device_.items(stream)) {
+            if (slot_at(item.begin) == slot) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+std::vector<Operation> Protocol::possible() const {
+    std::vector<Operation> all;
+    const auto add = [&all](Step step, std::size_t first = 0, std::size_t second = 0) {
+        all.push_back({step, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second)});
+    };
+    const auto in_flight = [&](std::size_t slot) {
+        return std::any_of(in_flight_.begin(), in_flight_.end(),
+                           [slot](const InFlight& each) { return each.on && each.block == slot; });
+    };
+    bool idle_seen = false;
+    for (std::size_t stream = 0; stream < setting_.streams; ++stream) {
+        if (device_.can_finish(stream)) {
+            add(Step::finish, stream);
+        }
+        if (in_flight_[stream].on) {
+            add(Step::submit_end, stream);
+            continue;
+        }
+        // Streams without unfinished work are all alike.
+        if (device_.items(stream).empty() && std::exchange(idle_seen, true)) {
+            continue;
+        }
+        bool untouched_seen = false;
+        for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+            if (slots_[slot].state != State::live) {
+                continue;
+            }
+            if (untouched(slot) && std::exchange(untouched_seen, true)) {
+                continue;
+            }
+            add(Step::submit, stream, slot);
+            if (setting_.knowledge == Knowledge::clock) {
+                add(Step::submit_begin, stream, slot);
+            }
+        }
+    }
+    for (std::size_t call = 0; call < calls_.size(); ++call) {
+        if (can_go_on(calls_[call])) {
+            add(Step::go_on, call);
+        }
+    }
+    if (setting_.captures) {
+        add(device_.capturing() ? Step::end_capture : Step::begin_capture);
+    }
+    if (lock_is_held()) {
+        return all;  // the pool's callers queue up
+    }
+    if (capture_over_due_ && calls_waiting() < setting_.calls) {
+        add(Step::capture_over);
+    }
+    if (calls_waiting() < setting_.calls) {
+        if (!device_.capturing()) {  // else the driver serves allocations
+            add(Step::allocate, 0);
+            if (setting_.layout == Layout::one_segment) {
+                add(Step::allocate, 1);
+            }
+        }
+        bool untouched_seen = false;
+        for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+            if (slots_[slot].state == State::live && !in_flight(slot) &&
+                !(untouched(slot) && std::exchange(untouched_seen, true))) {
+                add(Step::free, slot);
+                if (setting_.sync != FreeSync::never) {
+                    add(Step::free_go_on, slot);
+                }
+            }
+        }
+        if (!device_.capturing()) {
+            add(Step::empty_cache);
+        }
+    }
+    if (setting_.failures && !failed_before_) {
+        for (std::size_t what = 0; what < ModelDevice::failures; ++what) {
+            add(Step::fail_next, what);
+        }
+    }
+    return all;
+}
+
+void Protocol::submit(std::size_t stream, std::size_t slot) {
+    device_.submit(stream, begin_of(slot), begin_of(slot) + slots_[slot].width * unit(),
+                   slots_[slot].owner);
+}
+
+void Protocol::apply(const Operation& operation) {
+    const bool tick_first = setting_.mutation == Mutation::tick_before_submit;
+    switch (operation.step) {
+        case Step::submit:
+            submit(operation.first, operation.second);
+            device_.tick(operation.first);
+            return;
+        case Step::submit_begin:
+            in_flight_[operation.first] = {true, operation.second};
+            if (tick_first) {
+                device_.tick(operation.first);
+            } else {
+                submit(operation.first, operation.second);
+            }
+            return;
+        case Step::submit_end:
+            in_flight_[operation.first].on = false;
+            if (tick_first) {
+                submit(operation.first, in_flight_[operation.first].block);
+            } else {
+                device_.tick(operation.first);
+            }
+            return;
+        case Step::finish:
+            device_.finish(operation.first);
+            return;
+        case Step::begin_capture:
+            device_.set_capturing(true);
+            for (Call& call : calls_) {
+                call.in_capture = true;
+            }
+            return;
+        case Step::end_capture:
+            device_.set_capturing(false);
+            capture_over_due_ = setting_.mutation != Mutation::capture_end_forgotten;
+            return;
+        case Step::fail_next:
+            failed_before_ = true;
+            device_.fail_next(static_cast<ModelDevice::Failing>(operation.first));
+            return;
+        case Step::go_on:
+            go_on(operation.first);
+            return;
+        case Step::allocate:
+        case Step::free:
+        case Step::free_go_on:
+        case Step::capture_over:
+        case Step::empty_cache: {
+            Call call;
+            call.step = operation.step;
+            call.block = operation.first;
+            start(call);
+            return;
+        }
+    }
+}
+
+// --- calls into the pool
+// --------------------------------------------------------------------------
+
+void Protocol::start(Call call) {
+    for (std::size_t i = 0; i < max_streams; ++i) {
+        const bool unreturned =
+            in_flight_[i].on && setting_.mutation != Mutation::tick_before_submit;
+        call.returned[i] = static_cast<std::uint8_t>(device_.submitted()[i] - (unreturned ? 1 : 0));
+    }
+    call.in_capture = device_.capturing();
+    if (call.step == Step::capture_over) {
+        if (device_.capturing()) {
+            return;  // the end of that capture will do it
+        }
+        capture_over_due_ = false;
+    }
+    std::size_t index = 0;
+    while (calls_[index].where != Where::nowhere) {
+        ++index;
+    }
+    calls_[index] = call;
+    running_ = index;
+    Call& here = calls_[index];
+    std::function<void()> job;
+    switch (here.step) {
+        case Step::allocate:
+            job = [this, &here] { here.got = pool_->allocate((here.block + 1) * unit(), 0); };
+            break;
+        case Step::capture_over:
+            job = [this] { pool_->fence_deferred(); };
+            break;
+        case Step::empty_cache:
+            job = [this] { pool_->release_cached(false); };
+            break;
+        default: {
+            FenceTiming timing =
+                here.step == Step::free_go_on ? FenceTiming::now_host_goes_on : FenceTiming::now;
+            if (device_.capturing()) {
+                timing = FenceTiming::deferred;
+            }
+            here.deferred = timing == FenceTiming::deferred;
+            here.owner = slots_[here.block].owner;
+            here.promises = timing == FenceTiming::now &&
+                            (setting_.sync == FreeSync::always ||
+                             (setting_.sync == FreeSync::automatic && setting_.relies));
+            job = [this, &here, timing] {
+                here.given = pool_->free(begin_of(here.block), 0, timing);
+            };
+            break;
+        }
+    }
+    here.fiber = fibers_.run(std::move(job));
+    if (here.fiber == Fibers::ended) {
+        ended(index);
+    }
+}
+
+void Protocol::park(Where where) {
+    const std::size_t me = running_;
+    calls_[me].where = where;
+    calls_[me].notified = false;
+    fibers_.park();
+    running_ = me;
+    calls_[me].where = Where::nowhere;
+}
+
+void Protocol::go_on(std::size_t call) {
+    running_ = call;
+    if (!fibers_.resume(calls_[call].fiber)) {
+        ended(call);
+    }
+}
+
+void Protocol::between_look_and_record() {
+    if (fibers_.inside()) {
+        calls_[running_].look = device_.clock().now();
+        calls_[running_].at_look = device_.submitted();
+        park(Where::between);
+    }
+}
+
+bool Protocol::caller_relies() {
+    park(Where::asked);
+    return setting_.relies;
+}
+
+void Protocol::give_back(Address segment) {
+    if (!fibers_.inside()) {
+        device_.finish_all();
+        return;
+    }
+    Call& call = calls_[running_];
+    call.recorded = device_.submitted();
+    call.now_leaving = static_cast<std::uint8_t>(slot_at(segment));
+    park(Where::giving_back);
+    call.leaving[call.now_leaving] = false;
+    call.now_leaving = no_block;
+}
+
+void Protocol::wait_on_host(Fence fence) {
+    const ModelDevice::Record* record = device_.record_of(fence);
+    Call& call = calls_[running_];
+    if (frees(call) && !covers(call.recorded, record->captured)) {
+        found(Flaw::late, "a free waits for work that was submitted after it");
+    }
+    if (frees(call) && !slots_[call.block].has_due) {
+        slots_[call.block].has_due = true;
+        slots_[call.block].due = call.recorded;
+    }
+    call.fence = fence;
+    park(Where::host_wait);
+}
+
+void Protocol::recorded(Fence fence) {
+    if (!fibers_.inside()) {
+        return;
+    }
+    Call& call = calls_[running_];
+    call.recorded = device_.submitted();
+    if (frees(call)) {
+        slots_[call.block].fence = fence;
+        slots_[call.block].order = next_order_++;
+    } else if (call.step == Step::capture_over) {
+        // Blocks are fenced in the order of their frees.
+        Slot* oldest = nullptr;
+        for (Slot& slot : slots_) {
+            if (slot.state == State::given && slot.deferred &&
+                (oldest == nullptr || slot.order < oldest->order)) {
+                oldest = &slot;
+            }
+        }
+        if (oldest != nullptr) {
+            oldest->deferred = false;
+            oldest->fence = fence;
+            oldest->order = next_order_++;
+            oldest->due = device_.submitted();
+            oldest->has_due = true;
+        }
+    }
+}
+
+void Protocol::broken(const char* rule) {
+    found(Flaw::books, rule);
+}
+
+void Protocol::ended(std::size_t index) {
+    const Call call = calls_[index];
+    calls_[index] = {};
+    switch (call.step) {
+        case Step::allocate:
+            allocated(call);
+            return;
+        case Step::free:
+        case Step::free_go_on:
+            freed(call);
+            return;
+        default:
+            return;
+    }
+}
+
+void Protocol::allocated(const Call& call) {
+    const bool expected = call.got.status.ok() || failed_before_ ||
+                          call.got.status.kind == allocator::BackendStatus::Kind::out_of_memory;
+    if (!expected) {
+        found(Flaw::answer, "an allocation failed with an error");
+    }
+}
+
+void Protocol::freed(const Call& call) {
+    if (call.given.kind != FreeResult::Kind::freed) {
+        found(Flaw::answer, "a live block could not be freed");
+        return;
+    }
+    if (!call.given.status.ok() && !failed_before_ && !call.in_capture) {
+        found(Flaw::answer, "a free failed");
+    }
+    if (call.promises && call.given.status.ok() && !covers(device_.completed(), call.returned)) {
+        found(Flaw::promise, "a free returned before work that it promises was done");
+    }
+    Slot& slot = slots_[call.block];
+    if (slot.state != State::given || slot.owner != call.owner) {
+        return;  // it is free, perhaps somebody else's by now
+    }
+    if (slot.fence == 0) {
+        slot.deferred = true;  // told so, or its fence could not be recorded
+        slot.order = next_order_++;
+        if (!call.deferred && call.given.status.ok()) {
+            slot.has_due = true;  // then nothing says that it may wait for more than this
+            slot.due = device_.submitted();
+        }
+    } else if (!slot.has_due) {
+        slot.has_due = true;
+        slot.due = call.recorded;
+    }
+}
+
+// --- what the pool tells
+// --------------------------------------------------------------------------
+
+void Protocol::on_alloc(const BlockInfo& block, Tag) {
+    const Address end = block.address + block.size;
+    for (const Call& call : calls_) {
+        if (call.where != Where::nowhere && call.leaving[slot_at(block.segment)]) {
+            found(Flaw::reuse, "memory was handed out of a segment that is given back");
+        }
+    }
+    for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+        const Address begin = begin_of(slot);
+        if (slots_[slot].state != State::free && begin < end &&
+            begin + slots_[slot].width * unit() > block.address) {
+            found(Flaw::reuse, "memory was handed out that is still in use");
+        }
+    }
+    for (std::size_t stream = 0; stream < max_streams; ++stream) {
+        std::uint8_t number = device_.completed()[stream];
+        for (const ModelDevice::Item& item : device_.items(stream)) {
+            ++number;
+            if (item.begin < end && item.end > block.address &&
+                device_.barrier()[stream] < number) {
+                found(Flaw::reuse,
+                      "memory was handed out while an earlier owner's work on it is unfinished and "
+                      "not ordered before what comes");
+            }
+        }
+    }
+    Slot& slot = slots_[slot_at(block.address)];
+    slot = {};
+    slot.state = State::live;
+    slot.owner = block.id;
+    slot.width = static_cast<std::uint8_t>(block.size / unit());
+}
+
+void Protocol::on_segment_free(Address segment, std::uint64_t size) {
+    for (std::size_t slot = 0; slot < max_blocks; ++slot) {
+        if (begin_of(slot) >= segment && begin_of(slot) < segment + size &&
+            slots_[slot].state != State::free) {
+            found(Flaw::reuse, "a segment is given back with a block in use");
+        }
+    }
+    if (fibers_.inside()) {
+        calls_[running_].leaving[slot_at(segment)] = true;
+    }
+}
+
+void Protocol::on_free_requested(const BlockInfo& block, Tag) {
+    slots_[slot_at(block.address)].state = State::given;
+}
+
+void Protocol::on_free_completed(const BlockInfo& block) {
+    Slot& slot = slots_[slot_at(block.address)];
+    if (slot.state != State::given || slot.owner != block.id) {
+        found(Flaw::books, "a free completed that was not requested");
+    }
+    slot = {};
+}
+
+void Protocol::on_sync() {
+    calls_[running_].syncing = true;
+    calls_[running_].sync_end = next_order_;
+}
+
+// --- checks
+// ---------------------------------------------------------------------------------------
+
+void Protocol::check() {
+    if (!lock_is_held()) {
+        if (const std::string problem = pool_->validate(); !problem.empty()) {
+            found(Flaw::books, "validate: " + problem);
+        }
+    }
+}
+
+/// Lets every call return; the device finishes everything first.
+void Protocol::settle_calls() {
+    for (int round = 0; round < 64; ++round) {
+        for (std::size_t stream = 0; stream < max_streams; ++stream) {
+            if (in_flight_[stream].on) {
+                apply({Step::submit_end, static_cast<std::uint8_t>(stream), 0});
+            }
+        }
+        device_.finish_all();
+        const auto ready = std::find_if(calls_.begin(), calls_.end(),
+                                        [this](const Call& call) { return can_go_on(call); });
+        if (ready == calls_.end()) {
+            break;
+        }
+        go_on(static_cast<std::size_t>(ready - calls_.begin()));
+    }
+    if (calls_waiting() != 0) {
+        found(Flaw::stuck, "a call never returns");
+    }
+}
+
+void Protocol::check_ending() {
+    // A call between its look at the clock and its record holds the pool's lock.
+    for (std::size_t call = 0; call < calls_.size() && lock_is_held(); ++call) {
+        while (calls_[call].where == Where::between) {
+            go_on(call);
+        }
+    }
+    const Counts completed = device_.completed();
+    pool_->release_cached(false);  // looks at the fences first
+    for (std::size_t i = 0; i < max_blocks; ++i) {
+        const bool awaited = std::any_of(calls_.begin(), calls_.end(), [i](const Call& call) {
+            return call.where != Where::nowhere &&
+                   (call.syncing || (frees(call) && call.block == i));
+        });
+        const Slot& slot = slots_[i];
+        if (slot.state == State::given && slot.has_due && !awaited && covers(completed, slot.due)) {
+            found(Flaw::late, "a block is kept back though all work before its free is finished");
+        }
+    }
+    settle_calls();
+    if (calls_waiting() != 0) {
+        return;
+    }
+    if (device_.capturing()) {
+        apply({Step::end_capture, 0, 0});
+    }
+    if (capture_over_due_) {
+        apply({Step::capture_over, 0, 0});
+        settle_calls();
+    }
+    if (failed_before_) {
+        pool_->fence_deferred();
+    }
+    pool_->release_cached(false);
+    std::uint64_t needed = 0;
+    for (std::size_t i = 0; i < max_blocks; ++i) {
+        if (slots_[i].state == State::given) {
+            found(Flaw::stuck, "a freed block is not free though the device is idle");
+        }
+        needed += slots_[i].state == State::live ? 1 : 0;
+    }
+    if (setting_.layout == Layout::one_segment) {
+        needed = needed != 0 ? 1 : 0;
+    }
+    if (device_.segments().size() != needed) {
+        found(Flaw::stuck, "an unused segment was not given back");
+    }
+    if (device_.references() != 0) {
+        found(Flaw::books, "a fence was not released");
+    }
+    check();
+}
+
+// --- fingerprints
+// ---------------------------------------------------------------------------------
+
+/// Writes a state down under one naming of the streams.
+///
+/// Blocks in segments of their own are named by what there is to say of them, so that they may be
+/// exchanged: the pool chooses among free ones by address, and nothing that is said of a free block
+/// makes a difference for what follows. Work that is ordered before all future work need not say
+/// what it uses, since every later user may have it.
+class Protocol::Writer {
+  public:
+    using Bytes = std::vector<std::uint8_t>;
+    using Streams = std::array<std::size_t, max_streams>;
+
+    Writer(const Protocol& run, const Streams& streams) : run_(run), streams_(streams) {
+        for (std::size_t i = 0; i < max_blocks; ++i) {
+            write_slot(i);
+            by_name_[i] = i;
+        }
+        if (run_.setting_.layout == Layout::own_segments) {
+            std::sort(by_name_.begin(), by_name_.end(),
+                      [this](std::size_t a, std::size_t b) { return slots_[a] < slots_[b]; });
+        }
+        for (std::size_t i = 0; i < max_blocks; ++i) {
+            names_[by_name_[i]] = static_cast<std::uint8_t>(i);
+        }
+    }
+
+    Bytes write() {
+        bytes_.reserve(256);
+        for (const std::size_t slot : by_name_) {
+            bytes_.insert(bytes_.end(), slots_[slot].begin(), slots_[slot].end());
+        }
+        write_streams();
+        put(run_.device_.clock().idle());
+        put_fence(run_.device_.newest());
+        put(run_.device_.capturing());
+        put(run_.capture_over_due_);
+        put(run_.failed_before_);
+        for (std::size_t i = 0; i < ModelDevice::failures; ++i) {
+            put(run_.device_.fails(i));
+        }
+        write_calls();
+        return std::move(bytes_);
+    }
+
+  private:
+    template <class Value>
+    void put(Value value) {
+        bytes_.push_back(static_cast<std::uint8_t>(value));
+    }
+
+    void put_counts(const Counts& counts) {
+        const Counts left = rest(counts, run_.device_.completed());
+        for (const std::size_t stream : streams_) {
+            put(left[stream]);
+        }
+    }
+
+    void put_fence(Fence fence) {
+        const ModelDevice::Record* record = run_.device_.record_of(fence);
+        put(record != nullptr);
+        if (record != nullptr) {
+            const ModelClock& clock = run_.device_.clock();
+            put_counts(record->captured);
+            put(record->time == clock.now());
+            put(clock.idle_since(record->time));
+            put(fence == run_.device_.newest());
+            put(record->references);
+            put(record->open);
+        }
+    }
+
+    void write_slot(std::size_t index) {
+        const Slot& slot = run_.slots_[index];
+        put(slot.state);
+        put(run_.device_.segments().count(run_.begin_of(index)));
+        put(std::count_if(run_.calls_.begin(), run_.calls_.end(), [index](const Call& call) {
+            return call.where != Where::nowhere && call.leaving[index];
+        }));
+        if (slot.state != State::free) {
+            put(slot.width);
+            put(slot.deferred);
+        }
+        if (slot.state == State::given) {
+            put_fence(slot.fence);
+            put(slot.has_due);
+            put_counts(slot.due);
+            // Its place in the list of those that wait.
+            put(std::count_if(run_.slots_.begin(), run_.slots_.end(), [&slot](const Slot& other) {
+                return other.state == State::given && other.deferred == slot.deferred &&
+                       other.order < slot.order;
+            }));
+            for (const Call& call : run_.calls_) {
+                put(call.where != Where::nowhere && call.syncing && slot.order < call.sync_end);
+            }
+        }
+        for (std::size_t i = 0; i < max_streams; ++i) {
+            const std::size_t stream = streams_[i];
+            const InFlight& submission = run_.in_flight_[stream];
+            put(submission.on && submission.block == index);
+            std::uint8_t number = run_.device_.completed()[stream];
+            for (const ModelDevice::Item& item : run_.device_.items(stream)) {
+                ++number;
+                if (number > run_.device_.barrier()[stream] && run_.slot_at(item.begin) == index) {
+                    put(i);
+                    put(number - run_.device_.completed()[stream]);
+                }
+            }
+        }
+        slots_[index].swap(bytes_);
+    }
+
+    void write_streams() {
+        for (const std::size_t stream : streams_) {
+            const InFlight& submission = run_.in_flight_[stream];
+            put(submission.on ? names_[submission.block] : no_block);
+            put(run_.device_.items(stream).size());
+            std::uint8_t number = run_.device_.completed()[stream];
+            for (const ModelDevice::Item& item : run_.device_.items(stream)) {
+                put_counts(item.after);
+                if (++number > run_.device_.barrier()[stream]) {
+                    const std::size_t slot = run_.slot_at(item.begin);
+                    put(names_[slot]);
+                    put((item.end - item.begin) / run_.unit());
+                    put(run_.slots_[slot].owner == item.owner);
+                }
+            }
+        }
+        put_counts(run_.device_.barrier());
+    }
+
+    /// Which of the test's places a call takes does not matter.
+    void write_calls() {
+        const ModelClock& clock = run_.device_.clock();
+        Bytes outer;
+        outer.swap(bytes_);
+        std::vector<Bytes> calls;
+        for (const Call& call : run_.calls_) {
+            if (call.where == Where::nowhere) {
+                continue;
+            }
+            put(call.step);
+            put(frees(call) ? names_[call.block] : call.block);
+            put(call.where);
+            put(call.notified);
+            put(call.in_capture);
+            put(call.deferred);
+            put(call.syncing);
+            if (call.where == Where::between) {
+                put(call.look == clock.now());
+                put(clock.idle_since(call.look));
+                put_counts(call.at_look);
+            }
+            put_counts(call.returned);
+            put_counts(call.recorded);
+            put_fence(call.where == Where::host_wait ? call.fence : 0);
+            put(call.now_leaving == no_block ? no_block : names_[call.now_leaving]);
+            for (const std::size_t slot : by_name_) {
+                put(call.leaving[slot]);
+            }
+            calls.push_back(std::exchange(bytes_, {}));
+        }
+        std::sort(calls.begin(), calls.end());
+        bytes_.swap(outer);
+        for (const Bytes& call : calls) {
+            put(call.size());
+            bytes_.insert(bytes_.end(), call.begin(), call.end());
+        }
+    }
+
+    const Protocol& run_;
+    const Streams& streams_;
+    Bytes bytes_;
+    std::array<Bytes, max_blocks> slots_;
+    std::array<std::size_t, max_blocks> by_name_{};  ///< slots in the order of their names
+    std::array<std::uint8_t, max_blocks> names_{};
+};
+
+std::uint64_t Protocol::fingerprint() const {
+    // Streams without unfinished work are alike: only the busy ones have to be exchanged.
+    Writer::Streams streams{};
+    std::iota(streams.begin(), streams.end(), std::size_t{0});
+    const auto end = std::stable_partition(streams.begin(), streams.end(), [this](std::size_t i) {
+        return in_flight_[i].on || !device_.items(i).empty();
+    });
+    Writer::Bytes smallest;
+    do {
+        Writer::Bytes bytes = Writer(*this, streams).write();
+        if (smallest.empty() || bytes < smallest) {
+            smallest.swap(bytes);
+        }
+    } while (std::next_permutation(streams.begin(), end));
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    for (const std::uint8_t byte : smallest) {
+        hash = (hash ^ byte) * 0x9e3779b97f4a7c15ULL;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+}  // namespace memlab::proof
+
+// The linker puts these in the place of std::condition_variable's own (see CMakeLists.txt), for a
+// wait on one thread would end the test.
+extern "C" {
+void __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
+    std::condition_variable*, std::unique_lock<std::mutex>&);
+void __real__ZNSt18condition_variable10notify_allEv(std::condition_variable*);
+
+void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
+    std::condition_variable* condition, std::unique_lock<std::mutex>& lock) {
+    if (!memlab::proof::Protocol::in_call()) {
+        __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(condition, lock);
+        return;
+    }
+    lock.unlock();
+    memlab::proof::Protocol::wait_for_notification();
+    lock.lock();
+}
+
+void __wrap__ZNSt18condition_variable10notify_allEv(std::condition_variable* condition) {
+    memlab::proof::Protocol::notify_all();
+    __real__ZNSt18condition_variable10notify_allEv(condition);
+}
+}

@@ -1,0 +1,212 @@
+// The fence protocol in operation: the real pool over the model device, driven one step at a time
+// by a program that chooses freely. Each step is checked; each state has a fingerprint, equal for
+// states that differ only in which stream is which.
+//
+// What is checked:
+//  - reuse: memory is handed out only when all work of earlier owners on it is finished, or is
+//    ordered before everything submitted from now on;
+//  - promise: a free that may stop the host returns when all work is finished whose submission
+//    returned before the free was called;
+//  - lateness: a free waits for nothing that was submitted after it: neither does its host wait,
+//    nor is its block still kept back when all earlier work is finished;
+//  - liveness: once the device is idle every freed block is free again, every call has returned,
+//    every unused segment can be given back;
+//  - books: each fence is released once, none is recorded in a capture, and validate() is empty.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "allocator/pool.hpp"
+#include "tests/proof/fibers.hpp"
+#include "tests/proof/model_device.hpp"
+
+namespace memlab::proof {
+
+enum class Step : std::uint8_t {
+    submit,        ///< stream, block: work, and its tick
+    submit_begin,  ///< stream, block: the first of these two only
+    submit_end,    ///< stream: the second
+    finish,        ///< stream: its oldest work is done
+    allocate,      ///< size: 0 a block, 1 a double one
+    free,          ///< block
+    free_go_on,    ///< block: as cudaFreeAsync, the host does not wait
+    go_on,         ///< call: what a call waited for is there
+    begin_capture,
+    end_capture,   ///< the driver's part, and the gate's
+    capture_over,  ///< what was freed meanwhile is fenced
+    empty_cache,
+    fail_next,  ///< which of the driver's answers
+};
+
+struct Operation {
+    Step step = Step::submit;
+    std::uint8_t first = 0;
+    std::uint8_t second = 0;
+};
+std::string describe(const Operation& operation);
+
+/// Where blocks lie.
+enum class Layout : std::uint8_t {
+    own_segments,  ///< a segment each: they go back to the driver one by one
+    one_segment,   ///< quarters of one segment: they split and merge, and double ones exist
+};
+
+struct Setting {
+    allocator::FreeSync sync = allocator::FreeSync::never;
+    Knowledge knowledge = Knowledge::clock;
+    Layout layout = Layout::own_segments;
+    std::size_t streams = max_streams;
+    std::size_t blocks = 4;  ///< the device has memory for so many
+    std::size_t live = 0;    ///< so many are allocated at the beginning
+    bool captures = false;
+    bool failures = false;
+    bool relies = true;     ///< programs rely on the wait of their frees
+    std::size_t calls = 3;  ///< so many calls wait at the same time at most
+    Mutation mutation = Mutation::none;
+};
+std::string describe(const Setting& setting);
+
+enum class Flaw : std::uint8_t { none, reuse, promise, late, stuck, books, answer };
+const char* name_of(Flaw flaw);
+
+/// One run: a state, reached by operations from the setting's beginning.
+class Protocol final : private ModelDevice::Checker, private allocator::PoolObserver {
+  public:
+    Protocol(const Setting& setting, Fibers& fibers);
+    ~Protocol() override;
+    Protocol(const Protocol&) = delete;
+    Protocol& operator=(const Protocol&) = delete;
+
+    /// What the program, the device or another thread can do now.
+    std::vector<Operation> possible() const;
+    void apply(const Operation& operation);
+
+    /// Equal for two states only if the same can follow from both.
+    std::uint64_t fingerprint() const;
+
+    /// The checks that every state must pass. The second one ends the run: it lets everything
+    /// finish and looks at what is left.
+    void check();
+    void check_ending();
+
+    Flaw flaw() const { return flaw_; }
+    const std::string& problem() const { return problem_; }
+
+    /// Link-time hooks: the pool's condition variable, as this file lets calls wait for it.
+    static bool in_call();
+    static void wait_for_notification();
+    static void notify_all();
+
+  private:
+    static constexpr std::size_t max_blocks = 4;
+    static constexpr std::uint8_t no_block = 0xff;
+
+    enum class Where : std::uint8_t {
+        nowhere,
+        between,
+        asked,
+        host_wait,
+        giving_back,
+        notification
+    };
+    struct Call {
+        Step step = Step::free;
+        std::uint8_t block = no_block;
+        std::size_t fiber = Fibers::ended;
+        Where where = Where::nowhere;
+        allocator::Fence fence = 0;
+        bool notified = false;
+        bool promises = false;
+        bool deferred = false;
+        bool failed_record = false;
+        bool in_capture = false;  ///< a capture was under way while the call ran
+        bool syncing = false;     ///< an allocation makes sure of all that is pending
+        std::uint64_t sync_end = 0;
+        std::array<bool, max_blocks> leaving{};  ///< what it gives back or is about to
+        std::uint8_t now_leaving = no_block;
+        std::uint64_t owner = 0;  ///< of the block that is freed
+        std::uint64_t look = 0;   ///< at the work clock, before a record
+        Counts at_look{};         ///< submitted then
+        Counts returned{};        ///< submissions that had returned when the call began
+        Counts recorded{};        ///< submitted when its fence was recorded
+        allocator::AllocResult got;
+        allocator::FreeResult given;
+    };
+    enum class State : std::uint8_t { free, live, given };
+    struct Slot {
+        State state = State::free;
+        bool deferred = false;
+        std::uint8_t width = 1;
+        std::uint64_t owner = 0;
+        std::uint64_t order = 0;  ///< of its fence; before that, of its free
+        allocator::Fence fence = 0;
+        Counts due{};  ///< what the block may wait for at most
+        bool has_due = false;
+    };
+    struct InFlight {
+        bool on = false;
+        std::uint8_t block = 0;
+    };
+
+    // ModelDevice::Checker
+    void between_look_and_record() override;
+    void wait_on_host(allocator::Fence fence) override;
+    void recorded(allocator::Fence fence) override;
+    bool caller_relies() override;
+    void give_back(allocator::Address segment) override;
+    void broken(const char* rule) override;
+
+    // allocator::PoolObserver
+    void on_alloc(const allocator::BlockInfo& block, allocator::Tag tag) override;
+    void on_free_requested(const allocator::BlockInfo& block, allocator::Tag tag) override;
+    void on_free_completed(const allocator::BlockInfo& block) override;
+    void on_segment_alloc(allocator::Address, std::uint64_t, allocator::Tag) override {}
+    void on_segment_free(allocator::Address segment, std::uint64_t size) override;
+    void on_segment_map(allocator::Address, std::uint64_t, allocator::Tag) override {}
+    void on_segment_unmap(allocator::Address, std::uint64_t) override {}
+    void on_alloc_retry(std::uint64_t, allocator::Tag) override {}
+    void on_make_room(std::uint64_t, allocator::Tag) override {}
+    void on_empty_cache() override {}
+    void on_tick(std::uint64_t) override {}
+    void on_sync() override;
+
+    std::uint64_t unit() const;
+    std::size_t slot_at(allocator::Address address) const;
+    allocator::Address begin_of(std::size_t slot) const;
+    void submit(std::size_t stream, std::size_t slot);
+    void start(Call call);
+    void ended(std::size_t call);
+    void allocated(const Call& call);
+    void freed(const Call& call);
+    void park(Where where);
+    bool can_go_on(const Call& call) const;
+    void go_on(std::size_t call);
+    void settle_calls();
+    static bool frees(const Call& call);
+    bool lock_is_held() const;
+    std::size_t calls_waiting() const;
+    void found(Flaw flaw, std::string text);
+    class Writer;
+    bool untouched(std::size_t slot) const;
+
+    const Setting setting_;
+    Fibers& fibers_;
+    ModelDevice device_;
+    std::unique_ptr<allocator::Pool> pool_;
+    std::array<Slot, max_blocks> slots_;
+    std::array<InFlight, max_streams> in_flight_;
+    std::array<Call, 4> calls_;
+    std::size_t running_ = 0;  ///< the call that a fiber is in
+    bool capture_over_due_ = false;
+    bool failed_before_ = false;
+    std::uint64_t next_order_ = 0;
+    Flaw flaw_ = Flaw::none;
+    std::string problem_;
+};
+
+}  // namespace memlab::proof
