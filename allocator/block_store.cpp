@@ -98,6 +98,12 @@ Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
 }
 
 void BlockStore::put_back(Block& block) noexcept {
+    block.idle_since_ns = never_seen;
+    join_free(block);
+}
+
+/// Makes an unlinked block free, merged with its free neighbours.
+void BlockStore::join_free(Block& block) noexcept {
     Block* whole = &block;
     whole->state = BlockState::free;
     if (Block* below = block.previous; below != nullptr && below->state == BlockState::free) {
@@ -129,6 +135,14 @@ bool BlockStore::can_add(Address base, std::uint64_t size) const noexcept {
 }
 
 Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noexcept {
+    Block& block = insert_segment(base, size, small);
+    block.segment->mapped = size;
+    link(block);
+    return block;
+}
+
+/// A segment of one unlinked block.
+Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
     segment = Segment{};
@@ -139,7 +153,6 @@ Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noe
     Block& block = insert_spare(base);
     block.size = size;
     block.segment = &segment;
-    link(block);
     return block;
 }
 
@@ -147,7 +160,7 @@ Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
                                     Address after_base) const noexcept {
     const FreeOrder& order = half(small).by_capacity;
     for (auto it = order.upper_bound({after_size, after_base}); it != order.end(); ++it) {
-        if (it->second->segment->blocks == 1) {
+        if (it->second->segment->blocks == 1 && !it->second->segment->expandable) {
             return it->second->segment;
         }
     }
@@ -166,6 +179,180 @@ void BlockStore::clear() noexcept {
     blocks_.clear();
     segments_.clear();
 }
+
+// --- expandable ranges
+// ----------------------------------------------------------------------------
+
+bool BlockStore::can_add_range(Address base, std::uint64_t size) const noexcept {
+    return base % page_bytes == 0 && size != 0 && size % page_bytes == 0 && can_add(base, size);
+}
+
+void BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcept {
+    Block& hole = insert_segment(base, size, small);
+    hole.segment->expandable = true;
+    hole.state = BlockState::unmapped;
+    link_hole(hole);
+}
+
+void BlockStore::remove_range(Address base) noexcept {
+    Block& hole = blocks_.find(base)->second;
+    unlink_from(half(hole.segment->small).holes, hole.by_size);
+    recycle(base);
+    segments_.erase(base);
+}
+
+BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const noexcept {
+    Growth best;
+    const auto offer = [&best](Block& hole, Address begin, std::uint64_t bytes) {
+        const auto rank = [](const Block& of) { return std::pair{of.next == nullptr, of.address}; };
+        if (best.hole == nullptr || bytes < best.bytes ||
+            (bytes == best.bytes && rank(hole) < rank(*best.hole))) {
+            best = {&hole, begin, bytes};
+        }
+    };
+    const auto pages = [](std::uint64_t bytes) {
+        return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    };
+    const std::uint64_t unit = policy_.alignment_of(size);
+    for (const auto& entry : half(small).holes) {
+        Block& hole = *entry.second;
+        const Address end = hole.address + hole.size;
+        const auto is_free = [](const Block* block) {
+            return block != nullptr && block->state == BlockState::free;
+        };
+        // From the free block below, or the start of the hole, upwards ...
+        const Address from = is_free(hole.previous) ? hole.previous->address : hole.address;
+        const std::uint64_t beyond = (from - hole.segment->base) % unit;
+        const Address begin = beyond == 0 ? from : from + (unit - beyond);
+        const std::uint64_t above = is_free(hole.next) ? hole.next->size : 0;
+        if (size <= end - begin) {
+            offer(hole, hole.address, pages(begin + size - hole.address));
+        } else if (size <= end + above - begin) {
+            offer(hole, hole.address, hole.size);
+        }
+        // ... or from the free block above downwards; pages are as aligned as any block.
+        if (above != 0 && above < size && pages(size - above) <= hole.size) {
+            const std::uint64_t bytes = pages(size - above);
+            offer(hole, end - bytes, bytes);
+        }
+    }
+    return best;
+}
+
+/// Cuts a range of bytes out of an unlinked block, as a block of its own in the same state; what is
+/// left of it on either side stays unlinked.
+Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noexcept {
+    Block* middle = &block;
+    if (begin != block.address) {
+        middle = &cut(block, begin - block.address);
+        middle->state = block.state;
+    }
+    if (bytes != middle->size) {
+        cut(*middle, bytes).state = block.state;
+    }
+    return middle;
+}
+
+Block& BlockStore::map(const Growth& growth) noexcept {
+    Block& hole = *growth.hole;
+    unlink_from(half(hole.segment->small).holes, hole.by_size);
+    Block* mapped = isolate(hole, growth.begin, growth.bytes);
+    for (Block* side : {mapped->previous, mapped->next}) {
+        if (side != nullptr && side->state == BlockState::unmapped) {
+            link_hole(*side);
+        }
+    }
+    mapped->segment->mapped += growth.bytes;
+    mapped->idle_since_ns = never_seen;
+    Block* whole = mapped->previous != nullptr && mapped->previous->state == BlockState::free
+                       ? mapped->previous
+                       : mapped;
+    join_free(*mapped);
+    return *whole;
+}
+
+void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcept {
+    unlink(block);
+    Block* hole = isolate(block, begin, bytes);
+    for (Block* side : {hole->previous, hole->next}) {
+        if (side != nullptr && side->state == BlockState::free) {
+            link(*side);
+        }
+    }
+    hole->state = BlockState::unmapped;
+    hole->segment->mapped -= bytes;
+    FreeOrder& holes = half(hole->segment->small).holes;
+    if (Block* above = hole->next; above != nullptr && above->state == BlockState::unmapped) {
+        unlink_from(holes, above->by_size);
+        absorb_next(*hole);
+    }
+    if (Block* below = hole->previous; below != nullptr && below->state == BlockState::unmapped) {
+        unlink_from(holes, below->by_size);
+        absorb_next(*below);
+        hole = below;
+    }
+    link_hole(*hole);
+}
+
+void BlockStore::link_hole(Block& block) noexcept {
+    link_into(half(block.segment->small).holes, block.by_size, block.size, block);
+}
+
+BlockStore::Pages BlockStore::pages_of(const FreeOrder::value_type& entry) const noexcept {
+    Block* block = entry.second;
+    if (!block->segment->expandable) {
+        return {};
+    }
+    const Address begin = (block->address + page_bytes - 1) / page_bytes * page_bytes;
+    const Address end = (block->address + block->size) / page_bytes * page_bytes;
+    return begin < end ? Pages{block, begin, end - begin} : Pages{};
+}
+
+BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacity,
+                                         Address after) const noexcept {
+    // A block with a whole page can serve one, so it is in this index.
+    const FreeOrder& order = half(small).by_capacity;
+    auto it = after_capacity < page_bytes ? order.lower_bound({page_bytes, 0})
+                                          : order.upper_bound({after_capacity, after});
+    for (; it != order.end(); ++it) {
+        if (const Pages pages = pages_of(*it); pages.bytes != 0) {
+            return pages;
+        }
+    }
+    return {};
+}
+
+BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noexcept {
+    const Block* hole = growth.hole;
+    const auto extended = [&](const Block* block) {
+        return hole != nullptr &&
+               ((block == hole->previous && growth.begin == hole->address) ||
+                (block == hole->next && growth.begin + growth.bytes == hole->address + hole->size));
+    };
+    Pages largest;
+    std::uint64_t capacity_of_largest = 0;
+    for (const bool small : {false, true}) {
+        const FreeOrder& order = half(small).by_capacity;
+        for (auto it = order.rbegin(); it != order.rend(); ++it) {
+            if (it->first.first <= capacity_of_largest || it->first.first < page_bytes) {
+                break;
+            }
+            const Block* block = it->second;
+            if (extended(block)) {
+                continue;
+            }
+            if (const Pages pages = pages_of(*it); pages.bytes != 0) {
+                largest = pages;
+                capacity_of_largest = it->first.first;
+                break;
+            }
+        }
+    }
+    return largest;
+}
+
+// --- questions
+// ------------------------------------------------------------------------------------
 
 const Block* BlockStore::find(Address address) const noexcept {
     const auto above = blocks_.upper_bound(address);
@@ -216,6 +403,7 @@ Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
     Block& upper = insert_spare(block.address + at);
     upper.size = block.size - at;
     upper.segment = block.segment;
+    upper.idle_since_ns = block.idle_since_ns;
     upper.previous = &block;
     upper.next = block.next;
     if (upper.next != nullptr) {
@@ -230,6 +418,9 @@ Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
 /// Joins an unlinked block and its unlinked upper neighbour, which ceases to be.
 void BlockStore::absorb_next(Block& block) noexcept {
     Block* gone = block.next;
+    if (gone->size > block.size) {
+        block.idle_since_ns = gone->idle_since_ns;  // what most of it says
+    }
     block.size += gone->size;
     block.next = gone->next;
     if (block.next != nullptr) {
@@ -248,12 +439,12 @@ void BlockStore::link(Block& block) noexcept {
     if (coarse(capacity(block))) {
         link_into(in.by_capacity, block.by_capacity, capacity(block), block);
     }
-    if (block.segment->blocks > 1) {
+    if (counts_as_split(block)) {
         ++in.split_free.blocks;
         in.split_free.bytes += block.size;
     } else {
         block.segment->unused_since = in.takes;
-        block.segment->idle_since_ns = Segment::unknown_time;
+        block.segment->idle_since_ns = never_seen;
     }
 }
 
@@ -261,7 +452,7 @@ void BlockStore::unlink(Block& block) noexcept {
     Half& in = half(block.segment->small);
     unlink_from(in.by_size, block.by_size);
     unlink_from(in.by_capacity, block.by_capacity);
-    if (block.segment->blocks > 1) {
+    if (counts_as_split(block)) {
         --in.split_free.blocks;
         in.split_free.bytes -= block.size;
     }
@@ -294,10 +485,29 @@ std::string BlockStore::validate_free(const Block& block) const {
     return {};
 }
 
+std::string BlockStore::validate_hole(const Block& block) const {
+    const std::string where = "unmapped block " + hex(block.address);
+    if (!block.segment->expandable || block.address % page_bytes != 0 ||
+        block.size % page_bytes != 0) {
+        return where + " is not whole pages of an expandable range";
+    }
+    const FreeOrder& holes = half(block.segment->small).holes;
+    const auto found = holes.find({block.size, block.address});
+    if (!block.by_size.linked || found == holes.end() || found->second != &block ||
+        block.by_capacity.linked) {
+        return where + ": its place among the holes is wrong";
+    }
+    if (block.next != nullptr && block.next->state == BlockState::unmapped) {
+        return where + ": its neighbour above is unmapped too";
+    }
+    return {};
+}
+
 std::string BlockStore::validate_segment(const Segment& segment, std::size_t* blocks) const {
     const std::string where = "segment " + hex(segment.base) + ": ";
     Address at = segment.base;
     std::uint32_t count = 0;
+    std::uint64_t mapped = 0;
     const Block* previous = nullptr;
     while (at != segment.base + segment.size) {
         const auto found = blocks_.find(at);
@@ -313,18 +523,18 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
             block.size > segment.base + segment.size - at) {
             return where + "block " + hex(at) + " has size " + std::to_string(block.size);
         }
-        if (block.state != BlockState::free &&
-            (at - segment.base) % policy_.alignment_of(block.size) != 0) {
-            return where + "block " + hex(at) + " is misaligned";
-        }
-        if (block.state != BlockState::free && (block.by_size.linked || block.by_capacity.linked)) {
-            return where + "block " + hex(at) + " is in use and among the free blocks";
-        }
-        if (block.state == BlockState::free) {
-            if (std::string problem = validate_free(block); !problem.empty()) {
+        if (block.state == BlockState::free || block.state == BlockState::unmapped) {
+            std::string problem =
+                block.state == BlockState::free ? validate_free(block) : validate_hole(block);
+            if (!problem.empty()) {
                 return where + problem;
             }
+        } else if ((at - segment.base) % policy_.alignment_of(block.size) != 0) {
+            return where + "block " + hex(at) + " is misaligned";
+        } else if (block.by_size.linked || block.by_capacity.linked) {
+            return where + "block " + hex(at) + " is in use and among the free blocks";
         }
+        mapped += block.state == BlockState::unmapped ? 0 : block.size;
         previous = &block;
         at += block.size;
         ++count;
@@ -332,6 +542,10 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
     if (previous == nullptr || previous->next != nullptr || count != segment.blocks) {
         return where + "has " + std::to_string(count) + " blocks, says " +
                std::to_string(segment.blocks);
+    }
+    if (mapped != segment.mapped) {
+        return where + "has memory for " + std::to_string(mapped) + " bytes, says " +
+               std::to_string(segment.mapped);
     }
     *blocks += count;
     return {};
@@ -359,20 +573,25 @@ std::string BlockStore::validate() const {
         SplitFree counted;
         std::size_t by_size = 0;
         std::size_t by_capacity = 0;
+        std::size_t holes = 0;
         for (const auto& entry : blocks_) {
             const Block& block = entry.second;
-            if (block.state != BlockState::free || block.segment->small != small) {
+            if (block.segment->small != small) {
+                continue;
+            }
+            holes += block.state == BlockState::unmapped ? 1 : 0;
+            if (block.state != BlockState::free) {
                 continue;
             }
             by_size += block.by_size.linked ? 1 : 0;
             by_capacity += block.by_capacity.linked ? 1 : 0;
-            if (block.segment->blocks > 1) {
+            if (counts_as_split(block)) {
                 ++counted.blocks;
                 counted.bytes += block.size;
             }
         }
         if (by_size != half(small).by_size.size() ||
-            by_capacity != half(small).by_capacity.size()) {
+            by_capacity != half(small).by_capacity.size() || holes != half(small).holes.size()) {
             return "the index of free blocks holds others than the free blocks";
         }
         if (counted != half(small).split_free) {

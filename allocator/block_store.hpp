@@ -4,6 +4,10 @@
 // Guarantees:
 //  - the blocks of a segment follow each other without gap or overlap, from its base to its end;
 //  - no two free blocks are neighbours;
+//  - an expandable range is a segment whose blocks need not have memory: those without are blocks
+//  of
+//    whole pages in the state `unmapped`, no two of them neighbours. All that is true of other
+//    blocks is true between two of these;
 //  - only reserve() allocates host memory, so every other function succeeds: a free can never fail
 //    for want of it, and an allocation that cannot be recorded is refused before anything changed.
 //
@@ -25,13 +29,17 @@ namespace memlab::allocator {
 
 struct Block;
 
+/// What no clock shows.
+inline constexpr std::uint64_t never_seen = ~std::uint64_t{0};
+
 struct Segment {
     Address base = 0;
     std::uint64_t size = 0;
     bool small = false;
-    std::uint32_t blocks = 0;                    ///< 1: whole, not split
-    std::uint64_t idle_since_ns = unknown_time;  ///< the first tick that saw it whole and free
-    static constexpr std::uint64_t unknown_time = ~std::uint64_t{0};
+    bool expandable = false;
+    std::uint32_t blocks = 0;                  ///< 1: whole, not split
+    std::uint64_t mapped = 0;                  ///< bytes that have memory: all, if not expandable
+    std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it whole and free
     std::uint64_t unused_since = 0;  ///< when it became whole and free, counted in takes()
 };
 
@@ -55,6 +63,7 @@ enum class BlockState : std::uint8_t {
     deferred,  ///< given back; its fence may not be recorded yet
     pending,   ///< given back; behind its fence
     lost,      ///< given back, but its fence failed: never used again
+    unmapped,  ///< addresses of an expandable range that have no memory
 };
 
 struct Block {
@@ -74,8 +83,9 @@ struct Block {
     Block* list_previous = nullptr;
     Block* list_next = nullptr;
 
-    FreeHook by_size;      ///< small segments only: for requests below coarse_alignment
+    FreeHook by_size;      ///< small segments only: for requests below coarse_alignment; holes
     FreeHook by_capacity;  ///< for requests that must be coarsely aligned
+    std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw most of it free
 };
 
 /// Thread-safety: none; the pool's lock serializes.
@@ -85,8 +95,8 @@ class BlockStore {
     BlockStore(const BlockStore&) = delete;
     BlockStore& operator=(const BlockStore&) = delete;
 
-    /// Gets the host memory that one add_segment() and one take() may need. False when there is
-    /// none; nothing has changed then.
+    /// Gets the host memory that one of add_segment() and add_range(), one of map() and unmap(),
+    /// and one take() may need together. False when there is none; nothing has changed then.
     bool reserve() noexcept;
 
     /// The best fitting free block, cut to `size`, now live; null when none fits.
@@ -110,6 +120,48 @@ class BlockStore {
 
     /// A new segment, one free block. can_add() must hold.
     Block& add_segment(Address base, std::uint64_t size, bool small) noexcept;
+
+    /// How many of a block's bytes a request could use that must be coarsely aligned.
+    std::uint64_t capacity(const Block& block) const noexcept;
+
+    // --- expandable ranges ---
+
+    /// Whether the range is possible: whole pages, and otherwise as can_add().
+    bool can_add_range(Address base, std::uint64_t size) const noexcept;
+
+    /// A new expandable range without memory. can_add_range() must hold.
+    void add_range(Address base, std::uint64_t size, bool small) noexcept;
+
+    /// Forgets a range that has no memory.
+    void remove_range(Address base) noexcept;
+
+    /// Pages to map, so that a free block then fits a request.
+    struct Growth {
+        Block* hole = nullptr;  ///< null: no range can be made to fit
+        Address begin = 0;
+        std::uint64_t bytes = 0;
+    };
+    /// The fewest pages that are enough, which extend free neighbours of a hole in place; of equals
+    /// those that leave the end of the range alone, then the lowest. O(holes).
+    Growth best_growth(std::uint64_t size, bool small) const noexcept;
+
+    /// Those pages have memory now; returns the free block that they are in.
+    Block& map(const Growth& growth) noexcept;
+
+    /// The whole pages inside a free block of an expandable range.
+    struct Pages {
+        Block* block = nullptr;
+        Address begin = 0;
+        std::uint64_t bytes = 0;  ///< 0: none
+    };
+    /// The free block with whole pages that is next by (capacity, address) after `after`; unmapping
+    /// the pages found so far is allowed in between: pass copies.
+    Pages free_pages(bool small, std::uint64_t after_capacity, Address after) const noexcept;
+    /// Those of the largest free block of all, but for the ones that `growth` extends.
+    Pages largest_free_pages(const Growth& growth) const noexcept;
+
+    /// Pages inside a free block of an expandable range have no memory any more.
+    void unmap(Block& block, Address begin, std::uint64_t bytes) noexcept;
 
     /// A segment that is wholly free, the next by (size, address) after `after`; null at the end.
     /// Removing the segment found so far is allowed in between: pass copies.
@@ -149,6 +201,7 @@ class BlockStore {
     struct Half {
         FreeOrder by_size;
         FreeOrder by_capacity;
+        FreeOrder holes;
         SplitFree split_free;
         std::uint64_t takes = 0;
     };
@@ -162,15 +215,23 @@ class BlockStore {
     bool has_fine_requests(bool small) const noexcept {
         return small && policy_.options().coarse_alignment > policy_.options().rounding;
     }
-    std::uint64_t capacity(const Block& block) const noexcept;
 
+    Block& insert_segment(Address base, std::uint64_t size, bool small) noexcept;
     Block& insert_spare(Address address) noexcept;
     void recycle(Address address) noexcept;
     Block& cut(Block& block, std::uint64_t at) noexcept;
     void absorb_next(Block& block) noexcept;
     void link(Block& block) noexcept;
     void unlink(Block& block) noexcept;
+    Block* isolate(Block& block, Address begin, std::uint64_t bytes) noexcept;
+    void join_free(Block& block) noexcept;
+    void link_hole(Block& block) noexcept;
+    static bool counts_as_split(const Block& block) noexcept {
+        return !block.segment->expandable && block.segment->blocks > 1;
+    }
+    Pages pages_of(const FreeOrder::value_type& entry) const noexcept;
     std::string validate_free(const Block& block) const;
+    std::string validate_hole(const Block& block) const;
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;
 
     const SizePolicy policy_;
@@ -179,7 +240,8 @@ class BlockStore {
     Half small_;
     Half large_;
 
-    static constexpr std::size_t needed_spares = 3;  ///< add_segment() takes 1, take() up to 2
+    static constexpr std::size_t needed_spares =
+        5;  ///< adding takes 1, mapping and take() up to 2 each
     static constexpr std::size_t kept_spares = 64;  ///< from merges; what exceeds it goes to free()
     std::array<std::map<Address, Block>::node_type, kept_spares> spares_;
     std::size_t spare_count_ = 0;

@@ -8,6 +8,7 @@
 // during the wait; epoch_ tells.
 #include "allocator/pool.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -107,7 +108,15 @@ class Pool::Impl {
 
     AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
     AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
+    struct Attempt {
+        Block* block = nullptr;
+        BackendStatus status;
+    };
+    Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
+                         Tag tag);
     BackendStatus grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh);
+    BackendStatus grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh);
+    bool add_range(const SizePolicy::Plan& plan);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
     void put_behind(Block& block, Fence fence);
@@ -138,6 +147,24 @@ class Pool::Impl {
             visit(*found);
         }
     }
+    /// Calls visit(const BlockStore::Pages&) for the whole pages of each free block in a range, by
+    /// (capacity, address); it may unmap those.
+    template <typename Visit>
+    void for_each_free_pages(bool small, Visit visit) {
+        std::uint64_t capacity = 0;
+        Address address = 0;
+        for (;;) {
+            const BlockStore::Pages pages = store_.free_pages(small, capacity, address);
+            if (pages.bytes == 0) {
+                return;
+            }
+            capacity = store_.capacity(*pages.block);
+            address = pages.block->address;
+            visit(pages);
+        }
+    }
+    std::uint64_t unmap(Block& block, Address begin, std::uint64_t bytes);
+    void make_room_in_ranges(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     void count_split(bool small);
     std::string validate_frees() const;
     std::string validate_stats() const;
@@ -155,7 +182,8 @@ class Pool::Impl {
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
-    std::uint64_t epoch_ = 0;            ///< how often everything was abandoned
+    bool no_more_ranges_ = false;
+    std::uint64_t epoch_ = 0;  ///< how often everything was abandoned
 };
 
 // --- allocation -------------------------------------------------------------------------------
@@ -167,51 +195,49 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
     }
+    poll();
+    Attempt attempt = take_or_grow(lock, *plan, requested, tag);
+    if (attempt.status.kind != BackendStatus::Kind::out_of_memory) {
+        return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
+                                        : refuse(attempt.status, 0);
+    }
+    if (!order_device_behind(*plan)) {
+        wait_for_all_pending(lock);
+    }
     if (!store_.reserve()) {
         return {no_host_memory, {}, 0};
     }
-    poll();
     if (Block* block = store_.take(plan->size, plan->small)) {
         return serve(*block, requested, tag);
     }
-    if (collect_garbage(lock, requested, tag)) {
-        // Without the lock for a while: others may have freed, and used up what was reserved.
+    const std::uint64_t largest = store_.largest_free();
+    prepare_retry(lock, requested, tag);
+    attempt = take_or_grow(lock, *plan, requested, tag);
+    return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
+                                    : refuse(attempt.status, largest);
+}
+
+/// A free block, or one from new memory. What is to go back before the pool grows goes back; while
+/// it does, without the lock, others may have freed: then everything is looked at anew.
+Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
+                                             std::uint64_t requested, Tag tag) {
+    do {
         if (!store_.reserve()) {
-            return {no_host_memory, {}, 0};
+            return {nullptr, no_host_memory};
         }
-        if (Block* block = store_.take(plan->size, plan->small)) {
-            return serve(*block, requested, tag);
+        if (Block* block = store_.take(plan.size, plan.small)) {
+            return {block, {}};
+        }
+    } while (collect_garbage(lock, requested, tag));
+    if (policy_.options().expandable) {
+        make_room_in_ranges(plan, requested, tag);
+        if (!store_.reserve()) {
+            return {nullptr, no_host_memory};
         }
     }
     Block* fresh = nullptr;
-    BackendStatus status = grow(*plan, tag, &fresh);
-    if (status.kind == BackendStatus::Kind::out_of_memory) {
-        if (!order_device_behind(*plan)) {
-            wait_for_all_pending(lock);
-            if (!store_.reserve()) {
-                return {no_host_memory, {}, 0};
-            }
-        }
-        if (Block* block = store_.take(plan->size, plan->small)) {
-            return serve(*block, requested, tag);
-        }
-        const std::uint64_t largest = store_.largest_free();
-        prepare_retry(lock, requested, tag);
-        if (!store_.reserve()) {
-            return {no_host_memory, {}, 0};
-        }
-        if (Block* block = store_.take(plan->size, plan->small)) {
-            return serve(*block, requested, tag);
-        }
-        status = grow(*plan, tag, &fresh);
-        if (!status.ok()) {
-            return refuse(status, largest);
-        }
-    }
-    if (!status.ok()) {
-        return refuse(status, 0);
-    }
-    return serve(store_.take_from(*fresh, plan->size), requested, tag);
+    const BackendStatus status = grow(plan, tag, &fresh);
+    return {status.ok() ? &store_.take_from(*fresh, plan.size) : nullptr, status};
 }
 
 AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
@@ -241,6 +267,25 @@ AllocResult Pool::Impl::refuse(BackendStatus status, std::uint64_t largest_free_
 }
 
 BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh) {
+    if (policy_.options().expandable) {
+        BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
+        if (growth.hole != nullptr) {
+            return grow_in_place(growth, tag, fresh);
+        }
+        if (add_range(plan)) {
+            growth = store_.best_growth(plan.size, plan.small);
+            const Segment& range = *growth.hole->segment;
+            const BackendStatus status = grow_in_place(growth, tag, fresh);
+            if (!status.ok()) {
+                // A range without memory would be one that no event ever told.
+                const Address base = range.base;
+                const std::uint64_t bytes = range.size;
+                store_.remove_range(base);
+                backend_.range_release(base, bytes);
+            }
+            return status;
+        }
+    }
     Address base = 0;
     const BackendStatus status = backend_.segment_alloc(plan.segment, &base);
     if (!status.ok()) {
@@ -260,6 +305,42 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
     }
     observer_.on_segment_alloc(base, plan.segment, tag);
     return status;
+}
+
+/// Maps pages into a range; *fresh is the free block that they made large enough.
+BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh) {
+    const BackendStatus status = backend_.pages_map(growth.begin, growth.bytes);
+    if (!status.ok()) {
+        return status;
+    }
+    const bool first = growth.hole->segment->mapped == 0;
+    *fresh = &store_.map(growth);
+    const bool small = (*fresh)->segment->small;
+    ++stats_.num_device_alloc;
+    increase(stats_.segment, small, first ? 1 : 0);
+    increase(stats_.reserved_bytes, small, growth.bytes);
+    observer_.on_segment_map(growth.begin, growth.bytes, tag);
+    return status;
+}
+
+/// One range more. The first refusal is the last question: a backend without ranges stays one.
+bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
+    if (no_more_ranges_) {
+        return false;
+    }
+    const std::uint64_t bytes = policy_.range_bytes(plan.size, backend_.total_memory());
+    Address base = 0;
+    if (!backend_.range_reserve(&base, bytes).ok()) {
+        no_more_ranges_ = true;
+        return false;
+    }
+    if (!store_.can_add_range(base, bytes)) {
+        backend_.range_release(base, bytes);
+        no_more_ranges_ = true;
+        return false;
+    }
+    store_.add_range(base, bytes, plan.small);
+    return true;
 }
 
 /// Memory is short: makes the oldest pending block that is large enough reusable, without stopping
@@ -542,12 +623,65 @@ std::uint64_t Pool::Impl::give_back(Lock& lock, const LeavingSegments& leaving) 
     return taken;
 }
 
+/// Whole segments first, then the whole pages that are free in ranges.
 std::uint64_t Pool::Impl::release_unused(Lock& lock) {
     LeavingSegments leaving;
     for (const bool small : {false, true}) {
         for_each_unused(small, [&](const Segment& segment) { forget(segment, leaving); });
     }
-    return give_back(lock, leaving);
+    std::uint64_t unmapped = 0;
+    for (const bool small : {false, true}) {
+        for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
+            unmapped += unmap(*pages.block, pages.begin, pages.bytes);
+        });
+    }
+    return unmapped + give_back(lock, leaving);
+}
+
+/// Takes the memory of free pages away; returns the bytes that went back to the backend.
+std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes) {
+    if (!store_.reserve()) {
+        return 0;
+    }
+    const Segment& segment = *block.segment;
+    observer_.on_segment_unmap(begin, bytes);
+    store_.unmap(block, begin, bytes);
+    ++stats_.num_device_free;
+    decrease(stats_.segment, segment.small, segment.mapped == 0 ? 1 : 0);
+    decrease(stats_.reserved_bytes, segment.small, bytes);
+    return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
+}
+
+/// What is reserved does not pass its high-water mark while whole free pages are there: as many as
+/// the growth would pass it by lose their memory, those of the largest free blocks first. What the
+/// growth extends is left alone.
+void Pool::Impl::make_room_in_ranges(const SizePolicy::Plan& plan, std::uint64_t requested,
+                                     Tag tag) {
+    const std::uint64_t whole = (plan.size + page_bytes - 1) / page_bytes * page_bytes;
+    for (bool told = false;; told = true) {
+        const BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
+        const std::uint64_t more = growth.hole != nullptr ? growth.bytes : whole;
+        const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
+        const auto highest = static_cast<std::uint64_t>(stats_.reserved_bytes.all.peak);
+        if (more <= highest - reserved) {
+            return;
+        }
+        const std::uint64_t excess = more - (highest - reserved);
+        const BlockStore::Pages pages = store_.largest_free_pages(growth);
+        if (pages.bytes == 0) {
+            return;
+        }
+        if (!told) {
+            observer_.on_make_room(requested, tag);
+        }
+        const std::uint64_t bytes =
+            std::min(pages.bytes, (excess + page_bytes - 1) / page_bytes * page_bytes);
+        const Address end = pages.begin + pages.bytes;
+        if (!store_.reserve()) {
+            return;
+        }
+        unmap(*pages.block, end - bytes, bytes);
+    }
 }
 
 std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
@@ -557,38 +691,55 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
         return 0;
     }
     poll();
-    const auto is_new = [](const Segment& segment) {
-        return segment.idle_since_ns == Segment::unknown_time;
-    };
-    const auto is_due = [&](const Segment& segment) {
-        return now_ns >= segment.idle_since_ns && now_ns - segment.idle_since_ns >= trim_after;
+    const auto is_due = [&](std::uint64_t idle_since_ns) {
+        return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_after;
     };
     bool changes = false;
+    const auto look = [&](std::uint64_t idle_since_ns) {
+        changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
+    };
     for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) {
-            changes = changes || is_new(segment) || is_due(segment);
-        });
+        for_each_unused(small, [&](const Segment& segment) { look(segment.idle_since_ns); });
+        for_each_free_pages(
+            small, [&](const BlockStore::Pages& pages) { look(pages.block->idle_since_ns); });
     }
     if (!changes) {
         return 0;
     }
     observer_.on_tick(now_ns);
     LeavingSegments leaving;
+    std::uint64_t unmapped = 0;
+    /// True when what has been idle since *idle_since_ns goes; else it may be the first look at it.
+    const auto goes = [&](std::uint64_t* idle_since_ns) {
+        if (*idle_since_ns == never_seen) {
+            *idle_since_ns = now_ns;
+            return false;
+        }
+        return is_due(*idle_since_ns);
+    };
     for (const bool small : {false, true}) {
         for_each_unused(small, [&](Segment& segment) {
-            if (is_new(segment)) {
-                segment.idle_since_ns = now_ns;
-            } else if (is_due(segment)) {
+            if (goes(&segment.idle_since_ns)) {
                 forget(segment, leaving);
             }
         });
+        for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
+            if (goes(&pages.block->idle_since_ns)) {
+                unmapped += unmap(*pages.block, pages.begin, pages.bytes);
+            }
+        });
     }
-    return give_back(lock, leaving);
+    return unmapped + give_back(lock, leaving);
 }
 
 void Pool::Impl::make_room(std::uint64_t requested, Tag tag) {
     Lock lock(mutex_);
-    collect_garbage(lock, requested, tag);
+    const auto plan = policy_.plan(requested);
+    // One event, one of the two: garbage is collected until there is none, and then there is room
+    // to make in ranges.
+    if (plan && !collect_garbage(lock, requested, tag) && policy_.options().expandable) {
+        make_room_in_ranges(*plan, requested, tag);
+    }
 }
 
 /// PyTorch's garbage collection: while more is reserved than the threshold, what has been unused
@@ -720,16 +871,19 @@ std::string Pool::Impl::validate_frees() const {
 std::string Pool::Impl::validate_stats() const {
     PoolStats counted;
     for (const auto& [base, segment] : store_.segments()) {
-        increase(counted.segment, segment.small, 1);
-        increase(counted.reserved_bytes, segment.small, segment.size);
-        if (policy_.oversize(segment.size)) {
+        increase(counted.segment, segment.small, segment.mapped != 0 ? 1 : 0);
+        increase(counted.reserved_bytes, segment.small, segment.mapped);
+        if (!segment.expandable && policy_.oversize(segment.size)) {
             increase(counted.oversize_segments, 1);
         }
     }
     for (const auto& [address, block] : store_.blocks()) {
         const bool small = block.segment->small;
+        if (block.state == BlockState::unmapped) {
+            continue;
+        }
         if (block.state == BlockState::free) {
-            if (block.segment->blocks > 1) {
+            if (!block.segment->expandable && block.segment->blocks > 1) {
                 increase(counted.inactive_split, small, 1);
                 increase(counted.inactive_split_bytes, small, block.size);
             }

@@ -54,6 +54,13 @@ struct PoolOptions {
     /// What "all memory" is; 0: what the backend says (and never, when it does not know).
     std::uint64_t total_memory = 0;
 
+    /// PyTorch's expandable_segments: memory is mapped page by page into ranges of addresses, one
+    /// for small and one for large blocks, where the backend can do that; else segments are got as
+    /// without.
+    bool expandable = false;
+    /// The addresses of one such range; 0: twice all memory, or 256 GiB where that is unknown.
+    std::uint64_t expandable_range = 0;
+
     /// Pool::tick() gives back what has been unused for so many nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;
 };

@@ -5,11 +5,13 @@
 #include <charconv>
 #include <limits>
 
+#include "allocator/backend.hpp"
+
 namespace memlab::allocator {
 
 namespace {
 
-constexpr std::uint64_t segment_unit = 2ULL << 20;  // DeviceBackend::segment_alloc's contract
+constexpr std::uint64_t segment_unit = page_bytes;
 
 /// The next multiple of `unit`; none when that is more than 2^64 - 1.
 std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t unit) {
@@ -91,6 +93,12 @@ std::string problem_with(const PoolOptions& options) {
     }
     if (options.max_non_split_rounding < options.medium_segment) {
         return "max_non_split_rounding must not be less than medium_segment";
+    }
+    if (options.expandable && options.max_split_size != PoolOptions::no_limit) {
+        return "max_split_size must not be set where expandable is: ranges are cut anywhere";
+    }
+    if (options.expandable_range != 0 && !is_segment_size(options.expandable_range)) {
+        return "expandable_range must be 0 or a multiple of 2 MiB";
     }
     if (!(options.garbage_collection_threshold >= 0 && options.garbage_collection_threshold < 1)) {
         return "garbage_collection_threshold must be at least 0 and less than 1";
@@ -191,13 +199,23 @@ bool SizePolicy::may_use(std::uint64_t size, std::uint64_t block) const {
 
 bool SizePolicy::cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
                            bool reaches_segment_end) const {
-    if (small) {
+    if (small || options_.expandable) {
         return tail >= options_.rounding;
     }
     if (tail > options_.small_size) {
         return !oversize(size);
     }
     return tail != 0 && tail < options_.coarse_alignment && !reaches_segment_end;
+}
+
+std::uint64_t SizePolicy::range_bytes(std::uint64_t size, std::uint64_t total_memory) const {
+    constexpr std::uint64_t otherwise = 256ULL << 30;
+    const std::uint64_t total = options_.total_memory != 0 ? options_.total_memory : total_memory;
+    const std::uint64_t usual = options_.expandable_range != 0 ? options_.expandable_range
+                                : total == 0 || total > PoolOptions::no_limit / 4
+                                    ? otherwise
+                                    : round_up(2 * total, page_bytes).value_or(otherwise);
+    return std::max(usual, round_up(size, page_bytes).value_or(size / page_bytes * page_bytes));
 }
 
 }  // namespace memlab::allocator

@@ -48,6 +48,10 @@ class SizePolicy {
     bool cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
                    bool reaches_segment_end) const;
 
+    /// How many addresses an expandable range gets that must hold a block of `size`; whole pages.
+    /// `total_memory` is what the backend says.
+    std::uint64_t range_bytes(std::uint64_t size, std::uint64_t total_memory) const;
+
     /// Whether a block or segment counts as PyTorch's oversize.
     bool oversize(std::uint64_t size) const { return size >= options_.max_split_size; }
 

@@ -38,29 +38,132 @@ void CheckingObserver::problem(const std::string& text, Address address) {
 }
 
 bool CheckingObserver::small_segment(Address segment) const {
-    const auto found = segments_.find(segment);
-    return found != segments_.end() && found->second.small;
+    for (const auto* all : {&segments_, &ranges_}) {
+        if (const auto found = all->find(segment); found != all->end()) {
+            return found->second.small;
+        }
+    }
+    return false;
+}
+
+/// What is not in use of a run of memory.
+void CheckingObserver::add_gaps(Gap run, std::vector<Gap>& found) const {
+    for (auto it = in_use_.lower_bound(run.begin); it != in_use_.end() && it->first < run.end;
+         ++it) {
+        if (it->first > run.begin) {
+            Gap gap = run;
+            gap.end = it->first;
+            found.push_back(gap);
+        }
+        run.begin = it->first + it->second.size;
+    }
+    if (run.begin < run.end) {
+        found.push_back(run);
+    }
 }
 
 std::vector<CheckingObserver::Gap> CheckingObserver::gaps(bool small) const {
     std::vector<Gap> found;
     for (const auto& [base, segment] : segments_) {
-        if (segment.small != small) {
-            continue;
-        }
-        Address at = base;
-        for (auto it = in_use_.lower_bound(base);
-             it != in_use_.end() && it->first < base + segment.size; ++it) {
-            if (it->first > at) {
-                found.push_back({at, it->first, base, segment.size});
-            }
-            at = it->first + it->second.size;
-        }
-        if (at < base + segment.size) {
-            found.push_back({at, base + segment.size, base, segment.size});
+        if (segment.small == small) {
+            add_gaps({base, base + segment.size, base, segment.size, false}, found);
         }
     }
+    for (const auto& [base, range] : ranges_) {
+        if (range.small != small) {
+            continue;
+        }
+        const Address end = base + range.size;
+        for (auto page = pages_.lower_bound(base); page != pages_.end() && *page < end;) {
+            Gap run{*page, *page, base, range.size, true};
+            while (page != pages_.end() && *page == run.end && *page < end) {
+                run.end += page_bytes;
+                ++page;
+            }
+            // A block that began before the run would need memory before it.
+            add_gaps(run, found);
+        }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Gap& a, const Gap& b) { return a.begin < b.begin; });
     return found;
+}
+
+bool CheckingObserver::has_pages(Address begin, Address end) const {
+    for (Address page = begin / page_bytes * page_bytes; page < end; page += page_bytes) {
+        if (pages_.count(page) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+CheckingObserver::Fit CheckingObserver::best_fit(const std::vector<Gap>& all,
+                                                 std::uint64_t size) const {
+    const std::uint64_t unit =
+        size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;
+    Fit best;
+    std::uint64_t best_room = 0;
+    for (const Gap& gap : all) {
+        const Address begin = gap.segment + (gap.begin - gap.segment + unit - 1) / unit * unit;
+        if (begin + size > gap.end) {
+            continue;
+        }
+        const std::uint64_t room = gap.end - begin;
+        if (best.gap == nullptr || room < best_room) {
+            best = {&gap, begin};
+            best_room = room;
+        }
+    }
+    return best;
+}
+
+/// The allocation that pages were mapped for tells which range they are in.
+void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
+    const std::uint64_t size = expected_size(block.requested);
+    const bool small = size <= options_.small_size;
+    const Seen fresh = std::exchange(fresh_pages_, {});
+    if (best_fit(gaps(small), size).gap != nullptr) {
+        problem("mapped pages although a gap fits", fresh.address);
+    }
+    if (fresh.address < block.segment ||
+        fresh.address + fresh.size > block.segment + block.segment_size) {
+        problem("mapped pages in another range", fresh.address);
+    }
+    if (fresh.size >= size + page_bytes) {
+        problem("mapped more pages than are needed", fresh.address);
+    }
+    const auto first = pages_.lower_bound(block.segment);
+    const bool empty = first == pages_.end() || *first >= block.segment + block.segment_size;
+    ranges_[block.segment] = {block.segment_size, small};
+    for (Address page = fresh.address; page < fresh.address + fresh.size; page += page_bytes) {
+        pages_.insert(page);
+    }
+    const std::int64_t highest = stats_.reserved_bytes.all.peak;
+    ++stats_.num_device_alloc;
+    if (empty) {
+        change(stats_.segment, small, 1);
+    }
+    change(stats_.reserved_bytes, small, bytes(fresh.size));
+    const auto touches = [&fresh](const Gap& gap) {
+        return gap.begin < fresh.address + fresh.size && gap.end > fresh.address;
+    };
+    const std::vector<Gap> grown = gaps(small);
+    const Fit fit = best_fit(grown, size);
+    if (fit.gap == nullptr || !touches(*fit.gap)) {
+        problem("mapped pages that do not help", fresh.address);
+    }
+    if (stats_.reserved_bytes.all.current <= highest) {
+        return;
+    }
+    for (const bool half : {true, false}) {
+        for (const Gap& gap : gaps(half)) {
+            const Address page = (gap.begin + page_bytes - 1) / page_bytes * page_bytes;
+            if (gap.expandable && page + page_bytes <= gap.end && !touches(gap)) {
+                problem("passed its high-water mark with a free page", page);
+            }
+        }
+    }
 }
 
 /// By trying the steps one after the other.
@@ -87,25 +190,10 @@ std::uint64_t CheckingObserver::expected_size(std::uint64_t requested) const {
 void CheckingObserver::expect_placement(const BlockInfo& block) {
     const std::uint64_t size = expected_size(block.requested);
     const bool small = size <= options_.small_size;
-    const std::uint64_t unit =
-        size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;
-
-    const Gap* best = nullptr;
-    std::uint64_t best_room = 0;
-    Address best_begin = 0;
     const std::vector<Gap> all = gaps(small);
-    for (const Gap& gap : all) {
-        const Address begin = gap.segment + (gap.begin - gap.segment + unit - 1) / unit * unit;
-        if (begin + size > gap.end) {
-            continue;
-        }
-        const std::uint64_t room = gap.end - begin;
-        if (best == nullptr || room < best_room) {
-            best = &gap;
-            best_room = room;
-            best_begin = begin;
-        }
-    }
+    const Fit fit = best_fit(all, size);
+    const Gap* best = fit.gap;
+    Address best_begin = fit.begin;
     // A large block is kept for large requests: then only what is fresh may be taken.
     const bool oversize = size >= options_.max_split_size;
     if (best != nullptr && best->segment != fresh_segment_) {
@@ -131,7 +219,7 @@ void CheckingObserver::expect_placement(const BlockInfo& block) {
     }
     const std::uint64_t tail = best->end - best_begin - size;
     const bool before_neighbour = best->end != best->segment + best->segment_size;
-    const bool cut = small || (tail > options_.small_size && !oversize) ||
+    const bool cut = small || options_.expandable || (tail > options_.small_size && !oversize) ||
                      (before_neighbour && tail < options_.coarse_alignment);
     if (block.size != size + (cut ? 0 : tail)) {
         problem("has size " + std::to_string(block.size) + " for " + std::to_string(size),
@@ -143,7 +231,7 @@ void CheckingObserver::recount_split(bool small) {
     std::int64_t count = 0;
     std::int64_t total = 0;
     for (const Gap& gap : gaps(small)) {
-        if (gap.end - gap.begin != gap.segment_size) {
+        if (!gap.expandable && gap.end - gap.begin != gap.segment_size) {
             ++count;
             total += bytes(gap.end - gap.begin);
         }
@@ -157,12 +245,20 @@ void CheckingObserver::recount_split(bool small) {
 
 void CheckingObserver::on_alloc(const BlockInfo& block, Tag tag) {
     events_.push_back({Seen::What::alloc, block.address, block.size, block.requested, tag});
-    const auto segment = segments_.find(block.segment);
-    if (segment == segments_.end() || segment->second.size != block.segment_size ||
+    if (fresh_pages_.size != 0) {
+        accept_fresh_pages(block);
+    }
+    const bool in_range = ranges_.count(block.segment) != 0;
+    const auto& all = in_range ? ranges_ : segments_;
+    const auto segment = all.find(block.segment);
+    if (segment == all.end() || segment->second.size != block.segment_size ||
         block.address < block.segment ||
         block.address + block.size > block.segment + block.segment_size) {
         problem("allocated outside of its segment", block.address);
         return;
+    }
+    if (in_range && !has_pages(block.address, block.address + block.size)) {
+        problem("allocated where there is no memory", block.address);
     }
     auto above = in_use_.upper_bound(block.address);
     if (above != in_use_.end() && above->first < block.address + block.size) {
@@ -273,12 +369,38 @@ void CheckingObserver::on_alloc_retry(std::uint64_t requested, Tag tag) {
 
 void CheckingObserver::on_segment_map(Address address, std::uint64_t size, Tag tag) {
     events_.push_back({Seen::What::segment_map, address, size, 0, tag});
-    problem("memory was mapped into a pool of whole segments", address);
+    fresh_pages_ = events_.back();
+    if (!options_.expandable || address % page_bytes != 0 || size % page_bytes != 0 || size == 0) {
+        problem("mapped what are not pages of a range", address);
+    }
+    for (Address page = address; page < address + size; page += page_bytes) {
+        if (pages_.count(page) != 0) {
+            problem("mapped a page that has memory", page);
+        }
+    }
 }
 
 void CheckingObserver::on_segment_unmap(Address address, std::uint64_t size) {
     events_.push_back({Seen::What::segment_unmap, address, size, 0, 0});
-    problem("memory was unmapped from a pool of whole segments", address);
+    auto range = ranges_.upper_bound(address);
+    if (range == ranges_.begin() || size == 0 || !has_pages(address, address + size)) {
+        problem("unmapped pages that have no memory", address);
+        return;
+    }
+    const auto& [base, seen] = *--range;
+    const auto used = in_use_.lower_bound(address);
+    if ((used != in_use_.end() && used->first < address + size) ||
+        (used != in_use_.begin() &&
+         std::prev(used)->first + std::prev(used)->second.size > address)) {
+        problem("unmapped pages in use", address);
+    }
+    pages_.erase(pages_.lower_bound(address), pages_.lower_bound(address + size));
+    ++stats_.num_device_free;
+    change(stats_.reserved_bytes, seen.small, -bytes(size));
+    const auto left = pages_.lower_bound(base);
+    if (left == pages_.end() || *left >= base + seen.size) {
+        change(stats_.segment, seen.small, -1);
+    }
 }
 
 void CheckingObserver::on_make_room(std::uint64_t requested, Tag tag) {
@@ -313,6 +435,8 @@ std::vector<Seen::What> CheckingObserver::take_kinds() {
 
 void CheckingObserver::forget() {
     segments_.clear();
+    ranges_.clear();
+    pages_.clear();
     in_use_.clear();
     change(stats_.oversize_allocations, -stats_.oversize_allocations.current);
     change(stats_.oversize_segments, -stats_.oversize_segments.current);

@@ -3,13 +3,15 @@
 //  - no block overlaps a live or pending one, or leaves its segment;
 //  - frees complete after they were requested, once;
 //  - each allocation takes exactly the range that the policy names, found by looking at every gap;
-//  - the pool grows only when no gap fits.
+//  - the pool grows only when no gap fits, and in an expandable range by no more pages than are
+//    needed, and not beyond its high-water mark while whole pages elsewhere are free.
 // It also counts the statistics anew. Nothing here is shared with the pool's own code but the
 // options.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,8 +95,17 @@ class CheckingObserver final : public PoolObserver {
         Address end = 0;
         Address segment = 0;
         std::uint64_t segment_size = 0;
+        bool expandable = false;
+    };
+    struct Fit {
+        const Gap* gap = nullptr;
+        Address begin = 0;
     };
     std::vector<Gap> gaps(bool small) const;
+    void add_gaps(Gap run, std::vector<Gap>& found) const;
+    Fit best_fit(const std::vector<Gap>& all, std::uint64_t size) const;
+    void accept_fresh_pages(const BlockInfo& block);
+    bool has_pages(Address begin, Address end) const;
     void expect_placement(const BlockInfo& block);
     void recount_split(bool small);
     std::uint64_t expected_size(std::uint64_t requested) const;
@@ -104,7 +115,10 @@ class CheckingObserver final : public PoolObserver {
     const PoolOptions options_;
     std::map<Address, SegmentSeen> segments_;
     std::map<Address, Range> in_use_;
-    Address fresh_segment_ = 0;  ///< the previous event was its segment_alloc
+    std::map<Address, SegmentSeen> ranges_;  ///< expandable ones
+    std::set<Address> pages_;                ///< of ranges, those with memory
+    Address fresh_segment_ = 0;              ///< the previous event was its segment_alloc
+    Seen fresh_pages_;                       ///< the previous event, where it was a segment_map
     PoolStats stats_;
     std::vector<Seen> events_;
     std::vector<std::string> problems_;

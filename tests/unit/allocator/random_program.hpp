@@ -17,8 +17,13 @@ inline PoolOptions random_options(Random& random) {
     PoolOptions options;
     options.free_sync = static_cast<FreeSync>(random.below(3));
     options.trim_after_ns = random.one_in(2) ? 0 : 1 + random.below(3000);
+    if (random.one_in(3)) {
+        options.expandable = true;
+        options.expandable_range = random.one_in(2) ? 0 : (1 + random.below(40)) * 2 * mib;
+    }
     switch (random.below(8)) {
         case 5:
+            options.expandable = false;
             options.max_split_size = 20 * mib << random.below(2);
             options.max_non_split_rounding = 24 * mib;
             break;
@@ -227,7 +232,7 @@ class Program {
         constexpr BackendStatus error{BackendStatus::Kind::error, injected_code};
         constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory, 2};
         const std::uint64_t nth = 1 + random_.below(3);
-        switch (random_.below(14)) {
+        switch (random_.below(17)) {
             case 0:
                 world_.backend.fail(SimulatedBackend::Call::segment_alloc, nth, error);
                 return {};
@@ -269,6 +274,18 @@ class Program {
                            ? ""
                            : "an impossible size was not out of memory";
             }
+            case 13:
+                world_.backend.fail(SimulatedBackend::Call::pages_map, nth,
+                                    random_.one_in(3) ? error : out_of_memory);
+                return {};
+            case 14:
+                if (random_.one_in(20)) {
+                    world_.backend.fail(SimulatedBackend::Call::range_reserve, nth, error);
+                }
+                return {};
+            case 15:
+                world_.backend.fail(SimulatedBackend::Call::pages_unmap, nth, error);
+                return {};
             default:
                 return allocate(20 * mib + random_.below(100 * mib));
         }

@@ -27,6 +27,29 @@ class ReplayBackend final : public DeviceBackend {
         return {};
     }
     BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
+    BackendStatus range_reserve(Address* base, std::uint64_t) override {
+        // A range is reserved for what is mapped into it at once, at its base; where memory came
+        // as a segment instead, the first backend had refused.
+        if (answers.empty() || answers.front().what != What::segment_map) {
+            return {BackendStatus::Kind::error, not_supported_code};
+        }
+        *base = answers.front().address;
+        return {};
+    }
+    BackendStatus range_release(Address, std::uint64_t) override {
+        problem = "released a range";
+        return {};
+    }
+    BackendStatus pages_map(Address address, std::uint64_t bytes) override {
+        if (answers.empty() || answers.front().what != What::segment_map ||
+            answers.front().address != address || answers.front().size != bytes) {
+            problem = "mapped " + std::to_string(bytes) + " bytes at " + std::to_string(address);
+            return {BackendStatus::Kind::error, 1};
+        }
+        answers.pop_front();
+        return {};
+    }
+    BackendStatus pages_unmap(Address, std::uint64_t) override { return {}; }
     std::uint64_t total_memory() const override { return total; }
     BackendStatus fence_record(Fence* fence) override {
         *fence = 0;
@@ -82,9 +105,9 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
             pool.release_cached(false);
             return {};
         case What::segment_alloc:
+        case What::segment_map:
             backend.answers.push_back(seen);
             return {};
-        case What::segment_map:
         case What::segment_unmap:
         case What::segment_free:
         case What::sync:

@@ -152,6 +152,12 @@ TEST_CASE("options that the pool cannot work with are named") {
         {"roundup_power2_divisions", [](PoolOptions& o) { o.roundup_power2_divisions[15] = 3; }},
         {"max_split_size", [](PoolOptions& o) { o.max_split_size = 19 * mib; }},
         {"max_non_split_rounding", [](PoolOptions& o) { o.max_non_split_rounding = 0; }},
+        {"max_split_size",
+         [](PoolOptions& o) {
+             o.max_split_size = 100 * mib;
+             o.expandable = true;
+         }},
+        {"expandable_range", [](PoolOptions& o) { o.expandable_range = mib; }},
         {"garbage_collection_threshold",
          [](PoolOptions& o) { o.garbage_collection_threshold = 1; }},
         {"garbage_collection_threshold",
