@@ -125,6 +125,7 @@ void ContextRegistry::describe_device(CUdevice device) {
     if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS) {
         info.total_bytes = total;
     }
+    info.limit_bytes = session_.limits().of(device);
     call_real(&Driver::cuDriverGetVersion, &info.driver_version);
     recorder->record(info);
 }

@@ -4,6 +4,7 @@
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/limited_allocation.hpp"
+#include "interpose/oom_report.hpp"
 #include "interpose/plain_sites.hpp"
 #include "profiler/clock.hpp"
 
@@ -24,30 +25,6 @@ constexpr int max_sampled_devices = 64;
 
 std::uint32_t call_site(Session& session) {
     return session.recorder() != nullptr ? session.recorder()->capture_call_site() : 0;
-}
-
-void record_oom(Session& session, Api api, std::uint32_t stack, Context* context, MemoryKind kind,
-                std::uint64_t requested, std::uint64_t largest_free_block, CUresult error) {
-    profiler::Recorder* recorder = session.recorder();
-    if (recorder == nullptr || context == nullptr) {
-        return;
-    }
-    trace::OomEvent oom;
-    oom.device = static_cast<std::uint32_t>(context->device());
-    oom.context = context->id();
-    oom.api = session.api_id(api);
-    oom.stack = stack;
-    oom.kind = kind;
-    oom.requested = requested;
-    std::size_t free = 0;
-    std::size_t total = 0;
-    if (call_real(&Driver::cuMemGetInfo_v2, &free, &total) == CUDA_SUCCESS) {
-        oom.device_free = free;
-        oom.device_total = total;
-    }
-    oom.largest_free_block = largest_free_block;
-    oom.error = error;
-    recorder->record(oom);
 }
 
 void record_event(Session& session, EventType type, const LiveAllocation& allocation,
@@ -179,7 +156,7 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
     }
     const auto error = static_cast<CUresult>(result.status.code);
     if (result.status.kind == BackendStatus::Kind::out_of_memory) {
-        record_oom(session, api, stack, context, MemoryKind::device, bytes,
+        report_oom(session, api, stack, context, MemoryKind::device, bytes,
                    result.largest_free_block, error);
     }
     return error;
@@ -230,7 +207,7 @@ CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation&
             }
         }
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        record_oom(session, api, call_site(session), context, allocation.kind, allocation.requested,
+        report_oom(session, api, call_site(session), context, allocation.kind, allocation.requested,
                    0, result);
     }
     return result;

@@ -13,9 +13,12 @@ std::atomic<Verbosity> current_verbosity{Verbosity::warnings};
 // Straight to the descriptor, one write a line: stdio's buffers and locks belong to the program.
 // Not spdlog, which the tools use: its formatter needs libm, and its thread-local storage the
 // dynamic model, and the preload library may bring a program neither.
-void say(const std::string& message) noexcept {
+void say(const std::string* lines, std::size_t count) noexcept {
     try {
-        const std::string line = "memlab: " + message + "\n";
+        std::string line;
+        for (std::size_t i = 0; i < count; ++i) {
+            line += "memlab: " + lines[i] + "\n";
+        }
         const int saved_errno = errno;
         const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
         static_cast<void>(written);  // nobody to tell
@@ -32,13 +35,19 @@ void set_verbosity(Verbosity verbosity) {
 
 void warn(const std::string& message) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) != Verbosity::quiet) {
-        say(message);
+        say(&message, 1);
+    }
+}
+
+void warn(const std::vector<std::string>& lines) noexcept {
+    if (current_verbosity.load(std::memory_order_relaxed) != Verbosity::quiet) {
+        say(lines.data(), lines.size());
     }
 }
 
 void debug(const std::string& message) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) == Verbosity::debug) {
-        say(message);
+        say(&message, 1);
     }
 }
 

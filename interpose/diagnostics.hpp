@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "interpose/options/settings.hpp"
 
@@ -12,6 +13,9 @@ void set_verbosity(Verbosity verbosity);
 
 /// Trouble that the user should know of. Thread-safe; never throws; one write(2), no stdio.
 void warn(const std::string& message) noexcept;
+
+/// The same in several lines, in one write. The first is a sentence of its own.
+void warn(const std::vector<std::string>& lines) noexcept;
 
 /// What memlab does, with MEMLAB_VERBOSITY=debug.
 void debug(const std::string& message) noexcept;

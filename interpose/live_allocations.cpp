@@ -63,6 +63,18 @@ std::optional<LiveAllocation> LiveAllocations::find(HandleClass handles,
     return it == entries_.end() ? std::nullopt : std::optional(it->second.allocation);
 }
 
+std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>
+LiveAllocations::bytes_by_kind(std::uint32_t device) const {
+    std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)> bytes{};
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, entry] : entries_) {
+        if (entry.allocation.device == device) {
+            bytes[static_cast<std::size_t>(entry.allocation.kind)] += entry.allocation.requested;
+        }
+    }
+    return bytes;
+}
+
 void LiveAllocations::remove_context(std::uint32_t context) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [context](const auto& entry) {

@@ -5,6 +5,7 @@
 // it; an allocation that receives the address meanwhile waits in add() until finish_free.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -42,6 +43,10 @@ class LiveAllocations {
                      FunctionRef<void()> record);
 
     std::optional<LiveAllocation> find(HandleClass handles, std::uint64_t address) const;
+
+    /// Live bytes of each kind on a device. O(allocations).
+    std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)> bytes_by_kind(
+        std::uint32_t device) const;
 
     /// The context is gone and its memory with it.
     void remove_context(std::uint32_t context);

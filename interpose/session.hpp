@@ -61,6 +61,9 @@ class Session {
     /// True when CUDA was in use before memlab saw it.
     bool started_late() const { return started_late_; }
 
+    /// Where the report will be; empty: nowhere.
+    const std::string& report_path() const { return files_.report; }
+
     /// False once pooling is off for new memory: by option, under a sanitizer or debugger, or
     /// because something inside memlab failed.
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }

@@ -154,6 +154,11 @@ class Recorder::Impl {
 
     const trace::Aggregator& aggregate() const { return *aggregator_; }
 
+    void look_at(void (*look)(void*, const trace::Aggregator&), void* object) {
+        const std::lock_guard lock(mutex_);
+        look(object, *aggregator_);
+    }
+
     std::string log_problem() const { return log_ ? log_->stopped_because() : std::string(); }
 
     void abandon_after_fork() {
@@ -325,6 +330,10 @@ void Recorder::finish(trace::EndKind kind) noexcept {
 
 const trace::Aggregator& Recorder::aggregate() const {
     return impl_->aggregate();
+}
+
+void Recorder::look_at(void (*look)(void*, const trace::Aggregator&), void* object) const {
+    impl_->look_at(look, object);
 }
 
 std::string Recorder::log_problem() const {

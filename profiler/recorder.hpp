@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_writer.hpp"
@@ -45,6 +46,17 @@ class Recorder {
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
     void missed(std::string_view reason, std::uint64_t bytes) noexcept;
 
+    /// Runs `look` on the aggregate as it is now. With the recorder's lock held: it must be quick
+    /// and call nobody back.
+    template <class Look>
+    void look_at_aggregate(Look&& look) const {
+        look_at(
+            [](void* look_object, const trace::Aggregator& aggregate) {
+                (*static_cast<std::remove_reference_t<Look>*>(look_object))(aggregate);
+            },
+            &look);
+    }
+
     /// Ends the recording: later calls are ignored. Closes the log.
     void finish(trace::EndKind kind) noexcept;
 
@@ -58,6 +70,8 @@ class Recorder {
     void abandon_after_fork();
 
   private:
+    void look_at(void (*look)(void*, const trace::Aggregator&), void* object) const;
+
     class Impl;
     std::unique_ptr<Impl> impl_;
 };

@@ -259,6 +259,10 @@ Device read_device(const Node& node, std::size_t site_count) {
     device.name = node.member("name").text();
     device.uuid = node.member("uuid").text();
     device.total_bytes = node.member("total_bytes").number();
+    if (const json* limit = node.optional_member("limit_bytes");
+        limit != nullptr && !limit->is_null()) {
+        device.limit_bytes = node.member("limit_bytes").number();
+    }
     device.driver_version = node.member("driver_version").number();
     const Node curves = node.member("curves");
     for (std::size_t c = 0; c < curve_count; ++c) {
@@ -357,6 +361,11 @@ Oom read_oom(const Node& node, std::size_t stack_count, std::size_t site_count) 
     oom.error = node.member("error").signed_number();
     oom.current = read_values(node.member("current"));
     oom.holders = read_holders(node.member("holders"), site_count, false);
+    if (node.optional_member("explanation") != nullptr) {
+        node.member("explanation").each([&](const Node& sentence) {
+            oom.explanation.push_back(sentence.text());
+        });
+    }
     return oom;
 }
 

@@ -14,6 +14,7 @@
 
 #include "profiler/trace/log_file.hpp"
 #include "report/json_output.hpp"
+#include "report/oom_explanation.hpp"
 
 namespace memlab::report {
 namespace {
@@ -292,16 +293,22 @@ void timeline(JsonOutput& json, const Timeline& timeline) {
 }
 
 /// The members of a composition, within an object that the caller opened.
-void composition(JsonOutput& json, const Composition& who) {
+/// `allocations`, where there are any, has one number for each of the sites.
+void composition(JsonOutput& json, const Composition& who,
+                 const std::vector<std::uint64_t>& allocations = {}) {
     json.member("count", who.count);
     json.member("bytes", who.bytes);
     json.key("sites");
     json.begin_array();
-    for (const trace::Holder& holder : who.sites) {
+    for (std::size_t i = 0; i < who.sites.size(); ++i) {
+        const trace::Holder& holder = who.sites[i];
         json.begin_object();
         json.member("site", holder.site);
         json.member("count", holder.count);
         json.member("bytes", holder.bytes);
+        if (i < allocations.size()) {
+            json.member("allocations", allocations[i]);
+        }
         json.end_object();
     }
     json.end_array();
@@ -313,12 +320,22 @@ void composition(JsonOutput& json, const Composition& who) {
     json.end_object();
 }
 
+void limit(JsonOutput& json, std::uint64_t bytes) {
+    json.key("limit_bytes");
+    if (bytes == 0) {
+        json.null();
+    } else {
+        json.number(bytes);
+    }
+}
+
 void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
     json.begin_object();
     json.member("index", device.info.index);
     json.member("name", device.info.name);
     json.member("uuid", device.info.uuid);
     json.member("total_bytes", device.info.total_bytes);
+    limit(json, device.info.limit_bytes);
     json.member("driver_version", device.info.driver_version);
     json.new_line();
     curves(json, device);
@@ -467,16 +484,40 @@ void ooms(JsonOutput& json, const Aggregator& from) {
         json.member("requested_bytes", event.requested);
         json.member("device_free_bytes", event.device_free);
         json.member("device_total_bytes", event.device_total);
+        limit(json, event.limit);
         json.member("largest_free_block_bytes", event.largest_free_block);
         json.member("error", event.error);
         json.key("current");
         json.begin_object();
         current(json, oom.current);
         json.end_object();
+        json.key("pool");
+        json.begin_object();
+        json.member("reserved_bytes", oom.pool.reserved);
+        json.member("active_bytes", oom.pool.active);
+        json.member("allocated_bytes", oom.pool.allocated);
+        json.member("largest_free_bytes", oom.pool.largest_free);
+        json.member("large_free_bytes", oom.pool.large_free);
+        json.end_object();
+        json.key("kinds");
+        json.begin_object();
+        for (int kind = 0; kind < trace::memory_kind_count; ++kind) {
+            if (oom.kinds[static_cast<std::size_t>(kind)] != 0) {
+                json.member(trace::name_of(static_cast<trace::MemoryKind>(kind)),
+                            oom.kinds[static_cast<std::size_t>(kind)]);
+            }
+        }
+        json.end_object();
         json.key("holders");
         json.begin_object();
-        composition(json, oom.holders);
+        composition(json, oom.holders, oom.allocations);
         json.end_object();
+        json.key("explanation");
+        json.begin_array();
+        for (const std::string& sentence : explain_oom(oom_figures(from, oom))) {
+            json.string(sentence);
+        }
+        json.end_array();
         json.end_object();
     }
     json.end_array();

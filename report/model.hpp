@@ -90,6 +90,7 @@ struct Device {
     std::string name;
     std::string uuid;
     std::uint64_t total_bytes = 0;
+    std::optional<std::uint64_t> limit_bytes;  ///< what MEMLAB_LIMIT left of it
     std::uint64_t driver_version = 0;
     std::array<std::optional<CurveSummary>, curve_count>
         curves;  ///< only device_used may be missing
@@ -166,6 +167,7 @@ struct Oom {
     std::int64_t error = 0;
     CurveValues current;
     Holders holders;
+    std::vector<std::string> explanation;  ///< empty in reports of earlier versions
 };
 
 struct Mark {

@@ -18,10 +18,6 @@ std::uint64_t add(std::uint64_t a, std::uint64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
 }
 
-std::uint64_t subtract(std::uint64_t a, std::uint64_t b) {
-    return a > b ? a - b : 0;
-}
-
 HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
     HoldersSummary summary;
     summary.time_ns = holders.time_ns;
@@ -74,30 +70,10 @@ std::string describe_end(const Process& process) {
     return "ended normally" + after;
 }
 
-/// What would have been needed, and what stood in the way.
-std::string explain_oom(const Oom& oom) {
-    const std::uint64_t cached = subtract(oom.current.reserved, oom.current.active);
-    const std::uint64_t reachable = add(oom.device_free_bytes, cached);
-    const std::uint64_t others =
-        subtract(subtract(oom.device_total_bytes, oom.device_free_bytes), oom.current.reserved);
-    std::string text = "The device had " + format_bytes(oom.device_free_bytes) + " free of " +
-                       format_bytes(oom.device_total_bytes) + "; this program held " +
-                       format_bytes(oom.current.allocated) + ", memlab had reserved " +
-                       format_bytes(oom.current.reserved) + " for it";
-    if (others != 0) {
-        text +=
-            ", and " + format_bytes(others) + " belonged to contexts, modules and other processes";
-    }
-    text += ". ";
-    if (oom.requested_bytes > oom.device_total_bytes && oom.device_total_bytes != 0) {
-        text += "The request is larger than the whole device.";
-    } else if (oom.requested_bytes > reachable) {
-        text += "It is short by " + format_bytes(oom.requested_bytes - reachable) +
-                ", fragmentation aside: less must be held at once.";
-    } else {
-        text += "There was enough in all (" + format_bytes(reachable) +
-                "), but in pieces: the largest free block of the pool was " +
-                format_bytes(oom.largest_free_block_bytes) + ". This is fragmentation.";
+std::string joined(const std::vector<std::string>& sentences) {
+    std::string text;
+    for (const std::string& sentence : sentences) {
+        text += (text.empty() ? "" : " ") + sentence;
     }
     return text;
 }
@@ -184,7 +160,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     for (const Oom& oom : report.ooms) {
         summary.ooms.push_back({&oom, resolver.place(oom.stack),
                                 summarize_holders(oom.holders, report, resolver),
-                                explain_oom(oom)});
+                                joined(oom.explanation)});
     }
     summary.warnings = collect_warnings(report, warning, resolver);
     return summary;

@@ -2,7 +2,7 @@
 // [{"file", "error"}]}. One object per report:
 //   file, process {name, pid, executable, arguments, host, start_wall_ns, duration_ns, ended,
 //     ended_text, signal, exit_code (null when not known), started_late, ranks}, memlab_version,
-//   devices [index, name, uuid, total_bytes, driver_version,
+//   devices [index, name, uuid, total_bytes, limit_bytes, driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
@@ -150,6 +150,7 @@ json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t t
             {"name", device.name},
             {"uuid", device.uuid},
             {"total_bytes", device.total_bytes},
+            {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
             {"driver_version", device.driver_version},
             {"curves", std::move(curves)},
             {"fragmentation",

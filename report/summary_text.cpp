@@ -198,6 +198,9 @@ class TextWriter {
         const Device& device = *summary.device;
         std::string name = "GPU " + std::to_string(device.index) + ": " + clean(device.name);
         std::string note = format_bytes(device.total_bytes);
+        if (device.limit_bytes) {
+            note = format_bytes(*device.limit_bytes) + " of " + note + " by MEMLAB_LIMIT";
+        }
         if (device.driver_version != 0) {
             note += separator() + "CUDA " + std::to_string(device.driver_version / 1000) + "." +
                     std::to_string(device.driver_version % 1000 / 10) + " driver";
@@ -581,10 +584,12 @@ class TextWriter {
                           std::to_string(oom.oom->device) + " at " + location(oom.place) +
                           (function.empty() ? "" : " (" + function + ")") + " failed with error " +
                           std::to_string(oom.oom->error) + ".");
-            paragraph("    ", "    ", oom.explanation);
+            for (const std::string& sentence : oom.oom->explanation) {
+                paragraph("    ", "      ", clean(sentence));
+            }
             if (!oom.holders.places.empty()) {
                 line("    Held at that moment:");
-                places(oom.holders, 3, oom.holders.bytes, "  ");
+                places(oom.holders, 5, oom.holders.bytes, "  ");
             }
         }
         if (summary_.report->oom_count > most) {

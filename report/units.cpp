@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "report/size_text.hpp"
+
 namespace memlab::report {
 
 namespace {
@@ -41,7 +43,7 @@ ByteUnit unit_for(std::uint64_t bytes) {
 }
 
 std::string format_bytes(std::uint64_t bytes) {
-    return format_bytes(bytes, unit_for(bytes));
+    return size_text(bytes);
 }
 
 std::string format_bytes(std::uint64_t bytes, ByteUnit unit) {
@@ -52,11 +54,7 @@ std::string format_bytes(std::uint64_t bytes, ByteUnit unit) {
 }
 
 std::string format_count(std::uint64_t count) {
-    std::string digits = std::to_string(count);
-    for (std::size_t from_end = 3; from_end < digits.size(); from_end += 4) {
-        digits.insert(digits.size() - from_end, 1, ',');
-    }
-    return digits;
+    return grouped(count);
 }
 
 std::string format_duration(std::uint64_t nanoseconds) {
@@ -96,7 +94,7 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string format_plural(std::uint64_t count, const char* singular) {
-    return format_count(count) + " " + singular + (count == 1 ? "" : "s");
+    return count_text(count, singular);
 }
 
 std::string format_wall_time(std::uint64_t unix_nanoseconds) {

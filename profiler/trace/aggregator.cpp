@@ -18,6 +18,11 @@ std::array<std::uint64_t, 4> current_of(const DeviceTotals& device) {
             device.curve(CurveName::active).current, device.curve(CurveName::reserved).current};
 }
 
+std::uint64_t large_free_of(const MemoryStats& stats) {
+    const std::uint64_t reserved = stats.reserved_bytes.large_pool.current;
+    return reserved - std::min(reserved, stats.active_bytes.large_pool.current);
+}
+
 }  // namespace
 
 const char* name_of(CurveName curve) {
@@ -552,9 +557,24 @@ void Aggregator::on(const OomEvent& record) {
         DeviceTotals& device = *devices_[event.device];
         device.pool.stats.num_ooms += event.kind == MemoryKind::device ? 1 : 0;
         if (ooms_.size() < max_ooms) {
-            ooms_.push_back({.event = event,
+            OomTotals totals{.event = event,
                              .current = current_of(device),
-                             .holders = composition_now(event.device, max_oom_holders)});
+                             .pool = {.reserved = device.pool.stats.reserved_bytes.all.current,
+                                      .active = device.pool.stats.active_bytes.all.current,
+                                      .allocated = device.pool.stats.allocated_bytes.all.current,
+                                      .largest_free = device.pool.largest_gap(),
+                                      .large_free = large_free_of(device.pool.stats)},
+                             .kinds = {},
+                             .holders = composition_now(event.device, max_oom_holders),
+                             .allocations = {}};
+            for (std::size_t kind = 0; kind < totals.kinds.size(); ++kind) {
+                totals.kinds[kind] = device.kinds[kind].live_bytes;
+            }
+            totals.allocations.reserve(totals.holders.sites.size());
+            for (const Holder& holder : totals.holders.sites) {
+                totals.allocations.push_back(sites_[holder.site].count);
+            }
+            ooms_.push_back(std::move(totals));
         }
     });
 }

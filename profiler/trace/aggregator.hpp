@@ -127,10 +127,24 @@ struct ContextTotals {
     std::uint64_t lost_time_ns = 0;
 };
 
+/// Bytes of memlab's pools on a device.
+struct PoolBytes {
+    std::uint64_t reserved = 0;
+    std::uint64_t active = 0;
+    std::uint64_t allocated = 0;
+    std::uint64_t largest_free = 0;  ///< the largest piece of reserved - active
+    std::uint64_t large_free = 0;    ///< the part of reserved - active in segments of large blocks
+};
+
+/// A failed allocation and the state of things right after it.
 struct OomTotals {
     OomEvent event;
     std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
+    PoolBytes pool;
+    std::array<std::uint64_t, static_cast<std::size_t>(memory_kind_count)> kinds{};  ///< live bytes
     Composition holders;
+    /// For each of holders.sites: how many allocations it had made so far, freed ones included.
+    std::vector<std::uint64_t> allocations;
 };
 
 struct MarkedDevice {

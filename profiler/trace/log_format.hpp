@@ -32,16 +32,18 @@ inline constexpr std::uint32_t max_devices = 1024;
 enum class Tag : std::uint8_t {
     process_info = 1,
     option_value,
-    device_info,
+    device_info_plain,  ///< read, no longer written: device_info without a limit
     context_info,
     context_lost,
     string_def,
     module_def,
     stack_def,
-    oom_event,
+    oom_event_plain,  ///< read, no longer written: oom_event without a limit
     device_sample,
     missed,
     end,
+    device_info,
+    oom_event,
     event = 0x40,
 };
 

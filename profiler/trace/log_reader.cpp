@@ -246,6 +246,10 @@ class Reader {
                 return deliver<ProcessInfo>(decoder);
             case Tag::option_value:
                 return deliver<OptionValue>(decoder);
+            case Tag::device_info_plain: {
+                DeviceInfo device;
+                return accept(decoder.decode_plain(device), decoder, device);
+            }
             case Tag::device_info:
                 return deliver<DeviceInfo>(decoder);
             case Tag::context_info:
@@ -258,6 +262,10 @@ class Reader {
                 return deliver<ModuleDef>(decoder);
             case Tag::stack_def:
                 return deliver<StackDef>(decoder);
+            case Tag::oom_event_plain: {
+                OomEvent oom;
+                return accept(decoder.decode_plain(oom, state_), decoder, oom);
+            }
             case Tag::oom_event:
                 return deliver<OomEvent>(decoder);
             case Tag::device_sample:

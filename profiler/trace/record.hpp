@@ -97,6 +97,7 @@ struct OomEvent {
     std::uint64_t requested = 0;
     std::uint64_t device_free = 0;  ///< as the driver says, after cached segments were released
     std::uint64_t device_total = 0;
+    std::uint64_t limit = 0;  ///< MEMLAB_LIMIT's of this device; 0: none, or not below the total
     std::uint64_t largest_free_block = 0;  ///< in the pool, before cached segments were released
     std::int32_t error = 0;                ///< the CUresult that the program got
 
@@ -155,6 +156,7 @@ struct DeviceInfo {
     std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
     std::uint64_t total_bytes = 0;
     std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
+    std::uint64_t limit_bytes = 0;    ///< MEMLAB_LIMIT's; 0: none, or not below the total
 
     bool operator==(const DeviceInfo&) const = default;
 };

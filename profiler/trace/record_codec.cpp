@@ -45,6 +45,15 @@ void RecordEncoder::time(std::uint64_t value) {
     state_.time_ns = value;
 }
 
+template <typename Fields>
+void RecordEncoder::sized(Fields fields) {
+    std::vector<std::uint8_t> bytes;
+    RecordEncoder encoder(bytes, state_);
+    fields(encoder);
+    number(bytes.size());
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+}
+
 void RecordEncoder::encode(const ProcessInfo& record) {
     byte(static_cast<std::uint8_t>(Tag::process_info));
     number(record.pid);
@@ -74,11 +83,14 @@ void RecordEncoder::encode(const OptionValue& record) {
 
 void RecordEncoder::encode(const DeviceInfo& record) {
     byte(static_cast<std::uint8_t>(Tag::device_info));
-    number(record.index);
-    text(record.name);
-    text(record.uuid);
-    number(record.total_bytes);
-    number(static_cast<std::uint32_t>(record.driver_version));
+    sized([&](RecordEncoder& fields) {
+        fields.number(record.index);
+        fields.text(record.name);
+        fields.text(record.uuid);
+        fields.number(record.total_bytes);
+        fields.number(static_cast<std::uint32_t>(record.driver_version));
+        fields.number(record.limit_bytes);
+    });
 }
 
 void RecordEncoder::encode(const ContextInfo& record) {
@@ -183,18 +195,21 @@ void RecordEncoder::encode(const Event& record) {
 
 void RecordEncoder::encode(const OomEvent& record) {
     byte(static_cast<std::uint8_t>(Tag::oom_event));
-    time(record.time_ns);
-    number(record.device);
-    number(record.context);
-    number(record.thread);
-    number(record.api);
-    number(record.stack);
-    byte(static_cast<std::uint8_t>(record.kind));
-    number(record.requested);
-    number(record.device_free);
-    number(record.device_total);
-    number(record.largest_free_block);
-    number(static_cast<std::uint32_t>(record.error));
+    sized([&](RecordEncoder& fields) {
+        fields.time(record.time_ns);
+        fields.number(record.device);
+        fields.number(record.context);
+        fields.number(record.thread);
+        fields.number(record.api);
+        fields.number(record.stack);
+        fields.byte(static_cast<std::uint8_t>(record.kind));
+        fields.number(record.requested);
+        fields.number(record.device_free);
+        fields.number(record.device_total);
+        fields.number(record.largest_free_block);
+        fields.number(static_cast<std::uint32_t>(record.error));
+        fields.number(record.limit);
+    });
 }
 
 void RecordEncoder::encode(const DeviceSample& record) {
@@ -319,6 +334,24 @@ std::size_t RecordDecoder::count(std::size_t smallest_item) {
     return status_ == DecodeStatus::ok ? static_cast<std::size_t>(value) : 0;
 }
 
+/// What follows the fields that are known is a later version's.
+template <typename Fields>
+void RecordDecoder::sized(Fields fields) {
+    const std::size_t size = count(1);
+    if (status_ != DecodeStatus::ok) {
+        return;
+    }
+    const std::uint8_t* const all = end_;
+    end_ = at_ + size;
+    const std::uint8_t* const record_end = end_;
+    fields();
+    if (status_ == DecodeStatus::truncated) {
+        status_ = DecodeStatus::bad;  // all of it is here: its own length is wrong
+    }
+    at_ = record_end;
+    end_ = all;
+}
+
 DecodeStatus RecordDecoder::decode(ProcessInfo& record) {
     number(record.pid);
     number(record.parent_pid);
@@ -346,12 +379,20 @@ DecodeStatus RecordDecoder::decode(OptionValue& record) {
     return status_;
 }
 
-DecodeStatus RecordDecoder::decode(DeviceInfo& record) {
+DecodeStatus RecordDecoder::decode_plain(DeviceInfo& record) {
     number(record.index);
     text(record.name);
     text(record.uuid);
     number(record.total_bytes);
     number(record.driver_version);
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(DeviceInfo& record) {
+    sized([&] {
+        decode_plain(record);
+        number(record.limit_bytes);
+    });
     return status_;
 }
 
@@ -461,7 +502,7 @@ DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& st
     return status_;
 }
 
-DecodeStatus RecordDecoder::decode(OomEvent& record, CodecState& state) {
+DecodeStatus RecordDecoder::decode_plain(OomEvent& record, CodecState& state) {
     difference(record.time_ns, state.time_ns);
     number(record.device);
     number(record.context);
@@ -477,6 +518,14 @@ DecodeStatus RecordDecoder::decode(OomEvent& record, CodecState& state) {
     if (status_ == DecodeStatus::ok) {
         state.time_ns = record.time_ns;
     }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(OomEvent& record, CodecState& state) {
+    sized([&] {
+        decode_plain(record, state);
+        number(record.limit);
+    });
     return status_;
 }
 

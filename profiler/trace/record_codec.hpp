@@ -1,8 +1,9 @@
 // Records to bytes and back. One place for both directions, so that they cannot drift apart.
 //
 // A record is its tag and its fields: varints (LEB128), zigzag where a value may fall, strings as
-// length and bytes. Events are written as differences from the last event of the same type in the
-// same block: about a dozen bytes instead of 72.
+// length and bytes. A sized record has the length of its fields before them, so that a reader may
+// meet one that has more fields than it knows. Events are written as differences from the last
+// event of the same type in the same block: about a dozen bytes instead of 72.
 #pragma once
 
 #include <array>
@@ -51,6 +52,8 @@ class RecordEncoder {
     void difference(std::uint64_t value, std::uint64_t base);
     void text(const std::string& value);
     void time(std::uint64_t value);
+    template <typename Fields>
+    void sized(Fields fields);
 
     std::vector<std::uint8_t>& bytes_;
     CodecState& state_;
@@ -72,6 +75,8 @@ class RecordDecoder {
     DecodeStatus decode(ProcessInfo& record);
     DecodeStatus decode(OptionValue& record);
     DecodeStatus decode(DeviceInfo& record);
+    /// As earlier versions wrote it, without length and limit.
+    DecodeStatus decode_plain(DeviceInfo& record);
     DecodeStatus decode(ContextInfo& record);
     DecodeStatus decode(ContextLost& record, CodecState& state);
     DecodeStatus decode(StringDef& record);
@@ -79,6 +84,8 @@ class RecordDecoder {
     DecodeStatus decode(StackDef& record);
     DecodeStatus decode(EventType type, Event& record, CodecState& state);
     DecodeStatus decode(OomEvent& record, CodecState& state);
+    /// As earlier versions wrote it, without length and limit.
+    DecodeStatus decode_plain(OomEvent& record, CodecState& state);
     DecodeStatus decode(DeviceSample& record, CodecState& state);
     DecodeStatus decode(Missed& record, CodecState& state);
     DecodeStatus decode(End& record, CodecState& state);
@@ -96,6 +103,8 @@ class RecordDecoder {
     void flag(bool& value);
     void kind(MemoryKind& value);
     std::size_t count(std::size_t smallest_item);
+    template <typename Fields>
+    void sized(Fields fields);
     std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
     void fail(DecodeStatus status);
 

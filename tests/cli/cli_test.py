@@ -140,7 +140,8 @@ class Report(ToolTest):
         self.assertIn("Out of memory: 1 allocation failed", text)
         words = " ".join(text.split())
         self.assertIn("cuMemAlloc_v2 of 58.59 GiB on GPU 0 at", words)
-        self.assertIn("The device had 48.83 GiB free of 78.12 GiB", words)
+        self.assertIn("The device has 78.12 GiB, 48.83 GiB of it free.", words)
+        self.assertIn("16.19 MiB reserved but unallocated", words)
         self.assertIn("It is short by 9.75 GiB", words)
         self.assertIn("X out of memory", text)
 

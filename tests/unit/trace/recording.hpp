@@ -122,9 +122,12 @@ class WildRecords {
             case 0:
                 return OptionValue{random_.bytes(20), random_.bytes(40)};
             case 1: {
-                DeviceInfo device{static_cast<std::uint32_t>(random_.below(4)), random_.bytes(30),
-                                  random_.bytes(40), random_.any(),
-                                  static_cast<std::int32_t>(random_.any32())};
+                DeviceInfo device{static_cast<std::uint32_t>(random_.below(4)),
+                                  random_.bytes(30),
+                                  random_.bytes(40),
+                                  random_.any(),
+                                  static_cast<std::int32_t>(random_.any32()),
+                                  random_.any()};
                 if (devices_.empty()) {
                     last_.device = device.index;
                 }
@@ -167,6 +170,7 @@ class WildRecords {
                     oom.requested = random_.any();
                     oom.device_free = random_.any();
                     oom.device_total = random_.any();
+                    oom.limit = random_.any();
                     oom.largest_free_block = random_.any();
                     oom.error = static_cast<std::int32_t>(random_.any32());
                     return oom;

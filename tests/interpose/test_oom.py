@@ -1,0 +1,118 @@
+"""An allocation that fails explains itself once, on stderr, with figures that are the report's; the
+program gets CUDA's own error. On the simulated driver, with a limit or a small device.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from harness import Found, Outcome, judge_recordings
+from support import ROOT, EndToEnd
+
+DEVICE = {"SIMCUDA_CONTEXT_MEMORY": "300MiB", "SIMCUDA_MEMORY": "8GiB"}
+
+
+class OutOfMemory(EndToEnd):
+    """Programs that meet the end of the device."""
+
+    def run_out(self, *command: str, **settings: str) -> tuple[list[str], Outcome]:
+        """The message's lines, without their prefix."""
+        outcome = self.under_memlab(self.program(*command), DEVICE | settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        lines = outcome.stderr.decode().splitlines()
+        for line in lines:
+            self.assertTrue(line.startswith("memlab: "), line)
+        return [line.removeprefix("memlab: ").strip() for line in lines], outcome
+
+    def recording(self) -> Found:
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def test_once_and_with_the_figures_of_the_report(self) -> None:
+        message, _ = self.run_out("limited", "fill", "device", MEMLAB_LIMIT="1GiB")
+        self.assertEqual(sum("out of memory" in line for line in message), 1)
+        self.assertIn("out of memory: cuMemAlloc_v2 of 64.00 MiB on GPU 0", message[0])
+        self.assertIn("The device has 1.00 GiB by MEMLAB_LIMIT (8.00 GiB without), 20.00 MiB of it "
+                      "free.", message)
+        self.assertIn("memlab's pool holds 704.00 MiB: 704.00 MiB allocated.", message)
+        self.assertIn("300.00 MiB are in use by contexts, modules, the driver's own pools and other "
+                      "processes.", message)
+        self.assertIn("It is short by 44.00 MiB, fragmentation aside; without the limit it would "
+                      "have fit.", message)
+        report = self.recording().report
+        self.assertEqual(report["oom_count"], 2)  # the second round's too
+        self.assertEqual(report["devices"][0]["limit_bytes"], 1 << 30)
+        self.assertEqual(report["devices"][0]["memory_stats"]["num_ooms"], 2)
+        oom = report["ooms"][0]
+        self.assertEqual(oom["limit_bytes"], 1 << 30)
+        self.assertEqual(oom["pool"]["allocated_bytes"], 704 << 20)
+        self.assertEqual(oom["kinds"], {"device": 704 << 20})
+        self.assertEqual(oom["holders"]["sites"][0]["allocations"], 11)
+        for sentence in oom["explanation"]:
+            self.assertIn(sentence, message)
+
+    def test_memlab_report_says_the_same_from_the_log_alone(self) -> None:
+        message, _ = self.run_out("limited", "fill", "device", MEMLAB_LIMIT="1GiB")
+        found = self.recording()
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), str(found.log)])
+        words = " ".join(outcome.stdout.decode().split())
+        for sentence in found.report["ooms"][0]["explanation"]:
+            self.assertIn(sentence, message)
+            self.assertIn(sentence, words)
+
+    def test_the_command_names_the_lines(self) -> None:
+        self.require_installed("addr2line")
+        message, _ = self.run_out("out_of_memory", SIMCUDA_MEMORY="1GiB",
+                                  SIMCUDA_CONTEXT_MEMORY="0")
+        commands = [line for line in message if line.startswith("addr2line ")]
+        self.assertEqual(len(commands), 2)  # of the request, of the one holder
+        for command in commands:
+            said = subprocess.run(command.split(), capture_output=True, text=True, check=True)
+            self.assertRegex(said.stdout, r"main at .*out_of_memory\.cpp:\d+")
+
+    def test_every_kind_that_holds_memory_is_named(self) -> None:
+        for kind, name in (("vmm", "vmm"), ("array", "array"), ("async", "async_pool")):
+            for record in ("on", "off"):
+                with self.subTest(kind, record=record):
+                    message, _ = self.run_out("limited", "fill", kind, MEMLAB_LIMIT="1GiB",
+                                              MEMLAB_RECORD=record)
+                    self.assertIn(f"Beside the pool this program holds 704.00 MiB ({name}).", message)
+
+    def test_without_a_recording_the_pool_itself_tells(self) -> None:
+        message, _ = self.run_out("limited", "fill", "device", MEMLAB_LIMIT="1GiB",
+                                  MEMLAB_RECORD="off")
+        self.assertIn("memlab's pool holds 704.00 MiB: 704.00 MiB allocated.", message)
+        self.assertIn("It is short by 44.00 MiB, fragmentation aside; without the limit it would "
+                      "have fit.", message)
+        self.assertFalse(any("addr2line" in line for line in message))
+        self.assert_nothing_written()
+
+    def test_quiet_is_quiet(self) -> None:
+        message, _ = self.run_out("limited", "fill", "device", MEMLAB_LIMIT="1GiB",
+                                  MEMLAB_VERBOSITY="quiet")
+        self.assertEqual(message, [])
+        self.assertEqual(len(self.recording().report["ooms"]), 2)
+
+    def test_fragmentation_is_told_from_shortage(self) -> None:
+        message, outcome = self.run_out("fragmented", MEMLAB_LIMIT="1GiB")
+        self.assertEqual(outcome.stdout, b"every second block freed, then 2\nall freed, then 0\n")
+        verdict = next(line for line in message if "fragmentation" in line)
+        self.assertRegex(verdict, r"^There was enough in all \(\d+\.\d\d MiB\), but in pieces: the "
+                                  r"largest free block of the pool had 1\.00 MiB\. This is "
+                                  r"fragmentation")
+        self.assertTrue(any("between small allocations, 1.00 MiB at most" in line
+                            for line in message), message)
+
+    def test_threads_that_fail_together_explain_once(self) -> None:
+        message, _ = self.run_out("limited", "threads", MEMLAB_LIMIT="1GiB")
+        self.assertEqual(sum("out of memory" in line for line in message), 1)
+        self.assertEqual(self.recording().report["oom_count"], 8)
+
+    def test_advice_names_options_that_exist(self) -> None:
+        help_text = self.without_memlab([str(self.layout.tool("print_option_table"))])
+        options = set(re.findall(r"`(MEMLAB_[A-Z_]+)`", help_text.stdout.decode()))
+        source = (ROOT / "report" / "oom_explanation.cpp").read_text(encoding="utf-8")
+        self.assertLessEqual(set(re.findall(r"MEMLAB_[A-Z_]+", source)), options)

@@ -1,0 +1,241 @@
+// An OOM's explanation: the verdict and the advice follow from the figures, one case each, and no
+// figures make it wrong or endless.
+#include "report/oom_explanation.hpp"
+
+#include <limits>
+#include <random>
+
+#include "report/size_text.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab;
+using report::OomFigures;
+using trace::MemoryKind;
+
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+
+/// 80 GiB, of which memlab's pool holds 40, all allocated by two sites, and others 1.
+OomFigures plain_figures(std::uint64_t requested) {
+    OomFigures figures;
+    trace::OomTotals& oom = figures.oom;
+    oom.event.requested = requested;
+    oom.event.device_total = 80 * gib;
+    oom.event.device_free = 39 * gib;
+    oom.pool = {.reserved = 40 * gib, .active = 40 * gib, .allocated = 40 * gib};
+    oom.current = {40 * gib, 40 * gib, 40 * gib, 40 * gib};
+    oom.kinds[0] = 40 * gib;
+    oom.holders.bytes = 40 * gib;
+    oom.holders.sites = {{.site = 0, .count = 10, .bytes = 30 * gib},
+                         {.site = 1, .count = 5, .bytes = 10 * gib}};
+    oom.allocations = {100, 50};
+    figures.caches = {nullptr, nullptr};
+    return figures;
+}
+
+std::string text_of(const OomFigures& figures) {
+    std::string text;
+    for (const std::string& sentence : report::explain_oom(figures)) {
+        CHECK(sentence.back() == '.');
+        text += sentence + "\n";
+    }
+    return text;
+}
+
+bool says(const OomFigures& figures, const std::string& what) {
+    const std::string text = text_of(figures);
+    INFO(text);
+    INFO(what);
+    return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("sizes in words") {
+    CHECK(report::size_text(0) == "0 B");
+    CHECK(report::size_text(1023) == "1023 B");
+    CHECK(report::size_text(1024) == "1.00 KiB");
+    CHECK(report::size_text(1024 + 5) == "1.00 KiB");  // 1.00488
+    CHECK(report::size_text(1024 + 6) == "1.01 KiB");  // 1.00586
+    CHECK(report::size_text(1152) == "1.12 KiB");      // 1.125: to even
+    CHECK(report::size_text(1408) == "1.38 KiB");      // 1.375: to even
+    CHECK(report::size_text(mib - 1) == "1.00 MiB");
+    CHECK(report::size_text(mib - 6) == "1023.99 KiB");
+    CHECK(report::size_text(20 * mib) == "20.00 MiB");
+    CHECK(report::size_text(gib * 3 / 2) == "1.50 GiB");
+    CHECK(report::size_text(std::numeric_limits<std::uint64_t>::max()) == "16777216.00 TiB");
+    CHECK(report::count_text(1, "time") == "1 time");
+    CHECK(report::count_text(1234567, "time") == "1,234,567 times");
+}
+
+TEST_CASE("a shortage names what is missing and what this program holds") {
+    const OomFigures figures = plain_figures(40 * gib);
+    CHECK(says(figures, "The device has 80.00 GiB, 39.00 GiB of it free."));
+    CHECK(says(figures, "memlab's pool holds 40.00 GiB: 40.00 GiB allocated."));
+    CHECK(says(figures, "1.00 GiB are in use by contexts"));
+    CHECK(says(figures, "It is short by 1.00 GiB, fragmentation aside."));
+    CHECK(says(figures, "Of the 40.00 GiB that this program holds, 1.00 GiB must be freed"));
+}
+
+TEST_CASE("a request larger than the device") {
+    OomFigures figures = plain_figures(81 * gib);
+    CHECK(says(figures, "The request is larger than the whole device."));
+    CHECK(says(figures, "in pieces of less than 80.00 GiB"));
+    figures = plain_figures(30 * gib);
+    figures.oom.event.limit = 24 * gib;
+    CHECK(says(figures, "The device has 24.00 GiB by MEMLAB_LIMIT (80.00 GiB without)"));
+    CHECK(says(figures, "larger than the limit; without the limit it would have fit."));
+    CHECK(says(figures, "A limit of at least 71.00 GiB would let it pass."));
+}
+
+TEST_CASE("a limit that is in the way is told from a device that is full") {
+    OomFigures figures = plain_figures(20 * gib);
+    figures.oom.event.limit = 60 * gib;  // 41 used, 19 left
+    CHECK(says(figures, "60.00 GiB by MEMLAB_LIMIT (80.00 GiB without), 19.00 GiB of it free."));
+    CHECK(says(figures, "short by 1.00 GiB, fragmentation aside; without the limit it would have"));
+    figures.oom.event.requested = 45 * gib;
+    CHECK_FALSE(says(figures, "would have fit"));
+}
+
+TEST_CASE("fragmentation says in what the memory lies") {
+    OomFigures figures = plain_figures(2 * gib);
+    trace::OomTotals& oom = figures.oom;
+    oom.event.device_free = gib;
+    oom.event.largest_free_block = 900 * mib;
+    oom.pool = {.reserved = 78 * gib,
+                .active = 74 * gib,
+                .allocated = 74 * gib,
+                .largest_free = 900 * mib,
+                .large_free = 4 * gib};
+    oom.current[3] = 78 * gib;
+    CHECK(says(figures,
+               "enough in all (5.00 GiB), but in pieces: the largest free block of the "
+               "pool had 900.00 MiB. This is fragmentation."));
+    CHECK(says(figures,
+               "4.00 GiB are left over of blocks that were split: "
+               "MEMLAB_MAX_SPLIT_SIZE_MB=2048"));
+    oom.pool.large_free = 0;
+    CHECK_FALSE(says(figures, "MAX_SPLIT"));
+    CHECK(says(figures, "between small allocations, 900.00 MiB at most in one piece"));
+    // Memory that the pool cannot serve has no use for the pool's pieces.
+    oom.event.kind = MemoryKind::array;
+    CHECK(says(figures, "It is short by 1.00 GiB"));
+    CHECK(says(figures, "only cudaMalloc's memory comes from there: MEMLAB_POOL=off"));
+}
+
+TEST_CASE("advice only where the figures bear it out") {
+    OomFigures figures = plain_figures(39 * gib);
+    CHECK_FALSE(says(figures, "nvidia-smi"));
+    figures.oom.event.device_free = 19 * gib;  // others: 21
+    CHECK(says(figures, "Other processes probably hold most of the 21.00 GiB"));
+    figures.oom.event.requested = 60 * gib;  // more than they hold
+    CHECK_FALSE(says(figures, "nvidia-smi"));
+
+    figures = plain_figures(40 * gib);
+    CHECK_FALSE(says(figures, "leak"));
+    figures.oom.allocations = {10, 50};
+    CHECK(says(figures, "allocated 10 times and freed nothing, and holds 30.00 GiB"));
+    figures.oom.allocations = {100, 5};  // a small one, and few
+    CHECK_FALSE(says(figures, "leak"));
+
+    figures = plain_figures(40 * gib);
+    figures.async_pools = true;
+    figures.oom.event.device_free = 37 * gib;
+    CHECK(says(figures, "cudaMemPoolTrimTo"));
+    figures.async_pools = false;
+    CHECK_FALSE(says(figures, "cudaMemPoolTrimTo"));
+
+    figures = plain_figures(40 * gib);
+    figures.oom.pool.allocated = 37 * gib;
+    CHECK(says(figures, "3.00 GiB freed but not yet safe to reuse"));
+    CHECK(says(figures, "would have been enough: they come back"));
+
+    figures = plain_figures(16);
+    CHECK(says(figures, "The driver refused it although 39.00 GiB were free"));
+}
+
+TEST_CASE("what the program holds beside the pool is named by kind") {
+    OomFigures figures = plain_figures(40 * gib);
+    auto& kinds = figures.oom.kinds;
+    kinds[static_cast<std::size_t>(MemoryKind::device)] = 42 * gib;
+    kinds[static_cast<std::size_t>(MemoryKind::array)] = gib;
+    kinds[static_cast<std::size_t>(MemoryKind::pinned)] = 7 * gib;
+    kinds[static_cast<std::size_t>(MemoryKind::managed)] = 3 * gib;
+    CHECK(says(figures,
+               "Beside the pool this program holds 2.00 GiB (device), 1.00 GiB (array). "
+               "Its 3.00 GiB of managed memory may lie on the device or on the host."));
+    CHECK_FALSE(says(figures, "pinned"));
+}
+
+TEST_CASE("pinned memory is the host's") {
+    OomFigures figures = plain_figures(40 * gib);
+    figures.oom.event.kind = MemoryKind::pinned;
+    CHECK(says(figures, "the host's memory"));
+    CHECK_FALSE(says(figures, "The device has"));
+}
+
+TEST_CASE("a cache on top is named, and its growth is no leak") {
+    trace::Aggregator aggregator;
+    aggregator.on(trace::DeviceInfo{.index = 0, .total_bytes = gib});
+    aggregator.on(trace::StringDef{.id = 1, .text = "cuMemAlloc_v2"});
+    aggregator.on(trace::ModuleDef{.id = 1, .path = "/torch/lib/libc10_cuda.so", .bias = 4096});
+    aggregator.on(trace::StackDef{.id = 1, .frames = {{.module = 1, .address = 100}}});
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        trace::Event event;
+        event.api = 1;
+        event.stack = 1;
+        event.address = (i + 1) * gib;
+        event.requested = 50 * mib;
+        event.size = 50 * mib;
+        aggregator.on(event);
+    }
+    aggregator.on(trace::OomEvent{.api = 1,
+                                  .stack = 1,
+                                  .requested = 600 * mib,
+                                  .device_free = 500 * mib,
+                                  .device_total = gib,
+                                  .error = 2});
+    REQUIRE(aggregator.ooms().size() == 1);
+    const trace::OomTotals& oom = aggregator.ooms()[0];
+    CHECK(oom.allocations == std::vector<std::uint64_t>{10});
+    const OomFigures figures = report::oom_figures(aggregator, oom);
+    CHECK(says(figures, "500.00 MiB are held by a cache of PyTorch: torch.cuda.empty_cache()"));
+    CHECK_FALSE(says(figures, "leak"));
+
+    const auto holders = report::oom_holders(aggregator, oom, 5);
+    REQUIRE(holders.size() == 1);
+    CHECK(holders[0].bytes == 500 * mib);
+    CHECK(holders[0].count == 10);
+    CHECK(holders[0].api == "cuMemAlloc_v2");
+    REQUIRE(holders[0].frames.size() == 1);
+    CHECK(holders[0].frames[0].module == "/torch/lib/libc10_cuda.so");
+    CHECK(holders[0].frames[0].address + holders[0].frames[0].bias == 4196);
+    CHECK(report::oom_request(aggregator, oom).frames.size() == 1);
+}
+
+TEST_CASE("any figures make a bounded text") {
+    std::mt19937_64 random(5);
+    const auto any = [&] { return random() >> (random() % 64); };
+    for (int i = 0; i < 20000; ++i) {
+        OomFigures figures = plain_figures(any());
+        trace::OomTotals& oom = figures.oom;
+        oom.event.kind = static_cast<MemoryKind>(random() % trace::memory_kind_count);
+        oom.event.device_free = any();
+        oom.event.device_total = any();
+        oom.event.limit = any();
+        oom.event.largest_free_block = any();
+        oom.pool = {any(), any(), any(), any(), any()};
+        oom.current = {any(), any(), any(), any()};
+        for (std::uint64_t& kind : oom.kinds) {
+            kind = any();
+        }
+        figures.async_pools = random() % 2 == 0;
+        const std::vector<std::string> sentences = report::explain_oom(figures);
+        CHECK(sentences.size() <= 8);
+        for (const std::string& sentence : sentences) {
+            CHECK((sentence.size() > 10 && sentence.size() < 600));
+        }
+    }
+}
