@@ -14,6 +14,21 @@ set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g -DNDEBUG")
 
+# For the samples and the GPU suite; without nvcc they are not built.
+include(CheckLanguage)
+if(NOT MEMLAB_FUZZ)
+    check_language(CUDA)
+endif()
+if(CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+        # Machine code for Hopper, PTX that every other supported GPU compiles at load.
+        set(CMAKE_CUDA_ARCHITECTURES "75-virtual;90-real")
+    endif()
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 17)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+endif()
+
 find_program(MEMLAB_CCACHE ccache)
 if(MEMLAB_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_C_COMPILER_LAUNCHER "${MEMLAB_CCACHE}")
