@@ -116,6 +116,14 @@ bool gc_threshold_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool backend_option(Settings& settings, std::string_view text) {
+    if (text != "classic" && text != "vmm") {
+        return false;
+    }
+    settings.pool_options.expandable = text == "vmm";
+    return true;
+}
+
 bool trim_after_option(Settings& settings, std::string_view text) {
     return parse_duration(text, &settings.pool_options.trim_after_ns);
 }
@@ -169,6 +177,11 @@ constexpr OptionDef options[] = {
      "Allocations that plain CUDA serves instead of the pool: by size, or made from inside a "
      "library whose file name contains NAME.",
      [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
+    {"MEMLAB_BACKEND", "classic, vmm", "classic",
+     "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that grow "
+     "and shrink in place, page by page, with next to no fragmentation; such memory cannot be "
+     "exported (cuIpcGetMemHandle fails with a message).",
+     backend_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "0",
      "Give cached memory back to the driver that was not used for so long. 0: keep it.",
      trim_after_option},

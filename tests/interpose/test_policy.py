@@ -59,3 +59,14 @@ class Policy(EndToEnd):
                                     {"MEMLAB_TRIM_AFTER": "20ms"})
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIn(b"handlers ran on the main thread: 50 of 50", outcome.stdout)
+
+    def test_expandable_ranges_take_no_segments_but_pages(self) -> None:
+        calls = self.driver_calls(MEMLAB_BACKEND="vmm")
+        self.assertEqual(calls.get("cuMemAlloc_v2", 0), 0)
+        # 5,050,000 bytes of small blocks and 30,000,000 in one: pages of 2 MiB.
+        self.assertEqual(calls["cuMemCreate"], 4 + 15)
+        self.assertEqual(calls["cuMemRelease"], calls["cuMemCreate"])
+
+    def test_a_device_without_virtual_memory_management_gets_segments(self) -> None:
+        calls = self.driver_calls(MEMLAB_BACKEND="vmm", SIMCUDA_FAIL="cuMemAddressReserve:1:801")
+        self.assertEqual(calls["cuMemAlloc_v2"], 5)
