@@ -186,8 +186,9 @@ class Suite:
                     self.skip(name, "no libcudart.so.13 here")
                     continue
                 command = [str(self.layout.tool(f"sample_{sample}{variant}")), *arguments]
-                verdict, found, outcomes = self.pair(name, command,
-                                                     may_warn=sample == "oom_recovery")
+                verdict, found, outcomes = self.pair(
+                    name, command, settings=sample_checks.SETTINGS.get(sample),
+                    may_warn=sample in sample_checks.OUT_OF_MEMORY)
                 if len(found) == 1 and found[0].report:
                     verdict.problems += sample_checks.problems_of(
                         sample, arguments, outcomes[1].stdout.decode(), found[0].report)

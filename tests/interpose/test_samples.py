@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from harness import Found, Outcome, differences, judge_recordings
-from sample_checks import RUNS, problems_of, problems_of_text
+from sample_checks import OUT_OF_MEMORY, RUNS, SETTINGS, problems_of, problems_of_text
 from support import EndToEnd
 
 
@@ -15,10 +15,12 @@ class Samples(EndToEnd):
     def run_sample(self, name: str, *arguments: str) -> tuple[Outcome, Found]:
         self.output = self.work / "-".join(("out", name, *arguments))
         command = [str(self.layout.tool(f"sample_{name}")), *arguments]
-        native, under = self.without_memlab(command), self.under_memlab(command)
+        native = self.without_memlab(command)
+        under = self.under_memlab(command, SETTINGS.get(name))
         found, problems = judge_recordings(self.layout, self.output, None)
-        out_of_memory = name == "oom_recovery"
-        self.assert_sound(differences(native, under, may_warn=out_of_memory) + problems)
+        said = b"memlab: out of memory" in under.stderr
+        self.assertEqual(said, name in OUT_OF_MEMORY)
+        self.assert_sound(differences(native, under, may_warn=said) + problems)
         self.assertEqual(native.code, 0, native.describe())
         self.assertEqual(len(found), 1)
         return under, found[0]

@@ -15,7 +15,12 @@ RUNS: list[tuple[str, tuple[str, ...]]] = [
     ("checkpointing", ("plain",)),
     ("checkpointing", ("checkpointed",)),
     ("oom_recovery", ()),
+    ("result_cache", ()),
 ]
+
+# What each runs with under memlab, and which say on stderr that memory ran out.
+SETTINGS: dict[str, dict[str, str]] = {"result_cache": {"MEMLAB_LIMIT": "2GiB"}}
+OUT_OF_MEMORY = ("oom_recovery", "result_cache")
 
 # The seed's four lines: mark, allocated and reserved MiB as people read them.
 FOUR_LINES = (("start", "0.00", "0.00"), ("after tensor", "3.81", "20.00"),
@@ -25,7 +30,7 @@ FOUR_LINES = (("start", "0.00", "0.00"), ("after tensor", "3.81", "20.00"),
 def problems_of(name: str, arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
     """What the report of a sample's run lacks. Empty when it keeps its promise."""
     check = {"cache_lines": _cache_lines, "inplace": _inplace, "checkpointing": _checkpointing,
-             "oom_recovery": _oom_recovery}[name]
+             "oom_recovery": _oom_recovery, "result_cache": _result_cache}[name]
     if not report["devices"]:
         return ["the report knows no device"]
     try:
@@ -101,5 +106,27 @@ def _oom_recovery(_arguments: tuple[str, ...], stdout: str, report: dict) -> lis
     if oom["holders"]["bytes"] != oom["current"]["allocated_bytes"] or len(oom["holders"]["sites"]) != 1:
         problems.append(f"the holders are {oom['holders']}")
     if report["devices"][0]["live"]["bytes"] != 0:
+        problems.append("something is live at the end")
+    return problems
+
+
+def _result_cache(_arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
+    problems = []
+    if stdout != "48 results, the last of them right: yes\n":
+        problems.append(f"it printed {stdout!r}")
+    device = report["devices"][0]
+    if device["limit_bytes"] != 2048 * MIB:
+        problems.append(f"the device's limit is {device['limit_bytes']}")
+    if device["curves"]["reserved"]["peak_bytes"] > 2048 * MIB:
+        problems.append(f"{device['curves']['reserved']['peak_bytes']} bytes were reserved past the limit")
+    # 48 results have 4.5 GiB: they were thrown away at least twice, and at the end.
+    if report["oom_count"] < 2 or report["mark_count"] <= report["oom_count"]:
+        problems.append(f"{report['oom_count']} failures, {report['mark_count']} marks")
+        return problems
+    said = " ".join(report["ooms"][0]["explanation"])
+    if not re.search(r"2\.00 GiB by MEMLAB_LIMIT .* One call site has allocated \d+ times and freed nothing",
+                     said):
+        problems.append(f"the explanation is {said!r}")
+    if device["live"]["bytes"] != 0:
         problems.append("something is live at the end")
     return problems
