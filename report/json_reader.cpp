@@ -284,6 +284,10 @@ Device read_device(const Node& node, std::size_t site_count) {
         out.live_bytes = totals.member("live_bytes").number();
     });
     node.member("memory_stats").each_member([&](const std::string& key, const Node& value) {
+        if (key == "max_split_size") {
+            value.signed_number();  // PyTorch's -1: no limit
+            return;
+        }
         device.memory_stats[key] = value.number();
     });
     const Node fragmentation = node.member("fragmentation");

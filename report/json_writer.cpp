@@ -207,7 +207,7 @@ void stat(JsonOutput& json, std::string_view prefix, const StatByPool& by_pool) 
     stat(json, view(ShortName() << prefix << ".small_pool"), by_pool.small_pool);
 }
 
-/// In PyTorch's order, which is the alphabet's. memlab has no max_split_size: nothing is oversize.
+/// In PyTorch's order, which is the alphabet's.
 void memory_stats(JsonOutput& json, const MemoryStats& stats) {
     json.key("memory_stats");
     json.begin_object();
@@ -217,13 +217,14 @@ void memory_stats(JsonOutput& json, const MemoryStats& stats) {
     stat(json, "allocation", stats.allocation);
     stat(json, "inactive_split", stats.inactive_split);
     stat(json, "inactive_split_bytes", stats.inactive_split_bytes);
+    json.member("max_split_size", stats.max_split_size);
     json.member("num_alloc_retries", stats.num_alloc_retries);
     json.member("num_device_alloc", stats.num_device_alloc);
     json.member("num_device_free", stats.num_device_free);
     json.member("num_ooms", stats.num_ooms);
     json.member("num_sync_all_streams", stats.num_sync_all_streams);
-    stat(json, "oversize_allocations", Stat{});
-    stat(json, "oversize_segments", Stat{});
+    stat(json, "oversize_allocations", stats.oversize_allocations);
+    stat(json, "oversize_segments", stats.oversize_segments);
     stat(json, "requested_bytes", stats.requested_bytes);
     stat(json, "reserved_bytes", stats.reserved_bytes);
     stat(json, "segment", stats.segment);

@@ -1,6 +1,7 @@
 #include "profiler/trace/aggregator.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <new>
 
 namespace memlab::trace {
@@ -86,8 +87,22 @@ void Aggregator::on(const ProcessInfo& record) {
     });
 }
 
+/// What the figures depend on. Options are recorded before any memory is.
+void Aggregator::note_policy(const OptionValue& option) {
+    if (option.name != "MEMLAB_MAX_SPLIT_SIZE_MB" || !devices_.empty()) {
+        return;
+    }
+    std::uint64_t mebibytes = 0;
+    const char* const end = option.value.data() + option.value.size();
+    const auto [stopped, error] = std::from_chars(option.value.data(), end, mebibytes);
+    if (error == std::errc() && stopped == end && mebibytes != 0 && mebibytes >> 44 == 0) {
+        max_split_size_ = mebibytes << 20;
+    }
+}
+
 void Aggregator::on(const OptionValue& record) {
     guarded([&] {
+        note_policy(record);
         for (OptionValue& option : options_) {
             if (option.name == record.name) {
                 option.value = record.value;
@@ -109,6 +124,9 @@ void Aggregator::on(const DeviceInfo& record) {
         auto& device = devices_[record.index];
         if (device == nullptr) {
             device = std::make_unique<DeviceTotals>();
+            if (max_split_size_) {
+                device->pool.set_max_split_size(*max_split_size_);
+            }
         }
         device->info = record;
     });
@@ -268,6 +286,9 @@ void Aggregator::allocate(const Event& event) {
         stats.allocation.increase(live.small_pool, 1);
         stats.allocated_bytes.increase(live.small_pool, live.size);
         stats.requested_bytes.increase(live.small_pool, live.requested);
+        if (device.pool.oversize(live.size)) {
+            stats.oversize_allocations.increase(1);
+        }
         Fragmentation& fragmentation = device.fragmentation;
         fragmentation.peak_active = stats.active_bytes.all.peak;
         if (stats.allocated_bytes.all.current > fragmentation.allocated_at_peak) {
@@ -365,6 +386,9 @@ void Aggregator::end_requested(LiveMap::iterator at, bool by_free) {
         stats.allocation.decrease(live.small_pool, 1);
         stats.allocated_bytes.decrease(live.small_pool, live.size);
         stats.requested_bytes.decrease(live.small_pool, live.requested);
+        if (device.pool.oversize(live.size)) {
+            stats.oversize_allocations.decrease(1);
+        }
     }
 }
 

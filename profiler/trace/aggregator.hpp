@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -287,6 +288,7 @@ class Aggregator final : public RecordSink {
     template <typename Work>
     void guarded(Work work) noexcept;
     static Space space_of(MemoryKind kind);
+    void note_policy(const OptionValue& option);
     void advance(std::uint64_t time_ns);
     std::uint32_t site_index(const Event& event);
 
@@ -309,6 +311,7 @@ class Aggregator final : public RecordSink {
     ProcessInfo process_;
     bool has_process_ = false;
     std::vector<OptionValue> options_;
+    std::optional<std::uint64_t> max_split_size_;  ///< of the pools; none: not set
     std::vector<std::unique_ptr<DeviceTotals>> devices_;
     std::vector<ContextTotals> contexts_;
     std::vector<std::string> strings_;

@@ -199,10 +199,18 @@ std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size
         return size;
     }
     stats.segment.increase(small, 1);
+    if (oversize(size)) {
+        stats.oversize_segments.increase(1);
+    }
     stats.reserved_bytes.increase(small, size);
     segments_[address] = {.size = size, .context = context, .small = small, .gaps = 1};
     add_gap(size);
     return size;
+}
+
+void PoolFigures::set_max_split_size(std::uint64_t bytes) {
+    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+    stats.max_split_size = static_cast<std::int64_t>(std::min(bytes, most));
 }
 
 std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
@@ -215,6 +223,9 @@ std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
     ++stats.num_device_free;
     if (!segment.mapped) {
         stats.segment.decrease(segment.small, 1);
+        if (oversize(segment.size)) {
+            stats.oversize_segments.decrease(1);
+        }
     }
     stats.reserved_bytes.decrease(segment.small, segment.size);
     account(segment.small, split_of(segment), {});

@@ -45,6 +45,9 @@ struct MemoryStats {
     StatByPool active_bytes;
     StatByPool inactive_split_bytes;
     StatByPool requested_bytes;
+    Stat oversize_allocations;         ///< blocks of max_split_size or more
+    Stat oversize_segments;            ///< segments of max_split_size or more
+    std::int64_t max_split_size = -1;  ///< -1: all blocks may be split
     std::uint64_t num_alloc_retries = 0;
     std::uint64_t num_ooms = 0;
     std::uint64_t num_sync_all_streams = 0;
@@ -97,6 +100,14 @@ class PoolFigures {
     void remove_block(std::uint64_t address, std::uint64_t size, bool small);
 
     const Segments& segments() const { return segments_; }
+    /// The pool's option of that name; blocks and segments from this size on count as oversize.
+    /// To be set before there are any.
+    void set_max_split_size(std::uint64_t bytes);
+    bool oversize(std::uint64_t size) const {
+        return stats.max_split_size >= 0 &&
+               size >= static_cast<std::uint64_t>(stats.max_split_size);
+    }
+
     /// Of the free memory inside segments: the largest piece, and all of it.
     std::uint64_t largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
     std::uint64_t gap_bytes() const { return gap_bytes_; }

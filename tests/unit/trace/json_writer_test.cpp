@@ -147,7 +147,7 @@ TEST_CASE("the figures of the report are the aggregator's, exactly") {
             CHECK(highest == totals.curve(name).peak);
         }
         const Json& stats = device["memory_stats"];
-        CHECK(stats.size() == 9 * 3 * 4 + 2 * 4 + 5);
+        CHECK(stats.size() == 9 * 3 * 4 + 2 * 4 + 6);
         CHECK(stats["allocated_bytes.all.peak"].get<std::uint64_t>() ==
               totals.pool.stats.allocated_bytes.all.peak);
         CHECK(stats["inactive_split.small_pool.freed"].get<std::uint64_t>() ==
