@@ -101,7 +101,10 @@ std::string device_name(CUdevice device) {
 
 /// What is known without a recording: the pools' own figures, and what the driver serves.
 report::OomFigures figures_of_pools(Session& session, const trace::OomEvent& event) {
-    report::OomFigures figures{.oom = {}, .async_pools = false, .caches = {}};
+    report::OomFigures figures{.oom = {},
+                               .async_pools = false,
+                               .vmm_backend = session.settings().pool_options.expandable,
+                               .caches = {}};
     trace::OomTotals& oom = figures.oom;
     oom.event = event;
     for (Context* context : session.contexts().all(static_cast<CUdevice>(event.device))) {

@@ -173,21 +173,25 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
     }
 }
 
-void advise_on_fragmentation(const OomTotals& oom, const Situation& now,
+void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
                              std::vector<std::string>& advice) {
     constexpr std::uint64_t smallest_split_mib = 20;  // less is no value of that option
+    const trace::PoolBytes& pool = figures.oom.pool;
     const std::uint64_t split_mib = power_below(now.requested / mib);
-    if (sum(now.free, oom.pool.large_free) >= now.requested && split_mib >= smallest_split_mib) {
-        advice.push_back("Of the unallocated memory " + size_text(oom.pool.large_free) +
+    if (sum(now.free, pool.large_free) >= now.requested && split_mib >= smallest_split_mib) {
+        advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
                          " are left over of blocks that were split: MEMLAB_MAX_SPLIT_SIZE_MB=" +
                          std::to_string(split_mib) + " keeps blocks that large for requests that " +
                          "large.");
-    } else if (sum(now.free, now.cached - std::min(now.cached, oom.pool.large_free)) >=
-               now.requested) {
+    } else {
         advice.push_back("The unallocated memory lies between small allocations, " +
-                         size_text(oom.pool.largest_free) +
+                         size_text(pool.largest_free) +
                          " at most in one piece: what is freed together should be allocated "
                          "together.");
+    }
+    if (!figures.vmm_backend) {
+        advice.emplace_back(
+            "MEMLAB_BACKEND=vmm makes one piece of scattered pages of 2 MiB that are free.");
     }
 }
 
@@ -222,7 +226,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     }
     advise_on_caches(figures, advice);
     if (now.fits_in_pieces() && now.requested > now.free) {
-        advise_on_fragmentation(figures.oom, now, advice);
+        advise_on_fragmentation(figures, now, advice);
     }
     if (missing != 0 && now.pending >= missing) {
         advice.push_back("The " + size_text(now.pending) +
@@ -284,10 +288,13 @@ std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint
 }  // namespace
 
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
-    OomFigures figures{.oom = oom, .async_pools = false, .caches = {}};
+    OomFigures figures{.oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}};
     const auto& device = from.devices()[oom.event.device];
     figures.async_pools =
         device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
+    for (const trace::OptionValue& option : from.options()) {
+        figures.vmm_backend |= option.name == "MEMLAB_BACKEND" && option.value == "vmm";
+    }
     figures.caches.reserve(oom.holders.sites.size());
     for (const trace::Holder& holder : oom.holders.sites) {
         figures.caches.push_back(cache_of(from, from.sites()[holder.site].stack));

@@ -18,6 +18,7 @@ namespace memlab::report {
 struct OomFigures {
     trace::OomTotals oom;
     bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
+    bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
     /// Who keeps freed memory on top of memlab, or null, for each of oom.holders.sites.
     std::vector<const struct FrameworkCache*> caches;
 };

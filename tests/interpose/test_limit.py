@@ -60,9 +60,9 @@ class Limit(EndToEnd):
     def test_every_kind_ends_at_the_limit(self) -> None:
         full = f"{PIECES} pieces, then 2"
         for kind in ("device", "pitch", "vmm", "array", "async", "pool"):
-            for pool in ("on", "off"):
-                with self.subTest(kind, pool=pool):
-                    self.assertEqual(self.lines("fill", kind, MEMLAB_POOL=pool), [full, full])
+            for settings in ({}, {"MEMLAB_POOL": "off"}, {"MEMLAB_BACKEND": "vmm"}):
+                with self.subTest(kind, **settings):
+                    self.assertEqual(self.lines("fill", kind, **settings), [full, full])
 
     def test_managed_memory_is_not_refused(self) -> None:
         self.assertEqual(self.lines("fill", "managed"), ["64 pieces, then 0"] * 2)
@@ -73,6 +73,9 @@ class Limit(EndToEnd):
             with self.subTest(pool=pool):
                 lines = self.lines("threads", MEMLAB_POOL=pool)
                 self.assertEqual(lines, [f"{expected} pieces"])
+        with self.subTest(backend="vmm"):
+            self.assertEqual(self.lines("threads", MEMLAB_BACKEND="vmm"),
+                             [f"{(LIMIT - CONTEXT) // 2} pieces"])
 
     def test_a_stream_ordered_pool_reuses_what_it_holds(self) -> None:
         self.assertEqual(self.lines("reuse"), ["100 rounds"])

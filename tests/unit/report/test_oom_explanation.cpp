@@ -116,6 +116,9 @@ TEST_CASE("fragmentation says in what the memory lies") {
     CHECK(says(figures,
                "4.00 GiB are left over of blocks that were split: "
                "MEMLAB_MAX_SPLIT_SIZE_MB=2048"));
+    CHECK(says(figures, "MEMLAB_BACKEND=vmm makes one piece"));
+    figures.vmm_backend = true;
+    CHECK_FALSE(says(figures, "MEMLAB_BACKEND"));
     oom.pool.large_free = 0;
     CHECK_FALSE(says(figures, "MAX_SPLIT"));
     CHECK(says(figures, "between small allocations, 900.00 MiB at most in one piece"));
