@@ -611,15 +611,19 @@ std::uint64_t Pool::Impl::give_back(Lock& lock, const LeavingSegments& leaving) 
     if (leaving.empty()) {
         return 0;
     }
-    lock.unlock();
+    const std::uint64_t epoch = epoch_;
     std::uint64_t taken = 0;
     for (const auto& entry : leaving) {
+        if (epoch_ != epoch) {
+            break;  // the rest went with its context; others may have its addresses by now
+        }
         const Segment& segment = entry.second;
+        lock.unlock();
         if (backend_.segment_free(segment.base, segment.size).ok()) {
             taken += segment.size;
         }
+        lock.lock();
     }
-    lock.lock();
     return taken;
 }
 

@@ -163,4 +163,20 @@ TEST_CASE("everything may be abandoned while a segment goes back") {
     CHECK(world.problem() == sound);
 }
 
+TEST_CASE("what a lost context had is not given back afterwards") {
+    World world(200 * mib, trimming(0));
+    const BlockInfo unused[] = {world.get(60 * mib), world.get(60 * mib)};
+    for (const BlockInfo& block : unused) {
+        world.give(block.address);
+    }
+    const std::uint64_t before = world.backend.calls(SimulatedBackend::Call::segment_free);
+    world.backend.set_segment_free_hook([&] {
+        world.pool.abandon();
+        world.observer.forget();
+    });
+    world.pool.release_cached(false);
+    CHECK(world.backend.calls(SimulatedBackend::Call::segment_free) == before + 1);
+    CHECK(world.problem() == sound);
+}
+
 }  // namespace memlab::allocator::testing
