@@ -1,8 +1,6 @@
 #include "tests/proof/protocol.hpp"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -19,8 +17,6 @@ using allocator::FreeSync;
 using allocator::Tag;
 
 constexpr std::uint64_t mib = 1ULL << 20;
-
-constinit thread_local Protocol* active = nullptr;
 
 const char* const step_names[] = {"submit",        "submit_begin", "submit_end",   "finish",
                                   "allocate",      "free",         "free_go_on",   "go_on",
@@ -82,19 +78,13 @@ const char* name_of(Flaw flaw) {
 // --- the pool's condition variable
 // ----------------------------------------------------------------
 
-bool Protocol::in_call() {
-    return active != nullptr && active->fibers_.inside();
-}
-
 void Protocol::wait_for_notification() {
-    active->park(Where::notification);
+    park(Where::notification);
 }
 
-void Protocol::notify_all() {
-    if (active != nullptr) {
-        for (Call& call : active->calls_) {
-            call.notified = call.notified || call.where == Where::notification;
-        }
+void Protocol::notified() {
+    for (Call& call : calls_) {
+        call.notified = call.notified || call.where == Where::notification;
     }
 }
 
@@ -108,7 +98,7 @@ Protocol::Protocol(const Setting& setting, Fibers& fibers)
               setting.knowledge, setting.mutation, *this),
       pool_(std::make_unique<allocator::Pool>(options_of(setting), device_,
                                               static_cast<allocator::PoolObserver*>(this))) {
-    active = this;
+    install(this);
     for (std::size_t i = 0; i < setting.live; ++i) {
         apply({Step::allocate, 0, 0});
     }
@@ -116,7 +106,7 @@ Protocol::Protocol(const Setting& setting, Fibers& fibers)
 
 Protocol::~Protocol() {
     settle_calls();
-    active = nullptr;
+    install(nullptr);
 }
 
 std::uint64_t Protocol::unit() const {
@@ -882,27 +872,3 @@ std::uint64_t Protocol::fingerprint() const {
 }
 
 }  // namespace memlab::proof
-
-// The linker puts these in the place of std::condition_variable's own (see CMakeLists.txt), for a
-// wait on one thread would end the test.
-extern "C" {
-void __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
-    std::condition_variable*, std::unique_lock<std::mutex>&);
-void __real__ZNSt18condition_variable10notify_allEv(std::condition_variable*);
-
-void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
-    std::condition_variable* condition, std::unique_lock<std::mutex>& lock) {
-    if (!memlab::proof::Protocol::in_call()) {
-        __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(condition, lock);
-        return;
-    }
-    lock.unlock();
-    memlab::proof::Protocol::wait_for_notification();
-    lock.lock();
-}
-
-void __wrap__ZNSt18condition_variable10notify_allEv(std::condition_variable* condition) {
-    memlab::proof::Protocol::notify_all();
-    __real__ZNSt18condition_variable10notify_allEv(condition);
-}
-}

@@ -24,6 +24,7 @@
 #include "allocator/pool.hpp"
 #include "tests/proof/fibers.hpp"
 #include "tests/proof/model_device.hpp"
+#include "tests/proof/notification.hpp"
 
 namespace memlab::proof {
 
@@ -75,7 +76,9 @@ enum class Flaw : std::uint8_t { none, reuse, promise, late, stuck, books, answe
 const char* name_of(Flaw flaw);
 
 /// One run: a state, reached by operations from the setting's beginning.
-class Protocol final : private ModelDevice::Checker, private allocator::PoolObserver {
+class Protocol final : private ModelDevice::Checker,
+                       private allocator::PoolObserver,
+                       private Notification {
   public:
     Protocol(const Setting& setting, Fibers& fibers);
     ~Protocol() override;
@@ -96,11 +99,6 @@ class Protocol final : private ModelDevice::Checker, private allocator::PoolObse
 
     Flaw flaw() const { return flaw_; }
     const std::string& problem() const { return problem_; }
-
-    /// Link-time hooks: the pool's condition variable, as this file lets calls wait for it.
-    static bool in_call();
-    static void wait_for_notification();
-    static void notify_all();
 
   private:
     static constexpr std::size_t max_blocks = 4;
@@ -160,6 +158,11 @@ class Protocol final : private ModelDevice::Checker, private allocator::PoolObse
     bool caller_relies() override;
     void give_back(allocator::Address segment) override;
     void broken(const char* rule) override;
+
+    // Notification
+    bool in_call() const override { return fibers_.inside(); }
+    void wait_for_notification() override;
+    void notified() override;
 
     // allocator::PoolObserver
     void on_alloc(const allocator::BlockInfo& block, allocator::Tag tag) override;

@@ -1,0 +1,25 @@
+// The pool's condition variable in the hands of a test that runs several calls on one thread. The
+// linker puts this file's functions in the place of std::condition_variable's (see CMakeLists.txt);
+// without an installed Notification they do what they always do.
+#pragma once
+
+namespace memlab::proof {
+
+class Notification {
+  public:
+    Notification() = default;
+    Notification(const Notification&) = delete;
+    Notification& operator=(const Notification&) = delete;
+    virtual ~Notification() = default;
+
+    /// True when wait_for_notification() can let others run.
+    virtual bool in_call() const = 0;
+    /// Returns after notified(); called without the lock.
+    virtual void wait_for_notification() = 0;
+    virtual void notified() = 0;
+
+    /// Of the calling thread; null: none.
+    static void install(Notification* notification);
+};
+
+}  // namespace memlab::proof

@@ -1,0 +1,94 @@
+// A random program on a machine of several devices: threads that share the pools, streams,
+// captures, memory that runs out, calls that fail, contexts that are lost. Everything is decided by
+// the seed, also which of the waiting threads goes on when.
+//
+// After every step it is asked whether anything is wrong: the pool's own walker, the checking
+// observer (tests/unit/allocator), the statistics against the events, and the devices' contents
+// (cookie_device.hpp). Above 64 blocks every sixteenth time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/proof/cookie_device.hpp"
+#include "tests/proof/fibers.hpp"
+#include "tests/proof/notification.hpp"
+#include "tests/unit/allocator/random_program.hpp"
+
+namespace memlab::proof {
+
+class RandomMachine final : private CookieDevice::Host, private Notification {
+  public:
+    struct Counts {
+        std::uint64_t steps = 0;
+        std::uint64_t calls = 0;     ///< into pools
+        std::uint64_t waited = 0;    ///< calls that waited while others went on
+        std::uint64_t reused = 0;    ///< blocks handed out where memory had been used before
+        std::uint64_t work = 0;      ///< items of work that ran and looked at the contents
+        std::uint64_t failures = 0;  ///< allocations refused
+        std::uint64_t checks = 0;
+    };
+
+    RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted = Planted::nothing);
+    ~RandomMachine() override;
+    RandomMachine(const RandomMachine&) = delete;
+    RandomMachine& operator=(const RandomMachine&) = delete;
+
+    /// Empty when nothing was wrong.
+    std::string run(std::uint64_t steps);
+    const Counts& counts() const { return counts_; }
+
+  private:
+    struct Site;
+    struct Call;
+    struct Live {
+        allocator::BlockInfo block;
+        CookieDevice::Cookie left = 0;
+        std::size_t stream = 0;
+        std::uint64_t position = 0;
+    };
+
+    // CookieDevice::Host
+    void wait_until(CookieDevice& device, bool locked, std::function<bool()> ready) override;
+    bool relies() override;
+
+    // Notification
+    bool in_call() const override { return fibers_.inside(); }
+    void wait_for_notification() override;
+    void notified() override { ++notifications_; }
+
+    void step();
+    bool some_call_goes_on();
+    bool act(Site& site);
+    void seldom(Site& site);
+    void start(Site& site, std::function<void(Call&)> body);
+    void go_on(std::size_t waiting);
+    bool can_go_on(const Call& call) const;
+    bool allocate(Site& site, std::uint64_t bytes);
+    bool free(Site& site, std::size_t index);
+    void use(Site& site, Live& live);
+    void lose_context(Site& site);
+    void finish_submission(Site& site);
+    void check(Site& site);
+    void end();
+    void end(Site& site);
+    void found(const std::string& text);
+
+    allocator::testing::Random random_;
+    Fibers& fibers_;
+    const Planted planted_;
+    const std::size_t threads_;
+    std::vector<std::unique_ptr<Site>> sites_;
+    std::vector<std::unique_ptr<Call>> waiting_;
+    Call* running_ = nullptr;
+    CookieDevice::Cookie last_cookie_ = 0;
+    std::uint64_t notifications_ = 0;
+    std::uint64_t now_ns_ = 0;
+    Counts counts_;
+    std::string problem_;
+};
+
+}  // namespace memlab::proof
