@@ -154,6 +154,7 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
         session.step_aside("the pool could not keep its books");
         return from_driver();
     }
+    *address = 0;  // as the driver does
     const auto error = static_cast<CUresult>(result.status.code);
     if (result.status.kind == BackendStatus::Kind::out_of_memory) {
         report_oom(session, api, stack, context, MemoryKind::device, bytes,

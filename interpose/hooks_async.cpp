@@ -36,6 +36,10 @@ CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUmemo
         real);
 }
 
+bool is_default(CUstream stream) {
+    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
 template <class Real>
 CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
                     const Real& real) {
@@ -43,6 +47,12 @@ CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thre
         [&](Session& session) {
             // In a capture this adds a node: the memory goes back each time the graph runs.
             if (mi::capturing_graph(session, stream, per_thread) != nullptr) {
+                return real();
+            }
+            // Without a current context there is no default stream: the driver says so. (It would
+            // also of memory that is not the pool's.)
+            if (is_default(stream) && session.segments().find(address) != nullptr &&
+                session.contexts().current() == nullptr) {
                 return real();
             }
             return mi::free_device_async(session, api, address, real);

@@ -25,6 +25,12 @@ mi::DriverAllocation import_of(std::size_t bytes) {
     return allocation;
 }
 
+CUdeviceptr end_of_pages(const memlab::allocator::BlockInfo& block) {
+    constexpr std::uint64_t page = 2 << 20;
+    return block.segment_size <= page ? block.segment + block.segment_size
+                                      : block.address + block.size;
+}
+
 std::size_t size_at(CUdeviceptr address) {
     std::size_t size = 0;
     CUdeviceptr base = 0;
@@ -123,14 +129,14 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
                                                              CUmemRangeHandleType type,
                                                              unsigned long long flags) {
     // The handle names a range, not an allocation: exact for a pooled block too. The range must end
-    // within the block, as it would have to end within plain CUDA's allocation.
+    // within the block, as it would have to end within plain CUDA's allocation; small ones share
+    // pages with others there as here.
     const auto real =
         mi::real_call(&Driver::cuMemGetHandleForAddressRange, handle, address, bytes, type, flags);
     return mi::hook(
         [&](Session& session) -> CUresult {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (pooled && (!pooled->block ||
-                           bytes > pooled->block->address + pooled->block->size - address)) {
+            if (pooled && (!pooled->block || bytes > end_of_pages(*pooled->block) - address)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
             return real();

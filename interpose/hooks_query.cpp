@@ -1,4 +1,7 @@
 // What a program can ask about memory: a pooled pointer must look like an allocation of its own.
+#include <mutex>
+#include <set>
+
 #include "interpose/device_memory.hpp"
 #include "interpose/diagnostics.hpp"
 #include "interpose/hook.hpp"
@@ -13,6 +16,48 @@ namespace {
 // Far above what the driver counts its own buffers with.
 constexpr unsigned long long pooled_buffer_ids = 1ULL << 62;
 
+// What the driver says of an address that is nobody's. Of one in a segment it would describe the
+// segment, so it is asked about another, and the one answer that depends on it put right.
+CUresult attributes_of_nothing(unsigned count, CUpointer_attribute* attributes, void** values,
+                               CUdeviceptr address) {
+    static const char nothing = 0;
+    const CUresult result = mi::call_real(&Driver::cuPointerGetAttributes, count, attributes,
+                                          values, reinterpret_cast<CUdeviceptr>(&nothing));
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+            *static_cast<CUdeviceptr*>(values[i]) = address;
+        }
+    }
+    return result;
+}
+
+// Blocks for which the program asked for synchronous memory operations. The driver can only mark
+// their whole segments, and its mark stays: slower for the neighbours, wrong for nobody.
+class SynchronousBlocks {
+  public:
+    bool contains(const BlockInfo& block) {
+        const std::lock_guard lock(mutex_);
+        return ids_.contains(block.id);
+    }
+    void set(const BlockInfo& block, bool on) {
+        const std::lock_guard lock(mutex_);
+        if (on) {
+            ids_.insert(block.id);
+        } else {
+            ids_.erase(block.id);
+        }
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<std::uint64_t> ids_;
+};
+
+SynchronousBlocks& synchronous_blocks() {
+    static auto& once = *new SynchronousBlocks;
+    return once;
+}
+
 // Overwrites the answers that would show the segment instead of the block.
 void correct_attribute(CUpointer_attribute attribute, const BlockInfo& block, void* value) {
     switch (attribute) {
@@ -24,6 +69,9 @@ void correct_attribute(CUpointer_attribute attribute, const BlockInfo& block, vo
             break;
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            break;
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
             break;
         default:
             break;
@@ -94,14 +142,16 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
     return mi::hook(
         [&](Session& session) -> CUresult {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (!pooled) {
+            if (!pooled || (base == nullptr && size == nullptr)) {
                 return real();
             }
-            if (!pooled->block) {
+            // The driver still answers for the state of things (no context, a sticky error).
+            CUdeviceptr segment = 0;
+            const CUresult result = mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
+                                                  static_cast<std::size_t*>(nullptr), address);
+            if (result == CUDA_SUCCESS && !pooled->block) {
                 return CUDA_ERROR_NOT_FOUND;
             }
-            // The driver still answers for the state of things (no context, a sticky error).
-            const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 if (base != nullptr) {
                     *base = pooled->block->address;
@@ -140,9 +190,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
         mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (result == CUDA_SUCCESS && pooled && pooled->block) {
+            if (pooled && !pooled->block) {
+                return attributes_of_nothing(count, attributes, values, address);
+            }
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && pooled) {
                 for (unsigned i = 0; i < count; ++i) {
                     correct_attribute(attributes[i], *pooled->block, values[i]);
                 }
@@ -165,15 +218,21 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
             if (!pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
-            if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-                // The driver can only mark the whole segment. That is safe for this block and slow
-                // for its neighbours; programs that ask for it (RDMA) ask again for later memory.
-                session.stop_pooling_quietly(
-                    "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
-                    "allocated since was not pooled, so that the attribute hits only what it "
-                    "names");
+            if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || value == nullptr) {
+                return real();
             }
-            return real();
+            // Programs that ask for it (RDMA) ask again for later memory.
+            session.stop_pooling_quietly(
+                "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
+                "allocated since was not pooled, so that the attribute hits only what it names");
+            const unsigned mark = 1;
+            const CUresult result =
+                mi::call_real(&Driver::cuPointerSetAttribute, static_cast<const void*>(&mark),
+                              attribute, address);
+            if (result == CUDA_SUCCESS) {
+                synchronous_blocks().set(*pooled->block, *static_cast<const unsigned*>(value) != 0);
+            }
+            return result;
         },
         real);
 }

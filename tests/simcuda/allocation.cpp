@@ -18,6 +18,9 @@ namespace {
 constexpr uint64_t pitch_step = 512;
 
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, Kind kind) {
+    if (dptr != nullptr) {
+        *dptr = 0;  // whatever the answer will be
+    }
     Context* context = nullptr;
     if (CUresult error = current_context(context)) {
         return error;
@@ -44,7 +47,7 @@ CUresult allocate_pitch(CUdeviceptr* dptr, size_t* pitch, size_t width, size_t h
     }
     const uint64_t row = round_up(width, pitch_step);
     if (row < width || height > UINT64_MAX / row) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_INVALID_VALUE;
     }
     const CUresult result = allocate(dptr, row * height, Kind::device);
     if (result == CUDA_SUCCESS) {
@@ -64,7 +67,9 @@ CUresult allocate_32_bit(CUdeviceptr_v1* dptr) {
 
 CUresult free_device(CUdeviceptr dptr) {
     Context* context = nullptr;
-    if (CUresult error = current_context(context)) {
+    // It needs none to be current, but a current one that is destroyed is an error.
+    const CUresult error = current_context(context);
+    if (error != CUDA_SUCCESS && error != CUDA_ERROR_INVALID_CONTEXT) {
         return error;
     }
     if (CUresult refused = refuse_unsafe_call()) {
@@ -87,6 +92,9 @@ CUresult free_device(CUdeviceptr dptr) {
             return CUDA_SUCCESS;
         case Kind::async:
         case Kind::graph:
+            if (context == nullptr) {
+                return error;
+            }
             wait_for_context(root(*context));
             return free_to_pool(dptr, legacy_stream(*context));
         default:
@@ -126,7 +134,7 @@ CUresult allocate_host(void** pp, size_t bytes, unsigned flags) {
     allocation.kind = Kind::pinned;
     allocation.context = context;
     allocation.device = context->device;
-    allocation.flags = flags;
+    allocation.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;  // as with unified addressing all is
     allocation.buffer_id = next_buffer_id();
     allocations().emplace(allocation.base, allocation);
     *pp = memory;
@@ -151,6 +159,7 @@ CUresult register_host(void* p, size_t bytes, unsigned flags) {
     Allocation allocation;
     allocation.base = base;
     allocation.bytes = bytes;
+    allocation.reserved = bytes;
     allocation.kind = Kind::registered;
     allocation.context = context;
     allocation.device = context->device;
@@ -170,7 +179,9 @@ CUresult unregister_host(void* p) {
     }
     auto it = allocations().find(reinterpret_cast<uint64_t>(p));
     if (it == allocations().end() || it->second.kind != Kind::registered) {
-        return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+        return p == nullptr || find_allocation(reinterpret_cast<uint64_t>(p)) != nullptr
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
     wait_for_context(*it->second.context);
     release_allocation(it->first);
@@ -181,6 +192,9 @@ CUresult free_host(void* p) {
     Context* context = nullptr;
     if (CUresult error = current_context(context)) {
         return error;
+    }
+    if (p == nullptr) {
+        return CUDA_SUCCESS;
     }
     auto it = allocations().find(reinterpret_cast<uint64_t>(p));
     if (it == allocations().end() || it->second.kind != Kind::pinned) {
@@ -218,9 +232,20 @@ CUresult put(void* data, Value value) {
     return CUDA_SUCCESS;
 }
 
+// Mapped memory without access has no address on a device yet, and without a current context there
+// is no device to tell it of.
+bool has_device_address(const Allocation& allocation, CUdeviceptr pointer) {
+    Context* context = nullptr;
+    return current_context(context) == CUDA_SUCCESS &&
+           (allocation.kind != Kind::vmm || pages_state(pointer, 1) == 2);
+}
+
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allocation& allocation,
                            CUdeviceptr pointer) {
     const bool host = on_host(allocation);
+    // Of virtual memory the range is the reservation's.
+    const auto range = allocation.kind == Kind::vmm ? reservation_of(pointer)
+                                                    : std::pair(allocation.base, allocation.bytes);
     switch (attribute) {
         case CU_POINTER_ATTRIBUTE_CONTEXT:
             return put(data, allocation.kind == Kind::vmm || allocation.pool != nullptr
@@ -229,7 +254,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
             return put(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-            return put(data, pointer);
+            return put(data, has_device_address(allocation, pointer) ? pointer : CUdeviceptr{0});
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
             if (!host && allocation.kind != Kind::managed) {
                 put(data, CUdeviceptr{0});
@@ -237,7 +262,8 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
             }
             return put(data, pointer);
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-            return put(data, static_cast<unsigned>(allocation.sync_memops));
+            return put(data, static_cast<unsigned>(allocation.sync_memops ||
+                                                   allocation.kind == Kind::managed));
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
             return put(data, allocation.buffer_id);
@@ -248,10 +274,11 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
             return put(data, static_cast<unsigned>(allocation.kind == Kind::device));
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            return put(data, range.first);
         case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
             return put(data, allocation.base);
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-            return put(data, allocation.bytes);
+            return put(data, range.second);
         case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
             return put(data, static_cast<size_t>(allocation.reserved));
         case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -260,7 +287,7 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
             return put(data, uint64_t{0});
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-            return put(data, 0U);
+            return put(data, static_cast<unsigned>(allocation.kind == Kind::device));
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -289,9 +316,33 @@ uint64_t attribute_size(CUpointer_attribute attribute) {
     }
 }
 
+void attribute_of_unknown(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            if (const auto [base, bytes] = reservation_of(pointer); bytes != 0) {
+                put(data, attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? bytes : base);
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+            put(data, -2);  // CU_DEVICE_INVALID
+            break;
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            put(data, pointer);
+            break;
+        default:
+            std::memset(data, 0, attribute_size(attribute));
+            break;
+    }
+}
+
 CUresult address_range(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+    if (pbase == nullptr && psize == nullptr) {
+        return CUDA_SUCCESS;
+    }
     const Allocation* allocation = find_allocation(dptr);
-    if (allocation == nullptr || allocation->free_pending) {
+    if (allocation == nullptr || allocation->free_pending ||
+        (allocation->kind == Kind::vmm && pages_state(dptr, 1) != 2)) {
         return CUDA_ERROR_NOT_FOUND;
     }
     if (pbase != nullptr) {
@@ -387,11 +438,12 @@ CUresult sim_cuMemGetInfo_v2(size_t* free, size_t* total) {
     if (CUresult error = current_context(context)) {
         return error;
     }
-    if (free == nullptr || total == nullptr) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if (total != nullptr) {
+        *total = options().memory;
     }
-    *total = options().memory;
-    *free = options().memory - find_device(context->device)->used;
+    if (free != nullptr) {
+        *free = options().memory - find_device(context->device)->used;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -437,7 +489,8 @@ CUresult sim_cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CU
                                  : pointer_attribute(data, attribute, *allocation, ptr);
 }
 
-// For a pointer that CUDA does not know every attribute is zero, and the call succeeds.
+// For a pointer that CUDA does not know every attribute is zero and its host address itself, the
+// range is left alone, and the call succeeds.
 CUresult sim_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                     void** data, CUdeviceptr ptr) {
     if (numAttributes == 0 || attributes == nullptr || data == nullptr) {
@@ -445,11 +498,14 @@ CUresult sim_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
     }
     const Allocation* allocation = find_allocation(ptr);
     for (unsigned i = 0; i < numAttributes; ++i) {
+        if (attributes[i] < CU_POINTER_ATTRIBUTE_CONTEXT ||
+            attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    for (unsigned i = 0; i < numAttributes; ++i) {
         if (allocation == nullptr) {
-            std::memset(data[i], 0, attribute_size(attributes[i]));
-            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
-                put(data[i], -2);  // CU_DEVICE_INVALID
-            }
+            attribute_of_unknown(data[i], attributes[i], ptr);
         } else if (pointer_attribute(data[i], attributes[i], *allocation, ptr) != CUDA_SUCCESS) {
             std::memset(data[i], 0, attribute_size(attributes[i]));
         }

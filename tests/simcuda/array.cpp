@@ -65,7 +65,9 @@ CUresult create(Array*& made, const CUDA_ARRAY3D_DESCRIPTOR& shape) {
         return error;
     }
     const uint64_t texel = channel_bytes(shape.Format) * shape.NumChannels;
-    if (texel == 0 || shape.NumChannels == 3 || shape.NumChannels > 4 || shape.Width == 0) {
+    constexpr size_t widest = size_t{1} << 20;  // more than any device's limits
+    if (texel == 0 || shape.NumChannels == 3 || shape.NumChannels > 4 || shape.Width == 0 ||
+        shape.Width > widest) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (CUresult refused = refuse_unsafe_call()) {
@@ -187,12 +189,12 @@ CUresult sim_cuArrayDestroy(CUarray hArray) {
 CUresult sim_cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
                                     const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                     unsigned int numMipmapLevels) {
-    if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || numMipmapLevels == 0) {
+    if (pHandle == nullptr || pMipmappedArrayDesc == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     auto mipmapped = std::make_unique<Mipmapped>();
     CUDA_ARRAY3D_DESCRIPTOR shape = *pMipmappedArrayDesc;
-    for (unsigned level = 0; level < numMipmapLevels; ++level) {
+    for (unsigned level = 0; level < std::max(numMipmapLevels, 1U); ++level) {
         Array* array = nullptr;
         if (CUresult result = create(array, shape)) {
             for (Array* made : mipmapped->levels) {

@@ -110,8 +110,9 @@ CUresult end(CUstream hStream, CUgraph* phGraph) {
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
+    CUgraph unwanted = nullptr;
     if (phGraph == nullptr) {
-        return CUDA_ERROR_INVALID_VALUE;
+        phGraph = &unwanted;
     }
     const std::shared_ptr<Capture> capture = stream->capture;
     if (!capture) {

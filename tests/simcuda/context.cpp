@@ -161,6 +161,9 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
 
 CUresult destroy(CUcontext ctx) {
     Context* context = find_context(ctx);
+    if (ctx == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (context == nullptr || context->primary) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -208,6 +211,9 @@ CUresult sim_cuCtxDestroy_v2(CUcontext ctx) {
 }
 
 CUresult sim_cuCtxPushCurrent_v2(CUcontext ctx) {
+    if (ctx == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     Context* context = find_context(ctx);
     if (context == nullptr) {
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -442,7 +448,7 @@ CUresult sim_cuDevicePrimaryCtxRelease(CUdevice dev) {
 }
 
 // All of the context goes, whoever retains it; it comes back, with the same handle, when it is
-// retained again.
+// retained again. Who retained it must still release it.
 CUresult sim_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     Device* device = find_device(dev);
     if (device == nullptr) {
@@ -451,7 +457,6 @@ CUresult sim_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     if (device->primary != nullptr && device->primary->alive) {
         end_context(*device->primary);
     }
-    device->primary_retained = 0;
     return CUDA_SUCCESS;
 }
 
@@ -513,8 +518,11 @@ CUresult sim_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
     if (Flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (peer == nullptr || peer == context || peer->device == context->device) {
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (peer == nullptr) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (peer->device == context->device) {
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
     if (std::find(context->peers.begin(), context->peers.end(), peer) != context->peers.end()) {
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

@@ -105,7 +105,8 @@ CUresult add_allocation(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dep
 
 CUresult add_free(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
                   CUdeviceptr address) {
-    if (address == 0) {
+    const Graph* graph = find_graph(hGraph);
+    if (graph != nullptr && !may_free_in(*graph, address)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Work work;
@@ -317,6 +318,17 @@ bool is_graph_memory(uint64_t address, uint64_t bytes) {
     auto it = reserved.upper_bound(address);
     return it != reserved.begin() &&
            address + bytes <= std::prev(it)->first + std::prev(it)->second;
+}
+
+bool may_free_in(const Graph& graph, uint64_t address) {
+    const Allocation* allocation = find_allocation(address);
+    const bool stream_ordered =
+        is_graph_memory(address, 1) || (allocation != nullptr && allocation->pool != nullptr);
+    return stream_ordered &&
+           std::none_of(graph.nodes.begin(), graph.nodes.end(), [address](const auto& node) {
+               return node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE &&
+                      node->work.memory == address;
+           });
 }
 
 }  // namespace memlab::simcuda

@@ -46,4 +46,7 @@ uint64_t reserve_graph_memory(Context& context, uint64_t bytes);
 // there.
 bool is_graph_memory(uint64_t address, uint64_t bytes);
 
+// May a node of this graph free the address? Stream-ordered memory, once.
+bool may_free_in(const Graph& graph, uint64_t address);
+
 }  // namespace memlab::simcuda

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "tests/simcuda/driver_abi.hpp"
 #include "tests/simcuda/timeline.hpp"
@@ -83,6 +84,9 @@ struct Allocation {
 // The address space. Throws nothing; 0 when it is exhausted.
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment = page_bytes);
 void return_addresses(uint64_t address, uint64_t bytes);
+
+// The reserved range of virtual memory that the address lies in: base and size, or nothing (0, 0).
+std::pair<uint64_t, uint64_t> reservation_of(uint64_t address);
 
 // The page table.
 void map_pages(uint64_t address, uint64_t bytes, const Physical& physical, uint64_t offset,

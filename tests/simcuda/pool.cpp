@@ -200,6 +200,9 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
         return CUDA_SUCCESS;
     }
     if (stream->capture) {
+        if (!may_free_in(*stream->capture->graph, dptr)) {
+            return CUDA_ERROR_INVALID_VALUE;  // the capture goes on
+        }
         Work work;
         work.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
         work.memory = dptr;

@@ -3,6 +3,7 @@
 // A handle is counted by cuMemCreate, cuMemRetainAllocationHandle and cuMemImport...; its memory
 // lives until the last handle is released and the last mapping unmapped. The same handle can be
 // mapped in several places: copies through one are seen through the others.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,12 +58,8 @@ bool valid(const CUmemAllocationProp* prop) {
 }
 
 bool inside_reservation(uint64_t address, uint64_t bytes) {
-    auto it = vmm().reservations.upper_bound(address);
-    if (it == vmm().reservations.begin()) {
-        return false;
-    }
-    --it;
-    return address + bytes <= it->first + it->second;
+    const auto [base, length] = reservation_of(address);
+    return length != 0 && address + bytes <= base + length;
 }
 
 bool is_multiple(uint64_t bytes) {
@@ -79,6 +76,19 @@ bool any_mapped(uint64_t address, uint64_t bytes) {
 }
 
 }  // namespace
+
+std::pair<uint64_t, uint64_t> reservation_of(uint64_t address) {
+    auto it = vmm().reservations.upper_bound(address);
+    if (it == vmm().reservations.begin()) {
+        return {};
+    }
+    --it;
+    if (address >= it->first + it->second) {
+        return {};
+    }
+    return {it->first, it->second};
+}
+
 }  // namespace memlab::simcuda
 
 using namespace memlab::simcuda;
@@ -151,9 +161,12 @@ CUresult sim_cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                       CUmemGenericAllocationHandle handle, unsigned long long flags) {
     Handle* found = find_handle(handle);
+    if (!is_multiple(size) || ptr % page_bytes != 0) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (found == nullptr || found->references == 0 || flags != 0 || offset != 0 ||
-        !is_multiple(size) || size > found->physical->bytes() || ptr % page_bytes != 0 ||
-        !inside_reservation(ptr, size) || any_mapped(ptr, size)) {
+        size > found->physical->bytes() || !inside_reservation(ptr, size) ||
+        any_mapped(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Allocation allocation;
@@ -209,7 +222,7 @@ CUresult sim_cuMemUnmap(CUdeviceptr ptr, size_t size) {
 
 CUresult sim_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
                             size_t count) {
-    if (desc == nullptr || count == 0 || !is_multiple(size)) {
+    if (desc == nullptr || count == 0 || !is_multiple(size) || !inside_reservation(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; ++i) {
@@ -294,13 +307,26 @@ CUresult sim_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle
     return CUDA_SUCCESS;
 }
 
-// No dma-buf here: as on a machine whose kernel lacks it.
+// In place of a dma-buf a descriptor of the device's memory. Whole host pages of what one mapping
+// holds, other allocations in it included.
 CUresult sim_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
                                            CUmemRangeHandleType, unsigned long long) {
+    constexpr uint64_t host_page = 4096;
     const Allocation* allocation = find_allocation(dptr);
-    if (handle == nullptr || allocation == nullptr ||
-        dptr + size > allocation->base + allocation->bytes) {
+    if (handle == nullptr || allocation == nullptr || size == 0 || size % host_page != 0 ||
+        dptr % host_page != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return CUDA_ERROR_NOT_SUPPORTED;
+    const Physical* physical =
+        allocation->chunk ? allocation->chunk->physical.get() : allocation->physical.get();
+    const uint64_t base = allocation->chunk ? allocation->chunk->address : allocation->base;
+    if (physical == nullptr || dptr + size > base + physical->bytes()) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const int file = fcntl(physical->file(), F_DUPFD_CLOEXEC, 0);
+    if (file < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *static_cast<int*>(handle) = file;
+    return CUDA_SUCCESS;
 }

@@ -94,6 +94,9 @@ CUresult array_shape(const cudaChannelFormatDesc* desc, cudaExtent extent, unsig
         return CUDA_ERROR_INVALID_VALUE;
     }
     const int bits = desc->x;
+    if (bits != 8 && bits != 16 && bits != 32) {
+        return static_cast<CUresult>(cudaErrorInvalidChannelDescriptor);
+    }
     const bool is_signed = desc->f == cudaChannelFormatKindSigned;
     shape.Width = extent.width;
     shape.Height = extent.height;

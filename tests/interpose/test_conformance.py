@@ -1,0 +1,38 @@
+"""Transcripts of CUDA calls (tests/conformance): the same without memlab and with it, and on the simulated
+driver the same as a GPU showed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from support import ROOT, EndToEnd
+
+sys.path.insert(0, str(ROOT / "tests" / "conformance"))
+
+from compare import compare, groups, unlike  # noqa: E402  (the path above)
+
+RECORDED = ROOT / "tests" / "data" / "h200" / "calls"
+
+
+class Conformance(EndToEnd):
+    """One test a program; its groups are subtests. The static runtime needs a real driver."""
+
+    def check(self, program: str) -> None:
+        names = groups(self.layout, program)
+        self.assertEqual(sorted(f"{program}.{name}.txt" for name in names),
+                         sorted(path.name for path in RECORDED.glob(f"{program}.*.txt")))
+        for name in names:
+            with self.subTest(name):
+                work = self.work / name
+                work.mkdir()
+                native, problems = compare(self.layout, program, name, work)
+                recorded = (RECORDED / f"{program}.{name}.txt").read_text(encoding="utf-8")
+                problems += unlike("the simulated driver", recorded, native.stdout.decode())
+                self.assert_sound(problems)
+
+    def test_driver(self) -> None:
+        self.check("conformance_calls_driver")
+
+    def test_runtime(self) -> None:
+        self.check("conformance_calls_runtime")
