@@ -1,11 +1,18 @@
-// A witness of what really reaches the driver, independent of memlab: CUPTI's MEMORY2 records.
+// A witness of what really reaches the driver, independent of memlab.
 //
 // The driver loads this library itself when CUDA_INJECTION64_PATH names it, and calls
-// InitializeInjection. It writes a line per record to the file named by WITNESS_OUTPUT ("%p" stands
-// for the process id):
-//     alloc|free KIND ADDRESS BYTES ASYNC
-// KIND is CUPTI's number (3 is device memory), ADDRESS and BYTES are decimal, ASYNC is 1 for memory
-// of the driver's own stream-ordered pools.
+// InitializeInjection. It writes to the file named by WITNESS_OUTPUT ("%p" stands for the process
+// id) what WITNESS_SEES names, separated by commas; "memory" when it is not set:
+//
+//   memory  a line per CUPTI MEMORY2 record:  alloc|free KIND ADDRESS BYTES ASYNC
+//           KIND is CUPTI's number (3 is device memory), ADDRESS and BYTES are decimal, ASYNC is 1
+//           for memory of the driver's own stream-ordered pools
+//   work    at the end what ran on the device:  work kernels|copies|peer_copies|fills COUNT
+//   calls   at the end the driver functions that were called:  call NAME COUNT
+//           Every ABI is a name of its own (cuMemAlloc_v2, cuLaunchKernel_ptsz). Seen are calls by
+//           anyone but CUPTI, memlab's own included.
+//
+// The last line is "end"; one that begins with "failed" says what could not be seen.
 //
 // libcupti is opened at run time, so that nothing but this library needs it. All state is leaked:
 // CUPTI may call back until the very end of the process.
@@ -14,15 +21,28 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace {
 
 int output = -1;
 decltype(&cuptiActivityGetNextRecord) next_record;
 decltype(&cuptiActivityFlushAll) flush_all;
+decltype(&cuptiGetCallbackName) callback_name;
+
+bool sees_work = false;
+std::atomic<unsigned long long> kernels;
+std::atomic<unsigned long long> copies;
+std::atomic<unsigned long long> peer_copies;
+std::atomic<unsigned long long> fills;
+
+bool sees_calls = false;
+constexpr CUpti_CallbackId function_count = CUPTI_DRIVER_TRACE_CBID_SIZE + 256;  // a newer driver's
+std::atomic<unsigned long long> calls[function_count];
 
 // One write(2) for each record: no buffer that a sudden end could lose.
 void write_record(const CUpti_ActivityMemory4& record) {
@@ -44,17 +64,56 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
                           std::size_t valid) {
     CUpti_Activity* record = nullptr;
     while (valid > 0 && next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
-        if (record->kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
-            write_record(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+        switch (record->kind) {
+            case CUPTI_ACTIVITY_KIND_MEMORY2:
+                write_record(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                break;
+            case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+                ++kernels;
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMCPY:
+                ++copies;
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMCPY2:
+                ++peer_copies;
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMSET:
+                ++fills;
+                break;
+            default:
+                break;
         }
     }
     std::free(buffer);
+}
+
+void CUPTIAPI count_call(void*, CUpti_CallbackDomain, CUpti_CallbackId function,
+                         const CUpti_CallbackData* data) {
+    if (data->callbackSite == CUPTI_API_ENTER && function < function_count) {
+        calls[function].fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+void write_sums() {
+    if (sees_work) {
+        ::dprintf(output, "work kernels %llu\nwork copies %llu\nwork peer_copies %llu\n",
+                  kernels.load(), copies.load(), peer_copies.load());
+        ::dprintf(output, "work fills %llu\n", fills.load());
+    }
+    for (CUpti_CallbackId function = 0; sees_calls && function < function_count; ++function) {
+        const char* name = nullptr;
+        if (calls[function] != 0 &&
+            callback_name(CUPTI_CB_DOMAIN_DRIVER_API, function, &name) == CUPTI_SUCCESS) {
+            ::dprintf(output, "call %s %llu\n", name, calls[function].load());
+        }
+    }
 }
 
 void flush_at_exit() {
     if (flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != CUPTI_SUCCESS) {
         ::dprintf(output, "failed: flush\n");
     }
+    write_sums();
     ::dprintf(output, "end\n");
 }
 
@@ -72,6 +131,31 @@ template <typename Function>
 bool find(void* library, const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library, name));
     return function != nullptr;
+}
+
+bool wanted(const char* part) {
+    const char* list = std::getenv("WITNESS_SEES");
+    return ("," + std::string(list != nullptr ? list : "memory") + ",")
+               .find("," + std::string(part) + ",") != std::string::npos;
+}
+
+/// What could not be switched on; null when all that is wanted is.
+const char* watch_calls(void* cupti) {
+    decltype(&cuptiSubscribe) subscribe = nullptr;
+    decltype(&cuptiEnableDomain) enable_domain = nullptr;
+    CUpti_SubscriberHandle subscriber = nullptr;
+    if (!find(cupti, "cuptiSubscribe", subscribe) ||
+        !find(cupti, "cuptiEnableDomain", enable_domain) ||
+        !find(cupti, "cuptiGetCallbackName", callback_name)) {
+        return "libcupti lacks a function";
+    }
+    if (subscribe(&subscriber, reinterpret_cast<CUpti_CallbackFunc>(count_call), nullptr) !=
+        CUPTI_SUCCESS) {
+        return "cuptiSubscribe";
+    }
+    return enable_domain(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) == CUPTI_SUCCESS
+               ? nullptr
+               : "cuptiEnableDomain";
 }
 
 }  // namespace
@@ -101,8 +185,26 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     if (register_callbacks(give_buffer, take_buffer) != CUPTI_SUCCESS) {
         return failed("cuptiActivityRegisterCallbacks");
     }
-    if (enable(CUPTI_ACTIVITY_KIND_MEMORY2) != CUPTI_SUCCESS) {
-        return failed("cuptiActivityEnable");
+    sees_work = wanted("work");
+    sees_calls = wanted("calls");
+    std::vector<CUpti_ActivityKind> kinds;
+    if (wanted("memory")) {
+        kinds.push_back(CUPTI_ACTIVITY_KIND_MEMORY2);
+    }
+    if (sees_work) {
+        kinds.insert(kinds.end(),
+                     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                      CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET});
+    }
+    for (const CUpti_ActivityKind kind : kinds) {
+        if (enable(kind) != CUPTI_SUCCESS) {
+            return failed("cuptiActivityEnable");
+        }
+    }
+    if (sees_calls) {
+        if (const char* problem = watch_calls(cupti)) {
+            return failed(problem);
+        }
     }
     std::atexit(flush_at_exit);
     return 1;
