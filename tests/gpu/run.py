@@ -1,4 +1,4 @@
-"""run.py DIR [--out DIR] [--only TEXT]
+"""run.py DIR [--out DIR] [--only TEXT] [--hunt SECONDS]
 
 Runs the GPU suite that pack.py made, on a machine with a GPU and without network or packages, and
 judges it. Everything runs twice, without and with memlab: output and exit code must be the same, and
@@ -28,9 +28,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "programs"))
+sys.path.insert(0, str(HERE.parent / "conformance"))
 sys.dont_write_bytecode = True
 
 from catalogue import CASES  # noqa: E402  (the path above)
+from compare import compare, groups  # noqa: E402
+from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
 import sample_checks  # noqa: E402
@@ -63,8 +66,8 @@ def brief(outcome: Outcome, seconds: float) -> str:
 class Suite:
     """The run: where things are and what came out."""
 
-    def __init__(self, packed: Path, out: Path, only: str) -> None:
-        self.packed, self.out, self.only = packed, out, only
+    def __init__(self, packed: Path, out: Path, only: str, hunt: float) -> None:
+        self.packed, self.out, self.only, self.hunt = packed, out, only, hunt
         self.work = Path(tempfile.mkdtemp(prefix="memlab-gpu."))
         self.verdicts: list[Verdict] = []
         self.tables: list[str] = []
@@ -163,11 +166,14 @@ class Suite:
             name = f"program: {case.name}"
             if not self.wanted(name):
                 continue
-            if case.command[0] in ("runtime_api", "device_reset") and not self.has_library("libcudart.so.13"):
+            if case.command[0] in ("runtime_api", "device_reset", "two_gpus") and not self.has_library("libcudart.so.13"):
                 self.skip(name, "no libcudart.so.13 here")
                 continue
             if case.not_on_gpu:
                 self.skip(name, case.not_on_gpu)
+                continue
+            if case.gpus > gpu_count():
+                self.skip(name, f"needs {case.gpus} GPUs")
                 continue
             start = time.monotonic()
             native, under, found, problems = run_case(self.layout, case, self.folder(name), timeout=90)
@@ -230,6 +236,119 @@ class Suite:
             _, problems = judge_recordings(self.layout, work / "out", None)
             verdict.problems += problems
             self.add(verdict, *outcomes)
+
+    def transcripts(self) -> None:
+        """The same calls with and without memlab, and with and without its pool, answer the same."""
+        for name in ("conformance_calls_driver", "conformance_calls_runtime", "conformance_calls_runtime_static"):
+            if not self.wanted(name):
+                continue
+            if name == "conformance_calls_runtime" and not self.has_library("libcudart.so.13"):
+                self.skip(name, "no libcudart.so.13 here")
+                continue
+            start, verdict, calls = time.monotonic(), Verdict(name), 0
+            for group in groups(self.layout, name):
+                native, problems = compare(self.layout, name, group, self.folder(f"{name} {group}"))
+                verdict.problems += [f"{group}: {problem}" for problem in problems]
+                calls += sum(line[:1].isdigit() and ": " in line for line in native.stdout.decode().splitlines())
+            if calls < 150:
+                verdict.problems.append(f"{calls} calls only")
+            verdict.native, verdict.memlab = f"{calls} calls", f"{time.monotonic() - start:.1f} s"
+            self.add(verdict)
+
+    def shared_memory(self) -> None:
+        """Importers of memlab's memory see the exporter's, or the export was refused; see ipc.cpp."""
+        command = [str(self.layout.program("ipc")), "export"]
+        for importer in ("plain", "preloaded"):
+            name = f"ipc: {importer} importer"
+            if not self.wanted(name):
+                continue
+            work, start = self.folder(name), time.monotonic()
+            sizes = ["1000", "2000", "100000", "3000000", "30000000"]
+            native = run([*command, importer, *sizes], self.layout.environment(memlab=False), work, 60)
+            under = run([*command, importer, *sizes], self.layout.environment(memlab=True, output=work / "out"),
+                        work, 60)
+            verdict = Verdict(name, str(native.code), brief(under, time.monotonic() - start))
+            for outcome in (native, under):
+                if outcome.code != 0:
+                    verdict.problems.append(f"it {outcome.describe()}")
+            exact = [f"{size}: exact" for size in sizes]
+            if native.stdout.decode().splitlines()[1:] != [*exact, "allocated afterwards", *exact]:
+                verdict.problems.append(f"plain CUDA is not exact: {native.describe()}")
+            if under.stdout.decode().splitlines()[-len(sizes):] != exact:
+                verdict.problems.append(f"not exact after the first export: {under.describe()}")
+            self.add(verdict, native, under)
+
+    def waiting_work(self) -> None:
+        """Work that waits for later work, with frees between that must not wait for it."""
+        name = "spin free, MEMLAB_FREE_SYNC=never"
+        if self.wanted(name):
+            work, start = self.folder(name), time.monotonic()
+            outcome = run([str(self.layout.program("spin")), "free"],
+                          self.layout.environment(memlab=True, output=work / "out",
+                                                  settings={"MEMLAB_FREE_SYNC": "never"}), work, 60)
+            problems = [] if outcome.code == 0 else [outcome.describe()]
+            self.add(Verdict(name, "", brief(outcome, time.monotonic() - start), problems), outcome)
+
+    def peer_memory(self) -> None:
+        """Memory that a peer's work still uses is not handed out, where plain CUDA would; two_gpus.cpp."""
+        runs = [*((f"peer memory, {sync}", self.layout.library, sync, True) for sync in ("auto", "always", "never")),
+                ("peer memory, no fences", self.packed / "lib" / "libmemlab_unfenced.so", "auto", False)]
+        for name, library, sync, right in runs:
+            if not self.wanted(name):
+                continue
+            if gpu_count() < 2:
+                self.skip(name, "needs 2 GPUs")
+                continue
+            work, start = self.folder(name), time.monotonic()
+            outcome = run([str(self.layout.program("two_gpus_static")), "unordered"],
+                          self.layout.environment(memlab=True, output=work / "out", settings={
+                              "LD_PRELOAD": str(library), "MEMLAB_FREE_SYNC": sync}), work, 60)
+            wrong = b" 0 of 80 wrong" not in outcome.stdout
+            problems = [] if outcome.code == 0 and wrong != right else [outcome.describe()]
+            self.add(Verdict(name, "", brief(outcome, time.monotonic() - start), problems), outcome)
+
+    def race_hunter(self) -> None:
+        """No memory in two hands at once; and without fences it is found that there would be."""
+        short = {"MEMLAB_LIMIT": "2GiB"}  # the pool must reuse what is freed, whatever runs on it
+        runs = [*((f"race hunter, {sync}", sync, {}, []) for sync in ("auto", "always", "never")),
+                ("race hunter, never, memory short", "never", short, ["--leave", "48"]),
+                ("race hunter, no fences", "", {}, [])]
+        for seed, (name, sync, settings, arguments) in enumerate(runs):
+            if not self.wanted(name):
+                continue
+            work, start = self.folder(name), time.monotonic()
+            seconds = self.hunt if sync else min(self.hunt, 4)
+            settings = settings | {"MEMLAB_KEEP_LOG": "off"}
+            if sync:
+                settings["MEMLAB_FREE_SYNC"] = sync
+            else:
+                settings["LD_PRELOAD"] = str(self.packed / "lib" / "libmemlab_unfenced.so")
+            outcome = run([str(self.layout.tool("race_hunter")), "--seconds", str(seconds), "--seed",
+                           str(int(time.time()) * 10 + seed), *arguments],
+                          self.layout.environment(memlab=True, output=work / "out", settings=settings),
+                          work, seconds + 60)
+            sums = outcome.stdout.decode(errors="replace").splitlines()[-1:]
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            if outcome.code != (0 if sync else 1):
+                verdict.problems.append(f"it {outcome.describe()}")
+            self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
+            self.add(verdict, outcome)
+
+    def work_clock(self) -> None:
+        """All work that CUPTI saw run was seen submitted by memlab."""
+        for module, program, script, arguments, settings in PROGRAMS:
+            name = f"work clock: {program}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            work, start = self.folder(name), time.monotonic()
+            lines, problem = watch(self.packed, True, work, script, arguments, settings, "work")
+            problem = problem or uncounted(lines)
+            figures = ", ".join(" ".join(line.split()[1:]) for line in lines)
+            self.tables.append(f"{name}: {figures}\n")
+            self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", [problem] if problem else []))
 
     def witness(self) -> None:
         """CUPTI's MEMORY2 records against the segments and driver allocations of the log."""
@@ -414,6 +533,13 @@ class Suite:
         return 1 if failed or passed == 0 else 0
 
 
+def gpu_count() -> int:
+    """Of this machine, 0 when there is no driver."""
+    count = ctypes.c_int(0)
+    driver = ctypes.CDLL("libcuda.so.1")
+    return count.value if driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
+
+
 def gpu_name() -> str:
     """The first GPU, or an exception that says why there is none."""
     driver = ctypes.CDLL("libcuda.so.1")
@@ -431,6 +557,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, help="where logs and recordings go (default: DIR/results)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only what has TEXT in its name")
+    parser.add_argument("--hunt", type=float, default=4, metavar="SECONDS",
+                        help="how long the race hunter looks in each mode (default: 4)")
     arguments = parser.parse_args()
     packed = arguments.folder.resolve()
     if not (packed / "lib" / "libmemlab.so").exists():
@@ -441,11 +569,12 @@ def main() -> int:
     except OSError as error:
         print(f"gpu: {error}: this suite needs a GPU machine", file=sys.stderr)
         return 2
-    suite = Suite(packed, (arguments.out or packed / "results").resolve(), arguments.only)
+    suite = Suite(packed, (arguments.out or packed / "results").resolve(), arguments.only, arguments.hunt)
     start = time.monotonic()
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
-    for part in (suite.programs, suite.samples, suite.conformance, suite.witness, suite.launcher,
-                 suite.sanitizer, suite.python, suite.benchmarks):
+    for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
+                 suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
+                 suite.python, suite.work_clock, suite.benchmarks):
         try:
             part()
         except Exception as error:  # one broken part must not cost the results of the others

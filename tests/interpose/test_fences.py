@@ -5,6 +5,7 @@ two accesses to one address are unordered; the control shows that it would.
 
 from __future__ import annotations
 
+from harness import run
 from support import EndToEnd
 
 SMALL = str(1 << 20)
@@ -65,6 +66,26 @@ class Fences(EndToEnd):
         lines = self.lines("reuse", LARGE, MEMLAB_FREE_SYNC="never",
                            SIMCUDA_FAIL="cuCtxWaitEvent:1:999", **TIGHT)
         self.assertEqual(lines[:2], ["free: the host went on", "same address: yes"])
+
+    def test_work_that_waits_for_later_work_is_not_waited_for(self) -> None:
+        outcome = self.under_memlab(self.program("spin", "free"), {"MEMLAB_FREE_SYNC": "never"})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+
+    def test_control_a_wait_for_it_is_noticed(self) -> None:
+        outcome = self.under_memlab(self.program("spin", "free", "1"), {"MEMLAB_FREE_SYNC": "always"})
+        self.assertEqual(outcome.code, 5, outcome.describe())
+
+    def test_work_of_a_peer_is_fenced_too(self) -> None:
+        for sync in ("auto", "always", "never"):
+            outcome = self.under_memlab(self.program("two_gpus", "unordered"),
+                                        {"SIMCUDA_DEVICES": "2", "MEMLAB_FREE_SYNC": sync})
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            self.assertIn(b"reused memory of a peer: 0 of 80 wrong", outcome.stdout)
+
+    def test_control_plain_cuda_does_not_wait_for_a_peer(self) -> None:
+        environment = self.layout.environment(memlab=False, settings={"SIMCUDA_DEVICES": "2"})
+        outcome = run(self.program("two_gpus", "unordered"), environment, self.cwd)
+        self.assertEqual(outcome.code, 86, outcome.describe())
 
     def test_control_unordered_use_is_caught(self) -> None:
         outcome = self.outcome("misuse", SMALL, MEMLAB_FREE_SYNC="never")

@@ -62,6 +62,8 @@ class Case:
     # Why the real driver cannot run it, with or without memlab; empty where it can.
     not_on_gpu: str = ""
     preload: tuple[str, ...] = ()
+    # GPUs that it needs; the simulated driver has as many.
+    gpus: int = 1
 
 
 def _ends() -> list[Case]:
@@ -110,6 +112,15 @@ def _threads_requested() -> int:
     return total
 
 
+def _spin_requested() -> int:
+    sizes = 1000 + (100 << 10) + (3 << 20) + (30 << 20)
+    return (19 + 8 + 2 * 4) * sizes
+
+
+def _two_gpus_requested() -> int:
+    return 4 * (64 << 20) + (40 * 2 * 2 + 20 * 2 * 2 + 3 + 1) * (3 << 20)
+
+
 def _memory() -> list[Case]:
     kinds = {"managed": Kind(1, 1, 20_000), "pinned": Kind(3, 3, 78_192), "array": Kind(3, 3),
              "async_pool": Kind(2, 2, 110_000), "vmm": Kind(1, 1)}
@@ -117,6 +128,8 @@ def _memory() -> list[Case]:
     runtime = Recording(Kind(4, 4), {"managed": Kind(1, 1, 20_000), "pinned": Kind(2, 2, 70_000),
                                      "async_pool": Kind(1, 1, 50_000), "array": Kind(1, 1)}, ooms=1)
     reset = Recording(Kind(3, 1, 1_900_000, lost=2))
+    two_gpus = Recording(Kind(248, 245, _two_gpus_requested(), lost=3),
+                         {"pinned": Kind(1, 1, 3 << 20)})
     return [
         Case("many sizes", ("malloc_free",), 0, (Recording(Kind(101, 51, 35_050_000)),)),
         Case("longjmp and exceptions", ("jumps",), 0, (Recording(Kind(200, 200, 1_000_000)),)),
@@ -150,11 +163,15 @@ def _memory() -> list[Case]:
              (Recording(Kind(3, 3, 270_000)),)),
         Case("out of memory", ("out_of_memory",), 0,
              (Recording(Kind(10, at_least=True, live=0), ooms=1),), may_warn=True),
+        Case("work that waits for work", ("spin", "alloc"), 0,
+             (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),
         Case("runtime API, shared", ("runtime_api",), 0, (runtime,), may_warn=True),
         Case("runtime API, static", ("runtime_api_static",), 0, (runtime,), static_runtime=True,
              may_warn=True),
         Case("device reset, shared", ("device_reset",), 0, (reset,)),
         Case("device reset, static", ("device_reset_static",), 0, (reset,), static_runtime=True),
+        Case("two GPUs, shared", ("two_gpus",), 0, (two_gpus,), gpus=2),
+        Case("two GPUs, static", ("two_gpus_static",), 0, (two_gpus,), static_runtime=True, gpus=2),
     ]
 
 

@@ -327,9 +327,11 @@ def run_case(layout: Layout, case: Case, work: Path, traffic: bool = False,
     native_cwd, cwd, output = work / "native", work / "memlab", work / "out"
     native_cwd.mkdir(parents=True)
     cwd.mkdir()
-    native = run(command, layout.environment(memlab=False, preload=case.preload), native_cwd, timeout)
-    under = run(command, layout.environment(memlab=True, output=output, preload=case.preload), cwd,
-                timeout)
+    settings = {"SIMCUDA_DEVICES": str(case.gpus)}
+    native = run(command, layout.environment(memlab=False, preload=case.preload, settings=settings),
+                 native_cwd, timeout)
+    under = run(command, layout.environment(memlab=True, output=output, preload=case.preload,
+                                            settings=settings), cwd, timeout)
     problems = []
     if native.code != case.code:
         problems.append(f"even without memlab it {native.describe()}")

@@ -1,0 +1,413 @@
+// Hunts for memory that is handed out again while work of its former owner still runs.
+//
+//   race_hunter [--seconds N] [--seed N] [--leave MIB]
+//
+// Host threads allocate, launch and free without waiting, over 1, 2 and 8 streams of each kind
+// (non-blocking, blocking, legacy among blocking ones, per-thread default), launched directly and
+// in CUDA graphs. Each kernel waits a little, fills its block with a cookie of its own, waits again
+// and looks whether the cookie is still everywhere; the block is freed while it runs. Two kernels
+// in one memory at one time find one another's cookies: both that one is overwritten and that one
+// comes late into memory that is no longer its own.
+//
+// With --leave the program first takes all of the device's memory but so much, so that what is
+// freed must serve again although its work may still run; an allocation that fails is tried again
+// after a free.
+//
+// A reuse is counted when an allocation gets memory of which some was freed while its work was
+// unfinished (an event behind the work said so at the free). Of those, it is also counted in how
+// many the work was unfinished still when the memory was handed out again: then only the order of
+// the device's work keeps the two apart.
+//
+// Uses plain CUDA only. Prints a line a configuration and the sums; exit code 0 without a
+// corruption, 1 with one, 2 when CUDA failed.
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void check(cudaError_t error, int line) {
+    if (error != cudaSuccess) {
+        std::printf("race_hunter: line %d: %s\n", line, cudaGetErrorString(error));
+        std::fflush(stdout);
+        std::_Exit(2);
+    }
+}
+#define CHECK(call) check((call), __LINE__)
+
+struct Findings {
+    unsigned long long corruptions;  // words that were not the cookie
+    unsigned long long expected;     // of the first
+    unsigned long long found;
+};
+
+__device__ void wait_nanoseconds(unsigned nanoseconds) {
+    unsigned long long start;
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    const long long ticks = clock64() + nanoseconds * 2LL;  // %globaltimer may tick coarsely
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < nanoseconds && clock64() < ticks);
+}
+
+// `words` of 8 bytes, of which every `stride`th is used.
+__global__ void hold(volatile unsigned long long* block, std::size_t words, unsigned stride,
+                     unsigned long long cookie, unsigned before, unsigned after,
+                     Findings* findings) {
+    const std::size_t first = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+    const std::size_t step = std::size_t{gridDim.x} * blockDim.x * stride;
+    wait_nanoseconds(before);
+    for (std::size_t i = first * stride; i < words; i += step) {
+        block[i] = cookie;
+    }
+    wait_nanoseconds(after);
+    for (std::size_t i = first * stride; i < words; i += step) {
+        const unsigned long long seen = block[i];
+        if (seen != cookie && atomicAdd_system(&findings->corruptions, 1ULL) == 0) {
+            findings->expected = cookie;
+            findings->found = seen;
+        }
+    }
+}
+
+enum class Kind { non_blocking, blocking, legacy, per_thread };
+constexpr const char* kind_names[] = {"non-blocking", "blocking", "legacy", "per-thread default"};
+
+// With little memory work is longer, so that memory is needed again while work on it still runs.
+unsigned longest_wait = 12000;
+
+struct Configuration {
+    int streams;
+    Kind kind;
+    int threads;
+    bool graphs;
+};
+
+constexpr Configuration configurations[] = {
+    {1, Kind::non_blocking, 1, false}, {2, Kind::non_blocking, 1, false},
+    {8, Kind::non_blocking, 1, false}, {8, Kind::non_blocking, 4, false},
+    {2, Kind::non_blocking, 2, true},  {8, Kind::non_blocking, 4, true},
+    {2, Kind::blocking, 1, false},     {8, Kind::blocking, 4, false},
+    {8, Kind::blocking, 2, true},      {1, Kind::legacy, 1, false},
+    {2, Kind::legacy, 2, false},       {8, Kind::legacy, 4, true},
+    {1, Kind::per_thread, 1, false},   {1, Kind::per_thread, 8, false},
+    {1, Kind::per_thread, 4, true},    {2, Kind::per_thread, 4, false},
+};
+
+/// Memory that was freed, by address: whether its work was finished, and the event behind it.
+class FreedMemory {
+  public:
+    struct Counts {
+        unsigned long long reuses = 0;
+        unsigned long long still_running = 0;
+    };
+
+    ~FreedMemory() {
+        for (const auto& [address, range] : ranges_) {
+            cudaEventDestroy(range.work);
+        }
+    }
+
+    /// Must be told before the memory is freed. Takes the event over.
+    void freed(std::uintptr_t address, std::size_t bytes, cudaEvent_t work, bool unfinished) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        ranges_[address] = {bytes, work, unfinished};
+    }
+
+    /// Looks up what was there before. Events no longer needed go to `events`.
+    void handed_out(std::uintptr_t address, std::size_t bytes, std::vector<cudaEvent_t>& events) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        auto it = ranges_.upper_bound(address);
+        if (it != ranges_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > address) {
+            --it;
+        }
+        bool reuse = false;
+        bool running = false;
+        while (it != ranges_.end() && it->first < address + bytes) {
+            if (it->second.unfinished) {
+                reuse = true;
+                running = running || cudaEventQuery(it->second.work) == cudaErrorNotReady;
+            }
+            events.push_back(it->second.work);
+            it = ranges_.erase(it);
+        }
+        counts_.reuses += reuse;
+        counts_.still_running += running;
+    }
+
+    Counts counts() const { return counts_; }
+
+  private:
+    struct Range {
+        std::size_t bytes;
+        cudaEvent_t work;
+        bool unfinished;
+    };
+    std::mutex mutex_;
+    std::map<std::uintptr_t, Range> ranges_;
+    Counts counts_;
+};
+
+class Hunter {
+  public:
+    Hunter(const Configuration& configuration, FreedMemory& memory, Findings* findings,
+           std::uint64_t seed, std::uint64_t cookie)
+        : configuration_(configuration),
+          memory_(memory),
+          findings_(findings),
+          random_(seed),
+          cookie_(cookie) {
+        for (int i = 0; i < configuration.streams; ++i) {
+            cudaStream_t stream = cudaStreamPerThread;
+            if (configuration.kind == Kind::legacy && i == 0) {
+                stream = cudaStreamLegacy;
+            } else if (configuration.kind != Kind::per_thread || i > 0) {
+                const bool blocking =
+                    configuration.kind == Kind::blocking || configuration.kind == Kind::legacy;
+                CHECK(cudaStreamCreateWithFlags(
+                    &stream, blocking ? cudaStreamDefault : cudaStreamNonBlocking));
+                own_.push_back(stream);
+            }
+            streams_.push_back(stream);
+        }
+        if (configuration.graphs) {
+            // Of its own: neither the legacy stream nor work of other threads may touch a capture.
+            CHECK(cudaStreamCreateWithFlags(&capturing_, cudaStreamNonBlocking));
+            own_.push_back(capturing_);
+        }
+    }
+
+    ~Hunter() {
+        for (const cudaStream_t stream : own_) {
+            cudaStreamDestroy(stream);
+        }
+        for (const cudaEvent_t event : events_) {
+            cudaEventDestroy(event);
+        }
+    }
+
+    /// Works until the time is over, then frees all that it still has, without waiting.
+    unsigned long long work(std::chrono::steady_clock::time_point end) {
+        unsigned long long allocations = 0;
+        while (std::chrono::steady_clock::now() < end) {
+            for (int i = 0; i < 32; ++i, ++allocations) {
+                one();
+            }
+        }
+        while (!blocks_.empty()) {
+            give_back(0);
+        }
+        for (const cudaStream_t stream : streams_) {  // the device as a whole may be captured from
+            CHECK(cudaStreamSynchronize(stream));
+        }
+        return allocations;
+    }
+
+  private:
+    struct Block {
+        void* address;
+        std::size_t bytes;
+        cudaEvent_t work;
+    };
+
+    std::size_t choose_bytes() {
+        const auto choice = random_() % 16;
+        if (choice < 10) {
+            return 512 * (1 + random_() % 64);
+        }
+        return choice < 15 ? 4096 * (1 + random_() % 256)
+                           : (std::size_t{1} << 20) * (1 + random_() % 6);
+    }
+
+    void launch(const Block& block, cudaStream_t stream) {
+        const std::size_t words = block.bytes / 8;
+        const unsigned stride = words > 8192 ? static_cast<unsigned>(words / 8192) : 1;
+        const std::size_t used = (words + stride - 1) / stride;
+        const unsigned grid = static_cast<unsigned>(used > 2048 ? 8 : (used + 255) / 256);
+        hold<<<grid, 256, 0, stream>>>(static_cast<unsigned long long*>(block.address), words,
+                                       stride, ++cookie_, static_cast<unsigned>(random_() % 3000),
+                                       static_cast<unsigned>(random_() % longest_wait), findings_);
+        CHECK(cudaGetLastError());
+    }
+
+    // In a graph of one or two kernels, made by a capture that other threads' frees and allocations
+    // run into.
+    void launch_graph(const Block& block, cudaStream_t stream) {
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t exec = nullptr;
+        CHECK(cudaStreamBeginCapture(capturing_, cudaStreamCaptureModeRelaxed));
+        launch(block, capturing_);
+        if (random_() % 2 == 0) {
+            launch(block, capturing_);
+        }
+        CHECK(cudaStreamEndCapture(capturing_, &graph));
+        CHECK(cudaGraphInstantiate(&exec, graph, 0));
+        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaGraphExecDestroy(exec));
+        CHECK(cudaGraphDestroy(graph));
+    }
+
+    void one() {
+        Block block{};
+        block.bytes = choose_bytes();
+        cudaError_t error = cudaMalloc(&block.address, block.bytes);
+        while (error == cudaErrorMemoryAllocation && !blocks_.empty()) {
+            (void)cudaGetLastError();
+            give_back(0);
+            error = cudaMalloc(&block.address, block.bytes);
+        }
+        if (error == cudaErrorMemoryAllocation) {  // other threads have it all
+            (void)cudaGetLastError();
+            return;
+        }
+        CHECK(error);
+        memory_.handed_out(reinterpret_cast<std::uintptr_t>(block.address), block.bytes, events_);
+        if (events_.empty()) {
+            cudaEvent_t event = nullptr;
+            CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+            events_.push_back(event);
+        }
+        block.work = events_.back();
+        events_.pop_back();
+        const cudaStream_t stream = streams_[random_() % streams_.size()];
+        if (configuration_.graphs && random_() % 8 == 0) {
+            launch_graph(block, stream);
+        } else {
+            launch(block, stream);
+        }
+        CHECK(cudaEventRecord(block.work, stream));
+        blocks_.push_back(block);
+        // Mostly the newest goes at once, while its work runs; some stay for a while.
+        while (!blocks_.empty() && (blocks_.size() > 12 || random_() % 4 != 0)) {
+            give_back(random_() % 2 == 0 ? blocks_.size() - 1 : random_() % blocks_.size());
+        }
+    }
+
+    void give_back(std::size_t index) {
+        const Block block = blocks_[index];
+        blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(index));
+        const bool unfinished = cudaEventQuery(block.work) == cudaErrorNotReady;
+        memory_.freed(reinterpret_cast<std::uintptr_t>(block.address), block.bytes, block.work,
+                      unfinished);
+        CHECK(cudaFree(block.address));
+    }
+
+    const Configuration configuration_;
+    FreedMemory& memory_;
+    Findings* findings_;
+    std::mt19937_64 random_;
+    std::uint64_t cookie_;
+    std::vector<cudaStream_t> streams_;
+    std::vector<cudaStream_t> own_;
+    cudaStream_t capturing_ = nullptr;
+    std::vector<cudaEvent_t> events_;
+    std::deque<Block> blocks_;
+};
+
+struct Sums {
+    unsigned long long allocations = 0;
+    unsigned long long reuses = 0;
+    unsigned long long still_running = 0;
+    unsigned long long corruptions = 0;
+};
+
+void run(const Configuration& configuration, double seconds, std::uint64_t seed, Sums& sums) {
+    Findings* findings = nullptr;
+    CHECK(cudaHostAlloc(&findings, sizeof(Findings), cudaHostAllocMapped));
+    *findings = {};
+    FreedMemory memory;
+    std::atomic<unsigned long long> allocations{0};
+    const auto end = std::chrono::steady_clock::now() +
+                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                         std::chrono::duration<double>(seconds));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < configuration.threads; ++i) {
+        threads.emplace_back([&, i] {
+            const auto number = static_cast<std::uint64_t>(i);
+            Hunter hunter(configuration, memory, findings, seed * 1000 + number,
+                          (seed << 48) + (number << 40));
+            allocations += hunter.work(end);
+        });
+    }
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(cudaDeviceSynchronize());
+    const FreedMemory::Counts counts = memory.counts();
+    std::printf(
+        "%d streams, %s, %d threads%s: %llu allocations, %llu reuses, %llu of running, "
+        "%llu corrupt words",
+        configuration.streams, kind_names[static_cast<int>(configuration.kind)],
+        configuration.threads, configuration.graphs ? ", graphs" : "", allocations.load(),
+        counts.reuses, counts.still_running, findings->corruptions);
+    if (findings->corruptions != 0) {
+        std::printf(" (first: 0x%llx instead of 0x%llx)", findings->found, findings->expected);
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    sums.allocations += allocations;
+    sums.reuses += counts.reuses;
+    sums.still_running += counts.still_running;
+    sums.corruptions += findings->corruptions;
+    CHECK(cudaFreeHost(findings));
+}
+
+// For good. In pieces of 1 GiB, then smaller ones: a single piece may be more than a range can
+// hold.
+void take_all_but(std::size_t leave) {
+    for (std::size_t piece = std::size_t{1} << 30; piece >= std::size_t{2} << 20;) {
+        std::size_t free_bytes = 0;
+        std::size_t total = 0;
+        void* taken = nullptr;
+        CHECK(cudaMemGetInfo(&free_bytes, &total));
+        if (free_bytes < leave + piece || cudaMalloc(&taken, piece) != cudaSuccess) {
+            (void)cudaGetLastError();
+            piece /= 2;
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    double seconds = 10;
+    std::uint64_t seed = 1;
+    std::size_t leave = 0;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (std::strcmp(argv[i], "--seconds") == 0) {
+            seconds = std::atof(argv[i + 1]);
+        } else if (std::strcmp(argv[i], "--seed") == 0) {
+            seed = std::strtoull(argv[i + 1], nullptr, 10);
+        } else if (std::strcmp(argv[i], "--leave") == 0) {
+            leave = std::strtoull(argv[i + 1], nullptr, 10) << 20;
+        } else {
+            std::printf("race_hunter: no option %s\n", argv[i]);
+            return 2;
+        }
+    }
+    CHECK(cudaFree(nullptr));
+    if (leave != 0) {
+        take_all_but(leave);
+        longest_wait = 200000;
+    }
+    Sums sums;
+    for (const Configuration& configuration : configurations) {
+        run(configuration, seconds / static_cast<double>(std::size(configurations)), seed++, sums);
+    }
+    std::printf("seed %llu: %llu allocations, %llu reuses, %llu of running, %llu corrupt words\n",
+                static_cast<unsigned long long>(seed - std::size(configurations)), sums.allocations,
+                sums.reuses, sums.still_running, sums.corruptions);
+    return sums.corruptions == 0 ? 0 : 1;
+}

@@ -1,0 +1,45 @@
+"""Memory shared with other processes by its handle and the offset in it: the importer sees the exporter's
+memory, or the export is refused in plain words; never other memory. With importers under memlab and
+without.
+"""
+
+from __future__ import annotations
+
+from support import EndToEnd
+
+SIZES = ("1000", "2000", "100000", "3000000", "30000000")
+EXACT = [f"{size}: exact" for size in SIZES]
+
+
+class Ipc(EndToEnd):
+    """tests/programs/ipc.cpp, which looks at the memory from both sides."""
+
+    def shared(self, importer: str, settings: dict[str, str] | None = None,
+               memlab: bool = True) -> tuple[list[str], list[str], str]:
+        """What became of memory from before the first export and from after it, and stderr."""
+        command = self.program("ipc", "export", importer, *SIZES)
+        outcome = self.under_memlab(command, settings) if memlab else self.without_memlab(command)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        lines = outcome.stdout.decode().splitlines()
+        middle = lines.index("allocated afterwards")
+        return lines[1:middle], lines[middle + 1:], outcome.stderr.decode()
+
+    def test_plain_cuda(self) -> None:
+        self.assertEqual(self.shared("plain", memlab=False), (EXACT, EXACT, ""))
+
+    def test_without_the_pool_all_is_exact(self) -> None:
+        for importer in ("plain", "preloaded"):
+            self.assertEqual(self.shared(importer, {"MEMLAB_POOL": "off"}), (EXACT, EXACT, ""), importer)
+
+    def test_exact_or_refused(self) -> None:
+        for importer in ("plain", "preloaded"):
+            before, after, stderr = self.shared(importer)
+            refused = [f"{size}: refused 801" for size in SIZES]
+            for line, exact, refusal in zip(before, EXACT, refused):
+                self.assertIn(line, (exact, refusal), importer)
+            # Bases of segments are exact, other blocks cannot be: there are both among these.
+            self.assertIn(EXACT[0], before)
+            self.assertIn(refused[1], before)
+            self.assertEqual(after, EXACT, importer)
+            self.assertEqual(stderr.count("cuIpcGetMemHandle of a block inside a pooled segment"),
+                             sum(line in refused for line in before), stderr)

@@ -1,0 +1,164 @@
+// Work that waits for work: a kernel on stream A spins until one on stream B says go, and between
+// the two launches the program allocates (from memory that it freed before, and more than that)
+// and, with "free", frees.
+//
+//   spin alloc   plain CUDA finishes, and so must memlab
+//   spin free    plain CUDA's cudaFree would wait for A and never return; with
+//   MEMLAB_FREE_SYNC=never
+//                it must finish: no fence may put B's work behind A's
+//
+// On a GPU the kernel spins on a word of memory; on the simulated driver A is kept from completing
+// until a host function on B opens it. Ends with code 5 when B's work has not run after 20 seconds,
+// or as many as a second argument says.
+//
+// Recorded ("alloc"): 116 device allocations, 76 freed before the kernel, 40 after it; nothing
+// live.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <csignal>
+#include <cstring>
+#include <vector>
+
+#include "program.hpp"
+
+using namespace program;
+
+namespace {
+
+// A: while (*flag == 0) {}. B: *flag = 1.
+constexpr char kernels[] = R"(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry spin(.param .u64 flag) {
+    .reg .u64 %a;
+    .reg .u32 %v;
+    .reg .pred %p;
+    ld.param.u64 %a, [flag];
+again:
+    ld.volatile.global.u32 %v, [%a];
+    setp.eq.u32 %p, %v, 0;
+    @%p bra again;
+    ret;
+}
+.visible .entry go(.param .u64 flag) {
+    .reg .u64 %a;
+    ld.param.u64 %a, [flag];
+    st.volatile.global.u32 [%a], 1;
+    ret;
+}
+)";
+
+using SimulatedGate = int(void*);
+
+SimulatedGate* simulated(const char* name) {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return driver == nullptr ? nullptr : reinterpret_cast<SimulatedGate*>(dlsym(driver, name));
+}
+
+class Spin {
+  public:
+    explicit Spin(CUstream stream) : stream_(stream), close_(simulated("simcuda_close_stream")) {
+        CHECK(cuModuleLoadData(&module_, kernels));
+        CHECK(cuModuleGetFunction(&spin_, module_, "spin"));
+        CHECK(cuModuleGetFunction(&go_, module_, "go"));
+        CHECK(cuMemHostAlloc(&flag_, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+        std::memset(flag_, 0, 64);
+    }
+
+    void start() {
+        if (close_ != nullptr) {
+            close_(stream_);
+        }
+        launch(spin_, stream_);
+    }
+
+    void go(CUstream stream) {
+        launch(go_, stream);
+        if (close_ != nullptr) {
+            CHECK(cuLaunchHostFunc(
+                stream, [](void* closed) { simulated("simcuda_open_stream")(closed); }, stream_));
+        }
+    }
+
+    void done() {
+        CHECK(cuMemFreeHost(flag_));
+        CHECK(cuModuleUnload(module_));
+    }
+
+  private:
+    void launch(CUfunction kernel, CUstream stream) {
+        void* arguments[] = {&flag_};
+        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
+    }
+
+    CUstream stream_;
+    SimulatedGate* close_;
+    CUmodule module_ = nullptr;
+    CUfunction spin_ = nullptr;
+    CUfunction go_ = nullptr;
+    void* flag_ = nullptr;
+};
+
+constexpr std::size_t sizes[] = {1000, 100 << 10, 3 << 20, 30 << 20};
+
+void hung(int) {
+    SAY("the program hangs\n");
+    _exit(5);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2 && argc != 3) {
+        return 2;
+    }
+    const bool frees = std::strcmp(argv[1], "free") == 0;
+    use_device();
+    CUstream a = nullptr;
+    CUstream b = nullptr;
+    CHECK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    Spin spin(a);
+
+    // Memory that both streams have used, so that there is something to be reused.
+    std::vector<CUdeviceptr> blocks;
+    for (int round = 0; round < 19; ++round) {
+        for (const std::size_t bytes : sizes) {
+            blocks.push_back(allocate(bytes));
+            CHECK(cuMemsetD8Async(blocks.back(), 1, bytes, round % 2 == 0 ? a : b));
+        }
+    }
+    for (const CUdeviceptr block : blocks) {
+        release(block);
+    }
+    blocks.clear();
+
+    (void)std::signal(SIGALRM, hung);
+    ::alarm(argc == 3 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 20);
+    spin.start();
+    for (int round = 0; round < 10; ++round) {
+        for (const std::size_t bytes : sizes) {
+            // The last ones are more than was freed before.
+            const std::size_t more = round < 8 ? bytes : 4 * bytes;
+            blocks.push_back(allocate(more));
+            CHECK(cuMemsetD8Async(blocks.back(), 2, more, b));
+            if (frees && blocks.size() % 2 == 0) {
+                release(blocks.front());
+                blocks.erase(blocks.begin());
+            }
+        }
+    }
+    spin.go(b);
+    CHECK(cuStreamSynchronize(b));
+    SAY("the second stream is done\n");
+    CHECK(cuStreamSynchronize(a));
+    SAY("the first stream is done\n");
+    ::alarm(0);
+    for (const CUdeviceptr block : blocks) {
+        release(block);
+    }
+    spin.done();
+    return 0;
+}
