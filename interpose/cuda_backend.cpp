@@ -42,6 +42,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
         return call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
     });
     if (result == CUDA_SUCCESS) {
+        session_.note_growth();
         *address = pointer;
         if (!session_.segments().add(pointer, bytes, &context_)) {
             call_real(&Driver::cuMemFree_v2, pointer);
@@ -78,6 +79,7 @@ BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t 
 BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
+    session_.note_growth();
     return status_of(session_.limits().take(context_.device(), bytes,
                                             [&] { return pages_.map(address, bytes); }));
 }

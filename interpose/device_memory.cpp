@@ -141,6 +141,7 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
         session.contexts().release_cached(context->device(), context) != 0) {
         result = context->pool().allocate(bytes, tag);
     }
+    session.look_after_growth();
     sample_device(session, *context);
     if (result.status.ok()) {
         *address = result.block.address;

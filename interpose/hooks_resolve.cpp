@@ -26,10 +26,22 @@ void* resolved(const char* symbol, void* function) {
 
 }  // namespace
 
+namespace {
+
+// Whoever resolves functions has just been loaded, or has just loaded somebody.
+void look_around() {
+    if (memlab::interpose::Session* session = memlab::interpose::Session::current()) {
+        session->look_for_ipc_users();
+    }
+}
+
+}  // namespace
+
 // Reached by a jump from the exported dlsym, for hooked names only.
 extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void* handle,
                                                                            const char* name) {
     namespace mi = memlab::interpose;
+    look_around();
     void* found = mi::real_dlsym()(handle, name);
     if (found == nullptr) {
         return nullptr;
@@ -44,6 +56,7 @@ extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void*
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                                 cuuint64_t flags) {
+    look_around();
     const CUresult result = call_real(&Driver::cuGetProcAddress, symbol, function, version, flags);
     if (result == CUDA_SUCCESS && function != nullptr) {
         *function = resolved(symbol, *function);
@@ -54,6 +67,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** funct
 MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                                    cuuint64_t flags,
                                                    CUdriverProcAddressQueryResult* status) {
+    look_around();
     const CUresult result =
         call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS && function != nullptr) {

@@ -106,15 +106,22 @@ void Session::start(bool late) {
     if (state.load(std::memory_order_acquire) != State::idle) {
         return;
     }
+    if (Session* session = start_once(late)) {
+        session->look_for_ipc_users();
+    }
+}
+
+/// The session, if this call was the one to start it.
+Session* Session::start_once(bool late) {
     const StartLock lock;
     if (state.load(std::memory_order_relaxed) != State::idle) {
-        return;
+        return nullptr;
     }
     try {
         LoadedSettings loaded = load_settings(environ);
         if (loaded.settings.disabled) {
             state.store(State::off, std::memory_order_release);
-            return;
+            return nullptr;
         }
         set_verbosity(loaded.settings.verbosity);
         for (const std::string& problem : loaded.problems) {
@@ -126,9 +133,11 @@ void Session::start(bool late) {
         }
         instance.store(session, std::memory_order_release);
         state.store(State::running, std::memory_order_release);
+        return session;
     } catch (...) {
         state.store(State::off, std::memory_order_release);
         warn("could not start (out of memory); this process runs without memlab");
+        return nullptr;
     }
 }
 
@@ -228,6 +237,23 @@ void Session::stop_pooling_quietly(const char* why) {
         if (recorder_) {
             recorder_->missed(why, 0);
         }
+    }
+}
+
+void Session::look_for_ipc_users() noexcept {
+    IpcUsers::Name name;
+    if (!settings_.look_for_ipc || !pooling() || !ipc_users_.look(&name)) {
+        return;
+    }
+    try {
+        const std::string why =
+            std::string(name.data()) +
+            " is loaded, which may share device memory with other processes: memory allocated "
+            "since was not pooled, so that its handles are exact (MEMLAB_IPC=off pools it all the "
+            "same)";
+        stop_pooling_quietly(why.c_str());
+    } catch (const std::bad_alloc&) {
+        step_aside("a library that shares device memory is loaded");
     }
 }
 

@@ -13,6 +13,7 @@
 #include "interpose/capture_gate.hpp"
 #include "interpose/context_registry.hpp"
 #include "interpose/driver.hpp"
+#include "interpose/ipc_users.hpp"
 #include "interpose/live_allocations.hpp"
 #include "interpose/memory_limit.hpp"
 #include "interpose/options/option_table.hpp"
@@ -75,11 +76,25 @@ class Session {
     /// the report says so.
     void stop_pooling_quietly(const char* why);
 
+    /// Stops pooling when a library that exports the program's memory has been loaded. Takes the
+    /// loader's lock: call without any of ours.
+    void look_for_ipc_users() noexcept;
+    /// A pool has taken memory from the driver: it is time to look again. From under a pool's lock.
+    void note_growth() { grown_.store(true, std::memory_order_relaxed); }
+    /// Looks when a pool has grown since the last time.
+    void look_after_growth() {
+        if (grown_.load(std::memory_order_relaxed)) {
+            grown_.store(false, std::memory_order_relaxed);
+            look_for_ipc_users();
+        }
+    }
+
     /// The recording's id of the driver function's name. 0 when nothing is recorded.
     std::uint32_t api_id(Api api);
 
   private:
     Session(LoadedSettings loaded, bool late);
+    static Session* start_once(bool late);
     void choose_pooling();
     void record_mark(std::string_view name);
 
@@ -92,6 +107,8 @@ class Session {
     std::unique_ptr<profiler::Recorder> recorder_;
     std::atomic<bool> pooling_{true};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
+    std::atomic<bool> grown_{false};
+    IpcUsers ipc_users_;
     MemoryLimits limits_;
     SegmentIndex segments_;
     LiveAllocations live_;

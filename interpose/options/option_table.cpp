@@ -42,6 +42,14 @@ bool free_sync_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool ipc_option(Settings& settings, std::string_view text) {
+    if (text != "auto" && text != "off") {
+        return false;
+    }
+    settings.look_for_ipc = text == "auto";
+    return true;
+}
+
 bool verbosity_option(Settings& settings, std::string_view text) {
     if (text == "quiet") {
         settings.verbosity = Verbosity::quiet;
@@ -204,6 +212,12 @@ constexpr OptionDef options[] = {
      "PyTorch's roundup_power2_divisions: sizes are rounded up to so many steps between powers of "
      "two. 0: to 512 bytes only.",
      roundup_option},
+    {"MEMLAB_IPC", "auto, off", "auto",
+     "Memory that other processes may be given. auto: once UCX, MPI or NVSHMEM is loaded, or "
+     "memory "
+     "was exported, new memory comes from the driver, so that its handles are exact. off: this "
+     "program exports none through those libraries; it is pooled though they are loaded.",
+     ipc_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",

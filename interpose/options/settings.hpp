@@ -25,6 +25,7 @@ struct Settings {
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
+    bool look_for_ipc = true;         ///< plain memory once a library that exports it is loaded
     std::vector<DeviceLimit> limits;  ///< of device memory
     Passthrough passthrough;
     std::string

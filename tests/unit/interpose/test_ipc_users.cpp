@@ -1,0 +1,28 @@
+// Which libraries share device memory with other processes, and when it is worth looking.
+#include "interpose/ipc_users.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace memlab::interpose;
+
+TEST_CASE("libraries are known by the beginning of their file name") {
+    for (const char* user : {"libucp.so", "libucp.so.0", "libuct.so.0.0.0", "libmpi.so.40",
+                             "libmpi_cray.so.12", "libmpich.so.12", "libmpifort.so.12",
+                             "libnvshmem_host.so.3", "libnvshmem.so.2", "liboshmem.so.40"}) {
+        INFO(user);
+        CHECK(is_ipc_user(user));
+    }
+    for (const char* other : {"", "libc.so.6", "libucpp.so", "libmpfr.so.6", "libmpc.so.3",
+                              "libnccl.so.2", "libcuda.so.1", "mylibmpi.so", "libmpiP.so"}) {
+        INFO(other);
+        CHECK_FALSE(is_ipc_user(other));
+    }
+}
+
+TEST_CASE("a process without one has none, however often it is asked") {
+    IpcUsers users;
+    IpcUsers::Name name{};
+    CHECK_FALSE(users.look(&name));
+    CHECK_FALSE(users.look(&name));
+    CHECK(name[0] == '\0');
+}
