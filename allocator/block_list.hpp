@@ -9,19 +9,19 @@ namespace memlab::allocator {
 class BlockList {
   public:
     void push_back(Block& block) noexcept {
-        block.list_previous = newest_;
-        block.list_next = nullptr;
-        (newest_ != nullptr ? newest_->list_next : oldest_) = &block;
+        block.use.list_previous = newest_;
+        block.use.list_next = nullptr;
+        (newest_ != nullptr ? newest_->use.list_next : oldest_) = &block;
         newest_ = &block;
     }
 
     void remove(Block& block) noexcept {
-        (block.list_previous != nullptr ? block.list_previous->list_next : oldest_) =
-            block.list_next;
-        (block.list_next != nullptr ? block.list_next->list_previous : newest_) =
-            block.list_previous;
-        block.list_previous = nullptr;
-        block.list_next = nullptr;
+        (block.use.list_previous != nullptr ? block.use.list_previous->use.list_next : oldest_) =
+            block.use.list_next;
+        (block.use.list_next != nullptr ? block.use.list_next->use.list_previous : newest_) =
+            block.use.list_previous;
+        block.use.list_previous = nullptr;
+        block.use.list_next = nullptr;
     }
 
     void forget_all() noexcept { oldest_ = newest_ = nullptr; }

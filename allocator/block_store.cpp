@@ -1,5 +1,7 @@
 #include "allocator/block_store.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <iterator>
 #include <limits>
 #include <new>
@@ -19,40 +21,31 @@ std::string hex(Address address) {
     return "0x" + text;
 }
 
-void link_into(FreeOrder& order, FreeHook& hook, std::uint64_t size, Block& block) noexcept {
-    hook.node.key() = {size, block.address};
-    hook.node.mapped() = &block;
-    hook.position = order.insert(std::move(hook.node)).position;
-    hook.linked = true;
-}
-
-void unlink_from(FreeOrder& order, FreeHook& hook) noexcept {
-    if (hook.linked) {
-        hook.node = order.extract(hook.position);
-        hook.linked = false;
-    }
-}
-
 }  // namespace
 
+BlockStore::BlockStore(const SizePolicy& policy)
+    : policy_(policy),
+      small_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))),
+      large_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))) {}
+
 bool BlockStore::reserve() noexcept {
+    if (spare_count_ >= needed_blocks && !spare_segment_.empty() && index_.ready(needed_blocks)) {
+        return true;
+    }
     try {
-        while (spare_count_ < needed_spares) {
-            // Node handles come out of a container only: a map of one, taken apart again.
-            std::map<Address, Block> made;
-            Block& block = made.try_emplace(0).first->second;
-            for (FreeHook* hook : {&block.by_size, &block.by_capacity}) {
-                FreeOrder order;
-                order.try_emplace({0, 0}, nullptr);
-                hook->node = order.extract(order.begin());
+        if (spare_count_ < needed_blocks) {
+            slabs_.push_back(std::unique_ptr<Slab>(new Slab));
+            // The lowest is used first: neighbours in time are neighbours in memory.
+            for (std::size_t i = slab_blocks; i != 0; --i) {
+                recycle(slabs_.back()->blocks[i - 1]);
             }
-            spares_.at(spare_count_++) = made.extract(made.begin());
         }
         if (spare_segment_.empty()) {
             std::map<Address, Segment> made;
             made.try_emplace(0);
             spare_segment_ = made.extract(made.begin());
         }
+        index_.reserve(needed_blocks);
         return true;
     } catch (const std::bad_alloc&) {
         return false;
@@ -69,12 +62,12 @@ bool BlockStore::fits(const Block& block, std::uint64_t size, bool small) const 
 }
 
 Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
-    FreeOrder& order = coarse(size) ? half(small).by_capacity : half(small).by_size;
-    const auto best = order.lower_bound({size, 0});
-    if (best == order.end() || !policy_.may_use(size, best->second->size)) {
+    Block* best = coarse(size) ? half(small).by_capacity.at_least(size, 0)
+                               : half(small).by_size.at_least(size, 0);
+    if (best == nullptr || !policy_.may_use(size, best->size)) {
         return nullptr;
     }
-    return &take_from(*best->second, size);
+    return &take_from(*best, size);
 }
 
 Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
@@ -94,11 +87,12 @@ Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
         link(cut(*block, size));
     }
     block->state = BlockState::live;
+    block->use = {};
     return *block;
 }
 
 void BlockStore::put_back(Block& block) noexcept {
-    block.idle_since_ns = never_seen;
+    block.idle.since_ns = never_seen;
     join_free(block);
 }
 
@@ -145,43 +139,53 @@ Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noe
 Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
+    Block& block = new_block();
     segment = Segment{};
     segment.base = base;
     segment.size = size;
+    segment.first = &block;
     segment.small = small;
     segment.blocks = 1;
-    Block& block = insert_spare(base);
+    block.address = base;
     block.size = size;
     block.segment = &segment;
+    index_.insert(block);
     return block;
 }
 
 Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
                                     Address after_base) const noexcept {
-    const FreeOrder& order = half(small).by_capacity;
-    for (auto it = order.upper_bound({after_size, after_base}); it != order.end(); ++it) {
-        if (it->second->segment->blocks == 1 && !it->second->segment->expandable) {
-            return it->second->segment;
+    const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
+    for (Block* block = order.after(after_size, after_base); block != nullptr;
+         block = order.after(block->idle.capacity, block->address)) {
+        if (block->segment->blocks == 1 && !block->segment->expandable) {
+            return block->segment;
         }
     }
     return nullptr;
 }
 
 void BlockStore::remove_segment(Address base, LeavingSegments& leaving) noexcept {
-    unlink(blocks_.find(base)->second);
-    recycle(base);
-    leaving.insert(segments_.extract(base));
+    auto segment = segments_.extract(base);
+    Block& block = *segment.mapped().first;
+    unlink(block);
+    index_.remove(block);
+    recycle(block);
+    leaving.insert(std::move(segment));
 }
 
 void BlockStore::clear() noexcept {
-    small_ = Half{};
-    large_ = Half{};
-    blocks_.clear();
+    const auto unit_bits = static_cast<unsigned>(std::countr_zero(policy_.options().rounding));
+    small_ = Half(unit_bits);
+    large_ = Half(unit_bits);
+    index_.clear();
     segments_.clear();
+    slabs_.clear();
+    spare_ = nullptr;
+    spare_count_ = 0;
 }
 
-// --- expandable ranges
-// ----------------------------------------------------------------------------
+// --- expandable ranges ------------------------------------------------------------------------
 
 bool BlockStore::can_add_range(Address base, std::uint64_t size) const noexcept {
     return base % page_bytes == 0 && size != 0 && size % page_bytes == 0 && can_add(base, size);
@@ -195,9 +199,10 @@ void BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcep
 }
 
 void BlockStore::remove_range(Address base) noexcept {
-    Block& hole = blocks_.find(base)->second;
-    unlink_from(half(hole.segment->small).holes, hole.by_size);
-    recycle(base);
+    Block& hole = *segments_.find(base)->second.first;
+    unlink_hole(hole);
+    index_.remove(hole);
+    recycle(hole);
     segments_.erase(base);
 }
 
@@ -214,8 +219,10 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const
         return (bytes + page_bytes - 1) / page_bytes * page_bytes;
     };
     const std::uint64_t unit = policy_.alignment_of(size);
-    for (const auto& entry : half(small).holes) {
-        Block& hole = *entry.second;
+    const OrderedBlocks<BySize>& holes = half(small).holes;
+    for (Block* each = holes.first(); each != nullptr;
+         each = holes.after(each->size, each->address)) {
+        Block& hole = *each;
         const Address end = hole.address + hole.size;
         const auto is_free = [](const Block* block) {
             return block != nullptr && block->state == BlockState::free;
@@ -255,7 +262,7 @@ Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noe
 
 Block& BlockStore::map(const Growth& growth) noexcept {
     Block& hole = *growth.hole;
-    unlink_from(half(hole.segment->small).holes, hole.by_size);
+    unlink_hole(hole);
     Block* mapped = isolate(hole, growth.begin, growth.bytes);
     for (Block* side : {mapped->previous, mapped->next}) {
         if (side != nullptr && side->state == BlockState::unmapped) {
@@ -263,7 +270,7 @@ Block& BlockStore::map(const Growth& growth) noexcept {
         }
     }
     mapped->segment->mapped += growth.bytes;
-    mapped->idle_since_ns = never_seen;
+    mapped->idle.since_ns = never_seen;
     Block* whole = mapped->previous != nullptr && mapped->previous->state == BlockState::free
                        ? mapped->previous
                        : mapped;
@@ -281,13 +288,12 @@ void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcep
     }
     hole->state = BlockState::unmapped;
     hole->segment->mapped -= bytes;
-    FreeOrder& holes = half(hole->segment->small).holes;
     if (Block* above = hole->next; above != nullptr && above->state == BlockState::unmapped) {
-        unlink_from(holes, above->by_size);
+        unlink_hole(*above);
         absorb_next(*hole);
     }
     if (Block* below = hole->previous; below != nullptr && below->state == BlockState::unmapped) {
-        unlink_from(holes, below->by_size);
+        unlink_hole(*below);
         absorb_next(*below);
         hole = below;
     }
@@ -295,27 +301,36 @@ void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcep
 }
 
 void BlockStore::link_hole(Block& block) noexcept {
-    link_into(half(block.segment->small).holes, block.by_size, block.size, block);
+    Half& in = half(block.segment->small);
+    in.holes.insert(block);
+    ++in.hole_count;
+    block.by_size = true;
 }
 
-BlockStore::Pages BlockStore::pages_of(const FreeOrder::value_type& entry) const noexcept {
-    Block* block = entry.second;
-    if (!block->segment->expandable) {
+void BlockStore::unlink_hole(Block& block) noexcept {
+    Half& in = half(block.segment->small);
+    in.holes.remove(block);
+    --in.hole_count;
+    block.by_size = false;
+}
+
+BlockStore::Pages BlockStore::pages_of(Block& block) noexcept {
+    if (!block.segment->expandable) {
         return {};
     }
-    const Address begin = (block->address + page_bytes - 1) / page_bytes * page_bytes;
-    const Address end = (block->address + block->size) / page_bytes * page_bytes;
-    return begin < end ? Pages{block, begin, end - begin} : Pages{};
+    const Address begin = (block.address + page_bytes - 1) / page_bytes * page_bytes;
+    const Address end = (block.address + block.size) / page_bytes * page_bytes;
+    return begin < end ? Pages{&block, begin, end - begin} : Pages{};
 }
 
 BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacity,
                                          Address after) const noexcept {
-    // A block with a whole page can serve one, so it is in this index.
-    const FreeOrder& order = half(small).by_capacity;
-    auto it = after_capacity < page_bytes ? order.lower_bound({page_bytes, 0})
-                                          : order.upper_bound({after_capacity, after});
-    for (; it != order.end(); ++it) {
-        if (const Pages pages = pages_of(*it); pages.bytes != 0) {
+    // A block with a whole page can serve one, so it is in this order.
+    const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
+    Block* block = after_capacity < page_bytes ? order.at_least(page_bytes, 0)
+                                               : order.after(after_capacity, after);
+    for (; block != nullptr; block = order.after(block->idle.capacity, block->address)) {
+        if (const Pages pages = pages_of(*block); pages.bytes != 0) {
             return pages;
         }
     }
@@ -330,96 +345,86 @@ BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noe
                 (block == hole->next && growth.begin + growth.bytes == hole->address + hole->size));
     };
     Pages largest;
-    std::uint64_t capacity_of_largest = 0;
+    std::uint64_t most = page_bytes - 1;
     for (const bool small : {false, true}) {
-        const FreeOrder& order = half(small).by_capacity;
-        for (auto it = order.rbegin(); it != order.rend(); ++it) {
-            if (it->first.first <= capacity_of_largest || it->first.first < page_bytes) {
-                break;
-            }
-            const Block* block = it->second;
-            if (extended(block)) {
-                continue;
-            }
-            if (const Pages pages = pages_of(*it); pages.bytes != 0) {
+        const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
+        for (Block* block = order.last(); block != nullptr && block->idle.capacity > most;
+             block = order.before(block->idle.capacity, block->address)) {
+            const Pages pages = extended(block) ? Pages{} : pages_of(*block);
+            if (pages.bytes != 0) {
                 largest = pages;
-                capacity_of_largest = it->first.first;
-                break;
+                most = block->idle.capacity;
             }
         }
     }
     return largest;
 }
 
-// --- questions
-// ------------------------------------------------------------------------------------
+// --- questions --------------------------------------------------------------------------------
 
 const Block* BlockStore::find(Address address) const noexcept {
-    const auto above = blocks_.upper_bound(address);
-    if (above == blocks_.begin()) {
-        return nullptr;
-    }
-    const Block& block = std::prev(above)->second;
-    return address - block.address < block.size ? &block : nullptr;
+    return index_.around(address);
 }
 
 Block* BlockStore::find(Address address) noexcept {
-    return const_cast<Block*>(std::as_const(*this).find(address));
+    return index_.around(address);
 }
 
 std::uint64_t BlockStore::largest_free() const noexcept {
     std::uint64_t largest = 0;
-    for (const FreeOrder* order : {&small_.by_size, &small_.by_capacity, &large_.by_capacity}) {
-        if (!order->empty() && order->rbegin()->first.first > largest) {
-            largest = order->rbegin()->first.first;
+    for (const Half* in : {&small_, &large_}) {
+        if (const Block* block = in->by_size.last()) {
+            largest = std::max(largest, block->size);
+        }
+        if (const Block* block = in->by_capacity.last()) {
+            largest = std::max(largest, block->idle.capacity);
         }
     }
     return largest;
 }
 
-/// A fresh free block out of the spares, at `address`.
-Block& BlockStore::insert_spare(Address address) noexcept {
-    auto node = std::move(spares_.at(--spare_count_));
-    node.key() = address;
-    Block& old = node.mapped();
-    Block fresh;
-    fresh.by_size.node = std::move(old.by_size.node);
-    fresh.by_capacity.node = std::move(old.by_capacity.node);
-    fresh.address = address;
-    old = std::move(fresh);
-    return blocks_.insert(std::move(node)).position->second;
+/// A free block out of the spares, with nothing in it.
+Block& BlockStore::new_block() noexcept {
+    Block& block = *spare_;
+    spare_ = block.next;
+    --spare_count_;
+    block = Block{};
+    block.idle = {};
+    block.idle.since_ns = never_seen;
+    return block;
 }
 
-/// Takes a block out of the map; keeps its node while there is room.
-void BlockStore::recycle(Address address) noexcept {
-    auto node = blocks_.extract(address);
-    if (spare_count_ < spares_.size()) {
-        spares_.at(spare_count_++) = std::move(node);
-    }
+void BlockStore::recycle(Block& block) noexcept {
+    block.next = spare_;
+    spare_ = &block;
+    ++spare_count_;
 }
 
 /// Cuts an unlinked block in two; returns the upper part, free and unlinked.
 Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
-    Block& upper = insert_spare(block.address + at);
+    Block& upper = new_block();
+    upper.address = block.address + at;
     upper.size = block.size - at;
     upper.segment = block.segment;
-    upper.idle_since_ns = block.idle_since_ns;
     upper.previous = &block;
     upper.next = block.next;
     if (upper.next != nullptr) {
         upper.next->previous = &upper;
     }
+    upper.idle.since_ns = block.idle.since_ns;
     block.next = &upper;
     block.size = at;
     ++block.segment->blocks;
+    index_.insert(upper);
     return upper;
 }
 
 /// Joins an unlinked block and its unlinked upper neighbour, which ceases to be.
 void BlockStore::absorb_next(Block& block) noexcept {
     Block* gone = block.next;
+    index_.remove(*gone);
     if (gone->size > block.size) {
-        block.idle_since_ns = gone->idle_since_ns;  // what most of it says
+        block.idle.since_ns = gone->idle.since_ns;  // what most of it says
     }
     block.size += gone->size;
     block.next = gone->next;
@@ -427,17 +432,20 @@ void BlockStore::absorb_next(Block& block) noexcept {
         block.next->previous = &block;
     }
     --block.segment->blocks;
-    recycle(gone->address);
+    recycle(*gone);
 }
 
 void BlockStore::link(Block& block) noexcept {
     const bool small = block.segment->small;
     Half& in = half(small);
-    if (has_fine_requests(small)) {
-        link_into(in.by_size, block.by_size, block.size, block);
+    block.by_size = has_fine_requests(small);
+    if (block.by_size) {
+        in.by_size.insert(block);
     }
-    if (coarse(capacity(block))) {
-        link_into(in.by_capacity, block.by_capacity, capacity(block), block);
+    block.idle.capacity = capacity(block);
+    block.by_capacity = coarse(block.idle.capacity);
+    if (block.by_capacity) {
+        in.by_capacity.insert(block);
     }
     if (counts_as_split(block)) {
         ++in.split_free.blocks;
@@ -450,8 +458,14 @@ void BlockStore::link(Block& block) noexcept {
 
 void BlockStore::unlink(Block& block) noexcept {
     Half& in = half(block.segment->small);
-    unlink_from(in.by_size, block.by_size);
-    unlink_from(in.by_capacity, block.by_capacity);
+    if (block.by_size) {
+        in.by_size.remove(block);
+        block.by_size = false;
+    }
+    if (block.by_capacity) {
+        in.by_capacity.remove(block);
+        block.by_capacity = false;
+    }
     if (counts_as_split(block)) {
         --in.split_free.blocks;
         in.split_free.bytes -= block.size;
@@ -461,23 +475,17 @@ void BlockStore::unlink(Block& block) noexcept {
 std::string BlockStore::validate_free(const Block& block) const {
     const std::string where = "free block " + hex(block.address);
     const Half& in = half(block.segment->small);
-    if (block.by_size.linked != has_fine_requests(block.segment->small)) {
+    if (block.by_size != has_fine_requests(block.segment->small)) {
         return where + ": its place by size is wrong";
     }
-    if (block.by_capacity.linked != coarse(capacity(block))) {
+    if (block.by_capacity != coarse(capacity(block))) {
         return where + ": its place by capacity is wrong";
     }
-    if (block.by_size.linked) {
-        const auto found = in.by_size.find({block.size, block.address});
-        if (found == in.by_size.end() || found->second != &block) {
-            return where + ": not found by size";
-        }
+    if (block.by_size && in.by_size.at_least(block.size, block.address) != &block) {
+        return where + ": not found by size";
     }
-    if (block.by_capacity.linked) {
-        const auto found = in.by_capacity.find({capacity(block), block.address});
-        if (found == in.by_capacity.end() || found->second != &block) {
-            return where + ": not found by capacity";
-        }
+    if (block.by_capacity && in.by_capacity.at_least(capacity(block), block.address) != &block) {
+        return where + ": not found by capacity";
     }
     if (block.next != nullptr && block.next->state == BlockState::free) {
         return where + ": its neighbour above is free too";
@@ -491,10 +499,9 @@ std::string BlockStore::validate_hole(const Block& block) const {
         block.size % page_bytes != 0) {
         return where + " is not whole pages of an expandable range";
     }
-    const FreeOrder& holes = half(block.segment->small).holes;
-    const auto found = holes.find({block.size, block.address});
-    if (!block.by_size.linked || found == holes.end() || found->second != &block ||
-        block.by_capacity.linked) {
+    const OrderedBlocks<BySize>& holes = half(block.segment->small).holes;
+    if (!block.by_size || block.by_capacity ||
+        holes.at_least(block.size, block.address) != &block) {
         return where + ": its place among the holes is wrong";
     }
     if (block.next != nullptr && block.next->state == BlockState::unmapped) {
@@ -509,12 +516,16 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
     std::uint32_t count = 0;
     std::uint64_t mapped = 0;
     const Block* previous = nullptr;
+    const Block* next = segment.first;
     while (at != segment.base + segment.size) {
-        const auto found = blocks_.find(at);
-        if (found == blocks_.end()) {
+        if (next == nullptr) {
             return where + "no block begins at " + hex(at);
         }
-        const Block& block = found->second;
+        const Block& block = *next;
+        next = block.next;
+        if (!index_.sound(block)) {
+            return where + "block " + hex(block.address) + " is not found by its address";
+        }
         if (block.address != at || block.segment != &segment || block.previous != previous ||
             (previous != nullptr && previous->next != &block)) {
             return where + "block " + hex(at) + " is linked wrongly";
@@ -531,7 +542,7 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
             }
         } else if ((at - segment.base) % policy_.alignment_of(block.size) != 0) {
             return where + "block " + hex(at) + " is misaligned";
-        } else if (block.by_size.linked || block.by_capacity.linked) {
+        } else if (block.by_size || block.by_capacity) {
             return where + "block " + hex(at) + " is in use and among the free blocks";
         }
         mapped += block.state == BlockState::unmapped ? 0 : block.size;
@@ -566,7 +577,7 @@ std::string BlockStore::validate() const {
         }
         below = &segment;
     }
-    if (blocks != blocks_.size()) {
+    if (blocks != index_.count()) {
         return "there are blocks outside of all segments";
     }
     for (const bool small : {true, false}) {
@@ -574,24 +585,23 @@ std::string BlockStore::validate() const {
         std::size_t by_size = 0;
         std::size_t by_capacity = 0;
         std::size_t holes = 0;
-        for (const auto& entry : blocks_) {
-            const Block& block = entry.second;
+        for_each_block([&](const Block& block) {
             if (block.segment->small != small) {
-                continue;
+                return;
             }
             holes += block.state == BlockState::unmapped ? 1 : 0;
             if (block.state != BlockState::free) {
-                continue;
+                return;
             }
-            by_size += block.by_size.linked ? 1 : 0;
-            by_capacity += block.by_capacity.linked ? 1 : 0;
+            by_size += block.by_size ? 1 : 0;
+            by_capacity += block.by_capacity ? 1 : 0;
             if (counts_as_split(block)) {
                 ++counted.blocks;
                 counted.bytes += block.size;
             }
-        }
-        if (by_size != half(small).by_size.size() ||
-            by_capacity != half(small).by_capacity.size() || holes != half(small).holes.size()) {
+        });
+        if (by_size != half(small).by_size.count() ||
+            by_capacity != half(small).by_capacity.count() || holes != half(small).hole_count) {
             return "the index of free blocks holds others than the free blocks";
         }
         if (counted != half(small).split_free) {

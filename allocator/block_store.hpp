@@ -4,94 +4,39 @@
 // Guarantees:
 //  - the blocks of a segment follow each other without gap or overlap, from its base to its end;
 //  - no two free blocks are neighbours;
-//  - an expandable range is a segment whose blocks need not have memory: those without are blocks
-//  of
-//    whole pages in the state `unmapped`, no two of them neighbours. All that is true of other
-//    blocks is true between two of these;
+//  - an expandable range is a segment whose blocks need not have memory: those without are whole
+//    pages in the state `unmapped`, no two of them neighbours. What is true of the blocks of other
+//    segments is true of those between two of these;
 //  - only reserve() allocates host memory, so every other function succeeds: a free can never fail
 //    for want of it, and an allocation that cannot be recorded is refused before anything changed.
 //
-// All lookups are O(log blocks). Tree nodes move between the trees and a small stock of spares, so
-// a steady program calls malloc for none of this.
+// A block by its base is O(1), everything else O(log blocks). Blocks come from slabs and go back to
+// them, so a steady program calls malloc for none of this; slabs are kept until clear().
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "allocator/backend.hpp"
+#include "allocator/block.hpp"
+#include "allocator/block_index.hpp"
+#include "allocator/ordered_blocks.hpp"
 #include "allocator/size_policy.hpp"
 
 namespace memlab::allocator {
-
-struct Block;
-
-/// What no clock shows.
-inline constexpr std::uint64_t never_seen = ~std::uint64_t{0};
-
-struct Segment {
-    Address base = 0;
-    std::uint64_t size = 0;
-    bool small = false;
-    bool expandable = false;
-    std::uint32_t blocks = 0;                  ///< 1: whole, not split
-    std::uint64_t mapped = 0;                  ///< bytes that have memory: all, if not expandable
-    std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it whole and free
-    std::uint64_t unused_since = 0;  ///< when it became whole and free, counted in takes()
-};
 
 /// Segments that the store has forgotten and the backend does not have back yet. Joining costs no
 /// memory.
 using LeavingSegments = std::multimap<Address, Segment>;
 
-/// Free blocks in best-fit order: by usable size, then by address.
-using FreeOrder = std::map<std::pair<std::uint64_t, Address>, Block*>;
-
-/// A block's place in one FreeOrder. It owns the tree node while the block is not in the tree.
-struct FreeHook {
-    FreeOrder::node_type node;
-    FreeOrder::iterator position{};
-    bool linked = false;
-};
-
-enum class BlockState : std::uint8_t {
-    free,
-    live,      ///< the application holds it
-    deferred,  ///< given back; its fence may not be recorded yet
-    pending,   ///< given back; behind its fence
-    lost,      ///< given back, but its fence failed: never used again
-    unmapped,  ///< addresses of an expandable range that have no memory
-};
-
-struct Block {
-    Address address = 0;
-    std::uint64_t size = 0;
-    Segment* segment = nullptr;
-    Block* previous = nullptr;  ///< the neighbour below in the same segment
-    Block* next = nullptr;      ///< the neighbour above
-    BlockState state = BlockState::free;
-
-    // The pool's, while the block is not free.
-    std::uint64_t requested = 0;
-    std::uint64_t id = 0;
-    Fence fence = 0;
-    std::uint64_t order = 0;  ///< of its fence among all; rises along the pending list
-    bool waited_for = false;  ///< a thread is in fence_wait_host for it and will settle it
-    Block* list_previous = nullptr;
-    Block* list_next = nullptr;
-
-    FreeHook by_size;      ///< small segments only: for requests below coarse_alignment; holes
-    FreeHook by_capacity;  ///< for requests that must be coarsely aligned
-    std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw most of it free
-};
-
 /// Thread-safety: none; the pool's lock serializes.
 class BlockStore {
   public:
-    explicit BlockStore(const SizePolicy& policy) : policy_(policy) {}
+    explicit BlockStore(const SizePolicy& policy);
     BlockStore(const BlockStore&) = delete;
     BlockStore& operator=(const BlockStore&) = delete;
 
@@ -191,17 +136,38 @@ class BlockStore {
     SplitFree split_free(bool small) const noexcept { return half(small).split_free; }
 
     const std::map<Address, Segment>& segments() const { return segments_; }
-    const std::map<Address, Block>& blocks() const { return blocks_; }
+
+    /// Calls visit(const Block&) for each block, by address. O(blocks).
+    template <typename Visit>
+    void for_each_block(Visit visit) const {
+        for (const auto& entry : segments_) {
+            for (const Block* block = entry.second.first; block != nullptr; block = block->next) {
+                visit(*block);
+            }
+        }
+    }
 
     /// Checks every guarantee above; empty when all hold, else what does not and where.
     std::string validate() const;
 
   private:
+    struct BySize {
+        static std::uint64_t of(const Block& block) noexcept { return block.size; }
+        static TreeLinks& links(Block& block) noexcept { return block.idle.size_links; }
+    };
+    struct ByCapacity {
+        static std::uint64_t of(const Block& block) noexcept { return block.idle.capacity; }
+        static TreeLinks& links(Block& block) noexcept { return block.idle.capacity_links; }
+    };
+
     /// PyTorch's small pool and large pool.
     struct Half {
-        FreeOrder by_size;
-        FreeOrder by_capacity;
-        FreeOrder holes;
+        explicit Half(unsigned unit_bits) : by_size(unit_bits), by_capacity(unit_bits) {}
+
+        SizedBlocks<BySize> by_size;  ///< for requests below coarse_alignment
+        SizedBlocks<ByCapacity> by_capacity;
+        OrderedBlocks<BySize> holes;
+        std::size_t hole_count = 0;
         SplitFree split_free;
         std::uint64_t takes = 0;
     };
@@ -217,8 +183,8 @@ class BlockStore {
     }
 
     Block& insert_segment(Address base, std::uint64_t size, bool small) noexcept;
-    Block& insert_spare(Address address) noexcept;
-    void recycle(Address address) noexcept;
+    Block& new_block() noexcept;
+    void recycle(Block& block) noexcept;
     Block& cut(Block& block, std::uint64_t at) noexcept;
     void absorb_next(Block& block) noexcept;
     void link(Block& block) noexcept;
@@ -229,21 +195,25 @@ class BlockStore {
     static bool counts_as_split(const Block& block) noexcept {
         return !block.segment->expandable && block.segment->blocks > 1;
     }
-    Pages pages_of(const FreeOrder::value_type& entry) const noexcept;
+    static Pages pages_of(Block& block) noexcept;
+    void unlink_hole(Block& block) noexcept;
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;
     std::string validate_segment(const Segment& segment, std::size_t* blocks) const;
 
     const SizePolicy policy_;
     std::map<Address, Segment> segments_;
-    std::map<Address, Block> blocks_;
+    BlockIndex index_;
     Half small_;
     Half large_;
 
-    static constexpr std::size_t needed_spares =
-        5;  ///< adding takes 1, mapping and take() up to 2 each
-    static constexpr std::size_t kept_spares = 64;  ///< from merges; what exceeds it goes to free()
-    std::array<std::map<Address, Block>::node_type, kept_spares> spares_;
+    static constexpr std::size_t needed_blocks = 5;  ///< adding takes 1, mapping and take() 2 each
+    static constexpr std::size_t slab_blocks = 256;
+    struct Slab {
+        Block blocks[slab_blocks];
+    };
+    std::vector<std::unique_ptr<Slab>> slabs_;
+    Block* spare_ = nullptr;  ///< blocks of slabs that are not in use, through `next`
     std::size_t spare_count_ = 0;
     std::map<Address, Segment>::node_type spare_segment_;
 };

@@ -43,8 +43,8 @@ std::uint64_t garbage_limit(const PoolOptions& options, const DeviceBackend& bac
 }
 
 BlockInfo describe(const Block& block) {
-    return {block.address,       block.requested,     block.size,
-            block.segment->base, block.segment->size, block.id};
+    return {block.address,       block.use.requested, block.size,
+            block.segment->base, block.segment->size, block.use.id};
 }
 
 std::string problem_of(const char* name, const Stat& stat, const Stat& truth) {
@@ -242,8 +242,8 @@ Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan&
 
 AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
     const bool small = block.segment->small;
-    block.requested = requested;
-    block.id = next_block_id();
+    block.use.requested = requested;
+    block.use.id = next_block_id();
     increase(stats_.allocation, small, 1);
     increase(stats_.allocated_bytes, small, block.size);
     increase(stats_.active, small, 1);
@@ -350,14 +350,14 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     Block* chosen = pending_.oldest();
     while (chosen != nullptr &&
            (chosen->waited_for || !store_.fits(*chosen, plan.size, plan.small))) {
-        chosen = chosen->list_next;
+        chosen = chosen->use.list_next;
     }
-    if (chosen == nullptr || !backend_.fence_wait_device(chosen->fence).ok()) {
+    if (chosen == nullptr || !backend_.fence_wait_device(chosen->use.fence).ok()) {
         return false;
     }
-    const std::uint64_t last = chosen->order;
-    for (Block* block = pending_.oldest(); block != nullptr && block->order <= last;) {
-        Block* next = block->list_next;
+    const std::uint64_t last = chosen->use.order;
+    for (Block* block = pending_.oldest(); block != nullptr && block->use.order <= last;) {
+        Block* next = block->use.list_next;
         if (!block->waited_for) {
             settle(*block, FenceState::complete);
         }
@@ -436,8 +436,8 @@ bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
 
 void Pool::Impl::put_behind(Block& block, Fence fence) {
     block.state = BlockState::pending;
-    block.fence = fence;
-    block.order = fences_recorded_++;
+    block.use.fence = fence;
+    block.use.order = fences_recorded_++;
     pending_.push_back(block);
 }
 
@@ -447,8 +447,8 @@ void Pool::Impl::settle(Block& block, FenceState state) {
         return;
     }
     pending_.remove(block);
-    backend_.fence_release(block.fence);
-    block.fence = 0;
+    backend_.fence_release(block.use.fence);
+    block.use.fence = 0;
     if (state == FenceState::complete) {
         complete(block);
     } else {
@@ -461,7 +461,7 @@ void Pool::Impl::complete(Block& block) {
     observer_.on_free_completed(describe(block));
     decrease(stats_.active, small, 1);
     decrease(stats_.active_bytes, small, block.size);
-    decrease(stats_.requested_bytes, small, block.requested);
+    decrease(stats_.requested_bytes, small, block.use.requested);
     store_.put_back(block);
     count_split(small);
 }
@@ -471,9 +471,9 @@ void Pool::Impl::complete(Block& block) {
 void Pool::Impl::poll() {
     Fence complete_fence = 0;
     for (Block* block = pending_.oldest(); block != nullptr;) {
-        Block* next = block->list_next;
+        Block* next = block->use.list_next;
         if (!block->waited_for) {
-            const Fence fence = block->fence;
+            const Fence fence = block->use.fence;
             const FenceState state =
                 fence == complete_fence ? FenceState::complete : backend_.fence_query(fence);
             if (state == FenceState::pending) {
@@ -491,7 +491,7 @@ void Pool::Impl::poll() {
 /// Waits for a pending block without the lock, then settles it.
 Pool::Impl::Waited Pool::Impl::wait_for(Lock& lock, Block& block) {
     const std::uint64_t epoch = epoch_;
-    const Fence fence = block.fence;
+    const Fence fence = block.use.fence;
     block.waited_for = true;
     lock.unlock();
     Waited waited{backend_.fence_wait_host(fence), true};
@@ -517,9 +517,9 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
     for (;;) {
         bool others_wait = false;
         Block* block = pending_.newest();
-        while (block != nullptr && (block->order >= end || block->waited_for)) {
-            others_wait = others_wait || (block->order < end && block->waited_for);
-            block = block->list_previous;
+        while (block != nullptr && (block->use.order >= end || block->waited_for)) {
+            others_wait = others_wait || (block->use.order < end && block->waited_for);
+            block = block->use.list_previous;
         }
         if (block != nullptr) {
             if (!wait_for(lock, *block).settled) {
@@ -705,7 +705,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     for (const bool small : {false, true}) {
         for_each_unused(small, [&](const Segment& segment) { look(segment.idle_since_ns); });
         for_each_free_pages(
-            small, [&](const BlockStore::Pages& pages) { look(pages.block->idle_since_ns); });
+            small, [&](const BlockStore::Pages& pages) { look(pages.block->idle.since_ns); });
     }
     if (!changes) {
         return 0;
@@ -728,7 +728,7 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
             }
         });
         for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
-            if (goes(&pages.block->idle_since_ns)) {
+            if (goes(&pages.block->idle.since_ns)) {
                 unmapped += unmap(*pages.block, pages.begin, pages.bytes);
             }
         });
@@ -833,12 +833,12 @@ PoolStats Pool::Impl::stats() const {
 std::string Pool::Impl::validate_frees() const {
     std::size_t listed = 0;
     const Block* previous = nullptr;
-    for (const Block* block = pending_.oldest(); block != nullptr; block = block->list_next) {
-        if (block->state != BlockState::pending || block->fence == 0) {
+    for (const Block* block = pending_.oldest(); block != nullptr; block = block->use.list_next) {
+        if (block->state != BlockState::pending || block->use.fence == 0) {
             return "a block in the pending list has no fence";
         }
-        if (block->list_previous != previous ||
-            (previous != nullptr && previous->order >= block->order)) {
+        if (block->use.list_previous != previous ||
+            (previous != nullptr && previous->use.order >= block->use.order)) {
             return "the pending list is out of order";
         }
         previous = block;
@@ -848,11 +848,11 @@ std::string Pool::Impl::validate_frees() const {
         return "the pending list does not end with its newest block";
     }
     previous = nullptr;
-    for (const Block* block = deferred_.oldest(); block != nullptr; block = block->list_next) {
-        if (block->state != BlockState::deferred || block->fence != 0) {
+    for (const Block* block = deferred_.oldest(); block != nullptr; block = block->use.list_next) {
+        if (block->state != BlockState::deferred || block->use.fence != 0) {
             return "a block in the deferred list has a fence";
         }
-        if (block->list_previous != previous) {
+        if (block->use.list_previous != previous) {
             return "the deferred list is linked wrongly";
         }
         previous = block;
@@ -861,15 +861,19 @@ std::string Pool::Impl::validate_frees() const {
     if (previous != deferred_.newest()) {
         return "the deferred list does not end with its newest block";
     }
-    for (const auto& entry : store_.blocks()) {
-        const Block& block = entry.second;
+    const char* problem = "";
+    store_.for_each_block([&](const Block& block) {
+        const bool used = block.state != BlockState::free && block.state != BlockState::unmapped;
         if (block.state == BlockState::pending || block.state == BlockState::deferred) {
             --listed;
-        } else if (block.fence != 0 || block.waited_for) {
-            return "a block that is not pending has a fence or is waited for";
+        } else if ((used && block.use.fence != 0) || block.waited_for) {
+            problem = "a block that is not pending has a fence or is waited for";
         }
+    });
+    if (listed != 0) {
+        problem = "the lists of frees hold others than the freed blocks";
     }
-    return listed == 0 ? "" : "the lists of frees hold others than the freed blocks";
+    return problem;
 }
 
 std::string Pool::Impl::validate_stats() const {
@@ -881,21 +885,21 @@ std::string Pool::Impl::validate_stats() const {
             increase(counted.oversize_segments, 1);
         }
     }
-    for (const auto& [address, block] : store_.blocks()) {
+    store_.for_each_block([&](const Block& block) {
         const bool small = block.segment->small;
         if (block.state == BlockState::unmapped) {
-            continue;
+            return;
         }
         if (block.state == BlockState::free) {
             if (!block.segment->expandable && block.segment->blocks > 1) {
                 increase(counted.inactive_split, small, 1);
                 increase(counted.inactive_split_bytes, small, block.size);
             }
-            continue;
+            return;
         }
         increase(counted.active, small, 1);
         increase(counted.active_bytes, small, block.size);
-        increase(counted.requested_bytes, small, block.requested);
+        increase(counted.requested_bytes, small, block.use.requested);
         if (block.state == BlockState::live) {
             increase(counted.allocation, small, 1);
             increase(counted.allocated_bytes, small, block.size);
@@ -903,7 +907,7 @@ std::string Pool::Impl::validate_stats() const {
                 increase(counted.oversize_allocations, 1);
             }
         }
-    }
+    });
     struct Named {
         const char* name;
         StatByPool PoolStats::*stat;
@@ -946,8 +950,7 @@ std::string Pool::Impl::validate() const {
     return validate_stats();
 }
 
-// --- the door
-// -------------------------------------------------------------------------------------
+// --- the door ---------------------------------------------------------------------------------
 
 Pool::Pool(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
     : impl_(std::make_unique<Impl>(options, backend, observer)) {}
