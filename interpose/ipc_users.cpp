@@ -8,12 +8,13 @@
 namespace memlab::interpose {
 namespace {
 
-// NCCL is not among them: it is part of every PyTorch, and shares its own buffers; what a program
-// registers with it is exported like anything else.
+// NCCL and NVSHMEM are not among them: both come with every PyTorch and are loaded though nobody
+// communicates, and they share buffers of their own. What a program registers with them is exported
+// like anything else.
 constexpr std::string_view beginnings[] = {
-    "libucp.so",  "libuct.so",                                 // UCX
-    "libmpi.so",  "libmpich.so",  "libmpi_", "libmpifort.so",  // Open MPI, MPICH, Intel, Cray
-    "libnvshmem", "liboshmem.so",
+    "libucp.so",    "libuct.so",                                // UCX
+    "libmpi.so",    "libmpich.so", "libmpi_", "libmpifort.so",  // Open MPI, MPICH, Intel, Cray
+    "liboshmem.so",
 };
 
 struct Search {
