@@ -1,7 +1,7 @@
 // Libraries that share device memory with other processes on a program's behalf (UCX, MPI,
-// NVSHMEM): they export the program's own allocations, by handles that name the driver's allocation
-// and not a block within it. Once one is loaded, memory must come from the driver for those handles
-// to be exact.
+// OpenSHMEM): they export the program's own allocations, by handles that name the driver's
+// allocation and not a block within it. Once one is loaded, memory must come from the driver for
+// those handles to be exact.
 //
 // Looked for where a new library usually shows, never under a lock of ours (the loader's own is
 // taken): when memlab starts, when somebody resolves a driver function, and after a pool has grown.

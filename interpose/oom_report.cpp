@@ -23,7 +23,7 @@ using report::size_text;
 using trace::MemoryKind;
 
 constexpr std::size_t shown_sites = 5;
-constexpr std::size_t shown_frames = 3;
+constexpr std::size_t shown_frames = 6;  // a static CUDA runtime takes the first few
 
 std::string hexadecimal(std::uint64_t number) {
     char digits[16];

@@ -213,7 +213,7 @@ constexpr OptionDef options[] = {
      "two. 0: to 512 bytes only.",
      roundup_option},
     {"MEMLAB_IPC", "auto, off", "auto",
-     "Memory that other processes may be given. auto: once UCX, MPI or NVSHMEM is loaded, or "
+     "Memory that other processes may be given. auto: once UCX or MPI is loaded, or "
      "memory "
      "was exported, new memory comes from the driver, so that its handles are exact. off: this "
      "program exports none through those libraries; it is pooled though they are loaded.",

@@ -1,4 +1,4 @@
-"""Memory that a library may export on the program's behalf: once UCX, MPI or NVSHMEM is loaded, new
+"""Memory that a library may export on the program's behalf: once UCX or MPI is loaded, new
 memory comes from the driver, and every export is exact. Without that, a block inside a segment is
 refused, with a message.
 """
