@@ -234,6 +234,10 @@ Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan&
         if (!store_.reserve()) {
             return {nullptr, no_host_memory};
         }
+        // A block that was too large to be cut (max_split_size) may have become smaller.
+        if (Block* block = store_.take(plan.size, plan.small)) {
+            return {block, {}};
+        }
     }
     Block* fresh = nullptr;
     const BackendStatus status = grow(plan, tag, &fresh);

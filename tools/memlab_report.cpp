@@ -8,12 +8,14 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "report/reader.hpp"
 #include "report/summary.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/version.hpp"
+#include "tools/whatif_command.hpp"
 
 namespace {
 
@@ -85,6 +87,8 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
         "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
         "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+        "  memlab-report whatif memlab.train.4711.memlog     through other allocators\n"
+        "  memlab-report replay memlab.train.4711.memlog     through the same pool again\n"
         "\n"
         "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
@@ -186,6 +190,14 @@ int main(int argc, char** argv) {
     // Nothing that this program might start shall be profiled.
     unsetenv("LD_PRELOAD");
     memlab::tools::name_program("memlab-report");
+    // A file of such a name is given as ./whatif.
+    const std::string_view command = argc > 1 ? argv[1] : "";
+    if (command == "whatif") {
+        return memlab::tools::whatif_command(argc - 1, argv + 1);
+    }
+    if (command == "replay") {
+        return memlab::tools::replay_command(argc - 1, argv + 1);
+    }
     Arguments arguments;
     CLI::App app(
         "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"

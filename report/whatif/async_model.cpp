@@ -1,0 +1,96 @@
+#include "report/whatif/async_model.hpp"
+
+#include <vector>
+
+namespace memlab::whatif {
+
+AsyncModel::AsyncModel(std::uint64_t capacity, std::uint64_t release_threshold)
+    : Model(capacity), threshold_(release_threshold) {
+    arena(false).end = chunk;
+    arena(true).end = std::uint64_t{1} << 62;
+}
+
+bool AsyncModel::expand(Arena& arena, std::uint64_t size) {
+    const std::uint64_t tail = arena.free.ending_at(arena.end).size;
+    const std::uint64_t bytes = round_up(size - std::min(size, tail), chunk);
+    if (!meter_.can_grow(bytes)) {
+        return false;
+    }
+    meter_.grow(bytes, [this] {
+        return FreeSpace{std::max(arenas_[0].free.largest(), arenas_[1].free.largest()),
+                         arenas_[0].free.total() + arenas_[1].free.total()};
+    });
+    meter_.count_map(bytes, bytes / chunk);
+    arena.free.add(arena.end, bytes);
+    arena.end += bytes;
+    return true;
+}
+
+void AsyncModel::release(std::uint64_t keep) {
+    for (Arena& arena : arenas_) {
+        std::vector<FreeRanges::Range> whole;
+        for (const auto& [address, size] : arena.free.ranges()) {
+            const std::uint64_t begin = round_up(address, chunk);
+            const std::uint64_t end = (address + size) / chunk * chunk;
+            if (end > begin) {
+                whole.push_back({address, size});
+            }
+        }
+        for (const FreeRanges::Range& range : whole) {
+            const std::uint64_t begin = round_up(range.address, chunk);
+            const std::uint64_t range_end = range.address + range.size;
+            const std::uint64_t wanted = meter_.reserved() - std::min(keep, meter_.reserved());
+            const std::uint64_t bytes =
+                std::min(range_end / chunk * chunk - begin, wanted / chunk * chunk);
+            if (bytes == 0) {
+                continue;
+            }
+            arena.free.remove(range);
+            if (begin > range.address) {
+                arena.free.add(range.address, begin - range.address);
+            }
+            if (range_end > begin + bytes) {
+                arena.free.add(begin + bytes, range_end - begin - bytes);
+            }
+            meter_.shrink(bytes);
+            meter_.count_unmap(bytes, bytes / chunk);
+        }
+    }
+}
+
+bool AsyncModel::allocate(std::uint32_t id, const Allocation& allocation) {
+    if (allocation.requested > largest_request) {
+        return false;
+    }
+    Held held;
+    held.requested = allocation.requested;
+    held.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
+    held.small = held.size <= largest_small;
+    Arena& from = arena(held.small);
+    if (!from.free.take_best(held.size, &held.address)) {
+        bool grown = expand(from, held.size);
+        if (!grown) {
+            release(0);
+            grown = expand(from, held.size);
+        }
+        if (!grown || !from.free.take_best(held.size, &held.address)) {
+            return false;
+        }
+    }
+    meter_.count_async_call();
+    meter_.allocated(held.requested, held.size);
+    held_.emplace(id, held);
+    return true;
+}
+
+void AsyncModel::free(std::uint32_t id) {
+    const auto found = held_.find(id);
+    const Held held = found->second;
+    held_.erase(found);
+    meter_.count_async_call();
+    meter_.freed(held.requested, held.size);
+    meter_.completed(held.size);
+    arena(held.small).free.add(held.address, held.size);
+}
+
+}  // namespace memlab::whatif

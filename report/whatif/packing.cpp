@@ -1,0 +1,290 @@
+// First fit in a given order: an item goes to the lowest address at which nothing that is already
+// placed lives at the same time. Those are found by an interval tree over the steps: an item is
+// kept at the nodes that cover its lifetime; whoever begins inside the new item's lifetime is found
+// by its beginning.
+#include "report/whatif/packing.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "report/whatif/free_ranges.hpp"
+#include "report/whatif/model.hpp"
+
+namespace memlab::whatif {
+
+namespace {
+
+constexpr std::uint64_t granularity = 512;
+constexpr std::uint64_t unlimited = std::uint64_t{1} << 62;
+constexpr std::uint64_t largest_packed = std::uint64_t{1} << 48;
+
+struct Item {
+    std::uint64_t size = 0;
+    std::uint32_t begin = 0;  ///< as a position in the order of allocations and frees
+    std::uint32_t end = 0;    ///< exclusive
+    std::uint64_t address = 0;
+};
+
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    return a > std::numeric_limits<std::uint64_t>::max() - b
+               ? std::numeric_limits<std::uint64_t>::max()
+               : a + b;
+}
+
+/// The items in the order in which they begin. Requests that no device could hold are left out.
+std::vector<Item> items_of(const Program& program) {
+    std::vector<Item> items;
+    std::vector<std::uint32_t> item_of(program.allocations.size(), 0);
+    std::uint32_t position = 0;
+    for (const Step& step : program.steps) {
+        if (step.kind == StepKind::allocate) {
+            const std::uint64_t requested = program.allocations[step.subject].requested;
+            if (requested > largest_packed) {
+                continue;
+            }
+            Item item;
+            item.size = round_up(std::max<std::uint64_t>(requested, 1), granularity);
+            item.begin = position++;
+            item.end = std::numeric_limits<std::uint32_t>::max();
+            items.push_back(item);
+            item_of[step.subject] = static_cast<std::uint32_t>(items.size());
+        } else if (step.kind == StepKind::free && item_of[step.subject] != 0) {
+            items[item_of[step.subject] - 1].end = position++;
+        }
+    }
+    for (Item& item : items) {
+        item.end = std::min(item.end, position);
+    }
+    return items;
+}
+
+std::uint64_t height_of(const std::vector<Item>& items) {
+    std::uint64_t height = 0;
+    for (const Item& item : items) {
+        height = std::max(height, item.address + item.size);
+    }
+    return height;
+}
+
+/// True when no two items that live at the same time share a byte.
+bool is_sound(const std::vector<Item>& items) {
+    struct Change {
+        std::uint32_t position;
+        bool begins;
+        std::uint32_t item;
+    };
+    std::vector<Change> changes;
+    changes.reserve(2 * items.size());
+    for (std::uint32_t i = 0; i < items.size(); ++i) {
+        changes.push_back({items[i].begin, true, i});
+        changes.push_back({items[i].end, false, i});
+    }
+    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+        return a.position != b.position ? a.position < b.position : a.begins < b.begins;
+    });
+    std::map<std::uint64_t, std::uint64_t> held;  // address to end
+    for (const Change& change : changes) {
+        const Item& item = items[change.item];
+        if (!change.begins) {
+            held.erase(item.address);
+            continue;
+        }
+        const auto next = held.lower_bound(item.address);
+        if (next != held.end() && next->first < item.address + item.size) {
+            return false;
+        }
+        if (next != held.begin() && std::prev(next)->second > item.address) {
+            return false;
+        }
+        held.emplace(item.address, item.address + item.size);
+    }
+    return true;
+}
+
+/// In the order of time, best fit: what an allocator with one endless range would do.
+void pack_by_time(std::vector<Item>& items) {
+    FreeRanges free;
+    free.add(0, unlimited);
+    std::vector<std::uint32_t> by_end(items.size());
+    std::iota(by_end.begin(), by_end.end(), 0U);
+    std::sort(by_end.begin(), by_end.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return items[a].end < items[b].end; });
+    auto ending = by_end.begin();
+    for (Item& item : items) {
+        for (; ending != by_end.end() && items[*ending].end <= item.begin; ++ending) {
+            free.add(items[*ending].address, items[*ending].size);
+        }
+        free.take_best(item.size, &item.address);
+    }
+}
+
+class FirstFit {
+  public:
+    FirstFit(std::vector<Item>& items, std::uint64_t* budget) : items_(items), budget_(budget) {
+        std::uint32_t positions = 1;
+        for (const Item& item : items) {
+            positions = std::max(positions, item.end);
+        }
+        leaves_ = std::bit_ceil(positions);
+        nodes_.resize(std::size_t{2} * leaves_);
+        begins_.reserve(items.size());
+        for (const Item& item : items) {
+            begins_.push_back(item.begin);
+        }
+        placed_.resize(items.size(), false);
+    }
+
+    /// False when the budget is used up.
+    bool place_all(const std::vector<std::uint32_t>& order) {
+        for (const std::uint32_t index : order) {
+            if (!place(index)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+  private:
+    bool place(std::uint32_t index) {
+        Item& item = items_[index];
+        busy_.clear();
+        for (std::size_t node = leaves_ + item.begin; node > 0; node /= 2) {
+            for (const std::uint32_t other : nodes_[node]) {
+                busy_.push_back({items_[other].address, items_[other].size});
+            }
+        }
+        // Items are in the order of their beginnings.
+        const auto last = std::lower_bound(begins_.begin(), begins_.end(), item.end);
+        const auto end = static_cast<std::uint32_t>(last - begins_.begin());
+        for (std::uint32_t other = index + 1; other < end; ++other) {
+            if (placed_[other]) {
+                busy_.push_back({items_[other].address, items_[other].size});
+            }
+        }
+        const std::uint64_t cost = 4 * busy_.size() + (end > index ? end - index : 0) + 32;
+        if (cost > *budget_) {
+            return false;
+        }
+        *budget_ -= cost;
+        std::sort(busy_.begin(), busy_.end(),
+                  [](const Busy& a, const Busy& b) { return a.address < b.address; });
+        std::uint64_t address = 0;
+        for (const Busy& busy : busy_) {
+            if (busy.address >= address + item.size) {
+                break;
+            }
+            address = std::max(address, busy.address + busy.size);
+        }
+        item.address = address;
+        placed_[index] = true;
+        cover(index);
+        return true;
+    }
+
+    void cover(std::uint32_t index) {
+        std::size_t low = leaves_ + items_[index].begin;
+        std::size_t high = leaves_ + items_[index].end;
+        for (; low < high; low /= 2, high /= 2) {
+            if (low % 2 == 1) {
+                nodes_[low++].push_back(index);
+            }
+            if (high % 2 == 1) {
+                nodes_[--high].push_back(index);
+            }
+        }
+    }
+
+    struct Busy {
+        std::uint64_t address = 0;
+        std::uint64_t size = 0;
+    };
+    std::vector<Item>& items_;
+    std::uint64_t* budget_;
+    std::size_t leaves_ = 1;
+    std::vector<std::vector<std::uint32_t>> nodes_;
+    std::vector<std::uint32_t> begins_;
+    std::vector<bool> placed_;
+    std::vector<Busy> busy_;
+};
+
+struct Order {
+    const char* name;
+    bool (*before)(const Item& a, const Item& b);
+};
+
+std::uint64_t lifetime(const Item& item) {
+    return item.end - item.begin;
+}
+
+double area(const Item& item) {
+    return static_cast<double>(item.size) * static_cast<double>(lifetime(item));
+}
+
+constexpr Order orders[] = {
+    {"size", [](const Item& a, const Item& b) { return a.size > b.size; }},
+    {"area", [](const Item& a, const Item& b) { return area(a) > area(b); }},
+    {"lifetime", [](const Item& a, const Item& b) { return lifetime(a) > lifetime(b); }},
+};
+
+}  // namespace
+
+LowerBound lower_bound(const Program& program) {
+    LowerBound bound;
+    std::uint64_t requested = 0;
+    std::uint64_t rounded = 0;
+    for (const Step& step : program.steps) {
+        if (step.kind != StepKind::allocate && step.kind != StepKind::free) {
+            continue;
+        }
+        const std::uint64_t bytes = program.allocations[step.subject].requested;
+        const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), granularity);
+        if (step.kind == StepKind::allocate) {
+            requested = add(requested, bytes);
+            rounded = add(rounded, size);
+            bound.requested = std::max(bound.requested, requested);
+            bound.rounded = std::max(bound.rounded, rounded);
+        } else {
+            requested -= std::min(requested, bytes);
+            rounded -= std::min(rounded, size);
+        }
+    }
+    return bound;
+}
+
+Packing pack_offline(const Program& program, std::uint64_t budget) {
+    Packing best;
+    std::vector<Item> items = items_of(program);
+    const auto consider = [&](const char* order) {
+        ++best.tried;
+        if (!is_sound(items)) {  // would be a defect here: such a packing must not be shown
+            return;
+        }
+        const std::uint64_t height = height_of(items);
+        if (best.order.empty() || height < best.bytes) {
+            best.bytes = height;
+            best.order = order;
+        }
+    };
+    pack_by_time(items);
+    consider("time");
+    for (const Order& order : orders) {
+        std::vector<std::uint32_t> sequence(items.size());
+        std::iota(sequence.begin(), sequence.end(), 0U);
+        std::stable_sort(sequence.begin(), sequence.end(), [&](std::uint32_t a, std::uint32_t b) {
+            return order.before(items[a], items[b]);
+        });
+        std::uint64_t share = budget / std::size(orders);
+        if (FirstFit(items, &share).place_all(sequence)) {
+            consider(order.name);
+        } else {
+            best.limited = true;
+        }
+    }
+    return best;
+}
+
+}  // namespace memlab::whatif

@@ -1,0 +1,287 @@
+#include "report/whatif/program.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace memlab::whatif {
+
+using trace::Event;
+using trace::EventType;
+using trace::MemoryKind;
+using trace::Origin;
+
+namespace {
+
+bool is_in_program(MemoryKind kind) {
+    return kind == MemoryKind::device || kind == MemoryKind::async_pool;
+}
+
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    return a > std::numeric_limits<std::uint64_t>::max() - b
+               ? std::numeric_limits<std::uint64_t>::max()
+               : a + b;
+}
+
+std::uint64_t subtract(std::uint64_t a, std::uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+}  // namespace
+
+void ProgramBuilder::note(StepKind kind, Building& to, std::uint32_t subject) {
+    to.program.steps.push_back({kind, subject});
+}
+
+void ProgramBuilder::complete(Building& to, std::uint64_t address) {
+    const auto found = to.pending.find(address);
+    if (found == to.pending.end()) {
+        ++to.program.inconsistencies;
+        return;
+    }
+    note(StepKind::complete, to, found->second);
+    to.pending.erase(found);
+}
+
+void ProgramBuilder::allocate(Building& to, const Event& record) {
+    if (to.program.allocations.size() >= std::numeric_limits<std::uint32_t>::max()) {
+        ++to.program.inconsistencies;
+        return;
+    }
+    // An address that is handed out again was given back, whether the log says so or not.
+    if (const auto old = to.live.find(record.address); old != to.live.end()) {
+        ++to.program.inconsistencies;
+        Event missing = record;
+        missing.type = EventType::free_requested;
+        free(to, missing);
+    }
+    if (to.pending.contains(record.address)) {
+        complete(to, record.address);
+    }
+    const auto id = static_cast<std::uint32_t>(to.program.allocations.size());
+    to.program.allocations.push_back({.requested = record.requested,
+                                      .event = events_,
+                                      .time_ns = record.time_ns,
+                                      .stream = record.stream,
+                                      .context = record.context,
+                                      .thread = record.thread,
+                                      .stack = record.stack,
+                                      .kind = record.kind,
+                                      .origin = record.origin});
+    to.served.push_back(record.size);
+    to.live.emplace(record.address, id);
+    if (record.origin == Origin::pool) {
+        ++to.program.recorded.pooled;
+    } else {
+        to.driver_served = add(to.driver_served, record.size);
+    }
+    to.any_streamless = to.any_streamless || record.kind != MemoryKind::async_pool;
+    note(StepKind::allocate, to, id);
+}
+
+void ProgramBuilder::free(Building& to, const Event& record) {
+    const auto found = to.live.find(record.address);
+    if (found == to.live.end()) {
+        ++to.program.inconsistencies;
+        return;
+    }
+    const std::uint32_t id = found->second;
+    to.live.erase(found);
+    note(StepKind::free, to, id);
+    if (to.program.allocations[id].origin == Origin::pool) {
+        // A block that is freed twice without completing would leave the first one behind.
+        const auto [at, is_new] = to.pending.try_emplace(record.address, id);
+        if (!is_new) {
+            ++to.program.inconsistencies;
+            note(StepKind::complete, to, at->second);
+            at->second = id;
+        }
+    } else {
+        to.driver_served = subtract(to.driver_served, to.served[id]);
+        note(StepKind::complete, to, id);
+    }
+}
+
+void ProgramBuilder::reserve(Building& to, const Event& record) {
+    Recorded& recorded = to.program.recorded;
+    to.reserved = add(to.reserved, record.size);
+    std::uint64_t& here = to.reserved_in[record.context];
+    here = add(here, record.size);
+    recorded.reserved_peak = std::max(recorded.reserved_peak, to.reserved);
+    ++recorded.segment_allocs;
+}
+
+void ProgramBuilder::release(Building& to, const Event& record) {
+    to.reserved = subtract(to.reserved, record.size);
+    std::uint64_t& here = to.reserved_in[record.context];
+    here = subtract(here, record.size);
+    ++to.program.recorded.segment_frees;
+}
+
+void ProgramBuilder::on(const Event& record) {
+    ++events_;
+    if (record.type == EventType::mark || record.type == EventType::scope_end) {
+        for (auto& [index, to] : devices_) {
+            note(StepKind::mark, to, 0);
+        }
+        return;
+    }
+    if (record.type == EventType::scope_begin) {
+        return;
+    }
+    Building& to = building(record.device);
+    switch (record.type) {
+        case EventType::alloc:
+            if (is_in_program(record.kind)) {
+                allocate(to, record);
+            }
+            break;
+        case EventType::free_requested:
+            if (is_in_program(record.kind)) {
+                free(to, record);
+            }
+            break;
+        case EventType::free_completed:
+            if (is_in_program(record.kind)) {
+                complete(to, record.address);
+            }
+            break;
+        case EventType::segment_alloc:
+        case EventType::segment_map:
+            reserve(to, record);
+            break;
+        case EventType::segment_free:
+        case EventType::segment_unmap:
+            release(to, record);
+            break;
+        case EventType::empty_cache:
+            note(StepKind::empty_cache, to, 0);
+            break;
+        default:
+            break;  // what the recorded pool did by itself
+    }
+}
+
+void ProgramBuilder::on(const trace::OomEvent& record) {
+    Building& to = building(record.device);
+    ++to.program.recorded.failed;
+    if (!is_in_program(record.kind) ||
+        to.program.allocations.size() >= std::numeric_limits<std::uint32_t>::max()) {
+        return;
+    }
+    const auto id = static_cast<std::uint32_t>(to.program.allocations.size());
+    to.program.allocations.push_back({.requested = record.requested,
+                                      .event = events_ + 1,
+                                      .time_ns = record.time_ns,
+                                      .stream = 0,
+                                      .context = record.context,
+                                      .thread = record.thread,
+                                      .stack = record.stack,
+                                      .kind = record.kind,
+                                      .origin = Origin::driver});
+    to.served.push_back(0);
+    note(StepKind::attempt, to, id);
+}
+
+void ProgramBuilder::on(const trace::DeviceSample& record) {
+    Building& to = building(record.device);
+    to.program.outside_known = true;
+    to.program.outside_bytes = std::max(to.program.outside_bytes,
+                                        subtract(record.used, add(to.reserved, to.driver_served)));
+}
+
+void ProgramBuilder::on(const trace::ContextLost& record) {
+    const auto device = device_of_context_.find(record.context);
+    if (device == device_of_context_.end()) {
+        return;
+    }
+    Building& to = building(device->second);
+    const auto of_context = [&](const std::map<std::uint64_t, std::uint32_t>& in) {
+        std::vector<std::uint64_t> addresses;
+        for (const auto& [address, id] : in) {
+            if (to.program.allocations[id].context == record.context) {
+                addresses.push_back(address);
+            }
+        }
+        return addresses;
+    };
+    for (const std::uint64_t address : of_context(to.live)) {
+        Event gone;
+        gone.address = address;
+        free(to, gone);
+    }
+    for (const std::uint64_t address : of_context(to.pending)) {
+        complete(to, address);
+    }
+    to.reserved = subtract(to.reserved, to.reserved_in[record.context]);
+    to.reserved_in.erase(record.context);
+    note(StepKind::context_lost, to, record.context);
+}
+
+void ProgramBuilder::on(const trace::ProcessInfo& record) {
+    recording_.process = record;
+}
+
+void ProgramBuilder::on(const trace::OptionValue& record) {
+    recording_.options.push_back(record);
+}
+
+void ProgramBuilder::on(const trace::DeviceInfo& record) {
+    building(record.index).program.device = record;
+}
+
+void ProgramBuilder::on(const trace::ContextInfo& record) {
+    device_of_context_[record.id] = record.device;
+}
+
+// Call sites are looked up in the report of the same log, when one is shown.
+void ProgramBuilder::on(const trace::StringDef& /*record*/) {}
+void ProgramBuilder::on(const trace::ModuleDef& /*record*/) {}
+void ProgramBuilder::on(const trace::StackDef& /*record*/) {}
+void ProgramBuilder::on(const trace::Missed& /*record*/) {}
+void ProgramBuilder::on(const trace::End& /*record*/) {}
+
+Recording ProgramBuilder::finish(const trace::LogReadResult& result) {
+    recording_.status = result.status;
+    recording_.events = events_;
+    for (auto& [index, building] : devices_) {
+        if (building.program.allocations.empty()) {
+            continue;
+        }
+        building.program.device.index = index;
+        building.program.streams_known = !building.any_streamless;
+        recording_.programs.push_back(std::move(building.program));
+    }
+    devices_.clear();
+    return std::move(recording_);
+}
+
+std::string message_of(const trace::LogReadResult& read, const std::string& path) {
+    const std::string prefix = path + ": ";
+    return read.message.compare(0, prefix.size(), prefix) == 0 ? read.message.substr(prefix.size())
+                                                               : read.message;
+}
+
+std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path) {
+    return "not an event log (" + message_of(read, path) +
+           "); give the memlab.*.memlog that lies beside the report";
+}
+
+Recording read_recording(const std::string& path, std::string* error) {
+    ProgramBuilder builder;
+    const trace::LogReadResult read = trace::read_log(path, builder);
+    if (read.status == trace::LogStatus::not_a_log) {
+        *error = not_a_log_error(read, path);
+        return {};
+    }
+    Recording recording = builder.finish(read);
+    if (recording.programs.empty()) {
+        *error = "an event log without device allocations; there is nothing to try out";
+        return {};
+    }
+    if (read.status == trace::LogStatus::damaged) {
+        recording.warning = "The event log is " + message_of(read, path) + ".";
+    }
+    return recording;
+}
+
+}  // namespace memlab::whatif

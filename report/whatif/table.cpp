@@ -1,0 +1,367 @@
+#include "report/whatif/table.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "report/units.hpp"
+#include "report/whatif/async_model.hpp"
+#include "report/whatif/plain_model.hpp"
+#include "report/whatif/pool_model.hpp"
+#include "report/whatif/pool_settings.hpp"
+#include "report/whatif/pytorch_model.hpp"
+#include "report/whatif/rmm_model.hpp"
+
+namespace memlab::whatif {
+
+namespace {
+
+constexpr std::uint64_t no_threshold = std::numeric_limits<std::uint64_t>::max();
+
+/// More than any device has: keeps a hostile log's numbers in range.
+constexpr std::uint64_t largest_device = std::uint64_t{1} << 50;
+
+/// "name=value,name=value". Commas inside brackets are part of a value.
+bool for_each_setting(std::string_view text, std::string* problem,
+                      const std::function<bool(std::string_view, std::string_view)>& use) {
+    while (!text.empty()) {
+        std::size_t end = 0;
+        int depth = 0;
+        for (; end < text.size() && (text[end] != ',' || depth > 0); ++end) {
+            depth += text[end] == '[' ? 1 : text[end] == ']' ? -1 : 0;
+        }
+        const std::string_view setting = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        const std::size_t equals = setting.find('=');
+        if (equals == std::string_view::npos) {
+            *problem = "settings are name=value, not " + std::string(setting);
+            return false;
+        }
+        if (!use(setting.substr(0, equals), setting.substr(equals + 1))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* policy,
+               std::string* problem) {
+    PoolSettings list;
+    allocator::PoolOptions options;
+    const auto use = [&](std::string_view name, std::string_view value) {
+        list.emplace_back(name, value);
+        return true;
+    };
+    if (!for_each_setting(settings, problem, use) || !read(list, &options, problem)) {
+        return false;
+    }
+    *problem = allocator::problem_with(options);
+    if (!problem->empty()) {
+        return false;
+    }
+    policy->ours = true;
+    policy->frees_in_stream_order = false;
+    policy->label =
+        settings.empty() ? "memlab pool, as recorded" : "memlab " + std::string(settings);
+    policy->how = std::string(settings);
+    policy->make = [options](std::uint64_t capacity) {
+        return std::make_unique<PoolModel>(capacity, options);
+    };
+    return true;
+}
+
+bool read_pytorch(std::string_view settings, Policy* policy, std::string* problem) {
+    PyTorchSettings parsed;
+    if (!parse_pytorch_settings(settings, &parsed, problem)) {
+        return false;
+    }
+    policy->label = settings.empty() ? "PyTorch" : "PyTorch " + std::string(settings);
+    policy->per_stream = true;
+    policy->how = settings.empty() ? "" : "PYTORCH_ALLOC_CONF=" + std::string(settings);
+    policy->make = [parsed](std::uint64_t capacity) {
+        PyTorchSettings with_limit = parsed;
+        if (parsed.garbage_collection_threshold > 0) {
+            with_limit.allowed = capacity;
+        }
+        return std::make_unique<PyTorchModel>(capacity, with_limit);
+    };
+    return true;
+}
+
+bool read_rmm(std::string_view settings, Policy* policy, std::string* problem) {
+    RmmSettings parsed;
+    bool half = false;
+    const auto use = [&](std::string_view name, std::string_view value) {
+        std::uint64_t bytes = 0;
+        if (name == "initial" && value == "half") {
+            half = true;
+            return true;
+        }
+        if ((name != "initial" && name != "maximum") || !parse_size(value, &bytes)) {
+            *problem = "rmm takes initial=SIZE, initial=half and maximum=SIZE, not " +
+                       std::string(name) + "=" + std::string(value);
+            return false;
+        }
+        if (name == "initial") {
+            parsed.initial = bytes;
+        } else {
+            parsed.maximum = bytes;
+        }
+        return true;
+    };
+    if (!for_each_setting(settings, problem, use)) {
+        return false;
+    }
+    if (parsed.maximum && parsed.initial > *parsed.maximum) {
+        *problem = "rmm's initial size exceeds its maximum";
+        return false;
+    }
+    policy->label = settings.empty() ? "RMM pool" : "RMM pool " + std::string(settings);
+    policy->per_stream = true;
+    policy->make = [parsed, half](std::uint64_t capacity) {
+        RmmSettings with_half = parsed;
+        if (half) {
+            with_half.initial = capacity / 2 / device_page * device_page;
+        }
+        return std::make_unique<RmmModel>(capacity, with_half);
+    };
+    return true;
+}
+
+bool read_async(std::string_view settings, Policy* policy, std::string* problem) {
+    std::uint64_t threshold = 0;
+    const auto use = [&](std::string_view name, std::string_view value) {
+        if (name == "threshold" && value == "max") {
+            threshold = no_threshold;
+            return true;
+        }
+        if (name != "threshold" || !parse_size(value, &threshold)) {
+            *problem = "async takes threshold=SIZE or threshold=max, not " + std::string(name) +
+                       "=" + std::string(value);
+            return false;
+        }
+        return true;
+    };
+    if (!for_each_setting(settings, problem, use)) {
+        return false;
+    }
+    policy->label =
+        settings.empty() ? "cudaMallocAsync" : "cudaMallocAsync " + std::string(settings);
+    policy->per_stream = true;
+    policy->waits_at_marks = threshold != no_threshold;
+    policy->make = [threshold](std::uint64_t capacity) {
+        return std::make_unique<AsyncModel>(capacity, threshold);
+    };
+    return true;
+}
+
+std::uint64_t capacity_of(const Program& program, std::optional<std::uint64_t> limit) {
+    const std::uint64_t total =
+        std::min(limit.value_or(program.device.total_bytes), largest_device);
+    return total - std::min(total, program.outside_bytes);
+}
+
+/// The row that reserves least among those that `takes` admits; of rows within 2 % the one with the
+/// least time in the driver.
+std::optional<std::size_t> best_row(const std::vector<Row>& rows,
+                                    const std::function<bool(const Row&)>& takes) {
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    for (const Row& row : rows) {
+        if (takes(row)) {
+            least = std::min(least, row.outcome.reserved_peak);
+        }
+    }
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (!takes(rows[i]) || rows[i].outcome.reserved_peak > least + least / 50) {
+            continue;
+        }
+        if (!best || rows[i].outcome.calls.time_ns < rows[*best].outcome.calls.time_ns) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+Choice choose(const Table& table) {
+    // An allocator that spends a twentieth of the program's time in the driver is no choice.
+    const double most_time = 0.05 * static_cast<double>(table.duration_ns);
+    const auto usable = [&](const Row& row) {
+        return row.policy.kind == PolicyKind::allocator && row.fits() &&
+               (table.duration_ns == 0 || row.outcome.calls.time_ns <= most_time);
+    };
+    const auto fits = [](const Row& row) {
+        return row.policy.kind == PolicyKind::allocator && row.fits();
+    };
+    const auto ours = [](const Row& row) { return row.policy.ours; };
+    Choice choice;
+    choice.ours = best_row(table.rows, [&](const Row& row) { return usable(row) && ours(row); });
+    choice.row = best_row(table.rows, usable);
+    if (!choice.row) {
+        choice.row = best_row(table.rows, fits);
+    }
+    using report::format_bytes;
+    if (!choice.row) {
+        choice.why = "nothing fits: the program holds " + format_bytes(table.bound.rounded) +
+                     " at once, of " + format_bytes(table.capacity) + " that there are";
+        if (table.bound.rounded <= table.capacity) {
+            choice.why += "; only an allocator that knew the future could serve it";
+        }
+        return choice;
+    }
+    // Its own pool when nothing else is clearly better: it needs no change of the program.
+    const Row& least = table.rows[*choice.row];
+    if (choice.ours && table.rows[*choice.ours].outcome.reserved_peak <=
+                           least.outcome.reserved_peak + least.outcome.reserved_peak / 50) {
+        choice.row = choice.ours;
+    }
+    const Outcome& chosen = table.rows[*choice.row].outcome;
+    choice.why = "reserves " + format_bytes(chosen.reserved_peak) + " at most, " +
+                 report::format_percent(chosen.reserved_peak, table.bound.rounded) +
+                 " of what the program holds at once";
+    if (!usable(table.rows[*choice.row])) {
+        choice.why += ", but spends " +
+                      report::format_duration(static_cast<std::uint64_t>(chosen.calls.time_ns)) +
+                      " in the driver's calls, in a run of " +
+                      report::format_duration(table.duration_ns);
+    }
+    return choice;
+}
+
+std::vector<std::string> notes_of(const Program& program, const std::vector<Row>& rows) {
+    std::vector<std::string> notes;
+    const auto any = [&](auto which) {
+        return std::any_of(rows.begin(), rows.end(),
+                           [&](const Row& row) { return which(row.policy); });
+    };
+    if (!program.streams_known && any([](const Policy& policy) { return policy.per_stream; })) {
+        notes.emplace_back(
+            "The recording names no streams (cudaMalloc has none): allocators that keep streams "
+            "apart are run as if there was one.");
+    }
+    if (program.recorded.pooled != 0 && any([](const Policy& policy) {
+            return policy.kind == PolicyKind::allocator && policy.frees_in_stream_order;
+        })) {
+        notes.emplace_back(
+            "Freed memory becomes reusable for memlab's pool when the device was done with it, for "
+            "the others at once.");
+    }
+    const bool has_marks =
+        std::any_of(program.steps.begin(), program.steps.end(),
+                    [](const Step& step) { return step.kind == StepKind::mark; });
+    if (!has_marks && any([](const Policy& policy) { return policy.waits_at_marks; })) {
+        notes.emplace_back(
+            "cudaMallocAsync gives memory back when the program synchronizes; the recording has no "
+            "marks that would tell when, so it never does here.");
+    }
+    if (!program.outside_known) {
+        notes.emplace_back(
+            "What is in use beside the program's allocations was not sampled and not taken off.");
+    }
+    if (program.recorded.failed != 0) {
+        notes.emplace_back(report::format_plural(program.recorded.failed, "allocation") +
+                           " failed in the recording; what the program would have done with them "
+                           "is not known.");
+    }
+    if (program.inconsistencies != 0) {
+        notes.emplace_back(report::format_count(program.inconsistencies) +
+                           " events did not fit the ones before them and were set right.");
+    }
+    return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> default_policies() {
+    return {"lower-bound",
+            "offline",
+            "pool",
+            "pool:MEMLAB_BACKEND=classic",
+            "pool:MEMLAB_ROUNDUP_POWER2_DIVISIONS=4",
+            "pool:MEMLAB_BACKEND=vmm",
+            "pytorch",
+            "pytorch:max_split_size_mb:128",
+            "pytorch:expandable_segments:True",
+            "rmm",
+            "async",
+            "async:threshold=max",
+            "plain"};
+}
+
+std::string policy_help() {
+    return "lower-bound, offline, pool, pool:OPTION=VALUE,..., pytorch, "
+           "pytorch:SETTING:VALUE,..., rmm, rmm:initial=SIZE|half,maximum=SIZE, async, "
+           "async:threshold=SIZE|max, plain";
+}
+
+bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settings, Policy* policy,
+                 std::string* problem) {
+    const std::size_t colon = text.find(':');
+    const std::string_view name = text.substr(0, colon);
+    const std::string_view settings =
+        colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+    policy->name = text;
+    if (name == "pool") {
+        return read_pool(settings, read_pool_settings, policy, problem);
+    }
+    if (name == "pytorch") {
+        return read_pytorch(settings, policy, problem);
+    }
+    if (name == "rmm") {
+        return read_rmm(settings, policy, problem);
+    }
+    if (name == "async") {
+        return read_async(settings, policy, problem);
+    }
+    if (colon == std::string_view::npos) {
+        if (name == "plain") {
+            policy->label = "plain CUDA";
+            policy->make = [](std::uint64_t capacity) {
+                return std::make_unique<PlainModel>(capacity);
+            };
+            return true;
+        }
+        if (name == "lower-bound" || name == "offline") {
+            policy->kind = name == "offline" ? PolicyKind::offline : PolicyKind::lower_bound;
+            policy->label = name == "offline" ? "offline packing" : "held at once";
+            return true;
+        }
+    }
+    *problem = "no policy " + std::string(text) + "; there are " + policy_help();
+    return false;
+}
+
+Table tabulate(const Program& program, const std::vector<Policy>& policies,
+               std::optional<std::uint64_t> limit) {
+    Table table;
+    table.program = &program;
+    table.bound = lower_bound(program);
+    table.capacity = capacity_of(program, limit);
+    table.limited = limit.has_value();
+    if (!program.allocations.empty()) {
+        table.duration_ns =
+            program.allocations.back().time_ns - program.allocations.front().time_ns;
+    }
+    for (const Policy& policy : policies) {
+        Row row;
+        row.policy = policy;
+        row.capacity = table.capacity;
+        switch (policy.kind) {
+            case PolicyKind::allocator:
+                row.outcome = run(program, *policy.make(table.capacity));
+                break;
+            case PolicyKind::lower_bound:
+                row.outcome.reserved_peak = table.bound.rounded;
+                break;
+            case PolicyKind::offline:
+                row.packing = pack_offline(program);
+                row.outcome.reserved_peak = row.packing.bytes;
+                break;
+        }
+        table.rows.push_back(std::move(row));
+    }
+    table.choice = choose(table);
+    table.notes = notes_of(program, table.rows);
+    return table;
+}
+
+}  // namespace memlab::whatif

@@ -1,0 +1,217 @@
+// The table: what is run, what is chosen and why, what is said to the reader.
+#include "report/whatif/table.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "report/whatif/pool_settings.hpp"
+#include "report/whatif/render.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/whatif/live_pool.hpp"
+#include "tests/unit/whatif/random_programs.hpp"
+
+using namespace memlab;
+using namespace memlab::test;
+using namespace memlab::whatif;
+
+namespace {
+
+bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options,
+               std::string* problem) {
+    *options = {};
+    for (const auto& [name, value] : settings) {
+        if (name == "MEMLAB_BACKEND") {  // the option table's
+            options->expandable = value == "vmm";
+        } else if (name == "MEMLAB_ROUNDUP_POWER2_DIVISIONS") {
+            *problem = allocator::read_roundup_divisions(value, &options->roundup_power2_divisions);
+        } else if (!set_pool_option(name, value, options, problem)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+std::vector<Policy> policies(const std::vector<std::string>& names) {
+    std::vector<Policy> list;
+    for (const std::string& name : names) {
+        Policy policy;
+        std::string problem;
+        INFO(name << ": " << problem);
+        REQUIRE(read_policy(name, read_pool, &policy, &problem));
+        list.push_back(std::move(policy));
+    }
+    return list;
+}
+
+std::string problem_with_policy(const std::string& name) {
+    Policy policy;
+    std::string problem;
+    return read_policy(name, read_pool, &policy, &problem) ? "" : problem;
+}
+
+whatif::Recording recording_of(Program program) {
+    whatif::Recording recording;
+    recording.process.executable = "/opt/app/train";
+    recording.process.pid = 4711;
+    recording.programs.push_back(std::move(program));
+    return recording;
+}
+
+report::Style plain_style(int width) {
+    report::Style style;
+    style.width = width;
+    return style;
+}
+
+Program on_a_device(Program program, std::uint64_t total) {
+    program.device.name = "Some GPU";
+    program.device.total_bytes = total;
+    return program;
+}
+
+}  // namespace
+
+TEST_CASE("every default policy is one, and runs") {
+    const Program program = on_a_device(random_program(4, 400, 40 * mib), 80ULL << 30);
+    const Table table = tabulate(program, policies(default_policies()), std::nullopt);
+    REQUIRE(table.rows.size() == default_policies().size());
+    for (const Row& row : table.rows) {
+        INFO(row.policy.name);
+        CHECK(row.fits());
+        CHECK(row.outcome.reserved_peak >= table.bound.requested);
+    }
+    CHECK(table.rows[0].outcome.reserved_peak == table.bound.rounded);
+    REQUIRE(table.choice.row);
+    CHECK(table.rows[*table.choice.row].policy.kind == PolicyKind::allocator);
+}
+
+TEST_CASE("policies that are none are refused with what there is") {
+    CHECK_THAT(problem_with_policy("jemalloc"), Catch::Matchers::Contains("there are lower-bound"));
+    CHECK_THAT(problem_with_policy("plain:x=1"), Catch::Matchers::Contains("no policy plain:x=1"));
+    CHECK_THAT(problem_with_policy("pool:nothing=1"),
+               Catch::Matchers::Contains("no option nothing"));
+    CHECK_THAT(problem_with_policy("pool:rounding"), Catch::Matchers::Contains("name=value"));
+    CHECK_THAT(problem_with_policy("pool:rounding=3"), Catch::Matchers::Contains("power of two"));
+    CHECK_THAT(problem_with_policy("rmm:initial=x"), Catch::Matchers::Contains("initial=SIZE"));
+    CHECK_THAT(problem_with_policy("rmm:initial=2GiB,maximum=1GiB"),
+               Catch::Matchers::Contains("exceeds its maximum"));
+    CHECK_THAT(problem_with_policy("async:threshold=-1"), Catch::Matchers::Contains("threshold"));
+    CHECK_THAT(problem_with_policy("pytorch:garbage"), Catch::Matchers::Contains("name:value"));
+    CHECK(problem_with_policy("rmm:initial=half") == nothing);
+    CHECK(problem_with_policy("pool:roundup_power2_divisions=[256:1,>:8],max_split_size_mb=64") ==
+          nothing);
+}
+
+TEST_CASE("sizes as people write them") {
+    std::uint64_t bytes = 0;
+    CHECK((parse_size("24GiB", &bytes) && bytes == 24ULL << 30));
+    CHECK((parse_size("24 GiB", &bytes) && bytes == 24ULL << 30));
+    CHECK((parse_size("512", &bytes) && bytes == 512));
+    CHECK((parse_size("2m", &bytes) && bytes == 2 * mib));
+    for (const char* wrong :
+         {"", "x", "-1", "1.5GiB", "1XB", "1GB", "99999999999999999999", "17179869184GiB"}) {
+        INFO(wrong);
+        CHECK_FALSE(parse_size(wrong, &bytes));
+    }
+}
+
+TEST_CASE("the limit is the device, less what was in use beside the program") {
+    ProgramWriter writer;
+    writer.allocate(600 * mib);
+    Program program = on_a_device(std::move(writer.program), 80ULL << 30);
+    program.outside_known = true;
+    program.outside_bytes = 500 * mib;
+    const Table fits = tabulate(program, policies({"plain"}), 1100 * mib);
+    CHECK(fits.rows[0].fits());
+    const Table fails = tabulate(program, policies({"plain"}), 1099 * mib);
+    CHECK(fails.capacity == 599 * mib);
+    CHECK_FALSE(fails.rows[0].fits());
+    CHECK_FALSE(fails.choice.row);
+    CHECK_THAT(fails.choice.why, Catch::Matchers::Contains("nothing fits"));
+    CHECK(tabulate(program, policies({"plain"}), mib).capacity == 0);
+}
+
+TEST_CASE("the choice reserves least, and does not live in the driver") {
+    ProgramWriter writer;
+    for (int i = 0; i < 200; ++i) {  // PyTorch's segments fit a larger size no more
+        const std::uint32_t id = writer.allocate((20 + static_cast<std::uint64_t>(i)) * mib);
+        writer.free(id);
+    }
+    Program program = on_a_device(std::move(writer.program), 80ULL << 30);
+    // In a run of 200 microseconds no time is left for cudaMalloc.
+    const Table hurried = tabulate(program, policies({"plain", "pytorch", "async"}), std::nullopt);
+    CHECK_THAT(hurried.choice.why, Catch::Matchers::Contains("in the driver's calls"));
+    for (Allocation& allocation : program.allocations) {
+        allocation.time_ns *= 1000;
+    }
+    const Table table = tabulate(program, policies({"plain", "pytorch", "async"}), std::nullopt);
+    CHECK(table.rows[*table.choice.row].policy.name == "async");
+    CHECK_THAT(table.choice.why, !Catch::Matchers::Contains("in the driver's calls"));
+    CHECK_FALSE(table.choice.ours);
+}
+
+TEST_CASE("our own pool is chosen where nothing else is clearly better") {
+    ProgramWriter writer;
+    writer.allocate(64 * mib);
+    const Program program = on_a_device(std::move(writer.program), 80ULL << 30);
+    const Table table = tabulate(program, policies({"pytorch", "pool", "plain"}), std::nullopt);
+    CHECK(table.rows[*table.choice.row].policy.name == "pool");
+    CHECK(table.choice.ours == table.choice.row);
+}
+
+TEST_CASE("the text fits any terminal and says what failed where") {
+    ProgramWriter writer;
+    writer.allocate(600 * mib);
+    writer.program.allocations[0].stack = 7;
+    const whatif::Recording recording =
+        recording_of(on_a_device(std::move(writer.program), 512 * mib));
+    std::vector<Table> tables;
+    tables.push_back(tabulate(recording.programs[0], policies(default_policies()), std::nullopt));
+    const PlaceOf place = [](std::uint32_t stack) {
+        return stack == 7 ? std::string("train.cpp:12") : std::string();
+    };
+    for (const int width : {40, 60, 80, 120}) {
+        const std::string text = render_text(recording, tables, plain_style(width), place);
+        INFO(text);
+        CHECK_THAT(text, Catch::Matchers::Contains("! plain CUDA"));
+        CHECK_THAT(text, Catch::Matchers::Contains("train.cpp:12"));
+        CHECK_THAT(text, Catch::Matchers::Contains("nothing fits"));
+        std::size_t begin = 0;
+        for (std::size_t end = text.find('\n'); end != std::string::npos;
+             begin = end + 1, end = text.find('\n', begin)) {
+            const std::string line = text.substr(begin, end - begin);
+            INFO(line);
+            CHECK((width < 60 || report::display_width(line) <= static_cast<std::size_t>(width)));
+            CHECK((line.empty() || line.back() != ' '));
+        }
+    }
+}
+
+TEST_CASE("the JSON has what docs/whatif.md promises") {
+    ProgramWriter writer;
+    writer.allocate(600 * mib);
+    const whatif::Recording recording =
+        recording_of(on_a_device(std::move(writer.program), 512 * mib));
+    std::vector<Table> tables;
+    tables.push_back(
+        tabulate(recording.programs[0], policies({"offline", "pool", "plain"}), 1ULL << 30));
+    const auto json = nlohmann::json::parse(
+        render_json("x.memlog", recording, tables, [](std::uint32_t) { return "a.cpp:1"; }));
+    CHECK(json.at("schema") == "memlab-whatif-v1");
+    const auto& device = json.at("devices").at(0);
+    CHECK(device.at("capacity_bytes") == 1ULL << 30);
+    CHECK(device.at("limited") == true);
+    CHECK(device.at("outside_bytes").is_null());
+    CHECK(device.at("held_bytes") == 600 * mib);
+    CHECK(device.at("rows").at(0).at("order") == "time");
+    CHECK(device.at("rows").at(1).at("driver").at("allocs") == 1);
+    CHECK(device.at("rows").at(1).at("failure").is_null());
+    CHECK(device.at("choice").at("policy") == "pool");
+    std::vector<Table> failing;
+    failing.push_back(tabulate(recording.programs[0], policies({"plain"}), std::nullopt));
+    const auto failed = nlohmann::json::parse(
+        render_json("x.memlog", recording, failing, [](std::uint32_t) { return "a.cpp:1"; }));
+    const auto& failure = failed.at("devices").at(0).at("rows").at(0).at("failure");
+    CHECK(failure.at("requested_bytes") == 600 * mib);
+    CHECK(failure.at("place") == "a.cpp:1");
+    CHECK(failed.at("devices").at(0).at("choice").at("policy").is_null());
+}

@@ -1,0 +1,340 @@
+#include "tools/whatif_command.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "interpose/options/option_table.hpp"
+#include "report/reader.hpp"
+#include "report/resolver.hpp"
+#include "report/summary.hpp"
+#include "report/terminal.hpp"
+#include "report/units.hpp"
+#include "report/whatif/pool_settings.hpp"
+#include "report/whatif/render.hpp"
+#include "report/whatif/replay.hpp"
+#include "report/whatif/table.hpp"
+#include "tools/diagnostics.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+constexpr int exit_differs = 1;
+constexpr int exit_bad_input = 2;
+
+using allocator::PoolOptions;
+
+/// What the option table makes of an environment of these assignments.
+bool read_environment(const std::vector<std::string>& assignments, interpose::Settings* settings,
+                      std::string* problem) {
+    std::vector<const char*> environment;
+    environment.reserve(assignments.size() + 1);
+    for (const std::string& assignment : assignments) {
+        environment.push_back(assignment.c_str());
+    }
+    environment.push_back(nullptr);
+    interpose::LoadedSettings loaded = interpose::load_settings(environment.data());
+    if (!loaded.problems.empty()) {
+        *problem = loaded.problems.front();
+        return false;
+    }
+    *settings = std::move(loaded.settings);
+    return true;
+}
+
+/// The recorded options with these changed: MEMLAB_... by the option table, the others by their own
+/// names.
+bool read_options(const std::vector<trace::OptionValue>& recorded,
+                  const whatif::PoolSettings& changes, interpose::Settings* settings,
+                  std::string* problem) {
+    std::vector<std::string> assignments;
+    for (const auto& [name, value] : changes) {  // the first of one name is heeded
+        if (name.starts_with("MEMLAB_")) {
+            std::string& assignment = assignments.emplace_back(name);
+            assignment += '=';
+            assignment += value;
+        }
+    }
+    for (const trace::OptionValue& each : recorded) {
+        assignments.push_back(each.name + "=" + each.value);
+    }
+    if (!read_environment(assignments, settings, problem)) {
+        return false;
+    }
+    for (const auto& [name, value] : changes) {
+        if (!name.starts_with("MEMLAB_") &&
+            !whatif::set_pool_option(name, value, &settings->pool_options, problem)) {
+            return false;
+        }
+    }
+    *problem = allocator::problem_with(settings->pool_options);
+    return problem->empty();
+}
+
+/// MEMLAB_LIMIT of the device; 0: none.
+std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceInfo& device) {
+    return interpose::limit_of(settings.limits, static_cast<int>(device.index), device.uuid);
+}
+
+bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
+                        const trace::DeviceInfo& device, whatif::PoolInForce* pool,
+                        std::string* problem) {
+    interpose::Settings settings;
+    if (!read_options(recorded, {}, &settings, problem)) {
+        return false;
+    }
+    const std::uint64_t limit = limit_of(settings, device);
+    *pool = {settings.pool_options, limit != 0 ? limit : device.total_bytes};
+    return true;
+}
+
+struct Arguments {
+    std::string log;
+    std::vector<std::string> policies;
+    std::vector<std::string> options;
+    std::string limit;
+    std::string color = "auto";
+    bool json = false;
+    bool ascii = false;
+    bool no_symbols = false;
+};
+
+int fail(const std::string& what) {
+    std::cout.flush();
+    diagnostics().error("{}", report::printable(what, false));
+    return exit_bad_input;
+}
+
+/// Standard output may be a full disk.
+int flushed(int code) {
+    std::cout.flush();
+    return std::cout ? code : fail("cannot write to standard output; is the disk full?");
+}
+
+/// Nothing when the program shall go on, else its exit code.
+std::optional<int> parse(CLI::App& app, int argc, char** argv, const char* name) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);
+        }
+        return fail(std::string(error.what()) + "; memlab-report " + name +
+                    " --help shows the usage");
+    }
+    return std::nullopt;
+}
+
+void define(CLI::App& app, Arguments& arguments) {
+    app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
+    app.add_option("--policy", arguments.policies,
+                   "Try this instead of the usual ones; may be repeated:\n" + whatif::policy_help())
+        ->type_name("NAME")
+        ->take_all();
+    app.add_option("--option", arguments.options,
+                   "Try memlab's pool with this option too; several are set together. Options:\n" +
+                       whatif::pool_option_names())
+        ->type_name("NAME=VALUE")
+        ->take_all();
+    app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
+        ->type_name("SIZE");
+    app.add_flag("--json", arguments.json, "Print JSON, for scripts");
+    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
+        ->type_name("WHEN")
+        ->check([](const std::string& word) {
+            return word == "auto" || word == "always" || word == "never"
+                       ? std::string()
+                       : "takes auto, always or never, not " + word;
+        });
+    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+    app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
+    app.get_formatter()->column_width(24);
+    app.get_formatter()->label("REQUIRED", "");
+    app.footer(
+        "Examples:\n"
+        "  memlab-report whatif memlab.train.4711.memlog\n"
+        "  memlab-report whatif memlab.train.4711.memlog --limit 24GiB\n"
+        "  memlab-report whatif memlab.train.4711.memlog --policy pool --policy \\\n"
+        "      pytorch:max_split_size_mb:64 --option large_rounding=32MiB\n"
+        "\n"
+        "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
+}
+
+/// The names of call sites, looked up only when one is asked for.
+class Places {
+  public:
+    Places(std::string log, bool symbols) : log_(std::move(log)), symbols_(symbols) {}
+
+    std::string operator()(std::uint32_t stack) {
+        if (!read_) {
+            read_ = report::read_report(log_);
+            if (read_->report) {
+                resolver_.emplace(*read_->report, symbols_ ? &symbolizer_ : nullptr);
+            }
+        }
+        if (stack == 0 || !resolver_ || stack >= read_->report->stacks.size()) {
+            return "";
+        }
+        return report::location_text(resolver_->place(stack), "");
+    }
+
+  private:
+    const std::string log_;
+    const bool symbols_;
+    report::Symbolizer symbolizer_;
+    std::optional<report::ReadResult> read_;
+    std::optional<report::Resolver> resolver_;
+};
+
+/// The policies to run, in the order of the table; "" or what is wrong.
+std::string choose_policies(const Arguments& arguments, const whatif::ReadPoolSettings& read_pool,
+                            std::vector<whatif::Policy>* policies) {
+    std::vector<std::string> names = arguments.policies;
+    if (names.empty()) {
+        names = whatif::default_policies();
+    }
+    if (!arguments.options.empty()) {
+        std::string all = "pool:";
+        for (const std::string& option : arguments.options) {
+            all += (all.back() == ':' ? "" : ",") + option;
+        }
+        names.push_back(all);
+    }
+    for (const std::string& name : names) {
+        whatif::Policy policy;
+        std::string problem;
+        if (!whatif::read_policy(name, read_pool, &policy, &problem)) {
+            return problem;
+        }
+        policies->push_back(std::move(policy));
+    }
+    return "";
+}
+
+int try_out(const Arguments& arguments) {
+    std::optional<std::uint64_t> limit;
+    if (!arguments.limit.empty()) {
+        limit.emplace();
+        if (!whatif::parse_size(arguments.limit, &*limit) || *limit == 0) {
+            return fail("--limit takes a size like 24GiB, not " + arguments.limit);
+        }
+    }
+    std::string error;
+    const whatif::Recording recording = whatif::read_recording(arguments.log, &error);
+    if (!error.empty()) {
+        return fail(arguments.log + ": " + error);
+    }
+    interpose::Settings recorded;
+    if (!read_options(recording.options, {}, &recorded, &error)) {
+        return fail(arguments.log + ": its options cannot be used (" + error +
+                    "); use the memlab-report of the memlab that recorded it");
+    }
+    std::vector<whatif::Policy> policies;
+    const auto read_pool = [&](const whatif::PoolSettings& changes, PoolOptions* options,
+                               std::string* problem) {
+        interpose::Settings settings;
+        const bool good = read_options(recording.options, changes, &settings, problem);
+        *options = settings.pool_options;
+        return good;
+    };
+    error = choose_policies(arguments, read_pool, &policies);
+    if (!error.empty()) {
+        return fail(error);
+    }
+    std::vector<whatif::Table> tables;
+    for (const whatif::Program& program : recording.programs) {
+        std::optional<std::uint64_t> of_device = limit;
+        if (const std::uint64_t own = limit_of(recorded, program.device); !limit && own != 0) {
+            of_device = own;
+        }
+        tables.push_back(whatif::tabulate(program, policies, of_device));
+    }
+    Places places(arguments.log, !arguments.no_symbols);
+    const whatif::PlaceOf place_of = [&places](std::uint32_t stack) { return places(stack); };
+    if (arguments.json) {
+        std::cout << whatif::render_json(arguments.log, recording, tables, place_of);
+    } else {
+        const report::ColorMode mode = arguments.color == "always"  ? report::ColorMode::always
+                                       : arguments.color == "never" ? report::ColorMode::never
+                                                                    : report::ColorMode::automatic;
+        std::cout << whatif::render_text(
+            recording, tables, report::style_for(STDOUT_FILENO, mode, arguments.ascii), place_of);
+    }
+    return flushed(EXIT_SUCCESS);
+}
+
+/// Replays one log; its exit code.
+int replay_one(const std::string& log, const std::string& prefix) {
+    const whatif::ReplayResult result = whatif::replay_log(log, read_pool_in_force);
+    if (!result.error.empty()) {
+        return fail(log + ": " + result.error);
+    }
+    if (!result.warning.empty()) {
+        diagnostics().warn("{}: {}", report::printable(log, false),
+                           report::printable(result.warning, false));
+    }
+    if (!result.divergence.empty()) {
+        std::cout << prefix << "differs: " << report::printable(result.divergence, false) << "\n";
+        return exit_differs;
+    }
+    std::cout << prefix << "equal: " << report::format_plural(result.events, "event") << ", "
+              << report::format_plural(result.segments, "segment") << ", reserved peak "
+              << report::format_bytes(result.reserved_peak) << "\n";
+    return EXIT_SUCCESS;
+}
+
+constexpr const char* no_memory = "needs more memory than there is; run it on a larger machine";
+
+}  // namespace
+
+int whatif_command(int argc, char** argv) {
+    Arguments arguments;
+    CLI::App app(
+        "Runs a recorded program's allocations through other allocators and settings: what each\n"
+        "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
+        "memlab-report whatif");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "whatif")) {
+        return *code;
+    }
+    try {
+        return try_out(arguments);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.log + ": " + no_memory);
+    }
+}
+
+int replay_command(int argc, char** argv) {
+    std::vector<std::string> logs;
+    CLI::App app(
+        "Lets memlab's pool do again what a log recorded, from the log alone, and compares every\n"
+        "block and segment: the strongest check that pool and log are right.",
+        "memlab-report replay");
+    app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");
+    app.get_formatter()->column_width(24);
+    app.get_formatter()->label("REQUIRED", "");
+    app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");
+    if (const std::optional<int> code = parse(app, argc, argv, "replay")) {
+        return *code;
+    }
+    int worst = EXIT_SUCCESS;
+    for (const std::string& log : logs) {
+        const std::string prefix = logs.size() == 1 ? "" : report::printable(log, false) + ": ";
+        try {
+            worst = std::max(worst, replay_one(log, prefix));
+        } catch (const std::bad_alloc&) {
+            worst = std::max(worst, fail(log + ": " + no_memory));
+        }
+    }
+    return flushed(worst);
+}
+
+}  // namespace memlab::tools
