@@ -156,8 +156,10 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) 
 Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
                                     Address after_base) const noexcept {
     const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
-    for (Block* block = order.after(after_size, after_base); block != nullptr;
-         block = order.after(block->idle.capacity, block->address)) {
+    // No segment is smaller than a page, so most free blocks need no look.
+    Block* block = after_size < page_bytes ? order.at_least(page_bytes, 0)
+                                           : order.after(after_size, after_base);
+    for (; block != nullptr; block = order.after(block->idle.capacity, block->address)) {
         if (block->segment->blocks == 1 && !block->segment->expandable) {
             return block->segment;
         }

@@ -831,7 +831,9 @@ bool Pool::Impl::owns(Address address) const {
 
 PoolStats Pool::Impl::stats() const {
     const Lock lock(mutex_);
-    return stats_;
+    PoolStats stats = stats_;
+    stats.largest_free = static_cast<std::int64_t>(store_.largest_free());
+    return stats;
 }
 
 std::string Pool::Impl::validate_frees() const {

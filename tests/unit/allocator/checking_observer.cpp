@@ -118,6 +118,21 @@ CheckingObserver::Fit CheckingObserver::best_fit(const std::vector<Gap>& all,
     return best;
 }
 
+std::uint64_t CheckingObserver::largest_free() const {
+    std::uint64_t largest = 0;
+    for (const Gap& gap : gaps(true)) {
+        largest = std::max(largest, gap.end - gap.begin);
+    }
+    for (const Gap& gap : gaps(false)) {
+        const std::uint64_t unit = options_.coarse_alignment;
+        const Address begin = gap.segment + (gap.begin - gap.segment + unit - 1) / unit * unit;
+        if (begin + unit <= gap.end) {
+            largest = std::max(largest, gap.end - begin);
+        }
+    }
+    return largest;
+}
+
 /// The allocation that pages were mapped for tells which range they are in.
 void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     const std::uint64_t size = expected_size(block.requested);

@@ -73,6 +73,9 @@ class CheckingObserver final : public PoolObserver {
     /// The statistics as the events tell them. num_ooms has no event: it stays 0.
     const PoolStats& stats() const { return stats_; }
 
+    /// The most that a request could have of what is not in use.
+    std::uint64_t largest_free() const;
+
     /// As Pool::abandon(): there is no event for it.
     void forget();
 

@@ -67,6 +67,11 @@ class Frugal final : public DeviceBackend {
         return {};
     }
     BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
+    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
+        return segment_alloc(bytes, base);
+    }
+    BackendStatus pages_map(Address, std::uint64_t) override { return {}; }
+    BackendStatus pages_unmap(Address, std::uint64_t) override { return {}; }
     BackendStatus fence_record(Fence* fence) override {
         *fence = busy ? 1 : 0;
         return {};
@@ -147,6 +152,39 @@ TEST_CASE("taking memory back needs none") {
         CHECK(pool.stats().reserved_bytes.all.current == 0);
         CHECK(pool.validate() == sound);
     }
+}
+
+TEST_CASE("taking memory back into a range needs none, unmapping it may wait for some") {
+    PoolOptions options = with(FreeSync::automatic);
+    options.expandable = true;
+    int unmapped = 0;
+    for (int count = 1; count < 40; ++count) {
+        Frugal backend;
+        Pool pool(options, backend, nullptr);
+        std::vector<Address> kept;
+        std::vector<Address> given;
+        for (int i = 0; i < count; ++i) {
+            given.push_back(pool.allocate(9 * mib, 0).block.address);
+            kept.push_back(pool.allocate(700'000 + 9 * mib, 0).block.address);
+        }
+        allowance = 0;
+        bool all_freed = true;
+        for (const Address address : given) {
+            all_freed &= pool.free(address, 0).kind == FreeResult::Kind::freed;
+        }
+        const std::uint64_t released = pool.release_cached(true);
+        allowance = -1;
+        CHECK(all_freed);
+        CHECK(pool.validate() == sound);
+        unmapped += released != 0 ? 1 : 0;
+        for (const Address address : kept) {
+            pool.free(address, 0);
+        }
+        pool.release_cached(true);
+        CHECK(pool.stats().reserved_bytes.all.current == 0);
+        CHECK(pool.validate() == sound);
+    }
+    CHECK(unmapped > 0);
 }
 
 TEST_CASE("a steady program costs no host memory") {

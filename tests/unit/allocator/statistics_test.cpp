@@ -71,6 +71,24 @@ TEST_CASE("inactive_split changes by the net of each operation") {
     CHECK(world.problem_at_end() == sound);
 }
 
+TEST_CASE("the figures of fragmentation can be derived") {
+    World world;
+    const BlockInfo a = world.get(30 * mib);
+    const BlockInfo b = world.get(30 * mib);
+    CHECK(world.pool.stats().largest_free == 0);
+    world.give(a.address);
+    world.get(4'000'000);
+    const PoolStats stats = world.pool.stats();
+    // 62 steps of 64 KiB are taken or an alignment gap.
+    CHECK(stats.largest_free == bytes_of(30 * mib - 62 * 64 * kib));
+    CHECK(stats.reserved_bytes.all.current - stats.active_bytes.all.current ==
+          bytes_of(30 * mib) - 4'000'256);
+    CHECK(stats.reserved_bytes.all.peak == stats.active_bytes.all.peak);
+    world.give(b.address);
+    CHECK(world.pool.stats().largest_free == bytes_of(30 * mib));
+    CHECK(world.problem() == sound);
+}
+
 TEST_CASE("peaks outlive what they were of") {
     World world;
     const BlockInfo a = world.get(100 * mib);
