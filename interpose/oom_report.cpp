@@ -43,6 +43,27 @@ bool is_cudas_own(std::string_view module) {
                        [module](std::string_view name) { return module.starts_with(name); });
 }
 
+/// A function's name without its parameters, which would fill the line.
+std::string without_parameters(std::string name) {
+    constexpr std::string_view tail = " const";
+    if (name.size() > tail.size() && name.ends_with(tail)) {
+        name.resize(name.size() - tail.size());
+    }
+    if (name.empty() || name.back() != ')') {
+        return name;
+    }
+    std::size_t depth = 0;
+    for (std::size_t at = name.size(); at-- > 0;) {
+        depth += name[at] == ')' ? 1 : 0;
+        depth -= name[at] == '(' ? 1 : 0;
+        if (depth == 0) {
+            name.resize(at);
+            break;
+        }
+    }
+    return name;
+}
+
 /// "name+0x12" of the dynamic symbol at an address of this process; empty when there is none.
 std::string symbol_at(std::uint64_t address) {
     Dl_info found{};
@@ -51,7 +72,8 @@ std::string symbol_at(std::uint64_t address) {
     }
     int status = 0;
     char* const demangled = abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status);
-    std::string name = demangled != nullptr ? demangled : found.dli_sname;
+    std::string name =
+        demangled != nullptr ? without_parameters(demangled) : std::string(found.dli_sname);
     std::free(demangled);
     return name + "+" + hexadecimal(address - reinterpret_cast<std::uintptr_t>(found.dli_saddr));
 }
@@ -71,7 +93,11 @@ std::string place_text(const OomHolder::Place& place) {
 void add_place(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
     std::vector<const OomHolder::Place*> shown;
     for (const OomHolder::Place& frame : holder.frames) {
-        if (shown.size() < shown_frames && !is_cudas_own(file_name(frame.module))) {
+        const std::string_view module = file_name(frame.module);
+        if (shown.size() == shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
+            break;  // where main or the thread was started
+        }
+        if (!is_cudas_own(module)) {
             shown.push_back(&frame);
         }
     }

@@ -14,6 +14,7 @@
 #include "interpose/work_clock.hpp"
 #include "profiler/thread_id.hpp"
 #include "report/json_writer.hpp"
+#include "report/oom_explanation.hpp"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -165,6 +166,12 @@ Session::Session(LoadedSettings loaded, bool late)
                                                          settings_.stack_depth, process);
         for (const auto& [name, value] : loaded.values) {
             recorder_->record(trace::OptionValue{name, value});
+        }
+        // What switches other caches off decides what there is to see here.
+        for (const char* name : report::framework_switches()) {
+            if (const char* value = std::getenv(name)) {
+                recorder_->record(trace::OptionValue{name, value});
+            }
         }
         at_quick_exit(at_quick_exit_handler);
     }

@@ -23,15 +23,23 @@ constexpr std::uint64_t largest_context = gib;
 
 constexpr FrameworkCache caches[] = {
     {"PyTorch", "libc10_cuda",
-     "torch.cuda.empty_cache() gives back what no tensor uses, and with "
-     "PYTORCH_NO_CUDA_MEMORY_CACHING=1 memlab sees each tensor"},
+     "its cache keeps what tensors gave back: torch.cuda.empty_cache() returns it, and with "
+     "PYTORCH_NO_CUDA_MEMORY_CACHING=1 memlab sees each tensor",
+     "PYTORCH_NO_CUDA_MEMORY_CACHING", nullptr},
     {"XLA", "xla_cuda_plugin",
-     "XLA_PYTHON_CLIENT_PREALLOCATE=false keeps it from taking most of the device at its start, "
-     "and "
-     "with XLA_PYTHON_CLIENT_ALLOCATOR=platform memlab sees each array"},
+     "it takes most of the device at its start unless XLA_PYTHON_CLIENT_PREALLOCATE=false, and "
+     "with "
+     "XLA_PYTHON_CLIENT_ALLOCATOR=platform memlab sees each array",
+     "XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
+    {"CuPy", "/cupy/cuda/memory.",
+     "its default pool keeps what arrays gave back: "
+     "cupy.get_default_memory_pool().free_all_blocks() returns it",
+     nullptr, nullptr},
     {"TensorFlow", "libtensorflow",
-     "TF_FORCE_GPU_ALLOW_GROWTH=true keeps it from taking the whole device at its start"},
-    {"RMM", "librmm", "its pool keeps what was freed until the pool is destroyed"},
+     "it takes the whole device at its start unless TF_FORCE_GPU_ALLOW_GROWTH=true",
+     "TF_FORCE_GPU_ALLOW_GROWTH", "true"},
+    {"RMM", "librmm", "its pool keeps what was given back until the pool is destroyed", nullptr,
+     nullptr},
 };
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) {
@@ -167,7 +175,7 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
             bytes = sum(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
         }
         if (bytes > figures.oom.holders.bytes / 4) {
-            advice.push_back(size_text(bytes) + " are held by a cache of " + cache.name + ": " +
+            advice.push_back(size_text(bytes) + " were allocated through " + cache.name + ": " +
                              cache.advice + ".");
         }
     }
@@ -262,13 +270,22 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     return advice;
 }
 
+bool switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
+    for (const trace::OptionValue& option : from.options()) {
+        if (cache.switch_name != nullptr && option.name == cache.switch_name &&
+            (cache.switch_value == nullptr || option.value == cache.switch_value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const FrameworkCache* cache_of(const trace::Aggregator& from, std::uint32_t stack) {
     for (const std::uint32_t frame : from.stacks()[stack].frames) {
         const std::string& path = from.modules()[from.frames()[frame].module].path;
-        const std::size_t name = path.rfind('/') + 1;  // npos + 1 is 0
         for (const FrameworkCache& cache : caches) {
-            if (path.find(cache.library, name) != std::string::npos) {
-                return &cache;
+            if (path.find(cache.library) != std::string::npos) {
+                return switched_off(from, cache) ? nullptr : &cache;
             }
         }
     }
@@ -286,6 +303,16 @@ std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint
 }
 
 }  // namespace
+
+std::vector<const char*> framework_switches() {
+    std::vector<const char*> names;
+    for (const FrameworkCache& cache : caches) {
+        if (cache.switch_name != nullptr) {
+            names.push_back(cache.switch_name);
+        }
+    }
+    return names;
+}
 
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
     OomFigures figures{.oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}};

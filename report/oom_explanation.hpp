@@ -26,9 +26,15 @@ struct OomFigures {
 /// A framework whose allocator keeps what the program has freed.
 struct FrameworkCache {
     const char* name;
-    const char* library;  ///< part of the file name of the library that allocates for it
-    const char* advice;   ///< how to get at that memory
+    const char* library;       ///< part of the path of the library that allocates for it
+    const char* advice;        ///< how to get at that memory
+    const char* switch_name;   ///< the environment variable that switches it off; may be null
+    const char* switch_value;  ///< the value that does; null: any
 };
+
+/// The environment variables that an explanation asks for. Where they are set, the recording must
+/// have them among its options.
+std::vector<const char*> framework_switches();
 
 /// The figures of an OOM of the recording.
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom);

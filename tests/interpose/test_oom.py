@@ -103,6 +103,8 @@ class OutOfMemory(EndToEnd):
         self.assertRegex(verdict, r"^There was enough in all \(\d+\.\d\d MiB\), but in pieces: the "
                                   r"largest free block of the pool had 1\.00 MiB\. This is "
                                   r"fragmentation")
+        self.assertRegex("\n".join(message), r"in \d+ allocations: cuMemAlloc_v2 < "
+                         r"program::allocate\+0x[0-9a-f]+ \(fragmented\+0x[0-9a-f]+\) < main\+0x")
         self.assertTrue(any("between small allocations, 1.00 MiB at most" in line
                             for line in message), message)
 

@@ -204,8 +204,15 @@ TEST_CASE("a cache on top is named, and its growth is no leak") {
     const trace::OomTotals& oom = aggregator.ooms()[0];
     CHECK(oom.allocations == std::vector<std::uint64_t>{10});
     const OomFigures figures = report::oom_figures(aggregator, oom);
-    CHECK(says(figures, "500.00 MiB are held by a cache of PyTorch: torch.cuda.empty_cache()"));
+    CHECK(says(figures, "500.00 MiB were allocated through PyTorch: its cache keeps"));
+    CHECK(says(figures, "torch.cuda.empty_cache() returns it"));
     CHECK_FALSE(says(figures, "leak"));
+
+    // Switched off, it is no cache, and what grows is the program's.
+    aggregator.on(trace::OptionValue{.name = "PYTORCH_NO_CUDA_MEMORY_CACHING", .value = "1"});
+    const OomFigures without = report::oom_figures(aggregator, oom);
+    CHECK_FALSE(says(without, "PyTorch"));
+    CHECK(says(without, "One call site has allocated 10 times"));
 
     const auto holders = report::oom_holders(aggregator, oom, 5);
     REQUIRE(holders.size() == 1);
