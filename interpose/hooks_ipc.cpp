@@ -25,10 +25,14 @@ mi::DriverAllocation import_of(std::size_t bytes) {
     return allocation;
 }
 
-CUdeviceptr end_of_pages(const memlab::allocator::BlockInfo& block) {
-    constexpr std::uint64_t page = 2 << 20;
-    return block.segment_size <= page ? block.segment + block.segment_size
-                                      : block.address + block.size;
+CUdeviceptr end_of_pages(const mi::PooledBlock& pooled) {
+    constexpr std::uint64_t page = mi::VmmPages::page;
+    const memlab::allocator::BlockInfo& block = *pooled.block;
+    const CUdeviceptr end = block.address + block.size;
+    if (pooled.context->backend().pages().owns(block.address)) {
+        return (end + page - 1) / page * page;
+    }
+    return block.segment_size <= page ? block.segment + block.segment_size : end;
 }
 
 std::size_t size_at(CUdeviceptr address) {
@@ -136,7 +140,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
     return mi::hook(
         [&](Session& session) -> CUresult {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (pooled && (!pooled->block || bytes > end_of_pages(*pooled->block) - address)) {
+            if (pooled && (!pooled->block || bytes > end_of_pages(*pooled) - address)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
             return real();

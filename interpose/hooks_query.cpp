@@ -59,8 +59,12 @@ SynchronousBlocks& synchronous_blocks() {
 }
 
 // Overwrites the answers that would show the segment instead of the block.
-void correct_attribute(CUpointer_attribute attribute, const BlockInfo& block, void* value) {
+void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& pooled, void* value) {
+    const BlockInfo& block = *pooled.block;
     switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments belong to none
+            *static_cast<CUcontext*>(value) = pooled.context->handle();
+            break;
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
             *static_cast<CUdeviceptr*>(value) = block.address;
             break;
@@ -176,7 +180,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attr
             }
             const CUresult result = real();
             if (result == CUDA_SUCCESS && pooled) {
-                correct_attribute(attribute, *pooled->block, value);
+                correct_attribute(attribute, *pooled, value);
             }
             return result;
         },
@@ -197,7 +201,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
             const CUresult result = real();
             if (result == CUDA_SUCCESS && pooled) {
                 for (unsigned i = 0; i < count; ++i) {
-                    correct_attribute(attributes[i], *pooled->block, values[i]);
+                    correct_attribute(attributes[i], *pooled, values[i]);
                 }
             }
             return result;

@@ -19,6 +19,21 @@ void record_dead(Session& session, Api api, const std::vector<std::uint64_t>& de
     }
 }
 
+// The pool's own pages are not the program's to change or to hold on to. The driver would let it;
+// of memory that cuMemAlloc gave it does not.
+template <class Ours, class Real>
+CUresult unless_pooled(CUdeviceptr address, std::size_t bytes, const Ours& ours, const Real& real) {
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const CUdeviceptr last = bytes == 0 ? address : address + bytes - 1;
+            if (mi::find_pooled(session, address) || mi::find_pooled(session, last)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            return ours(session);
+        },
+        real);
+}
+
 mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
     mi::DriverAllocation allocation;
     allocation.handles = HandleClass::vmm_allocation;
@@ -66,7 +81,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_
                                         CUmemGenericAllocationHandle handle,
                                         unsigned long long flags) {
     const auto real = mi::real_call(&Driver::cuMemMap, address, bytes, offset, handle, flags);
-    return mi::hook(
+    return unless_pooled(
+        address, bytes,
         [&](Session& /*session*/) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
@@ -79,7 +95,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
     const auto real = mi::real_call(&Driver::cuMemUnmap, address, bytes);
-    return mi::hook(
+    return unless_pooled(
+        address, bytes,
         [&](Session& session) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
@@ -91,16 +108,19 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
         real);
 }
 
+MEMLAB_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
+                                              const CUmemAccessDesc* access, size_t count) {
+    const auto real = mi::real_call(&Driver::cuMemSetAccess, address, bytes, access, count);
+    return unless_pooled(
+        address, bytes, [&](Session& /*session*/) { return real(); }, real);
+}
+
 MEMLAB_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
                                                            void* address) {
     const auto real = mi::real_call(&Driver::cuMemRetainAllocationHandle, handle, address);
-    return mi::hook(
-        [&](Session& session) -> CUresult {
-            // The pool's own pages are not the program's to hold on to: as for any memory that
-            // cuMemAlloc gave.
-            if (mi::find_pooled(session, reinterpret_cast<CUdeviceptr>(address))) {
-                return CUDA_ERROR_INVALID_VALUE;
-            }
+    return unless_pooled(
+        reinterpret_cast<CUdeviceptr>(address), 0,
+        [&](Session& /*session*/) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 mi::vmm_allocations().retained(*handle);
@@ -131,5 +151,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* address, size_t 
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
-    return mi::call_real(&Driver::cuMemAddressFree, address, bytes);
+    const auto real = mi::real_call(&Driver::cuMemAddressFree, address, bytes);
+    return unless_pooled(
+        address, bytes, [&](Session& /*session*/) { return real(); }, real);
 }

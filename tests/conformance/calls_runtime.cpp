@@ -68,12 +68,18 @@ void device_memory() {
     constexpr std::size_t count = std::size(sizes);
     void* blocks[count];
     char names[count][16];
+    // Gone again when the address behind block 7 is freed: no other allocation may begin there.
+    void* neighbour = nullptr;
     for (std::size_t i = 0; i < count; ++i) {
         std::snprintf(names[i], sizeof names[i], "s%zu", i);
         blocks[i] = allocate(names[i], sizes[i]);
         describe(behind(blocks[i], sizes[i] - 1));
         CALL(cudaMemset(blocks[i], static_cast<int>(i), sizes[i]));
+        if (i == 7 && cudaMalloc(&neighbour, 2 * mib) != cudaSuccess) {
+            return;
+        }
     }
+    (void)cudaFree(neighbour);
     for (std::size_t i = 0; i < count; ++i) {
         unsigned char last = 0;
         CALL(cudaMemcpy(&last, behind(blocks[i], sizes[i] - 1), 1, cudaMemcpyDeviceToHost));

@@ -286,6 +286,8 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
         case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
             return put(data, uint64_t{0});
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+            return put(data, static_cast<unsigned>(allocation.kind == Kind::device ||
+                                                   mapped_for_rdma(allocation.base)));
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
             return put(data, static_cast<unsigned>(allocation.kind == Kind::device));
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

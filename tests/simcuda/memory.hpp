@@ -88,6 +88,9 @@ void return_addresses(uint64_t address, uint64_t bytes);
 // The reserved range of virtual memory that the address lies in: base and size, or nothing (0, 0).
 std::pair<uint64_t, uint64_t> reservation_of(uint64_t address);
 
+// Was the virtual memory that is mapped there created for GPUDirect RDMA?
+bool mapped_for_rdma(uint64_t base);
+
 // The page table.
 void map_pages(uint64_t address, uint64_t bytes, const Physical& physical, uint64_t offset,
                bool accessible);

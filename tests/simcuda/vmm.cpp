@@ -77,6 +77,12 @@ bool any_mapped(uint64_t address, uint64_t bytes) {
 
 }  // namespace
 
+bool mapped_for_rdma(uint64_t base) {
+    auto it = vmm().mapped.find(base);
+    const Handle* found = it == vmm().mapped.end() ? nullptr : find_handle(it->second);
+    return found != nullptr && found->properties.allocFlags.gpuDirectRDMACapable != 0;
+}
+
 std::pair<uint64_t, uint64_t> reservation_of(uint64_t address) {
     auto it = vmm().reservations.upper_bound(address);
     if (it == vmm().reservations.begin()) {
@@ -317,10 +323,13 @@ CUresult sim_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_
         dptr % host_page != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    // Virtual memory: whatever is mapped and accessible, the descriptor is the first mapping's.
+    const bool virtual_memory = allocation->kind == Kind::vmm;
     const Physical* physical =
         allocation->chunk ? allocation->chunk->physical.get() : allocation->physical.get();
     const uint64_t base = allocation->chunk ? allocation->chunk->address : allocation->base;
-    if (physical == nullptr || dptr + size > base + physical->bytes()) {
+    if (physical == nullptr ||
+        (virtual_memory ? pages_state(dptr, size) != 2 : dptr + size > base + physical->bytes())) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     const int file = fcntl(physical->file(), F_DUPFD_CLOEXEC, 0);
