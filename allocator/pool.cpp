@@ -24,9 +24,10 @@ namespace {
 
 constexpr BackendStatus no_host_memory{BackendStatus::Kind::error, out_of_memory_code};
 
-std::uint64_t next_block_id() {
+/// The first of `count` ids that nobody else gets.
+std::uint64_t take_block_ids(std::uint64_t count) {
     static constinit std::atomic<std::uint64_t> last{0};
-    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+    return last.fetch_add(count, std::memory_order_relaxed) + 1;
 }
 
 std::uint64_t garbage_limit(const PoolOptions& options, const DeviceBackend& backend) {
@@ -183,6 +184,9 @@ class Pool::Impl {
     std::uint64_t fences_recorded_ = 0;
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
     bool no_more_ranges_ = false;
+    static constexpr std::uint64_t ids_at_once = 1024;
+    std::uint64_t next_id_ = 0;
+    std::uint64_t ids_end_ = 0;
     std::uint64_t epoch_ = 0;  ///< how often everything was abandoned
 };
 
@@ -247,7 +251,11 @@ Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan&
 AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
     const bool small = block.segment->small;
     block.use.requested = requested;
-    block.use.id = next_block_id();
+    if (next_id_ == ids_end_) {  // some at a time: pools do not share a cache line for each
+        next_id_ = take_block_ids(ids_at_once);
+        ids_end_ = next_id_ + ids_at_once;
+    }
+    block.use.id = next_id_++;
     increase(stats_.allocation, small, 1);
     increase(stats_.allocated_bytes, small, block.size);
     increase(stats_.active, small, 1);

@@ -25,6 +25,14 @@ std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t unit) {
     return value + (unit - beyond);
 }
 
+/// The same for a power of two: each allocation does it, and a division is as slow as all the rest.
+std::optional<std::uint64_t> round_up_to_power(std::uint64_t value, std::uint64_t unit) {
+    if (value > std::numeric_limits<std::uint64_t>::max() - (unit - 1)) {
+        return (value & (unit - 1)) == 0 ? std::optional(value) : std::nullopt;
+    }
+    return (value + (unit - 1)) & ~(unit - 1);
+}
+
 /// Divisions of the range that `size` is in.
 std::uint32_t divisions_for(std::uint64_t size, const RoundupDivisions& divisions) {
     const auto megabytes = size >> 20;
@@ -160,10 +168,10 @@ std::optional<std::uint64_t> SizePolicy::rounded(std::uint64_t requested) const 
     const std::uint64_t wanted = requested == 0 ? 1 : requested;
     const std::uint64_t divisions = divisions_for(wanted, options_.roundup_power2_divisions);
     if (divisions <= 1 || wanted <= options_.rounding * divisions) {
-        return round_up(wanted, options_.rounding);
+        return round_up_to_power(wanted, options_.rounding);
     }
     // Above rounding * divisions a step is never smaller than `rounding`.
-    return round_up(wanted, std::bit_floor(wanted) / divisions);
+    return round_up_to_power(wanted, std::bit_floor(wanted) / divisions);
 }
 
 std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const {
@@ -185,7 +193,7 @@ std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const 
 }
 
 std::uint64_t SizePolicy::aligned_capacity(std::uint64_t offset, std::uint64_t size) const {
-    const std::uint64_t beyond = offset % options_.coarse_alignment;
+    const std::uint64_t beyond = offset & (options_.coarse_alignment - 1);
     const std::uint64_t lead = beyond == 0 ? 0 : options_.coarse_alignment - beyond;
     return size > lead ? size - lead : 0;
 }
