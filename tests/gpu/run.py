@@ -16,6 +16,7 @@ import ctypes
 import glob
 import importlib.util
 import os
+import re
 import shutil
 import site
 import sys
@@ -277,6 +278,32 @@ class Suite:
             if under.stdout.decode().splitlines()[-len(sizes):] != exact:
                 verdict.problems.append(f"not exact after the first export: {under.describe()}")
             self.add(verdict, native, under)
+
+    def limits(self) -> None:
+        """MEMLAB_LIMIT: every kind of memory ends where the limited device says that it is full."""
+        program = str(self.layout.program("limited"))
+        for kind in ("device", "pitch", "vmm", "array", "async", "pool"):
+            for name, settings in (("", {}), (", not pooled", {"MEMLAB_POOL": "off"}),
+                                   (", MEMLAB_BACKEND=vmm", {"MEMLAB_BACKEND": "vmm"})):
+                name = f"limit: {kind}{name}"
+                if not self.wanted(name):
+                    continue
+                work, start = self.folder(name), time.monotonic()
+                environment = self.layout.environment(memlab=True, output=work / "out",
+                                                      settings=settings | {"MEMLAB_LIMIT": "2GiB"})
+                info = run([program, "info"], environment, work, 60)
+                filled = run([program, "fill", kind], environment, work, 60)
+                verdict = Verdict(name, "", brief(filled, time.monotonic() - start))
+                seen = re.match(rb"free (\d+) total (\d+) device (\d+)\n", info.stdout)
+                if seen is None or seen[2] != seen[3] or int(seen[2]) != 2 << 30:
+                    verdict.problems.append(f"the device is not one of 2 GiB: {info.describe()}")
+                else:
+                    full = f"{int(seen[1]) // (64 << 20)} pieces, then 2\n".encode()
+                    if filled.stdout != full * 2 or filled.code != 0:
+                        verdict.problems.append(f"not twice {full!r}: {filled.describe()}")
+                _, problems = judge_recordings(self.layout, work / "out", None)
+                verdict.problems += problems
+                self.add(verdict, info, filled)
 
     def waiting_work(self) -> None:
         """Work that waits for later work, with frees between that must not wait for it."""
@@ -573,7 +600,7 @@ def main() -> int:
     start = time.monotonic()
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
-                 suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
+                 suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
                  suite.python, suite.work_clock, suite.benchmarks):
         try:
             part()
