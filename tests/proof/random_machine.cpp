@@ -6,12 +6,15 @@
 
 namespace memlab::proof {
 
+using allocator::Address;
 using allocator::AllocResult;
 using allocator::BackendStatus;
+using allocator::BlockInfo;
 using allocator::FenceTiming;
 using allocator::FreeResult;
 using allocator::FreeSync;
 using allocator::SimulatedBackend;
+using allocator::Tag;
 using allocator::testing::CheckingObserver;
 using allocator::testing::mib;
 using allocator::testing::Random;
@@ -26,19 +29,78 @@ Knowledge random_knowledge(Random& random) {
 
 }  // namespace
 
+/// The checking observer, and whoever else hears the pool.
+class RandomMachine::Both final : public allocator::PoolObserver {
+  public:
+    explicit Both(PoolObserver& first) : first_(&first) {}
+    void set_first(PoolObserver& first) { first_ = &first; }
+    void set_second(PoolObserver* second) { second_ = second; }
+
+    void on_alloc(const BlockInfo& block, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_alloc(block, tag); });
+    }
+    void on_free_requested(const BlockInfo& block, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_free_requested(block, tag); });
+    }
+    void on_free_completed(const BlockInfo& block) override {
+        tell([&](PoolObserver& each) { each.on_free_completed(block); });
+    }
+    void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_segment_alloc(segment, size, tag); });
+    }
+    void on_segment_free(Address segment, std::uint64_t size) override {
+        tell([&](PoolObserver& each) { each.on_segment_free(segment, size); });
+    }
+    void on_segment_map(Address address, std::uint64_t bytes, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_segment_map(address, bytes, tag); });
+    }
+    void on_segment_unmap(Address address, std::uint64_t bytes) override {
+        tell([&](PoolObserver& each) { each.on_segment_unmap(address, bytes); });
+    }
+    void on_alloc_retry(std::uint64_t requested, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_alloc_retry(requested, tag); });
+    }
+    void on_make_room(std::uint64_t requested, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_make_room(requested, tag); });
+    }
+    void on_empty_cache() override {
+        tell([](PoolObserver& each) { each.on_empty_cache(); });
+    }
+    void on_tick(std::uint64_t now_ns) override {
+        tell([now_ns](PoolObserver& each) { each.on_tick(now_ns); });
+    }
+    void on_sync() override {
+        tell([](PoolObserver& each) { each.on_sync(); });
+    }
+
+  private:
+    template <class Tell>
+    void tell(const Tell& tell_one) {
+        tell_one(*first_);
+        if (second_ != nullptr) {
+            tell_one(*second_);
+        }
+    }
+
+    PoolObserver* first_;
+    PoolObserver* second_ = nullptr;
+};
+
 /// A device and its pool.
 struct RandomMachine::Site {
     Site(Random& random, Planted planted, CookieDevice::Host& host)
         : options(allocator::testing::random_options(random)),
           device((8 + random.below(120)) * 2 * mib, 1 + random.below(CookieDevice::most_streams),
                  random_knowledge(random), planted, host),
-          observer(options),
-          pool(options, device, &observer) {}
+          observer(std::make_unique<CheckingObserver>(options)),
+          both(*observer),
+          pool(std::make_unique<allocator::Pool>(options, device, &both)) {}
 
     const allocator::PoolOptions options;
     CookieDevice device;
-    CheckingObserver observer;
-    allocator::Pool pool;
+    std::unique_ptr<CheckingObserver> observer;
+    Both both;
+    std::unique_ptr<allocator::Pool> pool;
     std::vector<Live> live;
     bool locked = false;         ///< a call parked with the pool's lock
     bool capture_ended = false;  ///< and nobody has fenced what was freed meanwhile
@@ -46,6 +108,7 @@ struct RandomMachine::Site {
     std::size_t in_flight_stream = 0;
     std::uint64_t in_flight_owner = 0;
     std::uint64_t contexts = 0;
+    std::size_t index = 0;
 };
 
 struct RandomMachine::Call {
@@ -58,14 +121,30 @@ struct RandomMachine::Call {
     bool done = false;
 };
 
-RandomMachine::RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted)
-    : random_(seed), fibers_(fibers), planted_(planted), threads_(1 + random_.below(6)) {
+RandomMachine::RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted,
+                             MachineListener* listener)
+    : random_(seed),
+      fibers_(fibers),
+      planted_(planted),
+      listener_(listener),
+      threads_(1 + random_.below(6)) {
     const std::uint64_t devices = 1 + random_.below(3);
     CookieDevice::Host& host = *this;
     for (std::uint64_t i = 0; i < devices; ++i) {
         sites_.push_back(std::make_unique<Site>(random_, planted, host));
     }
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+        sites_[i]->index = i;
+        hear(*sites_[i]);
+    }
     install(this);
+}
+
+void RandomMachine::hear(Site& site) {
+    if (listener_ != nullptr) {
+        site.both.set_second(
+            &listener_->begins(site.index, site.options, site.device.total_memory()));
+    }
 }
 
 RandomMachine::~RandomMachine() {
@@ -276,20 +355,20 @@ void RandomMachine::seldom(Site& site) {
         case 11:
             if (!site.device.capturing()) {
                 site.capture_ended = false;
-                start(site, [](RandomMachine::Call& call) { call.site->pool.fence_deferred(); });
+                start(site, [](RandomMachine::Call& call) { call.site->pool->fence_deferred(); });
             }
             return;
         case 12:
             if (!site.device.capturing()) {
                 const bool wait = random_.one_in(2);
                 start(site,
-                      [wait](RandomMachine::Call& call) { call.site->pool.release_cached(wait); });
+                      [wait](RandomMachine::Call& call) { call.site->pool->release_cached(wait); });
             }
             return;
         case 13:
         case 14:
             now_ns_ += random_.below(4000);
-            start(site, [this](RandomMachine::Call& call) { call.site->pool.tick(now_ns_); });
+            start(site, [this](RandomMachine::Call& call) { call.site->pool->tick(now_ns_); });
             return;
         case 15:
             if (random_.one_in(8)) {
@@ -313,7 +392,7 @@ bool RandomMachine::allocate(Site& site, std::uint64_t bytes) {
     }
     start(site, [this, bytes, contexts = site.contexts](Call& call) {
         Site& here = *call.site;
-        const AllocResult result = here.pool.allocate(bytes, random_.next());
+        const AllocResult result = here.pool->allocate(bytes, random_.next());
         if (!result.status.ok()) {
             ++counts_.failures;
             const bool known = result.status.kind == BackendStatus::Kind::out_of_memory ||
@@ -323,7 +402,7 @@ bool RandomMachine::allocate(Site& site, std::uint64_t bytes) {
             }
             return;
         }
-        const auto held = here.pool.find(result.block.address);
+        const auto held = here.pool->find(result.block.address);
         if (!held || held->id != result.block.id) {
             if (here.contexts == contexts) {
                 found("an allocated block is not found");
@@ -381,7 +460,7 @@ bool RandomMachine::free(Site& site, std::size_t index) {
         const bool promised =
             timing == FenceTiming::now &&
             (sync == FreeSync::always || (sync == FreeSync::automatic && call.relies));
-        const FreeResult result = here.pool.free(live.block.address, 0, timing);
+        const FreeResult result = here.pool->free(live.block.address, 0, timing);
         if (result.kind != FreeResult::Kind::freed) {
             found("a live block could not be freed");
         } else if (!result.status.ok() && result.status.code != CookieDevice::failure_code &&
@@ -395,13 +474,26 @@ bool RandomMachine::free(Site& site, std::size_t index) {
     return true;
 }
 
+/// A pool may outlive a context, and serve the next one. A recording knows only contexts with a
+/// pool each: with a listener the pool goes too, when no call is in it.
 void RandomMachine::lose_context(Site& site) {
-    site.pool.abandon();
-    site.observer.forget();
+    if (listener_ != nullptr &&
+        std::any_of(waiting_.begin(), waiting_.end(),
+                    [&site](const auto& call) { return call->site == &site; })) {
+        return;
+    }
+    site.pool->abandon();
+    site.observer->forget();
     site.device.reset();
     site.live.clear();
     site.in_flight = false;
     ++site.contexts;
+    if (listener_ != nullptr) {
+        site.observer = std::make_unique<CheckingObserver>(site.options);
+        site.both.set_first(*site.observer);
+        site.pool = std::make_unique<allocator::Pool>(site.options, site.device, &site.both);
+        hear(site);
+    }
 }
 
 // --- checks
@@ -411,30 +503,33 @@ void RandomMachine::check(Site& site) {
     if (site.locked) {
         return;
     }
-    if (site.observer.in_use().size() > all_checked_up_to && counts_.steps % 16 != 0) {
+    if (site.observer->in_use().size() > all_checked_up_to && counts_.steps % 16 != 0) {
         return;
     }
     ++counts_.checks;
     if (planted_ == Planted::invented_event && counts_.checks % 1000 == 0) {
-        site.observer.on_sync();
+        site.observer->on_sync();
     }
-    if (const std::string problem = site.pool.validate(); !problem.empty()) {
+    if (const std::string problem = site.pool->validate(); !problem.empty()) {
         found("pool: " + problem);
     }
-    if (!site.observer.problems().empty()) {
-        found("events: " + site.observer.problems().front());
+    if (!site.observer->problems().empty()) {
+        found("events: " + site.observer->problems().front());
     }
     if (const std::string problem = site.device.problem(); !problem.empty()) {
         found("device: " + problem);
     }
-    allocator::PoolStats stats = site.pool.stats();
+    allocator::PoolStats stats = site.pool->stats();
     stats.num_ooms = 0;
-    allocator::PoolStats seen = site.observer.stats();
-    seen.largest_free = static_cast<std::int64_t>(site.observer.largest_free());
+    allocator::PoolStats seen = site.observer->stats();
+    seen.largest_free = static_cast<std::int64_t>(site.observer->largest_free());
     if (stats != seen) {
         found("the statistics differ from the events");
     }
-    site.observer.take_events();
+    site.observer->take_events();
+    if (listener_ != nullptr) {
+        listener_->looked(site.index, stats.reserved_bytes.all.current);
+    }
 }
 
 void RandomMachine::end() {
@@ -473,21 +568,21 @@ void RandomMachine::end(Site& site) {
     }
     finish_submission(site);
     for (const Live& live : site.live) {
-        if (site.pool.free(live.block.address, 0).kind != FreeResult::Kind::freed) {
+        if (site.pool->free(live.block.address, 0).kind != FreeResult::Kind::freed) {
             found("a live block could not be freed at the end");
         }
     }
-    site.pool.fence_deferred();
+    site.pool->fence_deferred();
     site.device.run_all();
-    site.pool.release_cached(true);
+    site.pool->release_cached(true);
     check(site);
     if (site.device.fences() != 0) {
         found(std::to_string(site.device.fences()) + " fences were not released");
     }
-    if (site.device.used() != 0 || site.pool.stats().reserved_bytes.all.current != 0) {
+    if (site.device.used() != 0 || site.pool->stats().reserved_bytes.all.current != 0) {
         found(std::to_string(site.device.used()) + " bytes were not given back, the pool has " +
-              std::to_string(site.pool.stats().reserved_bytes.all.current) + ", of which active " +
-              std::to_string(site.pool.stats().active_bytes.all.current));
+              std::to_string(site.pool->stats().reserved_bytes.all.current) + ", of which active " +
+              std::to_string(site.pool->stats().active_bytes.all.current));
     }
 }
 

@@ -20,6 +20,23 @@
 
 namespace memlab::proof {
 
+/// Hears what the pools of a machine tell, beside the checking observer.
+class MachineListener {
+  public:
+    MachineListener() = default;
+    MachineListener(const MachineListener&) = delete;
+    MachineListener& operator=(const MachineListener&) = delete;
+    virtual ~MachineListener() = default;
+
+    /// A device's context is there: for the first time, or in the place of one that was lost. Who
+    /// hears what its pool tells from now on; lives until the next call for this device.
+    virtual allocator::PoolObserver& begins(std::size_t device,
+                                            const allocator::PoolOptions& options,
+                                            std::uint64_t total_memory) = 0;
+    /// The pool was looked at, and so much is reserved.
+    virtual void looked(std::size_t device, std::int64_t reserved_bytes) = 0;
+};
+
 class RandomMachine final : private CookieDevice::Host, private Notification {
   public:
     struct Counts {
@@ -32,7 +49,8 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
         std::uint64_t checks = 0;
     };
 
-    RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted = Planted::nothing);
+    RandomMachine(std::uint64_t seed, Fibers& fibers, Planted planted = Planted::nothing,
+                  MachineListener* listener = nullptr);
     ~RandomMachine() override;
     RandomMachine(const RandomMachine&) = delete;
     RandomMachine& operator=(const RandomMachine&) = delete;
@@ -44,6 +62,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
   private:
     struct Site;
     struct Call;
+    class Both;
     struct Live {
         allocator::BlockInfo block;
         CookieDevice::Cookie left = 0;
@@ -70,6 +89,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     bool allocate(Site& site, std::uint64_t bytes);
     bool free(Site& site, std::size_t index);
     void use(Site& site, Live& live);
+    void hear(Site& site);
     void lose_context(Site& site);
     void finish_submission(Site& site);
     void check(Site& site);
@@ -80,6 +100,7 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     allocator::testing::Random random_;
     Fibers& fibers_;
     const Planted planted_;
+    MachineListener* const listener_;
     const std::size_t threads_;
     std::vector<std::unique_ptr<Site>> sites_;
     std::vector<std::unique_ptr<Call>> waiting_;
