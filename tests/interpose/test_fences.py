@@ -76,11 +76,17 @@ class Fences(EndToEnd):
         self.assertEqual(outcome.code, 5, outcome.describe())
 
     def test_work_of_a_peer_is_fenced_too(self) -> None:
-        for sync in ("auto", "always", "never"):
-            outcome = self.under_memlab(self.program("two_gpus", "unordered"),
-                                        {"SIMCUDA_DEVICES": "2", "MEMLAB_FREE_SYNC": sync})
+        for sync, backend in (("auto", "classic"), ("always", "classic"), ("never", "classic"), ("never", "vmm")):
+            outcome = self.under_memlab(self.program("two_gpus", "unordered"), {
+                "SIMCUDA_DEVICES": "2", "MEMLAB_FREE_SYNC": sync, "MEMLAB_BACKEND": backend})
             self.assertEqual(outcome.code, 0, outcome.describe())
             self.assertIn(b"reused memory of a peer: 0 of 80 wrong", outcome.stdout)
+
+    def test_two_gpus_on_pages_of_its_own(self) -> None:
+        settings = {"SIMCUDA_DEVICES": "2"}
+        native = run(self.program("two_gpus"), self.layout.environment(memlab=False, settings=settings), self.cwd)
+        under = self.under_memlab(self.program("two_gpus"), settings | {"MEMLAB_BACKEND": "vmm"})
+        self.assertEqual((under.code, under.stdout, under.stderr), (0, native.stdout, b""), under.describe())
 
     def test_control_plain_cuda_does_not_wait_for_a_peer(self) -> None:
         environment = self.layout.environment(memlab=False, settings={"SIMCUDA_DEVICES": "2"})

@@ -237,9 +237,15 @@ CUresult sim_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc*
             return CUDA_ERROR_INVALID_DEVICE;
         }
     }
-    const bool accessible = std::any_of(desc, desc + count, [](const CUmemAccessDesc& one) {
-        return one.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    });
+    // What is modelled is the access of the memory's own device; a peer's takes nothing from it.
+    const Allocation* allocation = find_allocation(ptr);
+    bool accessible = pages_state(ptr, size) == 2;
+    for (size_t i = 0; i < count; ++i) {
+        if (allocation != nullptr && desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            desc[i].location.id == allocation->device) {
+            accessible = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        }
+    }
     return set_pages_accessible(ptr, size, accessible) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
