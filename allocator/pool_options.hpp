@@ -63,6 +63,8 @@ struct PoolOptions {
 
     /// Pool::tick() gives back what has been unused for so many nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;
+
+    bool operator==(const PoolOptions&) const = default;
 };
 
 /// Empty when a Pool can work with `options`, else one sentence saying which value is wrong and

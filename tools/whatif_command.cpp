@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -201,6 +202,7 @@ std::string choose_policies(const Arguments& arguments, const whatif::ReadPoolSe
     if (names.empty()) {
         names = whatif::default_policies();
     }
+    const std::size_t defaults = arguments.policies.empty() ? names.size() : 0;
     if (!arguments.options.empty()) {
         std::string all = "pool:";
         for (const std::string& option : arguments.options) {
@@ -208,13 +210,20 @@ std::string choose_policies(const Arguments& arguments, const whatif::ReadPoolSe
         }
         names.push_back(all);
     }
-    for (const std::string& name : names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
         whatif::Policy policy;
         std::string problem;
-        if (!whatif::read_policy(name, read_pool, &policy, &problem)) {
+        if (!whatif::read_policy(names[i], read_pool, &policy, &problem)) {
             return problem;
         }
-        policies->push_back(std::move(policy));
+        // A default that is what was recorded needs no second row.
+        const bool known = i < defaults && std::any_of(policies->begin(), policies->end(),
+                                                       [&](const whatif::Policy& other) {
+                                                           return whatif::same_pool(policy, other);
+                                                       });
+        if (!known) {
+            policies->push_back(std::move(policy));
+        }
     }
     return "";
 }

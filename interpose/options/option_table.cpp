@@ -201,6 +201,10 @@ constexpr OptionDef options[] = {
     {"MEMLAB_LARGE_SEGMENT_SIZE_MB", "MiB", "20",
      "Segments for blocks of more than 1 MiB and less than 10 MiB: an even number of MiB.",
      large_segment_option},
+    {"MEMLAB_LARGE_ROUNDING_MB", "MiB", "2",
+     "Segments for blocks of 10 MiB and more are multiples of this: an even number of MiB. 8 lets "
+     "programs whose sizes vary use them again; memlab-report whatif tells for a program.",
+     mebibytes_option<&allocator::PoolOptions::large_rounding>},
     {"MEMLAB_MAX_SPLIT_SIZE_MB", "MiB, or 0", "0",
      "PyTorch's max_split_size_mb: larger blocks are not cut for smaller requests. 0: all are.",
      mebibytes_option<&allocator::PoolOptions::max_split_size, allocator::PoolOptions::no_limit>},

@@ -233,9 +233,12 @@ void ProgramBuilder::on(const trace::ContextInfo& record) {
     device_of_context_[record.id] = record.device;
 }
 
+void ProgramBuilder::on(const trace::ModuleDef& record) {
+    uses_pytorch_ = uses_pytorch_ || record.path.find("libc10_cuda") != std::string::npos;
+}
+
 // Call sites are looked up in the report of the same log, when one is shown.
 void ProgramBuilder::on(const trace::StringDef& /*record*/) {}
-void ProgramBuilder::on(const trace::ModuleDef& /*record*/) {}
 void ProgramBuilder::on(const trace::StackDef& /*record*/) {}
 void ProgramBuilder::on(const trace::Missed& /*record*/) {}
 void ProgramBuilder::on(const trace::End& /*record*/) {}
@@ -248,6 +251,7 @@ Recording ProgramBuilder::finish(const trace::LogReadResult& result) {
             continue;
         }
         building.program.device.index = index;
+        building.program.uses_pytorch = uses_pytorch_;
         building.program.streams_known = !building.any_streamless;
         recording_.programs.push_back(std::move(building.program));
     }

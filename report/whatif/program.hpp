@@ -65,6 +65,7 @@ struct Program {
     /// (contexts, libraries' code, other kinds of memory, other processes), as far as was sampled.
     std::uint64_t outside_bytes = 0;
     bool outside_known = false;
+    bool uses_pytorch = false;   ///< PyTorch's allocator library was seen in a call stack
     bool streams_known = false;  ///< every allocation names its stream (all are cudaMallocAsync)
     std::uint64_t inconsistencies = 0;
 };
@@ -122,6 +123,7 @@ class ProgramBuilder final : public trace::RecordSink {
     std::map<std::uint32_t, Building> devices_;
     std::map<std::uint32_t, std::uint32_t> device_of_context_;
     std::uint64_t events_ = 0;
+    bool uses_pytorch_ = false;
 };
 
 /// What the reader says of a log, without the file's name.

@@ -104,6 +104,7 @@ json table_json(const Table& table, const PlaceOf& place_of) {
     }
     out["choice"] = {{"policy", name_or_null(table, table.choice.row)},
                      {"ours", name_or_null(table, table.choice.ours)},
+                     {"least", name_or_null(table, table.choice.least)},
                      {"why", table.choice.why}};
     out["notes"] = table.notes;
     return out;

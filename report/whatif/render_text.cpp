@@ -237,11 +237,16 @@ class Writer {
         if (!policy.how.empty()) {
             text("Set: " + policy.how);
         }
-        if (choice.ours && choice.ours != choice.row) {
-            const Row& ours = table.rows[*choice.ours];
-            text("Of memlab's own pool: " + ours.policy.label + " (" +
-                 format_bytes(ours.outcome.reserved_peak) + ").");
-        }
+        const auto mention = [&](const char* what, std::optional<std::size_t> index) {
+            if (index && index != choice.row) {
+                const Row& row = table.rows[*index];
+                text(what + row.policy.label + " (" + format_bytes(row.outcome.reserved_peak) +
+                     ").");
+            }
+        };
+        mention("Of memlab's own pool: ", choice.ours);
+        mention("Less or quicker, but not from outside the program: ",
+                choice.least != choice.ours ? choice.least : std::nullopt);
     }
 
     const Recording& recording_;

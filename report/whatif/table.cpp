@@ -43,6 +43,21 @@ bool for_each_setting(std::string_view text, std::string* problem,
     return true;
 }
 
+/// MEMLAB_BACKEND=vmm reads backend=vmm in a table that is narrow enough.
+std::string short_names(std::string_view settings) {
+    constexpr std::string_view prefix = "MEMLAB_";
+    std::string text(settings);
+    for (std::size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at)) {
+        text.erase(at, prefix.size());
+        for (; at < text.size() && text[at] != '='; ++at) {
+            if (text[at] >= 'A' && text[at] <= 'Z') {
+                text[at] = static_cast<char>(text[at] - 'A' + 'a');
+            }
+        }
+    }
+    return text;
+}
+
 bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* policy,
                std::string* problem) {
     PoolSettings list;
@@ -59,9 +74,10 @@ bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* 
         return false;
     }
     policy->ours = true;
+    policy->options = options;
     policy->frees_in_stream_order = false;
     policy->label =
-        settings.empty() ? "memlab pool, as recorded" : "memlab " + std::string(settings);
+        settings.empty() ? "memlab pool, as recorded" : "memlab " + short_names(settings);
     policy->how = std::string(settings);
     policy->make = [options](std::uint64_t capacity) {
         return std::make_unique<PoolModel>(capacity, options);
@@ -74,6 +90,7 @@ bool read_pytorch(std::string_view settings, Policy* policy, std::string* proble
     if (!parse_pytorch_settings(settings, &parsed, problem)) {
         return false;
     }
+    policy->pytorch = true;
     policy->label = settings.empty() ? "PyTorch" : "PyTorch " + std::string(settings);
     policy->per_stream = true;
     policy->how = settings.empty() ? "" : "PYTORCH_ALLOC_CONF=" + std::string(settings);
@@ -183,21 +200,33 @@ std::optional<std::size_t> best_row(const std::vector<Row>& rows,
 }
 
 Choice choose(const Table& table) {
-    // An allocator that spends a twentieth of the program's time in the driver is no choice.
-    const double most_time = 0.05 * static_cast<double>(table.duration_ns);
-    const auto usable = [&](const Row& row) {
-        return row.policy.kind == PolicyKind::allocator && row.fits() &&
-               (table.duration_ns == 0 || row.outcome.calls.time_ns <= most_time);
-    };
+    // An allocator that spends a twentieth of the program's time in the driver, and ten times as
+    // long as another one would, is no choice.
+    double least_time = std::numeric_limits<double>::max();
+    for (const Row& row : table.rows) {
+        if (row.policy.kind == PolicyKind::allocator && row.fits()) {
+            least_time = std::min(least_time, row.outcome.calls.time_ns);
+        }
+    }
+    const double most_time =
+        std::max(0.05 * static_cast<double>(table.duration_ns), 10 * least_time);
     const auto fits = [](const Row& row) {
         return row.policy.kind == PolicyKind::allocator && row.fits();
     };
-    const auto ours = [](const Row& row) { return row.policy.ours; };
+    const auto usable = [&](const Row& row) {
+        return fits(row) && row.outcome.calls.time_ns <= most_time;
+    };
+    // What can be set from outside comes before what the program's code would have to ask for.
+    const auto settable = [&](const Row& row) {
+        return row.policy.ours || (row.policy.pytorch && table.program->uses_pytorch);
+    };
     Choice choice;
-    choice.ours = best_row(table.rows, [&](const Row& row) { return usable(row) && ours(row); });
-    choice.row = best_row(table.rows, usable);
+    choice.ours =
+        best_row(table.rows, [&](const Row& row) { return usable(row) && row.policy.ours; });
+    choice.least = best_row(table.rows, usable);
+    choice.row = best_row(table.rows, [&](const Row& row) { return usable(row) && settable(row); });
     if (!choice.row) {
-        choice.row = best_row(table.rows, fits);
+        choice.row = choice.least ? choice.least : best_row(table.rows, fits);
     }
     using report::format_bytes;
     if (!choice.row) {
@@ -253,6 +282,11 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
             "cudaMallocAsync gives memory back when the program synchronizes; the recording has no "
             "marks that would tell when, so it never does here.");
     }
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.packing.limited; })) {
+        notes.emplace_back(
+            "The program is too large for some orders of the offline packing: a better one may "
+            "exist.");
+    }
     if (!program.outside_known) {
         notes.emplace_back(
             "What is in use beside the program's allocations was not sampled and not taken off.");
@@ -276,6 +310,7 @@ std::vector<std::string> default_policies() {
             "offline",
             "pool",
             "pool:MEMLAB_BACKEND=classic",
+            "pool:MEMLAB_LARGE_ROUNDING_MB=8",
             "pool:MEMLAB_ROUNDUP_POWER2_DIVISIONS=4",
             "pool:MEMLAB_BACKEND=vmm",
             "pytorch",
@@ -285,6 +320,10 @@ std::vector<std::string> default_policies() {
             "async",
             "async:threshold=max",
             "plain"};
+}
+
+bool same_pool(const Policy& a, const Policy& b) {
+    return a.ours && b.ours && a.options == b.options;
 }
 
 std::string policy_help() {

@@ -30,6 +30,8 @@ struct Policy {
     std::string label;  ///< for the table
     PolicyKind kind = PolicyKind::allocator;
     bool ours = false;                  ///< memlab's pool
+    bool pytorch = false;               ///< PyTorch\'s allocator
+    allocator::PoolOptions options;     ///< of memlab's pool
     bool frees_in_stream_order = true;  ///< reuses a freed block at once, on its stream
     bool per_stream = false;            ///< keeps streams apart, where the log knows them
     bool waits_at_marks = false;        ///< gives memory back at a synchronization
@@ -49,8 +51,11 @@ using ReadPoolSettings = std::function<bool(const PoolSettings& settings,
 bool read_policy(std::string_view text, const ReadPoolSettings& read_pool, Policy* policy,
                  std::string* problem);
 
-/// What is tried when nothing is asked for.
+/// What is tried when nothing is asked for. Two may amount to the same: see same_pool().
 std::vector<std::string> default_policies();
+
+/// Whether both are memlab's pool under the same options.
+bool same_pool(const Policy& a, const Policy& b);
 
 /// What read_policy() takes, for the help text.
 std::string policy_help();
@@ -64,8 +69,9 @@ struct Row {
 };
 
 struct Choice {
-    std::optional<std::size_t> row;   ///< the best of what can be set; none when nothing fits
-    std::optional<std::size_t> ours;  ///< the best setting of memlab's own pool that fits
+    std::optional<std::size_t> row;    ///< the best of what can be set; none when nothing fits
+    std::optional<std::size_t> ours;   ///< the best setting of memlab's own pool that fits
+    std::optional<std::size_t> least;  ///< what reserves least, whether it can be set or not
     std::string why;
 };
 

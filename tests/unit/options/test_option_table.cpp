@@ -74,6 +74,7 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
                                        "MEMLAB_GC_THRESHOLD=0.85",
                                        "MEMLAB_ROUNDUP_POWER2_DIVISIONS=[256:1,>:8]",
                                        "MEMLAB_LARGE_SEGMENT_SIZE_MB=64",
+                                       "MEMLAB_LARGE_ROUNDING_MB=8",
                                        "MEMLAB_TRIM_AFTER=30s",
                                        nullptr};
     const LoadedSettings loaded = load_settings(environment);
@@ -84,15 +85,17 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
     CHECK(pool.roundup_power2_divisions[7] == 1);
     CHECK(pool.roundup_power2_divisions[8] == 8);
     CHECK(pool.medium_segment == 64ULL << 20);
+    CHECK(pool.large_rounding == 8ULL << 20);
     CHECK(pool.trim_after_ns == 30'000'000'000ULL);
 }
 
 TEST_CASE("a value with which the pool could not work is refused with the reason") {
     const char* const environment[] = {"MEMLAB_LARGE_SEGMENT_SIZE_MB=7", "MEMLAB_GC_THRESHOLD=1.5",
-                                       "MEMLAB_GC_THRESHOLD=0.1234567", "MEMLAB_TRIM_AFTER=5",
-                                       nullptr};
+                                       "MEMLAB_GC_THRESHOLD=0.1234567",  "MEMLAB_TRIM_AFTER=5",
+                                       "MEMLAB_LARGE_ROUNDING_MB=3",     nullptr};
     const LoadedSettings loaded = load_settings(environment);
-    REQUIRE(loaded.problems.size() == 3);
+    REQUIRE(loaded.problems.size() == 4);
+    CHECK(loaded.settings.pool_options.large_rounding == 2ULL << 20);
     CHECK(loaded.settings.pool_options.medium_segment == 20ULL << 20);
     CHECK(loaded.settings.pool_options.garbage_collection_threshold == 0);
     CHECK(loaded.settings.pool_options.trim_after_ns == 0);

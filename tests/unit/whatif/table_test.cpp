@@ -21,6 +21,8 @@ bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options,
     for (const auto& [name, value] : settings) {
         if (name == "MEMLAB_BACKEND") {  // the option table's
             options->expandable = value == "vmm";
+        } else if (name == "MEMLAB_LARGE_ROUNDING_MB") {
+            options->large_rounding = std::stoull(value) * mib;
         } else if (name == "MEMLAB_ROUNDUP_POWER2_DIVISIONS") {
             *problem = allocator::read_roundup_divisions(value, &options->roundup_power2_divisions);
         } else if (!set_pool_option(name, value, options, problem)) {
@@ -137,16 +139,50 @@ TEST_CASE("the choice reserves least, and does not live in the driver") {
         writer.free(id);
     }
     Program program = on_a_device(std::move(writer.program), 80ULL << 30);
-    // In a run of 200 microseconds no time is left for cudaMalloc.
-    const Table hurried = tabulate(program, policies({"plain", "pytorch", "async"}), std::nullopt);
-    CHECK_THAT(hurried.choice.why, Catch::Matchers::Contains("in the driver's calls"));
     for (Allocation& allocation : program.allocations) {
         allocation.time_ns *= 1000;
     }
-    const Table table = tabulate(program, policies({"plain", "pytorch", "async"}), std::nullopt);
+    const std::vector<std::string> names = {"plain", "pytorch", "async"};
+    const Table table = tabulate(program, policies(names), std::nullopt);
     CHECK(table.rows[*table.choice.row].policy.name == "async");
     CHECK_THAT(table.choice.why, !Catch::Matchers::Contains("in the driver's calls"));
     CHECK_FALSE(table.choice.ours);
+    // What is quicker does not fit: then the one that lives in the driver, and it is said.
+    ProgramWriter busy;
+    const std::uint32_t held = busy.allocate(700 * mib);
+    for (int i = 0; i < 2000; ++i) {
+        const std::uint32_t id = busy.allocate((300 - static_cast<std::uint64_t>(i % 7)) * mib);
+        busy.free(id);
+    }
+    busy.free(held);
+    const Program tight = on_a_device(std::move(busy.program), 1002 * mib);
+    const Table last_resort =
+        tabulate(tight, policies({"rmm:initial=900MiB", "plain"}), std::nullopt);
+    CHECK_FALSE(last_resort.rows[0].fits());
+    CHECK(last_resort.rows[*last_resort.choice.row].policy.name == "plain");
+}
+
+TEST_CASE("PyTorch's allocator is a choice for programs that use it only") {
+    Program program = on_a_device(random_program(9, 300, 40 * mib), 80ULL << 30);
+    const std::vector<std::string> names = {"pool:large_rounding=1GiB",
+                                            "pytorch:expandable_segments:True"};
+    const Table without = tabulate(program, policies(names), std::nullopt);
+    CHECK(without.rows[*without.choice.row].policy.ours);
+    CHECK(without.rows[*without.choice.least].policy.pytorch);
+    program.uses_pytorch = true;
+    const Table with = tabulate(program, policies(names), std::nullopt);
+    CHECK(with.rows[*with.choice.row].policy.pytorch);
+    CHECK(with.rows[*with.choice.ours].policy.ours);
+}
+
+TEST_CASE("pools under the same options are the same, whatever they are called") {
+    const std::vector<Policy> list =
+        policies({"pool", "pool:MEMLAB_BACKEND=classic", "pool:MEMLAB_BACKEND=vmm", "plain"});
+    CHECK(same_pool(list[0], list[1]));
+    CHECK_FALSE(same_pool(list[0], list[2]));
+    CHECK_FALSE(same_pool(list[0], list[3]));
+    CHECK_FALSE(same_pool(list[3], list[3]));
+    CHECK(list[2].label == "memlab backend=vmm");
 }
 
 TEST_CASE("our own pool is chosen where nothing else is clearly better") {
