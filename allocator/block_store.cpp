@@ -61,13 +61,22 @@ bool BlockStore::fits(const Block& block, std::uint64_t size, bool small) const 
            policy_.may_use(size, block.size);
 }
 
+Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
+    return coarse(size) ? half(small).by_capacity.at_least(size, 0)
+                        : half(small).by_size.at_least(size, 0);
+}
+
 Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
-    Block* best = coarse(size) ? half(small).by_capacity.at_least(size, 0)
-                               : half(small).by_size.at_least(size, 0);
+    Block* best = best_fit(size, small);
     if (best == nullptr || !policy_.may_use(size, best->size)) {
         return nullptr;
     }
     return &take_from(*best, size);
+}
+
+bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
+    const Block* best = best_fit(size, small);
+    return best != nullptr && best->size == size;
 }
 
 Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {

@@ -47,6 +47,9 @@ class BlockStore {
     /// The best fitting free block, cut to `size`, now live; null when none fits.
     Block* take(std::uint64_t size, bool small) noexcept;
 
+    /// True when take() would give a whole free block, with nothing of it to spare.
+    bool has_exactly(std::uint64_t size, bool small) const noexcept;
+
     /// A free block that is large enough, cut to `size`, now live.
     Block& take_from(Block& block, std::uint64_t size) noexcept;
 
@@ -151,6 +154,8 @@ class BlockStore {
     std::string validate() const;
 
   private:
+    Block* best_fit(std::uint64_t size, bool small) const noexcept;
+
     struct BySize {
         static std::uint64_t of(const Block& block) noexcept { return block.size; }
         static TreeLinks& links(Block& block) noexcept { return block.idle.size_links; }

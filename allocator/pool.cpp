@@ -125,6 +125,8 @@ class Pool::Impl {
     bool host_goes_on(Lock& lock, Block& block);
     void complete(Block& block);
     void poll();
+    Block* oldest_unattended();
+    void settle_up_to(const Block& last);
     struct Waited {
         BackendStatus status;
         bool settled = false;
@@ -199,7 +201,11 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
     }
-    poll();
+    // To ask about pending frees is the dearest part of an allocation while the device is at work,
+    // and needless where a block of just the right size is free already.
+    if (!store_.has_exactly(plan->size, plan->small)) {
+        poll();
+    }
     Attempt attempt = take_or_grow(lock, *plan, requested, tag);
     if (attempt.status.kind != BackendStatus::Kind::out_of_memory) {
         return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
@@ -367,14 +373,7 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     if (chosen == nullptr || !backend_.fence_wait_device(chosen->use.fence).ok()) {
         return false;
     }
-    const std::uint64_t last = chosen->use.order;
-    for (Block* block = pending_.oldest(); block != nullptr && block->use.order <= last;) {
-        Block* next = block->use.list_next;
-        if (!block->waited_for) {
-            settle(*block, FenceState::complete);
-        }
-        block = next;
-    }
+    settle_up_to(*chosen);
     return true;
 }
 
@@ -413,18 +412,16 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
     put_behind(*block, fence);
     const FreeSync sync =
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
-    if (sync != FreeSync::always) {
-        const FenceState state = backend_.fence_query(fence);
-        if (state == FenceState::complete) {
-            settle(*block, state);
-            return {FreeResult::Kind::freed, {}};
-        }
-        if (state == FenceState::pending &&
-            (sync == FreeSync::never || host_goes_on(lock, *block))) {
-            return {FreeResult::Kind::freed, {}};
-        }
-        // Failed: only the wait, which then returns at once, tells the error.
+    // A query costs more than the record while the device is at work: none where nothing depends on
+    // the answer. The next allocation that needs the memory asks.
+    if (sync == FreeSync::never || (sync == FreeSync::automatic && host_goes_on(lock, *block))) {
+        return {FreeResult::Kind::freed, {}};
     }
+    if (sync == FreeSync::automatic && backend_.fence_query(fence) == FenceState::complete) {
+        settle(*block, FenceState::complete);
+        return {FreeResult::Kind::freed, {}};
+    }
+    // Failed: only the wait, which then returns at once, tells the error.
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
 }
 
@@ -440,9 +437,8 @@ bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
         return true;
     }
     block.waited_for = false;
-    if (goes_on) {
-        settled_.notify_all();
-    }
+    settled_
+        .notify_all();  // no matter what becomes of it: nobody may count on this thread any more
     return goes_on;
 }
 
@@ -478,23 +474,57 @@ void Pool::Impl::complete(Block& block) {
     count_split(small);
 }
 
-/// Settles what is complete, without waiting. Oldest first: behind the first fence that is pending
-/// nothing can be complete. Frees that share a fence share the query.
+/// Settles what is complete, without waiting. Fences complete in the order in which they were
+/// recorded, so one that is complete answers for all before it: the steps between questions double
+/// as long as the answer is yes, and begin anew at one when it is not.
 void Pool::Impl::poll() {
-    Fence complete_fence = 0;
-    for (Block* block = pending_.oldest(); block != nullptr;) {
+    std::size_t step = 1;
+    std::uint64_t pending = fences_recorded_;  // from this order on they are known to be
+    for (;;) {
+        Block* first = oldest_unattended();
+        if (first == nullptr || first->use.order >= pending) {
+            return;
+        }
+        Block* asked = first;
+        for (std::size_t i = 1; i < step && asked->use.list_next != nullptr &&
+                                asked->use.list_next->use.order < pending;
+             ++i) {
+            asked = asked->use.list_next;
+        }
+        const FenceState state = backend_.fence_query(asked->use.fence);
+        if (state == FenceState::complete) {
+            settle_up_to(*asked);
+            step *= 2;
+        } else if (asked != first) {
+            pending = state == FenceState::pending ? asked->use.order : pending;
+            step = 1;
+        } else if (state == FenceState::pending) {
+            return;
+        } else {
+            settle(*first, state);
+        }
+    }
+}
+
+/// The oldest pending block that no thread is waiting for; null when there is none.
+Block* Pool::Impl::oldest_unattended() {
+    Block* block = pending_.oldest();
+    while (block != nullptr && block->waited_for) {
+        block = block->use.list_next;
+    }
+    return block;
+}
+
+/// The fence of `last`, or something that stands for it, is complete, and so are all before it.
+/// Also those behind that share it.
+void Pool::Impl::settle_up_to(const Block& last) {
+    const std::uint64_t end = last.use.order;
+    const Fence fence = last.use.fence;
+    for (Block* block = pending_.oldest();
+         block != nullptr && (block->use.order <= end || block->use.fence == fence);) {
         Block* next = block->use.list_next;
         if (!block->waited_for) {
-            const Fence fence = block->use.fence;
-            const FenceState state =
-                fence == complete_fence ? FenceState::complete : backend_.fence_query(fence);
-            if (state == FenceState::pending) {
-                return;
-            }
-            if (state == FenceState::complete) {
-                complete_fence = fence;
-            }
-            settle(*block, state);
+            settle(*block, FenceState::complete);
         }
         block = next;
     }

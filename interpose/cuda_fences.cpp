@@ -29,8 +29,9 @@ constexpr bool fences = true;
 }  // namespace
 
 struct CudaFences::Record {
-    std::vector<RecordedEvent> events;
-    std::optional<std::uint64_t> time;  ///< of the work clock, read before the record
+    std::vector<RecordedEvent> events;   ///< one in the context itself, first, and one in each peer
+    std::uint64_t peers_generation = 0;  ///< of the peers that `events` is for
+    std::optional<std::uint64_t> time;   ///< of the work clock, read before the record
     std::uint32_t references = 0;
     Record* next_spare = nullptr;
 };
@@ -78,90 +79,83 @@ CUresult CudaFences::record(Fence* fence) noexcept {
     }
 }
 
+// One with an event in each context that it must cover. Those of the time before the last change of
+// peers are dropped with what events they had: contexts may be gone, and such changes are rare.
+CUresult CudaFences::spare_record(std::unique_ptr<Record>* record) {
+    std::vector<CUcontext> contexts{context_};
+    std::uint64_t generation = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        while (spare_ != nullptr) {
+            std::unique_ptr<Record> spare(spare_);
+            spare_ = spare->next_spare;
+            if (spare->peers_generation == peers_generation_) {
+                *record = std::move(spare);
+                return CUDA_SUCCESS;
+            }
+        }
+        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+        generation = peers_generation_;
+    }
+    auto made = std::make_unique<Record>();
+    made->events.reserve(contexts.size());
+    made->peers_generation = generation;
+    for (const CUcontext context : contexts) {
+        RecordedEvent recorded{context, nullptr};
+        const CurrentContext current(context);
+        const CUresult created = call_real(&Driver::cuEventCreate, &recorded.event,
+                                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+        if (created == CUDA_SUCCESS) {
+            made->events.push_back(recorded);
+        } else if (context == context_) {
+            return created;
+        }
+        // A peer context that is gone has no work left to wait for.
+    }
+    *record = std::move(made);
+    return CUDA_SUCCESS;
+}
+
 // Where several frees share a fence: the newest record still stands for everything that ticked,
 // since its time was read before it was recorded and nothing ticked since.
 CUresult CudaFences::record_new(std::optional<std::uint64_t> time, Fence* fence) {
-    std::vector<CUcontext> contexts{context_};
-    std::unique_ptr<Record> made;
-    {
+    if (time) {
         const std::lock_guard lock(mutex_);
-        if (newest_ != nullptr && time && newest_->time == time) {
+        if (newest_ != nullptr && newest_->time == time) {
             ++newest_->references;
             *fence = reinterpret_cast<Fence>(newest_);
             return CUDA_SUCCESS;
         }
-        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
-        if (spare_ != nullptr) {
-            made.reset(spare_);
-            spare_ = spare_->next_spare;
-        }
     }
-    if (!made) {
-        made = std::make_unique<Record>();
+    std::unique_ptr<Record> record;
+    CUresult result = spare_record(&record);
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
-    made->events.clear();
-    made->events.reserve(contexts.size());
-    made->time = time;
-    made->references = 1;
-    {
-        const std::lock_guard lock(mutex_);  // so that a release never allocates
-        idle_events_.reserve(idle_events_.size() + events_in_use_ + contexts.size());
-        events_in_use_ += contexts.size();
-    }
-    CUresult result = CUDA_SUCCESS;
-    for (const CUcontext context : contexts) {
-        RecordedEvent recorded{context, nullptr};
-        const CUresult answer = record_event(&recorded);
-        if (answer == CUDA_SUCCESS) {
-            made->events.push_back(recorded);
-        } else if (context == context_) {
+    for (const RecordedEvent& recorded : record->events) {
+        const CUresult answer =
+            call_real(&Driver::cuCtxRecordEvent, recorded.context, recorded.event);
+        if (recorded.context == context_) {
             result = answer;
+        }
+        if (result != CUDA_SUCCESS) {
             break;
         }
-        // A peer context that is gone has no work left to wait for.
     }
     {
         const std::lock_guard lock(mutex_);
-        events_in_use_ -= contexts.size() - made->events.size();
         if (result == CUDA_SUCCESS) {
-            newest_ = made.release();
+            record->time = time;
+            record->references = 1;
+            newest_ = record.release();
             *fence = reinterpret_cast<Fence>(newest_);
             return result;
         }
-        made->next_spare = spare_;
-        spare_ = made.release();
+        record->next_spare = spare_;
+        spare_ = record.release();
     }
     const bool unavailable = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_FOUND;
     return unavailable ? synchronize_all() : result;
-}
-
-CUresult CudaFences::record_event(RecordedEvent* recorded) {
-    {
-        const std::lock_guard lock(mutex_);
-        const auto idle = std::find_if(
-            idle_events_.rbegin(), idle_events_.rend(),
-            [recorded](const RecordedEvent& e) { return e.context == recorded->context; });
-        if (idle != idle_events_.rend()) {
-            recorded->event = idle->event;
-            *idle = idle_events_.back();
-            idle_events_.pop_back();
-        }
-    }
-    if (recorded->event == nullptr) {
-        const CurrentContext current(recorded->context);
-        const CUresult created = call_real(&Driver::cuEventCreate, &recorded->event,
-                                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
-        if (created != CUDA_SUCCESS) {
-            return created;
-        }
-    }
-    const CUresult result =
-        call_real(&Driver::cuCtxRecordEvent, recorded->context, recorded->event);
-    if (result != CUDA_SUCCESS) {
-        const std::lock_guard lock(mutex_);
-        idle_events_.push_back(*recorded);
-    }
-    return result;
 }
 
 // What plain CUDA does in every cudaFree: wait for the device.
@@ -258,14 +252,6 @@ void CudaFences::release(Fence fence) noexcept {
     if (--record->references != 0) {
         return;
     }
-    events_in_use_ -= record->events.size();
-    for (const RecordedEvent& event : record->events) {
-        const bool usable = event.context == context_ ||
-                            std::find(peers_.begin(), peers_.end(), event.context) != peers_.end();
-        if (usable) {
-            idle_events_.push_back(event);
-        }
-    }
     if (newest_ == record) {
         newest_ = nullptr;
     }
@@ -299,9 +285,9 @@ void CudaFences::set_peer(CUcontext peer, bool enabled) {
         peers_.push_back(peer);
     } else {
         std::erase(peers_, peer);
-        std::erase_if(idle_events_, [peer](const RecordedEvent& e) { return e.context == peer; });
     }
     // What was known of the device was known of the old set of contexts.
+    ++peers_generation_;
     newest_ = nullptr;
     idle_at_.store(never, std::memory_order_relaxed);
 }

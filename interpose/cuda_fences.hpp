@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -57,7 +58,7 @@ class CudaFences {
     bool idle_since(std::optional<std::uint64_t> time) const;
     void note_idle(const Record& record);
     CUresult record_new(std::optional<std::uint64_t> time, allocator::Fence* fence);
-    CUresult record_event(RecordedEvent* recorded);
+    CUresult spare_record(std::unique_ptr<Record>* record);
     CUresult synchronize_all();
 
     CaptureGate& captures_;
@@ -67,10 +68,9 @@ class CudaFences {
 
     mutable std::mutex mutex_;  // protects what follows; taken last
     std::vector<CUcontext> peers_;
-    std::vector<RecordedEvent> idle_events_;
-    std::size_t events_in_use_ = 0;
+    std::uint64_t peers_generation_ = 0;
     Record* newest_ = nullptr;   ///< while it may be shared
-    Record* spare_ = nullptr;    ///< released ones, linked
+    Record* spare_ = nullptr;    ///< released ones with their events, linked
     Record* barrier_ = nullptr;  ///< what settle_barrier() waits for; a reference of its own
 };
 

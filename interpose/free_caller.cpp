@@ -1,16 +1,18 @@
 #include "interpose/free_caller.hpp"
 
+#include <unwind.h>
+
+#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <new>
 #include <string_view>
 
 #include "interpose/object_classes.hpp"
-#include "profiler/stack_capture.hpp"
 
 namespace memlab::interpose {
 namespace {
 
+constexpr std::uint8_t unknown = 0;
 constexpr std::uint8_t plumbing = 1;     // the CUDA runtime and driver
 constexpr std::uint8_t independent = 2;  // does not rely on the wait
 constexpr std::uint8_t other = 3;
@@ -23,26 +25,92 @@ std::uint8_t classify(std::string_view path) {
     return name.starts_with("libc10_cuda.so") ? independent : other;
 }
 
-// cudaFree is a few frames inside the runtime before it reaches the driver.
-constexpr std::size_t looked_at = 16;
-
 constinit ObjectClasses classes;
+
+// Where the free's own return address lies; 0 outside of a free.
+__attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entry_slot = 0;
+
+std::uintptr_t word_at(std::uintptr_t slot) {
+    return *reinterpret_cast<const std::uintptr_t*>(slot);
+}
+
+// By the free's own return address: how far above it the caller's lies. One word each, so that it
+// is read and written without a lock: 48 bits of address, 16 of distance.
+constexpr std::size_t known_entries = 64;
+constexpr unsigned distance_bits = 16;
+constinit std::atomic<std::uint64_t> distances[known_entries];
+
+std::atomic<std::uint64_t>& distance_of(std::uintptr_t address) {
+    return distances[(address >> 2) % known_entries];
+}
+
+std::uint8_t remembered(std::uintptr_t entry) {
+    const std::uint64_t known = distance_of(entry).load(std::memory_order_relaxed);
+    if (known >> distance_bits != entry) {
+        return unknown;
+    }
+    const std::uintptr_t distance = known & ((1U << distance_bits) - 1);
+    const std::uint8_t kind = classes.of(word_at(entry_slot + distance), classify);
+    return kind == plumbing ? unknown : kind;
+}
+
+struct Search {
+    std::uint8_t kind = unknown;
+    std::uintptr_t slot = 0;  // of the return address into the caller
+};
+
+_Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
+    const std::uintptr_t address = _Unwind_GetIP(context);
+    // For the unwinder a frame's CFA is the end of the frame that it called: the return address
+    // into it is the word below.
+    const std::uintptr_t slot = _Unwind_GetCFA(context) - sizeof(std::uintptr_t);
+    if (address == 0) {
+        return _URC_END_OF_STACK;
+    }
+    if (slot < entry_slot) {
+        return _URC_NO_REASON;
+    }
+    try {
+        const std::uint8_t kind = classes.of(address, classify);
+        if (kind == plumbing) {
+            return _URC_NO_REASON;
+        }
+        *static_cast<Search*>(argument) = {kind, slot};
+    } catch (const std::bad_alloc&) {  // unknown is the careful answer
+    }
+    return _URC_END_OF_STACK;
+}
 
 }  // namespace
 
+FreeEntry::FreeEntry(void* frame) {
+    entry_slot = reinterpret_cast<std::uintptr_t>(frame) - sizeof(std::uintptr_t);
+}
+
+FreeEntry::~FreeEntry() {
+    entry_slot = 0;
+}
+
 bool caller_relies_on_host_wait() {
-    profiler::CapturedStack stack;
-    profiler::capture_stack(stack, looked_at);
-    try {
-        for (std::size_t i = 0; i < stack.depth; ++i) {
-            const std::uint8_t kind = classes.of(stack.addresses[i], classify);
-            if (kind != plumbing) {
-                return kind != independent;
-            }
-        }
-    } catch (const std::bad_alloc&) {  // the careful answer
+    if (entry_slot == 0) {
+        return true;
     }
-    return true;
+    const std::uintptr_t entry = word_at(entry_slot);
+    try {
+        if (const std::uint8_t kind = remembered(entry); kind != unknown) {
+            return kind != independent;
+        }
+    } catch (const std::bad_alloc&) {
+        return true;
+    }
+    Search search;
+    _Unwind_Backtrace(step, &search);
+    const std::uintptr_t distance = search.slot - entry_slot;
+    if (search.kind != unknown && distance >> distance_bits == 0) {
+        distance_of(entry).store(std::uint64_t{entry} << distance_bits | distance,
+                                 std::memory_order_relaxed);
+    }
+    return search.kind != independent;
 }
 
 }  // namespace memlab::interpose

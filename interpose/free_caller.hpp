@@ -1,5 +1,5 @@
 // Who frees? Plain CUDA's cudaFree also waits until the host could see finished results.
-// MEMLAB_FREE_SYNC= auto keeps that promise for everyone but callers that are known not to rely on
+// MEMLAB_FREE_SYNC=auto keeps that promise for everyone but callers that are known not to rely on
 // it.
 //
 // Known is PyTorch's allocator library, libc10_cuda.so: it frees a tensor's memory when the last
@@ -8,13 +8,28 @@
 // CUDACachingAllocator.cpp) and for its cache, which synchronizes events before it releases a
 // segment.
 //
-// The caller is the first frame of the stack outside of memlab, the CUDA runtime and the driver.
+// The caller is the first frame of the stack outside of memlab, the CUDA runtime and the driver. To
+// unwind that far costs a microsecond or two, on every free beside running work; but between one
+// place in the runtime that calls the driver and the runtime's own caller lie frames of fixed size.
+// So where the caller's return address was found once, it is looked for again.
 #pragma once
+
+#include <cstdint>
 
 namespace memlab::interpose {
 
-/// True unless the calling thread is inside a free of a caller known not to rely on the wait. About
-/// a microsecond: asked only when the device is busy. Thread-safe; takes no lock.
+/// Notes where the calling thread's free entered memlab: `frame` is the exported function's
+/// canonical frame address (__builtin_dwarf_cfa()), just above the return address into its caller.
+class FreeEntry {
+  public:
+    explicit FreeEntry(void* frame);
+    ~FreeEntry();
+    FreeEntry(const FreeEntry&) = delete;
+    FreeEntry& operator=(const FreeEntry&) = delete;
+};
+
+/// True unless the calling thread is inside a free of a caller known not to rely on the wait.
+/// Thread-safe; takes no lock.
 bool caller_relies_on_host_wait();
 
 }  // namespace memlab::interpose

@@ -3,6 +3,7 @@
 // The first versions of these functions (CUDA 2.0) pass addresses and sizes in 32 bits; no program
 // that runs on today's drivers can use their memory, so they go to the driver as they are.
 #include "interpose/device_memory.hpp"
+#include "interpose/free_caller.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/pitch.hpp"
 
@@ -29,6 +30,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    const mi::FreeEntry entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(
         [&](Session& session) {

@@ -279,13 +279,16 @@ std::uint32_t Session::api_id(Api api) {
 
 void Session::finish(trace::EndKind kind) {
     Session* session = current();
-    if (session == nullptr || session->owner_pid_ != getpid() || !session->recorder_) {
+    if (session == nullptr || session->owner_pid_ != getpid()) {
         return;
     }
     const InsideMemlab inside;
     session->trimmer_.stop();
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
           (work_clock.now() ? "" : ", not trusted"));
+    if (!session->recorder_) {
+        return;
+    }
     session->recorder_->finish(kind);
     const std::string log_problem = session->recorder_->log_problem();
     if (!log_problem.empty()) {

@@ -161,6 +161,12 @@ class Audit final : public memlab::trace::RecordSink {
             case EventType::segment_alloc:
                 segment_alloc(event);
                 break;
+            case EventType::segment_map:
+                segment_map(event);
+                break;
+            case EventType::segment_unmap:
+                segment_unmap(event);
+                break;
             case EventType::segment_free:
                 segment_free(event);
                 break;
@@ -355,6 +361,55 @@ class Audit final : public memlab::trace::RecordSink {
         segment_frees_.add(it->second.size, it->second.size);
         note_traffic("free", event.address, it->second.size);
         segments_.erase(it);
+    }
+
+    // Pages of an expandable range: neighbours are one segment.
+    void segment_map(const Event& event) {
+        segment_allocs_.add(event.size, event.size);
+        std::uint64_t begin = event.address;
+        std::uint64_t end = event.address + event.size;
+        const auto above = segments_.lower_bound(begin);
+        if (above != segments_.end() && above->first < end) {
+            contradict("has memory already", event);
+            return;
+        }
+        if (above != segments_.end() && above->first == end) {
+            end += above->second.size;
+            segments_.erase(above);
+        }
+        const auto next = segments_.lower_bound(begin);
+        if (next != segments_.begin()) {
+            const auto below = std::prev(next);
+            if (below->first + below->second.size == begin) {
+                begin = below->first;
+                segments_.erase(below);
+            }
+        }
+        segments_[begin] = Segment{end - begin, event.context};
+    }
+
+    void segment_unmap(const Event& event) {
+        const auto above = segments_.upper_bound(event.address);
+        const auto holder = above == segments_.begin() ? segments_.end() : std::prev(above);
+        const std::uint64_t end = event.address + event.size;
+        if (holder == segments_.end() || end > holder->first + holder->second.size) {
+            contradict("has no memory there", event);
+            return;
+        }
+        const auto block = blocks_.lower_bound({0, event.address});
+        if (block != blocks_.end() && block->first.first == 0 && block->first.second < end) {
+            contradict("a block still lies in the pages", event);
+        }
+        segment_frees_.add(event.size, event.size);
+        const std::uint64_t begin = holder->first;
+        const std::uint64_t whole_end = begin + holder->second.size;
+        segments_.erase(holder);
+        if (begin < event.address) {
+            segments_[begin] = Segment{event.address - begin, event.context};
+        }
+        if (end < whole_end) {
+            segments_[end] = Segment{whole_end - end, event.context};
+        }
     }
 
     Json result_ = Json::object();

@@ -1,7 +1,7 @@
-"""run.py --build DIR [--preload-first LIB]... [--sanitizer NAME] MODULE [GROUP]
+"""run.py --build DIR [--preload-first LIB]... [--sanitizer NAME] [--set NAME=VALUE]... MODULE [GROUP]
 
 Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group
-of the catalogue for test_programs. Exit code 0 when all passed, 1 otherwise.
+of the catalogue for test_programs. --set puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--preload-first", action="append", default=[])
     parser.add_argument("--sanitizer", default="")
+    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("module")
     parser.add_argument("group", nargs="?")
     arguments = parser.parse_args()
@@ -32,6 +33,7 @@ def main() -> int:
         extra = {"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:handle_abort=0:allow_user_segv_handler=1",
                  "TSAN_OPTIONS": "handle_segv=0:handle_abort=0:report_bugs=1:die_after_fork=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"}
+    extra |= dict(setting.split("=", 1) for setting in arguments.set)
     Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra)
     Build.sanitizer = arguments.sanitizer
     if not Build.layout.library.exists():

@@ -162,6 +162,15 @@ const ModelDevice::Record* ModelDevice::record_of(Fence fence) const {
     return found == records_.end() ? nullptr : &found->second;
 }
 
+bool ModelDevice::part_is_complete(const Record& record) const {
+    for (std::size_t i = 0; i < max_streams; ++i) {
+        if (record.captured[i] != 0 && completed_[i] >= record.captured[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 allocator::FenceState ModelDevice::fence_query(Fence fence) {
     const Record* record = record_of(fence);
     if (record == nullptr) {
@@ -173,9 +182,7 @@ allocator::FenceState ModelDevice::fence_query(Fence fence) {
     }
     bool done = record->open ? completed_ == submitted_ : complete(*record);
     if (mutation_ == Mutation::any_stream_completes) {
-        for (std::size_t i = 0; i < max_streams; ++i) {
-            done = done || (record->captured[i] != 0 && completed_[i] >= record->captured[i]);
-        }
+        done = done || part_is_complete(*record);
     }
     if (mutation_ == Mutation::out_of_order && fence != newest_) {
         done = done || records_.count(newest_) != 0;

@@ -163,6 +163,8 @@ class ModelDevice final : public allocator::DeviceBackend {
     const ModelClock& clock() const { return clock_; }
     const std::map<Address, std::uint64_t>& segments() const { return segments_; }
     bool complete(const Record& record) const { return covers(completed_, record.captured); }
+    /// Whether the work of some stream that the fence covers is complete.
+    bool part_is_complete(const Record& record) const;
 
   private:
     bool failed(Failing what);

@@ -740,6 +740,10 @@ class Protocol::Writer {
             put(fence == run_.device_.newest());
             put(record->references);
             put(record->open);
+            // Only a broken device remembers what is finished already.
+            if (run_.setting_.mutation == Mutation::any_stream_completes) {
+                put(run_.device_.part_is_complete(*record));
+            }
         }
     }
 
