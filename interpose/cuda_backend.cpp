@@ -80,6 +80,12 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     session_.note_growth();
+    // Mapping needs no context; an allocation in one that is gone or broken must fail all the same.
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
+        return status_of(broken);
+    }
     return status_of(session_.limits().take(context_.device(), bytes,
                                             [&] { return pages_.map(address, bytes); }));
 }

@@ -222,8 +222,16 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
             if (!pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
+            const bool page = pooled->context->backend().pages().owns(address);
             if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || value == nullptr) {
-                return real();
+                // The driver would say something else about pages than about cuMemAlloc's memory.
+                return page ? CUDA_ERROR_INVALID_VALUE : real();
+            }
+            if (page) {
+                mi::warn(
+                    "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS cannot be set for memory of "
+                    "MEMLAB_BACKEND=vmm; run this program with MEMLAB_BACKEND=classic");
+                return CUDA_ERROR_NOT_SUPPORTED;
             }
             // Programs that ask for it (RDMA) ask again for later memory.
             session.stop_pooling_quietly(

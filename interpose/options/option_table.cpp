@@ -317,7 +317,9 @@ LoadedSettings load_settings(const char* const* environment) {
             if (apply(option, loaded.settings, value, &why)) {
                 text = value;
             } else {
-                loaded.problems.push_back(variable + "=" + value + " " + why + "; using " + text);
+                std::string& problem = loaded.problems.emplace_back(variable);
+                problem.append("=").append(value).append(" ").append(why);
+                problem.append("; using ").append(text);
             }
         };
         // PyTorch's own settings of the cache that the pool stands for; ours come after them.

@@ -747,6 +747,12 @@ class Protocol::Writer {
         }
     }
 
+    /// Calls are told apart by what they do alone, not by their place in the list of calls.
+    static bool waits_for(const Call& call, const Slot& slot) {
+        return call.where != Where::nowhere && call.syncing && slot.state == State::given &&
+               slot.order < call.sync_end;
+    }
+
     void write_slot(std::size_t index) {
         const Slot& slot = run_.slots_[index];
         put(slot.state);
@@ -767,9 +773,8 @@ class Protocol::Writer {
                 return other.state == State::given && other.deferred == slot.deferred &&
                        other.order < slot.order;
             }));
-            for (const Call& call : run_.calls_) {
-                put(call.where != Where::nowhere && call.syncing && slot.order < call.sync_end);
-            }
+            put(std::count_if(run_.calls_.begin(), run_.calls_.end(),
+                              [&slot](const Call& call) { return waits_for(call, slot); }));
         }
         for (std::size_t i = 0; i < max_streams; ++i) {
             const std::size_t stream = streams_[i];
@@ -834,6 +839,7 @@ class Protocol::Writer {
             put(call.now_leaving == no_block ? no_block : names_[call.now_leaving]);
             for (const std::size_t slot : by_name_) {
                 put(call.leaving[slot]);
+                put(waits_for(call, run_.slots_[slot]));
             }
             calls.push_back(std::exchange(bytes_, {}));
         }
