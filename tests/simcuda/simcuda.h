@@ -40,8 +40,8 @@ typedef struct simcuda_access {
     uint64_t owner; /* 0: the owner of the address (simcuda_owner, or the driver's allocation) */
 } simcuda_access;
 
-/* A kernel that takes so long and reads and writes these ranges; in a capture, a kernel node. It reaches
- * the driver as a program's does: through the process's cuLaunchKernel. */
+/* A kernel that takes so long and reads and writes these ranges; in a capture, a kernel node. It
+ * reaches the driver as a program's does: through the process's cuLaunchKernel. */
 int simcuda_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* accesses,
                    size_t count);
 /* The same for one range and no time. */

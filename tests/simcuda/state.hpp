@@ -105,7 +105,8 @@ void forget_events(Context& context);
 
 // Puts work on a stream, or into the graph that the stream is captured into.
 CUresult enqueue(Stream& stream, Work work);
-// What the calling thread's next cuLaunchKernel of the function of this address does: simcuda_kernel.
+// What the calling thread's next cuLaunchKernel of the function of this address does:
+// simcuda_kernel.
 extern thread_local const Work* declared_kernel;
 // The same and then waits for it: refused in a capture.
 CUresult enqueue_and_wait(Stream& stream, Work work);

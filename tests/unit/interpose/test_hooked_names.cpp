@@ -10,8 +10,9 @@ TEST_CASE("exact names only") {
     CHECK(is_hooked_name("cuMemAlloc_v2"));
     CHECK(is_hooked_name("cuGetProcAddress_v2"));
     CHECK(is_hooked_name("cuMemAllocAsync_ptsz"));
-    for (const char* other : {"", "cu", "cuIni", "cuInitX", "curl_easy_init", "cudaMalloc",
-                              "cuMemAlloc_v3", "cuMemcpyHtoD_v3", "cuEventQuery", "CuInit", "cuinit"}) {
+    for (const char* other :
+         {"", "cu", "cuIni", "cuInitX", "curl_easy_init", "cudaMalloc", "cuMemAlloc_v3",
+          "cuMemcpyHtoD_v3", "cuEventQuery", "CuInit", "cuinit"}) {
         INFO(other);
         CHECK_FALSE(is_hooked_name(other));
     }
