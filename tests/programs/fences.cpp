@@ -19,24 +19,11 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tests/programs/program.hpp"
-#include "tests/simcuda/simcuda.h"
+#include "tests/programs/simulated.hpp"
 
 namespace {
 
 constexpr std::uint64_t millisecond = 1'000'000;
-
-template <class Function>
-Function* control(const char* name) {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    auto* function =
-        library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
-    if (function == nullptr) {
-        SAY("not the simulated driver: no %s\n", name);
-        _exit(3);
-    }
-    return function;
-}
 
 // Frees through a library, so that the library is the caller.
 void release_through(const char* path, CUdeviceptr address) {
@@ -62,11 +49,12 @@ int main(int argc, char** argv) {
     const bool misuse = std::strcmp(argv[1], "misuse") == 0;
     const std::size_t bytes = std::strtoull(argv[2], nullptr, 10);
     program::use_device();
-    auto* now = control<std::uint64_t(void)>("simcuda_now");
-    auto* kernel =
-        control<int(void*, std::uint64_t, const simcuda_access*, std::size_t)>("simcuda_kernel");
-    auto* owner = control<void(std::uint64_t, std::uint64_t, std::uint64_t)>("simcuda_owner");
-    auto* calls = control<std::uint64_t(const char*)>("simcuda_calls");
+    auto* now = program::control<std::uint64_t(void)>("simcuda_now");
+    auto* kernel = program::control<int(void*, std::uint64_t, const simcuda_access*, std::size_t)>(
+        "simcuda_kernel");
+    auto* owner =
+        program::control<void(std::uint64_t, std::uint64_t, std::uint64_t)>("simcuda_owner");
+    auto* calls = program::control<std::uint64_t(const char*)>("simcuda_calls");
 
     CUstream first = nullptr;
     CUstream second = nullptr;

@@ -5,7 +5,6 @@
 //   all
 //                                signals open, should take; then a fork whose child ends at once
 #include <cuda.h>
-#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -14,7 +13,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/programs/program.hpp"
+#include "tests/programs/simulated.hpp"
 
 namespace {
 
@@ -35,12 +34,7 @@ void pause_for(int milliseconds) {
 
 // What the driver itself says: memlab counts cached memory as free.
 std::size_t used_by_driver() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    auto* used = reinterpret_cast<std::uint64_t (*)()>(dlsym(library, "simcuda_used"));
-    if (used == nullptr) {
-        SAY("not the simulated driver\n");
-        _exit(3);
-    }
+    static auto* used = program::control<std::uint64_t()>("simcuda_used");
     return used();
 }
 

@@ -10,27 +10,14 @@
 #include <cstdint>
 #include <cstring>
 
-#include "tests/programs/program.hpp"
-#include "tests/simcuda/simcuda.h"
+#include "tests/programs/simulated.hpp"
 
 namespace {
 
 constexpr std::size_t bytes = 1 << 20;
 
-template <class Function>
-Function* control(const char* name) {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    auto* function =
-        library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
-    if (function == nullptr) {
-        SAY("not the simulated driver: no %s\n", name);
-        _exit(3);
-    }
-    return function;
-}
-
 std::uint64_t records() {
-    static auto* calls = control<std::uint64_t(const char*)>("simcuda_calls");
+    static auto* calls = program::control<std::uint64_t(const char*)>("simcuda_calls");
     static std::uint64_t before = 0;
     const std::uint64_t now = calls("cuCtxRecordEvent");
     const std::uint64_t since = now - before;
@@ -53,7 +40,7 @@ void pairs(int count) {
 int main(int argc, char** argv) {
     program::use_device();
     if (argc == 2 && std::strcmp(argv[1], "late") == 0) {
-        control<int(void)>("cuSimcudaUnlisted");
+        program::control<int(void)>("cuSimcudaUnlisted");
     }
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
