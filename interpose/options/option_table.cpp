@@ -319,7 +319,7 @@ LoadedSettings load_settings(const char* const* environment) {
             } else {
                 std::string& problem = loaded.problems.emplace_back(variable);
                 problem.append("=").append(value).append(" ").append(why);
-                problem.append("; using ").append(text);
+                problem.append(text.empty() ? "; ignored" : "; using ").append(text);
             }
         };
         // PyTorch's own settings of the cache that the pool stands for; ours come after them.

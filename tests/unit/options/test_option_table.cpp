@@ -67,6 +67,8 @@ TEST_CASE("a wrong value and an unknown name are named, and the default stays in
     CHECK(loaded.settings.stack_depth == 64);
     CHECK(loaded.settings.output == "memlab.%e.%p.json");
     CHECK(loaded.problems[3].find("MEMLAB_POOOL") != std::string::npos);
+    const char* const no_default[] = {"MEMLAB_PASSTHROUGH=large", nullptr};
+    CHECK(load_settings(no_default).problems.at(0).ends_with("; ignored"));
 }
 
 TEST_CASE("the pool's policy, in PyTorch's terms") {
