@@ -289,6 +289,15 @@ def _kind_against_expected(where: str, sums: dict, kind: Kind) -> list[str]:
     return []
 
 
+def replayed(layout: Layout, one: Found) -> list[str]:
+    """The log through the very same pool again: every event of it must be the same."""
+    tool = layout.tool("memlab-report")
+    if not tool.exists():
+        return []
+    outcome = run([str(tool), "replay", str(one.log)], layout.environment(memlab=False), one.log.parent)
+    return [] if outcome.code == 0 else [f"{one.stem}: replay {outcome.describe()}"]
+
+
 def judge_recordings(layout: Layout, output: Path,
                      expected: tuple[Recording, ...] | None,
                      traffic: bool = False) -> tuple[list[Found], list[str]]:
@@ -302,6 +311,7 @@ def judge_recordings(layout: Layout, output: Path,
             problems += report_against_audit(one)
             problems += report_against_log(layout, one)
             problems += report_against_schema(one)
+        problems += replayed(layout, one)
         if one.report_path is None and one.audit.get("ended") != "cut off":
             problems.append(f"{one.stem}: ended well, but there is no report")
     if expected is None:
