@@ -243,18 +243,18 @@ class Replayer final : public trace::RecordSink {
 
     /// None when the options cannot be used.
     Again* pool_of(const Event& record) {
-        std::unique_ptr<Again>& again = pools_[record.context];
-        if (!again) {
-            PoolInForce in_force;
-            std::string problem;
-            if (!read_options_(option_values_, devices_[record.device], &in_force, &problem)) {
-                result_.error = "its options cannot be used (" + problem +
-                                "); replay it with the memlab that recorded it";
-                return nullptr;
-            }
-            again = std::make_unique<Again>(in_force.options, in_force.total_memory);
+        if (const auto known = pools_.find(record.context); known != pools_.end()) {
+            return known->second.get();
         }
-        return again.get();
+        PoolInForce in_force;
+        std::string problem;
+        if (!read_options_(option_values_, devices_[record.device], &in_force, &problem)) {
+            result_.error = "its options cannot be used (" + problem +
+                            "); replay it with the memlab that recorded it";
+            return nullptr;
+        }
+        auto again = std::make_unique<Again>(in_force.options, in_force.total_memory);
+        return pools_.emplace(record.context, std::move(again)).first->second.get();
     }
 
     void count(const Event& record) {
