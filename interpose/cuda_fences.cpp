@@ -82,7 +82,7 @@ CUresult CudaFences::record(Fence* fence) noexcept {
 // One with an event in each context that it must cover. Those of the time before the last change of
 // peers are dropped with what events they had: contexts may be gone, and such changes are rare.
 CUresult CudaFences::spare_record(std::unique_ptr<Record>* record) {
-    std::vector<CUcontext> contexts{context_};
+    std::vector<CUcontext> contexts;
     std::uint64_t generation = 0;
     {
         const std::lock_guard lock(mutex_);
@@ -94,6 +94,8 @@ CUresult CudaFences::spare_record(std::unique_ptr<Record>* record) {
                 return CUDA_SUCCESS;
             }
         }
+        contexts.reserve(1 + peers_.size());
+        contexts.push_back(context_);
         contexts.insert(contexts.end(), peers_.begin(), peers_.end());
         generation = peers_generation_;
     }

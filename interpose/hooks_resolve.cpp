@@ -24,10 +24,6 @@ void* resolved(const char* symbol, void* function) {
     return ours;
 }
 
-}  // namespace
-
-namespace {
-
 // Whoever resolves functions has just been loaded, or has just loaded somebody.
 void look_around() {
     if (memlab::interpose::Session* session = memlab::interpose::Session::current()) {
