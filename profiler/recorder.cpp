@@ -2,33 +2,19 @@
 
 #include <unistd.h>
 
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "profiler/clock.hpp"
-#include "profiler/loaded_modules.hpp"
 #include "profiler/stack_capture.hpp"
+#include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
 
 namespace memlab::profiler {
-namespace {
 
-// FNV-1a over words: stacks differ in few words, and the full comparison follows anyway.
-std::uint64_t hash_of(const CapturedStack& stack) {
-    std::uint64_t hash = 0xcbf29ce484222325ULL;
-    for (std::size_t i = 0; i < stack.depth; ++i) {
-        hash = (hash ^ stack.addresses[i]) * 0x100000001b3ULL;
-    }
-    return hash;
-}
-
-}  // namespace
-
-class Recorder::Impl {
+class Recorder::Impl final : private StackDefinitions {
   public:
     Impl(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
          const trace::ProcessInfo& process)
@@ -48,35 +34,7 @@ class Recorder::Impl {
         if (captured.depth == 0) {
             return 0;
         }
-        const std::uint64_t hash = hash_of(captured);
-        {
-            const std::lock_guard lock(stacks_mutex_);
-            if (const std::uint32_t id = find_stack(hash, captured)) {
-                return id;
-            }
-        }
-        // Seen for the first time: find the modules with no lock held.
-        std::vector<LoadedModule> modules;
-        std::vector<std::size_t> module_of(captured.depth, SIZE_MAX);
-        for (std::size_t i = 0; i < captured.depth; ++i) {
-            // A return address may be one past the end of its function, so of its module.
-            const std::uintptr_t address = captured.addresses[i] - 1;
-            for (std::size_t m = 0; m < modules.size(); ++m) {
-                if (address >= modules[m].start && address < modules[m].end) {
-                    module_of[i] = m;
-                }
-            }
-            LoadedModule found;
-            if (module_of[i] == SIZE_MAX && find_loaded_module(address, &found)) {
-                module_of[i] = modules.size();
-                modules.push_back(std::move(found));
-            }
-        }
-        const std::lock_guard lock(stacks_mutex_);
-        if (const std::uint32_t id = find_stack(hash, captured)) {
-            return id;
-        }
-        return define_stack(hash, captured, modules, module_of);
+        return stacks_.id_of({captured.addresses, captured.depth}, captured.truncated, 0);
     }
 
     std::uint32_t string_id(std::string_view text) {
@@ -168,70 +126,8 @@ class Recorder::Impl {
     }
 
   private:
-    struct StoredStack {
-        std::uint32_t id;
-        std::vector<std::uintptr_t> addresses;
-    };
-
-    std::uint32_t find_stack(std::uint64_t hash, const CapturedStack& captured) const {
-        const auto [begin, end] = stacks_.equal_range(hash);
-        for (auto it = begin; it != end; ++it) {
-            const std::vector<std::uintptr_t>& known = it->second.addresses;
-            if (known.size() == captured.depth &&
-                std::memcmp(known.data(), captured.addresses,
-                            captured.depth * sizeof(std::uintptr_t)) == 0) {
-                return it->second.id;
-            }
-        }
-        return 0;
-    }
-
-    std::uint32_t define_stack(std::uint64_t hash, const CapturedStack& captured,
-                               const std::vector<LoadedModule>& modules,
-                               const std::vector<std::size_t>& module_of) {
-        trace::StackDef definition;
-        definition.id = next_stack_++;
-        definition.truncated = captured.truncated;
-        const std::lock_guard lock(mutex_);
-        std::vector<std::uint32_t> ids;
-        ids.reserve(modules.size());
-        for (const LoadedModule& module : modules) {
-            ids.push_back(module_id_locked(module));
-        }
-        for (std::size_t i = 0; i < captured.depth; ++i) {
-            trace::Frame frame;
-            frame.address = captured.addresses[i];
-            if (module_of[i] != SIZE_MAX) {
-                frame.module = ids[module_of[i]];
-                frame.address -= modules[module_of[i]].bias;
-            }
-            definition.frames.push_back(frame);
-        }
-        emit(definition);
-        stacks_.emplace(
-            hash,
-            StoredStack{definition.id, {captured.addresses, captured.addresses + captured.depth}});
-        return definition.id;
-    }
-
-    std::uint32_t module_id_locked(const LoadedModule& module) {
-        for (const trace::ModuleDef& known : modules_) {
-            if (known.start == module.start && known.end == module.end &&
-                known.path == module.path && known.build_id == module.build_id) {
-                return known.id;
-            }
-        }
-        trace::ModuleDef definition;
-        definition.id = static_cast<std::uint32_t>(modules_.size() + 1);
-        definition.path = module.path;
-        definition.build_id = module.build_id;
-        definition.bias = module.bias;
-        definition.start = module.start;
-        definition.end = module.end;
-        modules_.push_back(definition);
-        emit(definition);
-        return definition.id;
-    }
+    void define(const trace::ModuleDef& module) override { record_plain(module); }
+    void define(const trace::StackDef& stack) override { record_plain(stack); }
 
     std::uint32_t string_id_locked(const std::string& text) {
         const auto [it, added] =
@@ -263,14 +159,11 @@ class Recorder::Impl {
     const std::uint32_t stack_depth_;
     const std::uint64_t start_ns_;
 
-    std::mutex stacks_mutex_;  // before mutex_
-    std::unordered_multimap<std::uint64_t, StoredStack> stacks_;
-    std::uint32_t next_stack_ = 1;
+    StackTable stacks_{*this};  // its lock comes before mutex_
 
     std::mutex mutex_;
     std::unique_ptr<trace::Aggregator> aggregator_;
     std::unordered_map<std::string, std::uint32_t> strings_;
-    std::vector<trace::ModuleDef> modules_;
     bool finished_ = false;
 };
 

@@ -1,0 +1,236 @@
+#include "profiler/stack_table.hpp"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace memlab::profiler {
+namespace {
+
+constexpr std::size_t first_capacity = 1024;
+
+__extension__ using Wide = unsigned __int128;
+
+// Both halves of a product depend on all bits of both words.
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+    const Wide product = static_cast<Wide>(a) * b;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+// Two words a multiplication and four lanes: one chain of multiplications over sixty words would
+// cost more than the rest of the look-up. The full comparison follows; it need only spread.
+std::uint64_t hash_of(std::span<const std::uint64_t> stack, bool truncated) {
+    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
+    std::uint64_t lanes[4] = {stack.size(), truncated ? 1U : 2U, 3, 4};
+    std::size_t i = 0;
+    for (; i + 8 <= stack.size(); i += 8) {
+        for (std::size_t lane = 0; lane < 4; ++lane) {
+            lanes[lane] = mix(stack[i + 2 * lane] ^ lanes[lane], stack[i + 2 * lane + 1] ^ factor);
+        }
+    }
+    for (std::size_t lane = 0; i < stack.size(); ++i, ++lane) {
+        lanes[lane % 4] = mix(stack[i] ^ lanes[lane % 4], factor);
+    }
+    return mix(mix(lanes[0], lanes[1] ^ factor), mix(lanes[2], lanes[3] ^ factor) ^ factor);
+}
+
+}  // namespace
+
+struct StackTable::Key {
+    std::span<const std::uint64_t> stack;
+    bool truncated;
+    std::uint64_t epoch;
+    std::uint64_t hash;
+};
+
+/// One stack. Only the epoch ever changes, and it only grows.
+struct StackTable::Entry {
+    std::uint64_t hash;
+    std::atomic<std::uint64_t> epoch;
+    std::uint32_t id;
+    bool truncated;
+    std::size_t depth;
+    std::uint64_t* stack;    // [0, depth), in the same piece of memory
+    std::uint32_t* modules;  // [0, depth): ModuleDef::id, 0 where there is none
+
+    static std::unique_ptr<Entry, EntryDelete> make(const Key& key,
+                                                    const std::vector<std::uint32_t>& modules,
+                                                    std::uint32_t id) {
+        const std::size_t depth = key.stack.size();
+        const std::size_t bytes =
+            sizeof(Entry) + depth * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
+        auto* memory = static_cast<char*>(::operator new(bytes));
+        auto* stack = reinterpret_cast<std::uint64_t*>(memory + sizeof(Entry));
+        auto* ids = reinterpret_cast<std::uint32_t*>(stack + depth);
+        std::memcpy(stack, key.stack.data(), depth * sizeof(std::uint64_t));
+        std::memcpy(ids, modules.data(), depth * sizeof(std::uint32_t));
+        return std::unique_ptr<Entry, EntryDelete>(
+            new (memory) Entry{key.hash, {key.epoch}, id, key.truncated, depth, stack, ids});
+    }
+
+    bool has_stack_of(const Key& key) const {
+        return hash == key.hash && depth == key.stack.size() && truncated == key.truncated &&
+               std::memcmp(stack, key.stack.data(), depth * sizeof(std::uint64_t)) == 0;
+    }
+};
+
+void StackTable::EntryDelete::operator()(Entry* entry) const {
+    entry->~Entry();
+    ::operator delete(entry);
+}
+
+/// Half full at most, so that every search ends at an empty slot.
+struct StackTable::Slots {
+    explicit Slots(std::size_t slots) : mask(slots - 1), at(slots) {}
+    std::size_t mask;
+    std::vector<std::atomic<Entry*>> at;
+
+    /// The first entry of the key's stack that `good` takes, or null.
+    template <class Good>
+    Entry* find(const Key& key, const Good& good) const {
+        for (std::size_t i = key.hash & mask;; i = (i + 1) & mask) {
+            Entry* entry = at[i].load(std::memory_order_acquire);
+            if (entry == nullptr || (entry->has_stack_of(key) && good(*entry))) {
+                return entry;
+            }
+        }
+    }
+
+    void put(Entry* entry) {
+        std::size_t i = entry->hash & mask;
+        while (at[i].load(std::memory_order_relaxed) != nullptr) {
+            i = (i + 1) & mask;
+        }
+        at[i].store(entry, std::memory_order_release);
+    }
+};
+
+/// The modules of a stack's frames, found with no lock held.
+struct StackTable::Resolved {
+    std::vector<LoadedModule> modules;
+    std::vector<std::size_t> module_of;  // index into modules, or SIZE_MAX
+};
+
+StackTable::StackTable(StackDefinitions& definitions) : definitions_(definitions) {
+    all_slots_.push_back(std::make_unique<Slots>(first_capacity));
+    slots_.store(all_slots_.back().get(), std::memory_order_release);
+}
+
+StackTable::~StackTable() = default;
+
+std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
+                                std::uint64_t epoch) {
+    if (stack.empty()) {
+        return 0;
+    }
+    const Key key{stack, truncated, epoch, hash_of(stack, truncated)};
+    if (const Entry* known = find(key)) {
+        return known->id;
+    }
+    const Resolved resolved = resolve(key);
+    const std::lock_guard lock(mutex_);
+    return define(key, resolved);
+}
+
+const StackTable::Entry* StackTable::find(const Key& key) const {
+    return slots_.load(std::memory_order_acquire)->find(key, [&](const Entry& entry) {
+        return entry.epoch.load(std::memory_order_relaxed) == key.epoch;
+    });
+}
+
+StackTable::Resolved StackTable::resolve(const Key& key) {
+    Resolved resolved;
+    resolved.module_of.assign(key.stack.size(), SIZE_MAX);
+    for (std::size_t i = 0; i < key.stack.size(); ++i) {
+        // A return address may be one past the end of its function, so of its module.
+        const std::uintptr_t address = key.stack[i] - 1;
+        for (std::size_t m = 0; m < resolved.modules.size(); ++m) {
+            if (address >= resolved.modules[m].start && address < resolved.modules[m].end) {
+                resolved.module_of[i] = m;
+            }
+        }
+        LoadedModule found;
+        if (resolved.module_of[i] == SIZE_MAX && find_loaded_module(address, &found)) {
+            resolved.module_of[i] = resolved.modules.size();
+            resolved.modules.push_back(std::move(found));
+        }
+    }
+    return resolved;
+}
+
+/// With mutex_ held: the stack's number if another thread was faster or its code is still what it
+/// was, else a new one.
+std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
+    std::vector<std::uint32_t> ids;
+    ids.reserve(resolved.modules.size());
+    for (const LoadedModule& module : resolved.modules) {
+        ids.push_back(module_id(module));
+    }
+    std::vector<std::uint32_t> modules(key.stack.size(), 0);
+    trace::StackDef definition;
+    definition.truncated = key.truncated;
+    definition.frames.reserve(key.stack.size());
+    for (std::size_t i = 0; i < key.stack.size(); ++i) {
+        trace::Frame frame;
+        frame.address = key.stack[i];
+        if (resolved.module_of[i] != SIZE_MAX) {
+            modules[i] = ids[resolved.module_of[i]];
+            frame.module = modules[i];
+            frame.address -= resolved.modules[resolved.module_of[i]].bias;
+        }
+        definition.frames.push_back(frame);
+    }
+    if (Entry* known = same_stack(key, modules)) {
+        // Epochs only grow; a thread that is late must not take this one back.
+        if (known->epoch.load(std::memory_order_relaxed) < key.epoch) {
+            known->epoch.store(key.epoch, std::memory_order_relaxed);
+        }
+        return known->id;
+    }
+    if ((entries_.size() + 1) * 2 > slots_.load(std::memory_order_relaxed)->at.size()) {
+        grow();
+    }
+    definition.id = static_cast<std::uint32_t>(entries_.size() + 1);
+    definitions_.define(definition);
+    entries_.push_back(Entry::make(key, modules, definition.id));
+    slots_.load(std::memory_order_relaxed)->put(entries_.back().get());
+    return definition.id;
+}
+
+StackTable::Entry* StackTable::same_stack(const Key& key,
+                                          const std::vector<std::uint32_t>& modules) const {
+    return slots_.load(std::memory_order_relaxed)->find(key, [&](const Entry& entry) {
+        return std::memcmp(entry.modules, modules.data(), modules.size() * sizeof(std::uint32_t)) ==
+               0;
+    });
+}
+
+void StackTable::grow() {
+    auto larger = std::make_unique<Slots>(all_slots_.back()->at.size() * 2);
+    for (const auto& entry : entries_) {
+        larger->put(entry.get());
+    }
+    all_slots_.push_back(std::move(larger));
+    slots_.store(all_slots_.back().get(), std::memory_order_release);
+}
+
+std::uint32_t StackTable::module_id(const LoadedModule& module) {
+    for (const trace::ModuleDef& known : modules_) {
+        if (known.start == module.start && known.end == module.end && known.path == module.path &&
+            known.build_id == module.build_id) {
+            return known.id;
+        }
+    }
+    trace::ModuleDef definition;
+    definition.id = static_cast<std::uint32_t>(modules_.size() + 1);
+    definition.path = module.path;
+    definition.build_id = module.build_id;
+    definition.bias = module.bias;
+    definition.start = module.start;
+    definition.end = module.end;
+    modules_.push_back(definition);
+    definitions_.define(definition);
+    return definition.id;
+}
+
+}  // namespace memlab::profiler

@@ -1,0 +1,79 @@
+// Gives every distinct call stack a number, and its definition to the recording, once.
+//
+// Every event looks its stack up here, so a known stack is found without a lock and without a
+// write: an insert-only open-addressing table of pointers to entries that never change or move.
+// A stack that is not found is defined under a lock. When the table has grown, the smaller one
+// stays behind for readers that still search it; together they are at most as large again.
+// Memory is O(distinct stacks).
+//
+// An address alone does not name code: after a dlclose another library may stand there. So an entry
+// holds for one unload epoch (a number that changes whenever something was unloaded), and a stack
+// that is found only under an earlier one has its modules looked up again. If they are the same,
+// the entry is good for the present epoch and the stack keeps its number; else it is another stack.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "profiler/loaded_modules.hpp"
+#include "profiler/trace/record.hpp"
+
+namespace memlab::profiler {
+
+/// Where definitions go, in order, each before the first use of its number.
+class StackDefinitions {
+  public:
+    StackDefinitions() = default;
+    StackDefinitions(const StackDefinitions&) = delete;
+    StackDefinitions& operator=(const StackDefinitions&) = delete;
+    virtual ~StackDefinitions() = default;
+    virtual void define(const trace::ModuleDef& module) = 0;
+    virtual void define(const trace::StackDef& stack) = 0;
+};
+
+/// Thread-safety: any number of threads. Locks: its own, only for a stack that is new, and under it
+/// whatever `definitions` takes.
+class StackTable {
+  public:
+    /// `definitions` must outlive it.
+    explicit StackTable(StackDefinitions& definitions);
+    ~StackTable();
+    StackTable(const StackTable&) = delete;
+    StackTable& operator=(const StackTable&) = delete;
+
+    /// The number of the calling thread's stack: return addresses, leaf first. Call it while those
+    /// frames stand, so that what they are in stays loaded. `epoch`: how often something had been
+    /// unloaded when the addresses were read, or later. Throws std::bad_alloc.
+    std::uint32_t id_of(std::span<const std::uint64_t> stack, bool truncated, std::uint64_t epoch);
+
+  private:
+    struct Entry;
+    struct EntryDelete {
+        void operator()(Entry* entry) const;
+    };
+    struct Slots;
+    struct Key;
+    struct Resolved;
+
+    static Resolved resolve(const Key& key);
+    const Entry* find(const Key& key) const;
+    Entry* same_stack(const Key& key, const std::vector<std::uint32_t>& modules) const;
+    void grow();
+    std::uint32_t define(const Key& key, const Resolved& resolved);
+    std::uint32_t module_id(const LoadedModule& module);
+
+    StackDefinitions& definitions_;
+    std::atomic<Slots*> slots_;
+
+    std::mutex mutex_;  // what follows, and all writing
+    std::vector<std::unique_ptr<Slots>> all_slots_;
+    std::vector<std::unique_ptr<Entry, EntryDelete>> entries_;  // by number, from 1
+    std::vector<trace::ModuleDef> modules_;
+};
+
+}  // namespace memlab::profiler

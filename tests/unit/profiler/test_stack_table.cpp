@@ -1,0 +1,149 @@
+// The stack table: one number for one stack whoever asks, and never a number that names code which
+// is no longer there.
+#include "profiler/stack_table.hpp"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+using memlab::profiler::StackDefinitions;
+using memlab::profiler::StackTable;
+using namespace memlab;
+
+namespace {
+
+class Collected final : public StackDefinitions {
+  public:
+    void define(const trace::ModuleDef& module) override { modules.push_back(module); }
+    void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
+
+    std::vector<trace::ModuleDef> modules;
+    std::vector<trace::StackDef> stacks;
+};
+
+// Addresses that no module holds, so that each stack is what it says.
+std::vector<std::uint64_t> stack_number(std::uint64_t number, std::size_t depth) {
+    std::vector<std::uint64_t> stack(depth);
+    for (std::size_t i = 0; i < depth; ++i) {
+        stack[i] = 0x1000 + ((number >> (4 * (i % 8))) & 15) + 16 * i;
+    }
+    return stack;
+}
+
+class Library {
+  public:
+    Library() : handle_(dlopen("libBrokenLocale.so.1", RTLD_NOW | RTLD_LOCAL)) {
+        REQUIRE(handle_ != nullptr);
+    }
+    ~Library() { dlclose(handle_); }
+    Library(const Library&) = delete;
+    Library& operator=(const Library&) = delete;
+
+    std::uint64_t address() const {
+        void* symbol = dlsym(handle_, "__ctype_get_mb_cur_max");
+        REQUIRE(symbol != nullptr);
+        return reinterpret_cast<std::uintptr_t>(symbol) + 1;
+    }
+
+  private:
+    void* handle_;
+};
+
+}  // namespace
+
+TEST_CASE("a stack has one number, another depth, end or truncation another") {
+    Collected collected;
+    StackTable table(collected);
+    const std::vector<std::uint64_t> stack = stack_number(0x1234567, 9);
+    CHECK(table.id_of({}, false, 0) == 0);
+    CHECK(table.id_of(stack, false, 0) == 1);
+    CHECK(table.id_of(stack, true, 0) == 2);
+    CHECK(table.id_of({stack.data(), 8}, false, 0) == 3);
+    std::vector<std::uint64_t> other = stack;
+    other.back() += 1;
+    CHECK(table.id_of(other, false, 0) == 4);
+    CHECK(table.id_of(stack, false, 0) == 1);
+    REQUIRE(collected.stacks.size() == 4);
+    CHECK(collected.stacks[1].truncated);
+    CHECK(collected.stacks[0].frames.size() == 9);
+    CHECK(collected.stacks[0].frames[8].address == stack[8]);
+    CHECK(collected.modules.empty());
+}
+
+TEST_CASE("threads that define and look up while the table grows agree on every number") {
+    Collected collected;
+    StackTable table(collected);
+    constexpr std::uint64_t stacks = 20000;  // far past the first capacity
+    constexpr std::size_t threads = 4;
+    std::vector<std::vector<std::uint32_t>> ids(threads, std::vector<std::uint32_t>(stacks));
+    std::vector<std::thread> workers;
+    workers.reserve(threads);
+    for (std::size_t t = 0; t < threads; ++t) {
+        workers.emplace_back([&, t] {
+            for (std::uint64_t i = 0; i < stacks; ++i) {
+                const std::uint64_t number = t % 2 == 0 ? i : stacks - 1 - i;
+                ids[t][number] = table.id_of(stack_number(number, 4 + number % 7), false, 0);
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    REQUIRE(collected.stacks.size() == stacks);
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = 0; i < stacks; ++i) {
+        const std::vector<std::uint64_t> stack = stack_number(i, 4 + i % 7);
+        const std::uint32_t id = ids[0][i];
+        for (std::size_t t = 1; t < threads; ++t) {
+            wrong += ids[t][i] != id ? 1 : 0;
+        }
+        const trace::StackDef& definition = collected.stacks.at(id - 1);
+        bool same = definition.id == id && definition.frames.size() == stack.size();
+        for (std::size_t f = 0; same && f < stack.size(); ++f) {
+            same = definition.frames[f].address == stack[f];
+        }
+        wrong += same ? 0 : 1;
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("after an unload an address is looked up again: unchanged code keeps its number") {
+    Collected collected;
+    StackTable table(collected);
+    const Library kept;
+    const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
+    const std::uint32_t id = table.id_of(stack, false, 0);
+    CHECK(table.id_of(stack, false, 1) == id);
+    CHECK(table.id_of(stack, false, 2) == id);
+    CHECK(table.id_of(stack, false, 1) == id);  // a thread that read the epoch before the others
+    CHECK(collected.stacks.size() == 1);
+    REQUIRE(collected.modules.size() == 1);
+    CHECK(collected.modules[0].path.find("libBrokenLocale") != std::string::npos);
+}
+
+TEST_CASE("an address whose library is gone is not named by it; once it is back, it is") {
+    Collected collected;
+    StackTable table(collected);
+    std::vector<std::uint64_t> stack = {0};
+    std::uint32_t loaded = 0;
+    {
+        const Library library;
+        stack[0] = library.address();
+        loaded = table.id_of(stack, false, 0);
+    }
+    const std::uint32_t unloaded = table.id_of(stack, false, 1);
+    CHECK(unloaded != loaded);
+    CHECK(collected.stacks.at(loaded - 1).frames[0].module == 1);
+    CHECK(collected.stacks.at(unloaded - 1).frames[0].module == 0);
+    CHECK(collected.stacks.at(unloaded - 1).frames[0].address == stack[0]);
+    const Library again;
+    if (again.address() == stack[0]) {  // nothing was mapped there meanwhile
+        CHECK(table.id_of(stack, false, 2) == loaded);
+        CHECK(collected.stacks.size() == 2);
+    }
+}
