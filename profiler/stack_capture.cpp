@@ -25,6 +25,10 @@ bool is_own(std::uintptr_t address) {
 _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     auto* walk = static_cast<Walk*>(argument);
     const std::uintptr_t address = _Unwind_GetIP(context);
+    // The unwinder's CFA is where the frame that this one called ends.
+    if (walk->stack->depth != 0) {
+        walk->stack->ends[walk->stack->depth - 1] = _Unwind_GetCFA(context);
+    }
     if (address == 0) {
         return _URC_END_OF_STACK;
     }
@@ -38,6 +42,7 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         walk->stack->truncated = true;
         return _URC_END_OF_STACK;
     }
+    walk->stack->ends[walk->stack->depth] = UINTPTR_MAX;
     walk->stack->addresses[walk->stack->depth++] = address;
     return _URC_NO_REASON;
 }

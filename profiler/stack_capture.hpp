@@ -17,6 +17,11 @@ struct CapturedStack {
     std::size_t depth = 0;
     bool truncated = false;               ///< deeper than asked for
     std::uintptr_t addresses[max_depth];  ///< return addresses, leaf first; only [0, depth) is set
+
+    /// Where each frame ends on the stack (its canonical frame address): an object on the stack
+    /// lies in the first frame that ends above it. The outermost frame's end may be unknown: all
+    /// ones.
+    std::uintptr_t ends[max_depth];
 };
 
 /// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread,

@@ -19,6 +19,7 @@ struct Seen {
     CapturedStack stack;
     std::vector<void*> reference;
     std::size_t limit = CapturedStack::max_depth;
+    std::vector<std::uintptr_t> locals;  // of each level of deep(), the root's first
 };
 Seen* seen = nullptr;
 
@@ -41,6 +42,8 @@ __attribute__((noinline)) void through_libc(Seen* where) {
 }
 
 __attribute__((noinline)) void deep(Seen* where, int depth) {
+    volatile int local = depth;
+    where->locals.push_back(reinterpret_cast<std::uintptr_t>(&local));
     if (depth == 0) {
         through_libc(where);
     } else {
@@ -77,6 +80,32 @@ TEST_CASE("a limit cuts the stack at its root and says so") {
     CHECK(cut.stack.truncated);
     // The first two frames lie within libc; where the calls of this test differ comes later.
     CHECK(cut.stack.addresses[0] == whole.stack.addresses[0]);
+}
+
+TEST_CASE("a variable on the stack lies in the frame of its function") {
+    for (const std::size_t limit : {CapturedStack::max_depth, std::size_t{15}}) {
+        Seen where;
+        where.limit = limit;
+        deep(&where, 20);
+        std::vector<std::size_t> frames;
+        for (auto local = where.locals.rbegin(); local != where.locals.rend(); ++local) {
+            for (std::size_t i = 0; i < where.stack.depth; ++i) {
+                if (*local < where.stack.ends[i]) {
+                    frames.push_back(i);
+                    break;
+                }
+            }
+        }
+        // deep(n - 1) returns to one and the same place in deep(n), and each level is a frame.
+        REQUIRE(frames.size() >= (limit == 15 ? 8 : 21));
+        for (std::size_t i = 1; i < frames.size(); ++i) {
+            CHECK(frames[i] == frames[i - 1] + 1);
+        }
+        const std::size_t recursive = frames[1];
+        for (std::size_t i = 2; i < frames.size(); ++i) {
+            CHECK(where.stack.addresses[frames[i]] == where.stack.addresses[recursive]);
+        }
+    }
 }
 
 TEST_CASE("a limit of nothing gives nothing") {
