@@ -13,8 +13,8 @@
 #include "interpose/process_description.hpp"
 #include "interpose/work_clock.hpp"
 #include "profiler/thread_id.hpp"
+#include "report/framework_caches.hpp"
 #include "report/json_writer.hpp"
-#include "report/oom_explanation.hpp"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -168,9 +168,11 @@ Session::Session(LoadedSettings loaded, bool late)
             recorder_->record(trace::OptionValue{name, value});
         }
         // What switches other caches off decides what there is to see here.
-        for (const char* name : report::framework_switches()) {
-            if (const char* value = std::getenv(name)) {
-                recorder_->record(trace::OptionValue{name, value});
+        for (const report::FrameworkCache& cache : report::framework_caches()) {
+            const char* value =
+                cache.switch_name == nullptr ? nullptr : std::getenv(cache.switch_name);
+            if (value != nullptr) {
+                recorder_->record(trace::OptionValue{cache.switch_name, value});
             }
         }
         at_quick_exit(at_quick_exit_handler);

@@ -21,27 +21,6 @@ constexpr std::size_t current_reserved = 3;
 // What else a context needs is far below it on every GPU measured.
 constexpr std::uint64_t largest_context = gib;
 
-constexpr FrameworkCache caches[] = {
-    {"PyTorch", "libc10_cuda",
-     "its cache keeps what tensors gave back: torch.cuda.empty_cache() returns it, and with "
-     "PYTORCH_NO_CUDA_MEMORY_CACHING=1 memlab sees each tensor",
-     "PYTORCH_NO_CUDA_MEMORY_CACHING", nullptr},
-    {"XLA", "xla_cuda_plugin",
-     "it takes most of the device at its start unless XLA_PYTHON_CLIENT_PREALLOCATE=false, and "
-     "with "
-     "XLA_PYTHON_CLIENT_ALLOCATOR=platform memlab sees each array",
-     "XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
-    {"CuPy", "/cupy/cuda/memory.",
-     "its default pool keeps what arrays gave back: "
-     "cupy.get_default_memory_pool().free_all_blocks() returns it",
-     nullptr, nullptr},
-    {"TensorFlow", "libtensorflow",
-     "it takes the whole device at its start unless TF_FORCE_GPU_ALLOW_GROWTH=true",
-     "TF_FORCE_GPU_ALLOW_GROWTH", "true"},
-    {"RMM", "librmm", "its pool keeps what was given back until the pool is destroyed", nullptr,
-     nullptr},
-};
-
 std::uint64_t less(std::uint64_t from, std::uint64_t what) {
     return from - std::min(from, what);
 }
@@ -169,7 +148,7 @@ std::uint64_t power_below(std::uint64_t bytes) {
 
 void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advice) {
     const auto& sites = figures.oom.holders.sites;
-    for (const FrameworkCache& cache : caches) {
+    for (const FrameworkCache& cache : framework_caches()) {
         std::uint64_t bytes = 0;
         for (std::size_t i = 0; i < sites.size() && i < figures.caches.size(); ++i) {
             bytes = sum(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
@@ -271,22 +250,16 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
 }
 
 bool switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
-    for (const trace::OptionValue& option : from.options()) {
-        if (cache.switch_name != nullptr && option.name == cache.switch_name &&
-            (cache.switch_value == nullptr || option.value == cache.switch_value)) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(from.options().begin(), from.options().end(), [&](const auto& option) {
+        return switches_off(cache, option.name, option.value);
+    });
 }
 
 const FrameworkCache* cache_of(const trace::Aggregator& from, std::uint32_t stack) {
     for (const std::uint32_t frame : from.stacks()[stack].frames) {
         const std::string& path = from.modules()[from.frames()[frame].module].path;
-        for (const FrameworkCache& cache : caches) {
-            if (path.find(cache.library) != std::string::npos) {
-                return switched_off(from, cache) ? nullptr : &cache;
-            }
+        if (const FrameworkCache* cache = framework_of_library(path)) {
+            return switched_off(from, *cache) ? nullptr : cache;
         }
     }
     return nullptr;
@@ -303,16 +276,6 @@ std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint
 }
 
 }  // namespace
-
-std::vector<const char*> framework_switches() {
-    std::vector<const char*> names;
-    for (const FrameworkCache& cache : caches) {
-        if (cache.switch_name != nullptr) {
-            names.push_back(cache.switch_name);
-        }
-    }
-    return names;
-}
 
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
     OomFigures figures{.oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "profiler/trace/aggregator.hpp"
+#include "report/framework_caches.hpp"
 
 namespace memlab::report {
 
@@ -20,21 +21,8 @@ struct OomFigures {
     bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
     bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
     /// Who keeps freed memory on top of memlab, or null, for each of oom.holders.sites.
-    std::vector<const struct FrameworkCache*> caches;
+    std::vector<const FrameworkCache*> caches;
 };
-
-/// A framework whose allocator keeps what the program has freed.
-struct FrameworkCache {
-    const char* name;
-    const char* library;       ///< part of the path of the library that allocates for it
-    const char* advice;        ///< how to get at that memory
-    const char* switch_name;   ///< the environment variable that switches it off; may be null
-    const char* switch_value;  ///< the value that does; null: any
-};
-
-/// The environment variables that an explanation asks for. Where they are set, the recording must
-/// have them among its options.
-std::vector<const char*> framework_switches();
 
 /// The figures of an OOM of the recording.
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom);

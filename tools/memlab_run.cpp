@@ -20,6 +20,7 @@
 #include "report/terminal.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/launch.hpp"
+#include "tools/replace_caches.hpp"
 #include "tools/run_manifest.hpp"
 #include "tools/run_report.hpp"
 #include "tools/version.hpp"
@@ -40,6 +41,8 @@ struct Arguments {
     std::string output;
     std::vector<std::string> options;
     std::string library;
+    std::string replace;
+    bool replaces = false;
     bool no_pool = false;
     bool no_report = false;
     bool quiet = false;
@@ -71,6 +74,12 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_option(
+           "--replace", arguments.replace,
+           "Turn frameworks' own caches off by their own\nswitches, so that memlab's pool serves "
+           "each\ntensor: all known, or --replace=pytorch,jax")
+        ->type_name("[=NAMES]")
+        ->expected(0, 1);
     app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
@@ -82,6 +91,7 @@ void define(CLI::App& app, Arguments& arguments) {
         "Examples:\n"
         "  memlab-run ./train --epochs 3\n"
         "  memlab-run -o reports/ -- torchrun --nproc-per-node 8 train.py\n"
+        "  memlab-run --replace -- python3 train.py\n"
         "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
         "\n"
         "Exit code: the command's own (a signal that ends it ends memlab-run too); 2 wrong usage,\n"
@@ -214,6 +224,18 @@ Environment make_environment(const Arguments& arguments) {
     if (arguments.no_pool) {
         environment.emplace_back("MEMLAB_POOL", "off");
     }
+    if (arguments.replaces) {
+        Replacement replacement = choose_replacements(arguments.replace);
+        if (!replacement.problem.empty()) {
+            throw UsageError(replacement.problem);
+        }
+        for (const std::string& remark : replacement.remarks) {
+            memlab::tools::diagnostics().warn("{}", memlab::report::printable(remark, false));
+        }
+        for (auto& variable : replacement.variables) {
+            environment.push_back(std::move(variable));
+        }
+    }
     if (arguments.quiet && std::getenv("MEMLAB_VERBOSITY") == nullptr) {
         environment.emplace_back("MEMLAB_VERBOSITY", "quiet");
     }
@@ -264,6 +286,7 @@ Arguments parse(int argc, char** argv) {
         }
         throw UsageError(std::string(error.what()) + "; memlab-run --help shows the usage");
     }
+    arguments.replaces = app.count("--replace") != 0;
     int first = begin;
     if (first < argc && std::string_view(argv[first]) == "--") {
         ++first;

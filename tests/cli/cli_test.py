@@ -372,6 +372,31 @@ class Run(ToolTest):
         self.assertIn("MEMLAB_OUTPUT=/x/%p.json", lines)
         self.assertIn("MEMLAB_VERBOSITY=quiet", lines)
 
+    def test_replace_sets_the_frameworks_own_switches(self):
+        show = ["sh", "-c", "env | grep -E '^(PYTORCH|XLA|TF|DALI)_' | sort"]
+        clean = dict.fromkeys(("TF_CLI_CONFIG_FILE",), "")
+        everything = ["DALI_USE_DEVICE_MEM_POOL=0", "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+                      "TF_GPU_ALLOCATOR=cuda_malloc_async", "XLA_PYTHON_CLIENT_ALLOCATOR=platform"]
+
+        def variables(*options, **environment):
+            result = self.run_tool("--quiet", *options, "--", *show, **clean, **environment)
+            lines = [line for line in result.stdout.splitlines() if not line.startswith("TF_CLI")]
+            return lines, result.stderr
+
+        self.assertEqual(variables(), ([], ""))
+        self.assertEqual(variables("--replace"), (everything, ""))
+        self.assertEqual(variables("--replace=jax,pytorch"), (everything[1::2], ""))
+        self.assertEqual(variables("--replace=jax", "--no-pool"), (everything[3:], ""))
+        # What the user has set stays, and is mentioned only where it was asked for by name.
+        own = {"XLA_PYTHON_CLIENT_ALLOCATOR": "bfc", "PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}
+        kept = [everything[0], "PYTORCH_NO_CUDA_MEMORY_CACHING=0", everything[2],
+                "XLA_PYTHON_CLIENT_ALLOCATOR=bfc"]
+        self.assertEqual(variables("--replace", **own), (kept, ""))
+        lines, said = variables("--replace=pytorch,jax", **own)
+        self.assertEqual(lines, kept[1::2])
+        self.assertEqual(said, "memlab-run: XLA_PYTHON_CLIENT_ALLOCATOR=bfc is set and stays: XLA "
+                         "keeps its own cache; unset it, or set it to platform\n")
+
     def test_other_preloads_stay(self):
         other = self.path("libother.so")
         subprocess.run(["cc", "-shared", "-o", other, "-x", "c", "/dev/null"], check=True)
@@ -553,6 +578,11 @@ class Run(ToolTest):
                 (["--option", "NONE=1", "true"], "there is no option MEMLAB_NONE"),
                 (["--option", "RUN_MANIFEST=x", "true"], "there is no option"),
                 (["-o", "%q", "true"], "MEMLAB_OUTPUT takes"),
+                (["--replace=torch", "true"],
+                 '--replace knows pytorch, jax, tensorflow, dali, not "torch"'),
+                (["--replace=jax,", "true"], 'dali, not ""'),
+                (["--replace=cupy", "true"], "put cupy.cuda.set_allocator(None) at its start"),
+                (["--replace", "--replace=jax", "true"], "--replace"),
                 (["--library", "/nowhere.so", "true"], "cannot read /nowhere.so"),
                 (["--option"], "--option")):
             result = self.call(RUN, *arguments)
