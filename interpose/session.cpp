@@ -8,6 +8,7 @@
 #include <new>
 
 #include "interpose/diagnostics.hpp"
+#include "interpose/fork_notice.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
@@ -96,7 +97,11 @@ Session* Session::current_or_late() {
         return session;
     }
     CUcontext context = nullptr;
-    if (call_real(&Driver::cuCtxGetCurrent, &context) != CUDA_SUCCESS || context == nullptr) {
+    const CUresult found = call_real(&Driver::cuCtxGetCurrent, &context);
+    if (found == CUDA_ERROR_NOT_INITIALIZED) {
+        driver_not_initialized();
+    }
+    if (found != CUDA_SUCCESS || context == nullptr) {
         return nullptr;
     }
     start(true);
@@ -148,6 +153,7 @@ Session::Session(LoadedSettings loaded, bool late)
       started_late_(late),
       limits_(settings_.limits),
       contexts_(*this) {
+    prepare_fork_notice();
     pthread_atfork(nullptr, nullptr, &Session::forget_after_fork);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late);
@@ -291,6 +297,13 @@ void Session::finish(trace::EndKind kind) {
     if (!session->recorder_) {
         return;
     }
+    if (const std::uint32_t children = refused_children()) {
+        session->recorder_->missed(
+            "processes forked from this one after CUDA had started tried to use it, which the "
+            "driver refuses: start them with exec (Python: multiprocessing's 'spawn' start "
+            "method), or fork before the first CUDA call",
+            0, children);
+    }
     session->recorder_->finish(kind);
     const std::string log_problem = session->recorder_->log_problem();
     if (!log_problem.empty()) {
@@ -321,6 +334,7 @@ void Session::forget_after_fork() {
     profiler::forget_thread_id();
     inside_memlab = false;
     Session* parents = instance.exchange(nullptr);
+    note_fork(parents != nullptr);
     if (parents != nullptr && parents->recorder_) {
         parents->recorder_->abandon_after_fork();
     }

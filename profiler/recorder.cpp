@@ -56,11 +56,12 @@ class Recorder::Impl final : private StackDefinitions {
         emit(record);
     }
 
-    void missed(std::string_view reason, std::uint64_t bytes) {
+    void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
         const std::lock_guard lock(mutex_);
         trace::Missed missed;
         missed.reason = string_id_locked(std::string(reason));
         missed.bytes = bytes;
+        missed.count = count;
         missed.time_ns = now();
         emit(missed);
     }
@@ -213,8 +214,8 @@ void Recorder::context_lost(std::uint32_t context) noexcept {
     impl_->quietly([&] { impl_->record_timed(lost); });
 }
 
-void Recorder::missed(std::string_view reason, std::uint64_t bytes) noexcept {
-    impl_->quietly([&] { impl_->missed(reason, bytes); });
+void Recorder::missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) noexcept {
+    impl_->quietly([&] { impl_->missed(reason, bytes, count); });
 }
 
 void Recorder::finish(trace::EndKind kind) noexcept {

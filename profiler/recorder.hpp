@@ -44,7 +44,7 @@ class Recorder {
     void context_lost(std::uint32_t context) noexcept;
 
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
-    void missed(std::string_view reason, std::uint64_t bytes) noexcept;
+    void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count = 1) noexcept;
 
     /// Runs `look` on the aggregate as it is now. With the recorder's lock held: it must be quick
     /// and call nobody back.

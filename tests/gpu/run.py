@@ -167,7 +167,7 @@ class Suite:
             name = f"program: {case.name}"
             if not self.wanted(name):
                 continue
-            if case.command[0] in ("runtime_api", "device_reset", "two_gpus") and not self.has_library("libcudart.so.13"):
+            if case.command[0] in ("runtime_api", "runtime_fork", "device_reset", "two_gpus") and not self.has_library("libcudart.so.13"):
                 self.skip(name, "no libcudart.so.13 here")
                 continue
             if case.not_on_gpu:

@@ -40,6 +40,7 @@ class Recording:
     others: dict[str, Kind] = field(default_factory=dict)
     ended: str = "exit"
     ooms: int = 0
+    missed: int = 0  # how many reasons the report gives for what memlab could not do
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -84,13 +85,20 @@ def _ends() -> list[Case]:
 
 def _processes() -> list[Case]:
     parent = Recording(Kind(2, 1, 1_400_000))
+    told = Recording(Kind(2, 1, 1_400_000), missed=1)  # of the children's attempts
     child = Recording(Kind(3, 3, 900_000))
     return [
         Case("fork before CUDA", ("forks", "before"), 0, (parent,), "processes"),
         Case("fork after CUDA, child exits", ("forks", "after-exit"), 0, (parent,), "processes"),
         Case("fork after CUDA, child _exits", ("forks", "after-_exit"), 0, (parent,), "processes"),
-        Case("fork after CUDA, child uses it", ("forks", "after-use"), 0, (parent,), "processes",
+        Case("fork after CUDA, child uses it", ("forks", "after-use"), 0, (told,), "processes",
              may_warn=True),
+        Case("fork after CUDA, many children use it", ("forks", "after-many-use"), 0, (told,),
+             "processes", may_warn=True),
+        Case("runtime API after a fork, shared", ("runtime_fork",), 0, (told,), "processes",
+             may_warn=True),
+        Case("runtime API after a fork, static", ("runtime_fork_static",), 0, (told,), "processes",
+             static_runtime=True, may_warn=True),
         Case("CUDA in the child only", ("forks", "child"), 0, (child,), "processes"),
         Case("CUDA in child and parent", ("forks", "both"), 0, (child, parent), "processes"),
         Case("CUDA in a grandchild", ("forks", "grandchild"), 0, (child,), "processes"),

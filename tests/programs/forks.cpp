@@ -7,6 +7,9 @@
 //                    ran the exit handlers or not, neither wrote nor changed anything.
 //   after-use        the child is forked after CUDA started and tries to allocate. What the driver
 //                    answers is printed. Recorded: the parent's report as above.
+//   after-many-use   five children are forked after CUDA started; each asks the driver in many ways,
+//                    and the last forks a grandchild that does so too. Every answer is printed.
+//                    Recorded: the parent's report as above, and that six processes tried.
 //   child            only the child uses CUDA (started in it).
 //                    Recorded: one report, the child's: 3 allocations, 3 frees.
 //   both             the child uses CUDA, then the parent. Recorded: two reports.
@@ -40,6 +43,23 @@ void childs_part() {
         release(block);
     }
     SAY("child: 3 allocations, 3 frees\n");
+}
+
+// What a driver that was started before the fork answers to its child.
+void ask_in_vain(const char* who, CUdeviceptr parents) {
+    int count = -1;
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    CUdeviceptr address = 0;
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    SAY("%s: init %d, count %d, current %d, retain %d, alloc %d, free %d, info %d, wait %d\n", who,
+        static_cast<int>(cuInit(0)), static_cast<int>(cuDeviceGetCount(&count)),
+        static_cast<int>(cuCtxGetCurrent(&context)),
+        static_cast<int>(cuDevicePrimaryCtxRetain(&context, device)),
+        static_cast<int>(cuMemAlloc(&address, 1000)), static_cast<int>(cuMemFree(parents)),
+        static_cast<int>(cuMemGetInfo(&free_bytes, &total_bytes)),
+        static_cast<int>(cuCtxSynchronize()));
 }
 
 void wait_for(pid_t child) {
@@ -85,6 +105,26 @@ int main(int argc, char** argv) {
             std::exit(6);
         }
         wait_for(child);
+        parents_part(first);
+    } else if (is("after-many-use")) {
+        use_device();
+        const CUdeviceptr first = allocate(700000);
+        for (int i = 0; i < 5; ++i) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                ask_in_vain("child", first);
+                if (i == 4) {
+                    const pid_t grandchild = ::fork();
+                    if (grandchild == 0) {
+                        ask_in_vain("grandchild", first);
+                        ::_exit(7);
+                    }
+                    wait_for(grandchild);
+                }
+                ::_exit(5);
+            }
+            wait_for(child);
+        }
         parents_part(first);
     } else if (is("child") || is("both")) {
         const pid_t child = ::fork();

@@ -263,8 +263,8 @@ def against_expected(found: Found, expected: Recording) -> list[str]:
         problems.append(f"{found.stem}: ended by {facts['ended']}, not {expected.ended}")
     if facts["ooms"] != expected.ooms:
         problems.append(f"{found.stem}: {facts['ooms']} out-of-memory failures, not {expected.ooms}")
-    if facts["missed"]:
-        problems.append(f"{found.stem}: missed: {facts['missed']}")
+    if len(facts["missed"]) != expected.missed:
+        problems.append(f"{found.stem}: missed: {facts['missed']}, expected {expected.missed}")
     if sorted(facts["kinds"]) != sorted(expected.kinds):
         problems.append(f"{found.stem}: kinds {sorted(facts['kinds'])}, "
                         f"not {sorted(expected.kinds)}")
