@@ -7,13 +7,6 @@
 namespace memlab::trace {
 namespace {
 
-/// A finalizer of good avalanche (splitmix64): addresses are multiples of 512, ids are small.
-constexpr std::size_t mix(std::uint64_t value) {
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return static_cast<std::size_t>(value ^ (value >> 31));
-}
-
 std::array<std::uint64_t, 4> current_of(const DeviceTotals& device) {
     return {device.curve(CurveName::requested).current, device.curve(CurveName::allocated).current,
             device.curve(CurveName::active).current, device.curve(CurveName::reserved).current};
@@ -42,17 +35,8 @@ const char* name_of(CurveName curve) {
     return "unknown";
 }
 
-std::size_t Aggregator::LiveKeyHash::operator()(const LiveKey& key) const {
-    return mix(key.address + static_cast<std::uint64_t>(key.space));
-}
-
-std::size_t Aggregator::SiteKeyHash::operator()(const SiteKey& key) const {
-    return mix(mix((std::uint64_t{key.stack} << 32) | key.api) ^
-               ((std::uint64_t{key.device} << 8) | static_cast<std::uint64_t>(key.kind)));
-}
-
 std::size_t Aggregator::FrameHash::operator()(const Frame& frame) const {
-    return mix(frame.address ^ (std::uint64_t{frame.module} << 48));
+    return HashIndex::mix(frame.address ^ (std::uint64_t{frame.module} << 48));
 }
 
 Aggregator::Aggregator() : strings_(1), modules_(1), stacks_(1) {}
@@ -220,30 +204,57 @@ void Aggregator::on(const Event& record) {
     });
 }
 
-Aggregator::Space Aggregator::space_of(MemoryKind kind) {
-    switch (kind) {
-        case MemoryKind::array:
-            return Space::array_handle;
-        case MemoryKind::vmm:
-            return Space::vmm_handle;
-        default:
-            return Space::pointer;
+std::uint32_t Aggregator::site_index(const Event& event) {
+    const std::uint64_t hash = HashIndex::mix(
+        (std::uint64_t{event.stack} << 32 | event.api) ^
+        HashIndex::mix(std::uint64_t{event.device} << 8 | static_cast<std::uint64_t>(event.kind)));
+    const std::uint32_t known = site_index_.find(hash, [&](std::uint32_t index) {
+        const Site& site = sites_[index];
+        return site.stack == event.stack && site.api == event.api && site.device == event.device &&
+               site.kind == event.kind;
+    });
+    if (known != HashIndex::none) {
+        return known;
     }
+    const auto index = static_cast<std::uint32_t>(sites_.size());
+    Site site;
+    site.stack = event.stack;
+    site.api = event.api;
+    site.device = event.device;
+    site.kind = event.kind;
+    site_index_.make_room();
+    sites_.push_back(std::move(site));
+    site_index_.insert(hash, index);
+    return index;
 }
 
-std::uint32_t Aggregator::site_index(const Event& event) {
-    const SiteKey key{event.stack, event.api, event.device, event.kind};
-    const auto [at, is_new] =
-        site_index_.try_emplace(key, static_cast<std::uint32_t>(sites_.size()));
-    if (is_new) {
-        Site site;
-        site.stack = event.stack;
-        site.api = event.api;
-        site.device = event.device;
-        site.kind = event.kind;
-        sites_.push_back(std::move(site));
+/// Threads come and go: entries that say nothing are dropped when they have become many.
+Aggregator::Latest& Aggregator::latest_of(std::uint32_t thread) {
+    if (latest_used_ < latest_.size() && latest_[latest_used_].thread == thread) {
+        return latest_[latest_used_];
     }
-    return at->second;
+    const auto find = [&] {
+        return latest_index_.find(HashIndex::mix(thread), [&](std::uint32_t index) {
+            return latest_[index].thread == thread;
+        });
+    };
+    latest_used_ = find();
+    if (latest_used_ != HashIndex::none) {
+        return latest_[latest_used_];
+    }
+    constexpr std::size_t few = 1024;
+    if (latest_.size() >= few + 2 * live_.size()) {
+        std::erase_if(latest_, [](const Latest& latest) { return latest.serial == 0; });
+        latest_index_.clear();
+        for (std::uint32_t index = 0; index < latest_.size(); ++index) {
+            latest_index_.insert(HashIndex::mix(latest_[index].thread), index);
+        }
+    }
+    latest_index_.make_room();
+    latest_used_ = static_cast<std::uint32_t>(latest_.size());
+    latest_.push_back({.thread = thread, .serial = 0});
+    latest_index_.insert(HashIndex::mix(thread), latest_used_);
+    return latest_.back();
 }
 
 /// To be called before the site's live bytes change.
@@ -266,11 +277,13 @@ Holder Aggregator::held_at_peak(std::uint32_t index) const {
 
 void Aggregator::allocate(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
-    const LiveKey key{event.address, space_of(event.kind)};
-    overwrite(key);
+    const AddressSpace space = space_of(event.kind);
+    overwrite(live_.find(event.address, space));
     // Handles have no place in a segment: what claims one is not the pool's.
-    const bool pooled = event.origin == Origin::pool && key.space == Space::pointer;
+    const bool pooled = event.origin == Origin::pool && space == AddressSpace::pointer;
     Live live;
+    live.address = event.address;
+    live.space = space;
     live.site = site_index(event);
     live.context = event.context;
     live.thread = event.thread;
@@ -280,8 +293,12 @@ void Aggregator::allocate(const Event& event) {
     live.requested = event.requested;
     live.size = event.size == 0 && !pooled ? event.requested : event.size;
     if (pooled) {
-        vacate(device, event.address, live.size);
-        live.small_pool = device.pool.add_block(event.address, live.size);
+        PoolFigures::AddedBlock block = device.pool.add_block(event.address, live.size);
+        if (block.overlaps) {
+            vacate(device, event.address, live.size);
+            block = device.pool.add_block(event.address, live.size);
+        }
+        live.small_pool = block.small;
         MemoryStats& stats = device.pool.stats;
         stats.allocation.increase(live.small_pool, 1);
         stats.allocated_bytes.increase(live.small_pool, live.size);
@@ -296,8 +313,8 @@ void Aggregator::allocate(const Event& event) {
             fragmentation.requested_at_peak = stats.requested_bytes.all.current;
         }
     }
-    live_.emplace(key, live);
-    latest_of_thread_[live.thread] = live.serial;
+    live_.add(live);
+    latest_of(live.thread).serial = live.serial;
 
     Site& site = sites_[live.site];
     note_peak(site);
@@ -329,16 +346,17 @@ void Aggregator::allocate(const Event& event) {
 }
 
 void Aggregator::free(const Event& event) {
-    const auto at = live_.find({event.address, space_of(event.kind)});
-    if (at == live_.end() || at->second.pending) {
+    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+    if (at == LiveTable::none || live_[at].pending) {
         ++integrity_.unmatched_frees;
         return;
     }
-    const Site& site = sites_[at->second.site];
+    Live& live = live_[at];
+    const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    end_requested(at, true);
-    if (at->second.origin == Origin::driver || event.origin == Origin::driver) {
+    end_requested(live, true);
+    if (live.origin == Origin::driver || event.origin == Origin::driver) {
         end_completed(at);
     }
     if (counts) {
@@ -347,21 +365,20 @@ void Aggregator::free(const Event& event) {
 }
 
 void Aggregator::complete(const Event& event) {
-    const auto at = live_.find({event.address, space_of(event.kind)});
-    if (at == live_.end()) {
+    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+    if (at == LiveTable::none) {
         return;  // its free_requested was counted as unmatched
     }
-    DeviceTotals& device = *devices_[sites_[at->second.site].device];
-    if (!at->second.pending) {
-        end_requested(at, true);
+    DeviceTotals& device = *devices_[sites_[live_[at].site].device];
+    if (!live_[at].pending) {
+        end_requested(live_[at], true);
     }
     end_completed(at);
     commit(device);
 }
 
 /// The application gave it back. The curves' figures change; the caller commits.
-void Aggregator::end_requested(LiveMap::iterator at, bool by_free) {
-    Live& live = at->second;
+void Aggregator::end_requested(Live& live, bool by_free) {
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
@@ -372,9 +389,9 @@ void Aggregator::end_requested(LiveMap::iterator at, bool by_free) {
     KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
     --kind.live_count;
     kind.live_bytes -= live.size;
-    const auto latest = latest_of_thread_.find(live.thread);
-    if (latest != latest_of_thread_.end() && latest->second == live.serial) {
-        latest_of_thread_.erase(latest);
+    Latest& latest = latest_of(live.thread);
+    if (latest.serial == live.serial) {
+        latest.serial = 0;
         site.temporaries += by_free ? 1 : 0;
     }
     if (counts_as_device_memory(site.kind)) {
@@ -393,8 +410,8 @@ void Aggregator::end_requested(LiveMap::iterator at, bool by_free) {
 }
 
 /// Nothing can touch it any more. The caller commits.
-void Aggregator::end_completed(LiveMap::iterator at) {
-    const Live& live = at->second;
+void Aggregator::end_completed(std::uint32_t at) {
+    const Live& live = live_[at];
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     if (counts_as_device_memory(site.kind)) {
@@ -404,21 +421,20 @@ void Aggregator::end_completed(LiveMap::iterator at) {
         }
     }
     if (live.origin == Origin::pool) {
-        device.pool.remove_block(at->first.address, live.size, live.small_pool);
+        device.pool.remove_block(live.address, live.size, live.small_pool);
     }
     live_.erase(at);
 }
 
 /// Ends what still lives at an address that is being handed out anew.
-void Aggregator::overwrite(LiveKey key) {
-    const auto at = live_.find(key);
-    if (at == live_.end()) {
+void Aggregator::overwrite(std::uint32_t at) {
+    if (at == LiveTable::none) {
         return;
     }
     ++integrity_.overwritten_allocations;
-    DeviceTotals& device = *devices_[sites_[at->second.site].device];
-    if (!at->second.pending) {
-        end_requested(at, false);
+    DeviceTotals& device = *devices_[sites_[live_[at].site].device];
+    if (!live_[at].pending) {
+        end_requested(live_[at], false);
     }
     end_completed(at);
     commit(device);
@@ -427,7 +443,7 @@ void Aggregator::overwrite(LiveKey key) {
 /// Ends the pool's blocks in a range that is being used anew or given back.
 void Aggregator::vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
     for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
-        overwrite({block, Space::pointer});
+        overwrite(live_.find(block, AddressSpace::pointer));
     }
 }
 
@@ -438,7 +454,7 @@ void Aggregator::segment(const Event& event) {
     if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
         vacate(device, event.address, event.size);
         for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
-            vacate(device, base, pool.segments().at(base).size);
+            vacate(device, base, pool.segment_size(base));
             reserved.current -= pool.remove_segment(base);
             ++integrity_.overwritten_segments;
         }
@@ -457,12 +473,12 @@ void Aggregator::segment(const Event& event) {
         site.segment_bytes += added;
         reserved.current += added;
     } else if (event.type == EventType::segment_free) {
-        const auto at = pool.segments().find(event.address);
-        if (at == pool.segments().end()) {
+        const std::uint64_t size = pool.segment_size(event.address);
+        if (size == 0) {
             ++integrity_.unmatched_segment_frees;
             return;
         }
-        vacate(device, event.address, at->second.size);
+        vacate(device, event.address, size);
         reserved.current -= pool.remove_segment(event.address);
     } else {
         vacate(device, event.address, event.size);
@@ -532,36 +548,26 @@ void Aggregator::on(const ContextLost& record) {
             context.lost = true;
             context.lost_time_ns = now_;
         }
-        // By address, so that the figures do not depend on the order of a hash table.
-        std::vector<std::uint64_t> doomed[3];
-        for (const auto& [key, live] : live_) {
-            if (live.context == record.context) {
-                doomed[static_cast<std::size_t>(key.space)].push_back(key.address);
+        std::vector<std::uint32_t> doomed = live_.of_context(record.context);
+        // By address, so that the figures do not depend on the order of a table.
+        std::sort(doomed.begin(), doomed.end(), [this](std::uint32_t a, std::uint32_t b) {
+            const Live& first = live_[a];
+            const Live& second = live_[b];
+            return first.space != second.space ? first.space < second.space
+                                               : first.address < second.address;
+        });
+        for (const std::uint32_t at : doomed) {
+            if (!live_[at].pending) {
+                end_requested(live_[at], false);
             }
-        }
-        for (const Space space : {Space::pointer, Space::array_handle, Space::vmm_handle}) {
-            auto& addresses = doomed[static_cast<std::size_t>(space)];
-            std::sort(addresses.begin(), addresses.end());
-            for (const std::uint64_t address : addresses) {
-                const auto at = live_.find({address, space});
-                if (!at->second.pending) {
-                    end_requested(at, false);
-                }
-                end_completed(at);
-            }
+            end_completed(at);
         }
         for (const auto& device : devices_) {
             if (device == nullptr) {
                 continue;
             }
-            std::vector<std::uint64_t> segments;
-            for (const auto& [base, segment] : device->pool.segments()) {
-                if (segment.context == record.context) {
-                    segments.push_back(base);
-                }
-            }
-            for (const std::uint64_t base : segments) {
-                vacate(*device, base, device->pool.segments().at(base).size);
+            for (const std::uint64_t base : device->pool.segments_of(record.context)) {
+                vacate(*device, base, device->pool.segment_size(base));
                 device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
             }
             commit(*device);

@@ -23,7 +23,9 @@
 #include <vector>
 
 #include "profiler/trace/definitions.hpp"
+#include "profiler/trace/hash_index.hpp"
 #include "profiler/trace/lifetimes.hpp"
+#include "profiler/trace/live_table.hpp"
 #include "profiler/trace/pool_figures.hpp"
 #include "profiler/trace/record.hpp"
 #include "profiler/trace/timeline.hpp"
@@ -248,38 +250,10 @@ class Aggregator final : public RecordSink {
     Composition composition_now(std::uint32_t device, std::size_t limit) const;
 
   private:
-    /// Where addresses are unique: device and host pointers share one space, handles have theirs.
-    enum class Space : std::uint8_t { pointer, array_handle, vmm_handle };
-    struct LiveKey {
-        std::uint64_t address = 0;
-        Space space = Space::pointer;
-        bool operator==(const LiveKey&) const = default;
-    };
-    struct LiveKeyHash {
-        std::size_t operator()(const LiveKey& key) const;
-    };
-    struct Live {
-        std::uint32_t site = 0;
-        std::uint32_t context = 0;
+    /// The latest allocation of a thread, while it lives: heaptrack's temporaries.
+    struct Latest {
         std::uint32_t thread = 0;
-        Origin origin = Origin::driver;
-        bool pending = false;     ///< freed, not yet safe to reuse (pool)
-        bool small_pool = false;  ///< pool
-        std::uint64_t serial = 0;
-        std::uint64_t time_ns = 0;
-        std::uint64_t requested = 0;
-        std::uint64_t size = 0;
-    };
-    using LiveMap = std::unordered_map<LiveKey, Live, LiveKeyHash>;
-    struct SiteKey {
-        std::uint32_t stack = 0;
-        std::uint32_t api = 0;
-        std::uint32_t device = 0;
-        MemoryKind kind = MemoryKind::device;
-        bool operator==(const SiteKey&) const = default;
-    };
-    struct SiteKeyHash {
-        std::size_t operator()(const SiteKey& key) const;
+        std::uint64_t serial = 0;  ///< 0: none, or it has ended
     };
     struct FrameHash {
         std::size_t operator()(const Frame& frame) const;
@@ -287,7 +261,6 @@ class Aggregator final : public RecordSink {
 
     template <typename Work>
     void guarded(Work work) noexcept;
-    static Space space_of(MemoryKind kind);
     void note_policy(const OptionValue& option);
     void advance(std::uint64_t time_ns);
     std::uint32_t site_index(const Event& event);
@@ -298,9 +271,10 @@ class Aggregator final : public RecordSink {
     void segment(const Event& event);
     void mark(const Event& event);
 
-    void end_requested(LiveMap::iterator at, bool by_free);
-    void end_completed(LiveMap::iterator at);
-    void overwrite(LiveKey key);
+    void end_requested(Live& live, bool by_free);
+    void end_completed(std::uint32_t at);
+    void overwrite(std::uint32_t at);
+    Latest& latest_of(std::uint32_t thread);
     void vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
     void note_peak(Site& site);
     void commit(DeviceTotals& device);
@@ -321,10 +295,11 @@ class Aggregator final : public RecordSink {
     std::unordered_map<Frame, std::uint32_t, FrameHash> frame_index_;
 
     std::vector<Site> sites_;
-    std::unordered_map<SiteKey, std::uint32_t, SiteKeyHash> site_index_;
-    LiveMap live_;
-    /// The latest allocation of a thread, while it lives: heaptrack's temporaries.
-    std::unordered_map<std::uint32_t, std::uint64_t> latest_of_thread_;
+    HashIndex site_index_;
+    LiveTable live_;
+    std::vector<Latest> latest_;
+    HashIndex latest_index_;
+    std::uint32_t latest_used_ = 0;  ///< the entry of latest_ that was used last
     std::uint64_t next_serial_ = 0;
 
     std::vector<OomTotals> ooms_;

@@ -1,7 +1,6 @@
 #include "profiler/trace/pool_figures.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 namespace memlab::trace {
@@ -13,21 +12,24 @@ std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
     return address + std::min(size, room);
 }
 
-/// Keys of `ranges` (address to size) that overlap [address, address + size).
+/// Keys of `ranges` that overlap [address, address + size).
 template <typename Map, typename SizeOf>
 std::vector<std::uint64_t> overlapping(const Map& ranges, std::uint64_t address, std::uint64_t size,
                                        SizeOf size_of) {
     std::vector<std::uint64_t> found;
     const std::uint64_t end = end_of(address, size);
-    auto at = ranges.upper_bound(address);
-    if (at != ranges.begin()) {
-        const auto before = std::prev(at);
-        if (end_of(before->first, size_of(before->second)) > address || before->first == address) {
-            found.push_back(before->first);
+    auto at = ranges.floor(address);
+    if (at == ranges.end()) {
+        at = ranges.begin();
+    } else {
+        const std::uint64_t before = ranges.key_at(at);
+        if (end_of(before, size_of(ranges.at(at))) > address || before == address) {
+            found.push_back(before);
         }
+        at = ranges.next(at);
     }
-    for (; at != ranges.end() && at->first < end; ++at) {
-        found.push_back(at->first);
+    for (; at != ranges.end() && ranges.key_at(at) < end; at = ranges.next(at)) {
+        found.push_back(ranges.key_at(at));
     }
     return found;
 }
@@ -84,68 +86,78 @@ void PoolFigures::account(bool small, Split before, Split after) {
     apply(stats.inactive_split_bytes, before.bytes, after.bytes);
 }
 
-PoolFigures::Segments::iterator PoolFigures::segment_of(std::uint64_t address) {
-    auto at = segments_.upper_bound(address);
-    if (at == segments_.begin()) {
-        return segments_.end();
+PoolFigures::Segments::Place PoolFigures::segment_of(std::uint64_t address) const {
+    const auto at = segments_.floor(address);
+    if (at == segments_.end() || address - segments_.key_at(at) < segments_.at(at).size) {
+        return at;
     }
-    --at;
-    return address - at->first < at->second.size ? at : segments_.end();
+    return segments_.end();
 }
 
-void PoolFigures::add_gap(std::uint64_t size) {
-    if (size != 0) {
-        ++gaps_[size];
-        gap_bytes_ += size;
-    }
+std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
+    const auto at = segments_.find(address);
+    return at == segments_.end() ? 0 : segments_.at(at).size;
 }
 
-void PoolFigures::remove_gap(std::uint64_t size) {
-    const auto at = gaps_.find(size);
-    if (at == gaps_.end()) {
-        return;
+std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const {
+    std::vector<std::uint64_t> found;
+    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
+        if (segments_.at(at).context == context) {
+            found.push_back(segments_.key_at(at));
+        }
     }
-    gap_bytes_ -= size;
-    if (--at->second == 0) {
-        gaps_.erase(at);
-    }
+    return found;
 }
 
 template <typename Use>
-void PoolFigures::for_each_gap(Segments::const_iterator segment, Use use) const {
-    const std::uint64_t end = end_of(segment->first, segment->second.size);
-    std::uint64_t at = segment->first;
-    for (auto block = blocks_.lower_bound(at); block != blocks_.end() && block->first < end;
-         ++block) {
-        if (block->first > at) {
-            use(block->first - at);
+void PoolFigures::for_each_gap(Segments::Place segment, Use use) const {
+    std::uint64_t at = segments_.key_at(segment);
+    const std::uint64_t end = end_of(at, segments_.at(segment).size);
+    for (auto block = blocks_.lower_bound(at);
+         block != blocks_.end() && blocks_.key_at(block) < end; block = blocks_.next(block)) {
+        if (blocks_.key_at(block) > at) {
+            use(blocks_.key_at(block) - at);
         }
-        at = block->first + block->second;
+        at = blocks_.key_at(block) + blocks_.at(block);
     }
     if (at < end) {
         use(end - at);
     }
 }
 
-void PoolFigures::forget_gaps(Segments::const_iterator segment) {
-    for_each_gap(segment, [this](std::uint64_t size) { remove_gap(size); });
+std::uint64_t PoolFigures::largest_gap() {
+    std::uint64_t largest = 0;
+    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
+        Segment& segment = segments_.at(at);
+        if (segment.recount_gaps) {
+            segment.largest_gap = 0;
+            for_each_gap(at, [&segment](std::uint64_t size) {
+                segment.largest_gap = std::max(segment.largest_gap, size);
+            });
+            segment.recount_gaps = false;
+        }
+        largest = std::max(largest, segment.largest_gap);
+    }
+    return largest;
 }
 
 /// The layout of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
-/// changes of mapped segments. The segment's gaps must have been forgotten.
-void PoolFigures::recount(Segments::iterator at) {
-    Segment& segment = at->second;
-    segment.blocks = segment.active_bytes = segment.gaps = 0;
-    const std::uint64_t end = end_of(at->first, segment.size);
-    for (auto block = blocks_.lower_bound(at->first); block != blocks_.end() && block->first < end;
-         ++block) {
+/// changes of mapped segments. Its gaps must not be in gap_bytes_.
+void PoolFigures::recount(Segments::Place at) {
+    Segment& segment = segments_.at(at);
+    segment.blocks = segment.active_bytes = segment.gaps = segment.largest_gap = 0;
+    segment.recount_gaps = false;
+    const std::uint64_t end = end_of(segments_.key_at(at), segment.size);
+    for (auto block = blocks_.lower_bound(segments_.key_at(at));
+         block != blocks_.end() && blocks_.key_at(block) < end; block = blocks_.next(block)) {
         ++segment.blocks;
-        segment.active_bytes += block->second;
+        segment.active_bytes += blocks_.at(block);
     }
-    for_each_gap(at, [this, &segment](std::uint64_t size) {
+    for_each_gap(at, [&segment](std::uint64_t size) {
         ++segment.gaps;
-        add_gap(size);
+        segment.largest_gap = std::max(segment.largest_gap, size);
     });
+    gap_bytes_ += segment.size - segment.active_bytes;
     account(segment.small, {}, split_of(segment));
 }
 
@@ -159,43 +171,50 @@ std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size
     ++stats.num_device_alloc;
     if (mapped) {
         // Grow the neighbour in front, or take in the one behind: blocks may span the seam.
-        std::uint64_t total = size;
-        const auto behind = segments_.find(address + size);
-        const bool join_behind =
-            behind != segments_.end() && behind->second.mapped && behind->second.context == context;
-        const auto front = address == 0 ? segments_.end() : segment_of(address - 1);
-        const bool join_front =
-            front != segments_.end() && front->second.mapped && front->second.context == context;
-        if (join_front) {
-            small = front->second.small;
-        } else if (join_behind) {
-            small = behind->second.small;
-        }
-        stats.reserved_bytes.increase(small, size);
-        const auto absorb = [&](Segments::iterator at) {
-            account(at->second.small, split_of(at->second), {});
-            forget_gaps(at);
-            if (at->second.small != small) {  // the seam joins the two pools: the front's wins
-                stats.reserved_bytes.decrease(at->second.small, at->second.size);
-                stats.reserved_bytes.increase(small, at->second.size);
-            }
-            total += at->second.size;
+        Segment joined{.size = size, .context = context, .mapped = true};
+        const auto joins = [&](Segments::Place at) {
+            return at != segments_.end() && segments_.at(at).mapped &&
+                   segments_.at(at).context == context;
         };
+        const auto behind = segments_.find(address + size);
+        const auto front = address == 0 ? segments_.end() : segment_of(address - 1);
+        const bool join_behind = joins(behind);
+        const bool join_front = joins(front);
+        if (join_front) {
+            small = segments_.at(front).small;
+        } else if (join_behind) {
+            small = segments_.at(behind).small;
+        }
+        joined.small = small;
+        stats.reserved_bytes.increase(small, size);
+        const auto absorb = [&](Segments::Place at) {
+            const Segment& segment = segments_.at(at);
+            account(segment.small, split_of(segment), {});
+            gap_bytes_ -= segment.size - segment.active_bytes;
+            if (segment.small != small) {  // the seam joins the two pools: the front's wins
+                stats.reserved_bytes.decrease(segment.small, segment.size);
+                stats.reserved_bytes.increase(small, segment.size);
+            }
+            joined.size += segment.size;
+        };
+        std::uint64_t base = address;
         if (join_behind) {
             absorb(behind);
-            segments_.erase(behind);
         }
-        std::uint64_t base = address;
         if (join_front) {
             absorb(front);
-            base = front->first;
+            base = segments_.key_at(front);
         }
-        Segment& segment = segments_[base];
-        segment.size = total;
-        segment.context = context;
-        segment.mapped = true;
-        segment.small = small;
-        recount(segments_.find(base));
+        if (join_behind) {
+            segments_.erase(behind);
+        }
+        if (join_front) {
+            const auto at = segments_.find(base);
+            segments_.at(at) = joined;
+            recount(at);
+        } else {
+            recount(segments_.insert(base, joined));
+        }
         return size;
     }
     stats.segment.increase(small, 1);
@@ -203,8 +222,10 @@ std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size
         stats.oversize_segments.increase(1);
     }
     stats.reserved_bytes.increase(small, size);
-    segments_[address] = {.size = size, .context = context, .small = small, .gaps = 1};
-    add_gap(size);
+    segments_.insert(
+        address,
+        {.size = size, .gaps = 1, .largest_gap = size, .context = context, .small = small});
+    gap_bytes_ += size;
     return size;
 }
 
@@ -218,7 +239,7 @@ std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
     if (at == segments_.end()) {
         return 0;
     }
-    const Segment& segment = at->second;
+    const Segment& segment = segments_.at(at);
     const std::uint64_t size = segment.size;
     ++stats.num_device_free;
     if (!segment.mapped) {
@@ -229,7 +250,7 @@ std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
     }
     stats.reserved_bytes.decrease(segment.small, segment.size);
     account(segment.small, split_of(segment), {});
-    forget_gaps(at);
+    gap_bytes_ -= segment.size - segment.active_bytes;
     segments_.erase(at);
     return size;
 }
@@ -239,19 +260,19 @@ std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
     std::uint64_t gone = 0;
     for (const std::uint64_t base : segments_in(address, size)) {
         const auto at = segments_.find(base);
-        if (!at->second.mapped) {
+        const Segment segment = segments_.at(at);
+        if (!segment.mapped) {
             continue;
         }
-        const Segment segment = at->second;
         const std::uint64_t segment_end = end_of(base, segment.size);
         account(segment.small, split_of(segment), {});
-        forget_gaps(at);
+        gap_bytes_ -= segment.size - segment.active_bytes;
         segments_.erase(at);
         const auto keep = [&](std::uint64_t from, std::uint64_t to) {
             if (from < to) {
                 Segment piece = segment;
                 piece.size = to - from;
-                recount(segments_.emplace(from, piece).first);
+                recount(segments_.insert(from, piece));
             }
         };
         keep(base, std::max(base, address));
@@ -264,40 +285,57 @@ std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
     return gone;
 }
 
-bool PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
+/// `previous` and `next` are the blocks around the range, or end().
+PoolFigures::Neighbours PoolFigures::around(Segments::Place segment, Blocks::Place previous,
+                                            Blocks::Place next, std::uint64_t address,
+                                            std::uint64_t size) const {
+    std::uint64_t start = segments_.key_at(segment);
+    std::uint64_t end = start + segments_.at(segment).size;
+    if (previous != blocks_.end()) {
+        start = std::max(start, blocks_.key_at(previous) + blocks_.at(previous));
+    }
+    if (next != blocks_.end()) {
+        end = std::min(end, blocks_.key_at(next));
+    }
+    return {address - start, end - (address + size)};
+}
+
+PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
+    const auto next = blocks_.lower_bound(address);
+    if (next != blocks_.end() &&
+        (blocks_.key_at(next) == address || blocks_.key_at(next) < end_of(address, size))) {
+        return {.overlaps = true};
+    }
+    const auto previous = blocks_.previous(next);
+    if (previous != blocks_.end() && blocks_.key_at(previous) + blocks_.at(previous) > address) {
+        return {.overlaps = true};
+    }
     const auto at = segment_of(address);
-    const bool inside =
-        at != segments_.end() && size != 0 && size <= at->second.size - (address - at->first);
-    const bool small = inside ? at->second.small : size <= small_block;
+    const bool inside = at != segments_.end() && size != 0 &&
+                        size <= segments_.at(at).size - (address - segments_.key_at(at));
+    const bool small = inside ? segments_.at(at).small : size <= small_block;
+    if (inside) {
+        const Neighbours gap = around(at, previous, next, address, size);
+        blocks_.insert(address, size);
+        Segment& segment = segments_.at(at);
+        const Split before = split_of(segment);
+        segment.gaps +=
+            static_cast<std::uint64_t>(gap.front != 0) + static_cast<std::uint64_t>(gap.rear != 0);
+        segment.gaps -= 1;
+        ++segment.blocks;
+        segment.active_bytes += size;
+        gap_bytes_ -= size;
+        if (segment.gaps <= 1) {
+            segment.largest_gap = segment.size - segment.active_bytes;
+            segment.recount_gaps = false;
+        } else if (gap.front + size + gap.rear == segment.largest_gap) {
+            segment.recount_gaps = true;
+        }
+        account(small, before, split_of(segment));
+    }
     stats.active.increase(small, 1);
     stats.active_bytes.increase(small, size);
-    if (!inside) {
-        return small;
-    }
-    Segment& segment = at->second;
-    const Split before = split_of(segment);
-    const auto block = blocks_.emplace(address, size).first;
-    std::uint64_t gap_start = at->first;
-    if (block != blocks_.begin()) {
-        const auto previous = std::prev(block);
-        gap_start = std::max(gap_start, end_of(previous->first, previous->second));
-    }
-    std::uint64_t gap_end = at->first + segment.size;
-    const auto next = std::next(block);
-    if (next != blocks_.end()) {
-        gap_end = std::min(gap_end, next->first);
-    }
-    const std::uint64_t front = address - gap_start;
-    const std::uint64_t rear = gap_end - (address + size);
-    remove_gap(gap_end - gap_start);
-    add_gap(front);
-    add_gap(rear);
-    segment.gaps += static_cast<std::uint64_t>(front != 0) + static_cast<std::uint64_t>(rear != 0);
-    segment.gaps -= 1;
-    ++segment.blocks;
-    segment.active_bytes += size;
-    account(small, before, split_of(segment));
-    return small;
+    return {.small = small};
 }
 
 void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool small) {
@@ -305,31 +343,25 @@ void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool s
     stats.active_bytes.decrease(small, size);
     const auto block = blocks_.find(address);
     const auto at = segment_of(address);
-    if (block == blocks_.end() || block->second != size || at == segments_.end()) {
+    if (block == blocks_.end() || blocks_.at(block) != size || at == segments_.end()) {
         return;  // it had no layout
     }
-    Segment& segment = at->second;
-    const Split before = split_of(segment);
-    std::uint64_t gap_start = at->first;
-    if (block != blocks_.begin()) {
-        const auto previous = std::prev(block);
-        gap_start = std::max(gap_start, end_of(previous->first, previous->second));
-    }
-    std::uint64_t gap_end = at->first + segment.size;
-    const auto next = std::next(block);
-    if (next != blocks_.end()) {
-        gap_end = std::min(gap_end, next->first);
-    }
-    const std::uint64_t front = address - gap_start;
-    const std::uint64_t rear = gap_end - (address + size);
+    const Neighbours gap = around(at, blocks_.previous(block), blocks_.next(block), address, size);
     blocks_.erase(block);
-    remove_gap(front);
-    remove_gap(rear);
-    add_gap(gap_end - gap_start);
-    segment.gaps -= static_cast<std::uint64_t>(front != 0) + static_cast<std::uint64_t>(rear != 0);
+    Segment& segment = segments_.at(at);
+    const Split before = split_of(segment);
+    segment.gaps -=
+        static_cast<std::uint64_t>(gap.front != 0) + static_cast<std::uint64_t>(gap.rear != 0);
     segment.gaps += 1;
     --segment.blocks;
     segment.active_bytes -= size;
+    gap_bytes_ += size;
+    if (segment.gaps == 1) {
+        segment.largest_gap = segment.size - segment.active_bytes;
+        segment.recount_gaps = false;
+    } else {
+        segment.largest_gap = std::max(segment.largest_gap, gap.front + size + gap.rear);
+    }
     account(small, before, split_of(segment));
 }
 

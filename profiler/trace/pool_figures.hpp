@@ -3,12 +3,14 @@
 // maximal gap between active ones, since the pool coalesces at once.
 //
 // Invariants, on any input: segments do not overlap; blocks do not overlap and lie wholly in one
-// segment (others are refused: they have no layout). O(log blocks) per event.
+// segment (others are refused: they have no layout). O(log blocks) per event. The largest gap is
+// asked for when the pool grows: a segment then counts its gaps anew if its largest has been used.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
+
+#include "profiler/trace/address_map.hpp"
 
 namespace memlab::trace {
 
@@ -66,16 +68,10 @@ class PoolFigures {
     /// Where a block's segment is unknown, its size tells the pool.
     static constexpr std::uint64_t small_block = std::uint64_t{1} << 20;
 
-    struct Segment {
-        std::uint64_t size = 0;
-        std::uint32_t context = 0;
-        bool mapped = false;  ///< came by segment_map: grows and shrinks in place
-        bool small = false;
-        std::uint64_t blocks = 0;
-        std::uint64_t active_bytes = 0;
-        std::uint64_t gaps = 0;
+    struct AddedBlock {
+        bool overlaps = false;  ///< active blocks are in the way: nothing was added
+        bool small = false;     ///< it is in the small pool
     };
-    using Segments = std::map<std::uint64_t, Segment>;
 
     /// Addresses of the active blocks that overlap [address, address + size): what must end before
     /// that range is used anew or given back.
@@ -93,13 +89,17 @@ class PoolFigures {
     /// bytes that went.
     std::uint64_t unmap(std::uint64_t address, std::uint64_t size);
 
-    /// A block becomes active. It must not overlap another. Returns whether it is in the small
-    /// pool. A block in no segment is counted, without a layout.
-    bool add_block(std::uint64_t address, std::uint64_t size);
+    /// A block becomes active, unless others overlap it. A block in no segment is counted, without
+    /// a layout.
+    AddedBlock add_block(std::uint64_t address, std::uint64_t size);
     /// `size`, `small` as with add_block().
     void remove_block(std::uint64_t address, std::uint64_t size, bool small);
 
-    const Segments& segments() const { return segments_; }
+    /// 0 where no segment begins.
+    std::uint64_t segment_size(std::uint64_t address) const;
+    /// Base addresses of the segments that live in a context.
+    std::vector<std::uint64_t> segments_of(std::uint32_t context) const;
+
     /// The pool's option of that name; blocks and segments from this size on count as oversize.
     /// To be set before there are any.
     void set_max_split_size(std::uint64_t bytes);
@@ -109,31 +109,48 @@ class PoolFigures {
     }
 
     /// Of the free memory inside segments: the largest piece, and all of it.
-    std::uint64_t largest_gap() const { return gaps_.empty() ? 0 : gaps_.rbegin()->first; }
+    std::uint64_t largest_gap();
     std::uint64_t gap_bytes() const { return gap_bytes_; }
 
     MemoryStats stats;
 
   private:
+    struct Segment {
+        std::uint64_t size = 0;
+        std::uint64_t blocks = 0;
+        std::uint64_t active_bytes = 0;
+        std::uint64_t gaps = 0;
+        std::uint64_t largest_gap = 0;
+        std::uint32_t context = 0;
+        bool mapped = false;  ///< came by segment_map: grows and shrinks in place
+        bool small = false;
+        bool recount_gaps = false;  ///< largest_gap is not known
+    };
+    using Segments = AddressMap<Segment>;
+    using Blocks = AddressMap<std::uint64_t>;  ///< address to size
+
     /// What a segment adds to inactive_split: its gaps, if it is split at all.
     struct Split {
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
     };
+    /// Free memory to both sides of a block, or of the place where one would be.
+    struct Neighbours {
+        std::uint64_t front = 0;
+        std::uint64_t rear = 0;
+    };
     static Split split_of(const Segment& segment);
     void account(bool small, Split before, Split after);
 
-    Segments::iterator segment_of(std::uint64_t address);
-    void add_gap(std::uint64_t size);
-    void remove_gap(std::uint64_t size);
-    void recount(Segments::iterator segment);
-    void forget_gaps(Segments::const_iterator segment);
+    Segments::Place segment_of(std::uint64_t address) const;
+    Neighbours around(Segments::Place segment, Blocks::Place previous, Blocks::Place next,
+                      std::uint64_t address, std::uint64_t size) const;
+    void recount(Segments::Place segment);
     template <typename Use>
-    void for_each_gap(Segments::const_iterator segment, Use use) const;
+    void for_each_gap(Segments::Place segment, Use use) const;
 
     Segments segments_;
-    std::map<std::uint64_t, std::uint64_t> blocks_;  ///< address to size
-    std::map<std::uint64_t, std::uint64_t> gaps_;    ///< size to how many
+    Blocks blocks_;
     std::uint64_t gap_bytes_ = 0;
 };
 

@@ -487,7 +487,7 @@ TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout
                 CHECK(pool.add_segment(address, count * page, 1, true) == count * page);
                 std::fill_n(mapped.begin() + static_cast<long>(from), count, true);
             } else if (all_mapped && none_used && random.one_in(2)) {
-                blocks[from] = {count, pool.add_block(address, count * page)};
+                blocks[from] = {count, pool.add_block(address, count * page).small};
             } else if (none_used && random.one_in(2)) {
                 std::uint64_t expected = 0;
                 for (std::uint64_t i = from; i < from + count; ++i) {
@@ -533,9 +533,11 @@ TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout
                 split += any_used ? gaps : 0;
                 split_bytes += any_used ? free : 0;
             }
-            REQUIRE(pool.segments().size() == segments);
+            REQUIRE(pool.segments_of(1).size() == segments);
             REQUIRE(pool.gap_bytes() == gap_bytes);
-            REQUIRE(pool.largest_gap() == largest);
+            if (random.one_in(3)) {  // what it remembers in between must not grow old
+                REQUIRE(pool.largest_gap() == largest);
+            }
             REQUIRE(pool.stats.inactive_split.all.current == split);
             REQUIRE(pool.stats.inactive_split_bytes.all.current == split_bytes);
             const auto total = static_cast<std::uint64_t>(

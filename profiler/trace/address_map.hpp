@@ -1,0 +1,217 @@
+// An ordered map from addresses to small values, made for the memory blocks of a program: hundreds
+// to millions of them, looked up and replaced all the time, with their neighbours.
+//
+// A B-tree of two levels: sorted chunks of 64, and a sorted directory of them. A look-up is a
+// binary search in one packed array and then in another, where a balanced tree of nodes would miss
+// the cache at every level; the chunk that was used last is tried first. An insertion moves half a
+// chunk at most, and allocates only when a chunk splits; keys that come in ascending order fill
+// chunks completely. The directory grows by one entry for every 32 to 64 keys, and is moved as
+// seldom.
+//
+// Thread-safety: none, for the const functions either: they remember the chunk that was used last.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace memlab::trace {
+
+template <typename Value>
+class AddressMap {
+    static constexpr std::size_t chunk_keys = 64;
+    struct Chunk {
+        std::size_t size = 0;
+        std::array<std::uint64_t, chunk_keys> keys;
+        std::array<Value, chunk_keys> values;
+    };
+
+  public:
+    /// A place between two keys, or at one. Any insertion or removal makes it invalid.
+    class Place {
+      public:
+        bool operator==(const Place&) const = default;
+
+      private:
+        friend AddressMap;
+        Place(std::size_t chunk, std::size_t slot) : chunk_(chunk), slot_(slot) {}
+        std::size_t chunk_;
+        std::size_t slot_;
+    };
+
+    bool empty() const { return chunks_.empty(); }
+
+    Place begin() const { return {0, 0}; }
+    Place end() const { return {chunks_.size(), 0}; }
+
+    /// The first key that is not below `key`.
+    Place lower_bound(std::uint64_t key) const {
+        if (chunks_.empty()) {
+            return end();
+        }
+        const std::size_t chunk = chunk_of(key);
+        return settled({chunk, slot_of(*chunks_[chunk], key)});
+    }
+    /// `key` itself, or end().
+    Place find(std::uint64_t key) const {
+        const Place place = lower_bound(key);
+        return place != end() && key_at(place) == key ? place : end();
+    }
+    /// The last key that is not above `key`, or end().
+    Place floor(std::uint64_t key) const {
+        const Place place = lower_bound(key);
+        if (place != end() && key_at(place) == key) {
+            return place;
+        }
+        return previous(place);
+    }
+
+    /// Of a place at a key.
+    std::uint64_t key_at(Place place) const { return chunks_[place.chunk_]->keys[place.slot_]; }
+    const Value& at(Place place) const { return chunks_[place.chunk_]->values[place.slot_]; }
+    Value& at(Place place) { return chunks_[place.chunk_]->values[place.slot_]; }
+
+    /// The next key, or end(); not of end() itself.
+    Place next(Place place) const { return settled({place.chunk_, place.slot_ + 1}); }
+    /// The key before; end() when there is none.
+    Place previous(Place place) const {
+        if (place.slot_ > 0) {
+            return {place.chunk_, place.slot_ - 1};
+        }
+        if (place.chunk_ == 0) {
+            return end();
+        }
+        return {place.chunk_ - 1, chunks_[place.chunk_ - 1]->size - 1};
+    }
+
+    /// `key` must not be there yet. May throw std::bad_alloc, and then has changed nothing.
+    Place insert(std::uint64_t key, const Value& value) {
+        if (chunks_.empty()) {
+            add_chunk(0, 0);
+        }
+        std::size_t index = chunk_of(key);
+        if (chunks_[index]->size == chunk_keys) {
+            split(index, key);
+            index = chunk_of(key);
+        }
+        Chunk& chunk = *chunks_[index];
+        const std::size_t slot = slot_of(chunk, key);
+        std::copy_backward(chunk.keys.begin() + slot, chunk.keys.begin() + chunk.size,
+                           chunk.keys.begin() + chunk.size + 1);
+        std::copy_backward(chunk.values.begin() + slot, chunk.values.begin() + chunk.size,
+                           chunk.values.begin() + chunk.size + 1);
+        chunk.keys[slot] = key;
+        chunk.values[slot] = value;
+        ++chunk.size;
+        return {index, slot};
+    }
+
+    /// Of a place at a key.
+    void erase(Place place) {
+        Chunk& chunk = *chunks_[place.chunk_];
+        std::copy(chunk.keys.begin() + place.slot_ + 1, chunk.keys.begin() + chunk.size,
+                  chunk.keys.begin() + place.slot_);
+        std::copy(chunk.values.begin() + place.slot_ + 1, chunk.values.begin() + chunk.size,
+                  chunk.values.begin() + place.slot_);
+        --chunk.size;
+        if (chunk.size < chunk_keys / 4) {
+            shrink(place.chunk_);
+        }
+    }
+
+  private:
+    /// From behind a chunk's last key to the next chunk's first.
+    Place settled(Place place) const {
+        return place.slot_ < chunks_[place.chunk_]->size ? place : Place{place.chunk_ + 1, 0};
+    }
+
+    /// The chunk that has `key`, or would get it: the last that begins at or below it.
+    std::size_t chunk_of(std::uint64_t key) const {
+        if (latest_ >= firsts_.size() || key < firsts_[latest_] ||
+            (latest_ + 1 < firsts_.size() && key >= firsts_[latest_ + 1])) {
+            const auto above = std::upper_bound(firsts_.begin() + 1, firsts_.end(), key);
+            latest_ = static_cast<std::size_t>(above - firsts_.begin()) - 1;
+        }
+        return latest_;
+    }
+
+    /// How many of the chunk's keys are below `key`: a binary search without a branch.
+    static std::size_t slot_of(const Chunk& chunk, std::uint64_t key) {
+        const std::uint64_t* at = chunk.keys.data();
+        std::size_t length = chunk.size;
+        if (length == 0) {
+            return 0;
+        }
+        while (length > 1) {
+            const std::size_t half = length / 2;
+            at += at[half - 1] < key ? half : 0;
+            length -= half;
+        }
+        return static_cast<std::size_t>(at - chunk.keys.data()) + (*at < key ? 1 : 0);
+    }
+
+    void add_chunk(std::size_t index, std::uint64_t first) {
+        auto chunk = std::make_unique<Chunk>();
+        if (firsts_.size() == firsts_.capacity()) {
+            firsts_.reserve(std::max<std::size_t>(4, firsts_.size() * 2));
+        }
+        chunks_.insert(chunks_.begin() + static_cast<std::ptrdiff_t>(index), std::move(chunk));
+        firsts_.insert(firsts_.begin() + static_cast<std::ptrdiff_t>(index), first);
+    }
+
+    /// Makes room in a full chunk for `key`: in the middle, or behind its end when that is where
+    /// the key goes.
+    void split(std::size_t index, std::uint64_t key) {
+        const std::size_t keep = key > chunks_[index]->keys.back() ? chunk_keys : chunk_keys / 2;
+        const std::uint64_t first = keep == chunk_keys ? key : chunks_[index]->keys[keep];
+        add_chunk(index + 1, first);
+        Chunk& from = *chunks_[index];
+        Chunk& to = *chunks_[index + 1];
+        std::copy(from.keys.begin() + keep, from.keys.end(), to.keys.begin());
+        std::copy(from.values.begin() + keep, from.values.end(), to.values.begin());
+        to.size = chunk_keys - keep;
+        from.size = keep;
+    }
+
+    /// A chunk with few keys left joins its neighbour when both fit well into one.
+    void shrink(std::size_t index) {
+        const auto join = [this](std::size_t left) {
+            Chunk& to = *chunks_[left];
+            const Chunk& from = *chunks_[left + 1];
+            if (to.size + from.size > chunk_keys / 2) {
+                return false;
+            }
+            std::copy_n(from.keys.begin(), from.size, to.keys.begin() + to.size);
+            std::copy_n(from.values.begin(), from.size, to.values.begin() + to.size);
+            to.size += from.size;
+            drop_chunk(left + 1);
+            return true;
+        };
+        if (index + 1 < chunks_.size() && join(index)) {
+            return;
+        }
+        if (index > 0 && join(index - 1)) {
+            return;
+        }
+        if (chunks_[index]->size == 0) {
+            drop_chunk(index);
+        }
+    }
+
+    void drop_chunk(std::size_t index) {
+        chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
+        firsts_.erase(firsts_.begin() + static_cast<std::ptrdiff_t>(index));
+        if (!firsts_.empty()) {
+            firsts_.front() = 0;  // the first chunk takes what is below all
+        }
+    }
+
+    std::vector<std::uint64_t> firsts_;  ///< the lowest key that a chunk may hold
+    std::vector<std::unique_ptr<Chunk>> chunks_;
+    mutable std::size_t latest_ = 0;  ///< the chunk that was used last
+};
+
+}  // namespace memlab::trace

@@ -1,0 +1,133 @@
+// The allocations that live at a moment, by address. An entry keeps its place while it lives, and a
+// place is used again, so that a program in its steady state makes the table ask for no memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "profiler/trace/hash_index.hpp"
+#include "profiler/trace/record.hpp"
+
+namespace memlab::trace {
+
+/// Where addresses are unique: device and host pointers share one space, handles have theirs.
+enum class AddressSpace : std::uint8_t { pointer, array_handle, vmm_handle };
+
+constexpr AddressSpace space_of(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::array:
+            return AddressSpace::array_handle;
+        case MemoryKind::vmm:
+            return AddressSpace::vmm_handle;
+        default:
+            return AddressSpace::pointer;
+    }
+}
+
+/// An allocation, until nothing can touch it any more.
+struct Live {
+    std::uint64_t address = 0;
+    std::uint64_t requested = 0;
+    std::uint64_t size = 0;
+    std::uint64_t time_ns = 0;
+    std::uint64_t serial = 0;
+    std::uint32_t site = 0;
+    std::uint32_t context = 0;
+    std::uint32_t thread = 0;
+    AddressSpace space = AddressSpace::pointer;
+    Origin origin = Origin::driver;
+    bool pending = false;     ///< freed, not yet safe to reuse (pool)
+    bool small_pool = false;  ///< pool
+
+    // A place that is not in use names the next such place.
+    bool is_free() const { return site == HashIndex::none; }
+    std::uint32_t next_free() const { return context; }
+    void set_free(std::uint32_t next) {
+        site = HashIndex::none;
+        context = next;
+    }
+};
+
+/// Thread-safety: none.
+class LiveTable {
+  public:
+    static constexpr std::uint32_t none = HashIndex::none;
+
+    /// The place of what lives there, or `none`.
+    std::uint32_t find(std::uint64_t address, AddressSpace space) const {
+        return index_.find(hash(address, space), [&](std::uint32_t place) {
+            const Live& live = (*this)[place];
+            return live.address == address && live.space == space;
+        });
+    }
+
+    Live& operator[](std::uint32_t place) {
+        return (*slabs_[place / slab_size])[place % slab_size];
+    }
+    const Live& operator[](std::uint32_t place) const {
+        return (*slabs_[place / slab_size])[place % slab_size];
+    }
+
+    /// Nothing of its address and space may be there. May throw std::bad_alloc, and then has added
+    /// nothing.
+    void add(const Live& live) {
+        index_.make_room();
+        if (free_ == none) {
+            add_slab();
+        }
+        const std::uint32_t place = free_;
+        free_ = (*this)[place].next_free();
+        (*this)[place] = live;
+        index_.insert(hash(live.address, live.space), place);
+        ++size_;
+    }
+
+    void erase(std::uint32_t place) {
+        Live& live = (*this)[place];
+        index_.erase(hash(live.address, live.space), place);
+        live.set_free(free_);
+        free_ = place;
+        --size_;
+    }
+
+    std::size_t size() const { return size_; }
+
+    /// Places, in no order that means anything. O(all).
+    std::vector<std::uint32_t> of_context(std::uint32_t context) const {
+        std::vector<std::uint32_t> found;
+        for (std::uint32_t place = 0; place < slabs_.size() * slab_size; ++place) {
+            const Live& live = (*this)[place];
+            if (!live.is_free() && live.context == context) {
+                found.push_back(place);
+            }
+        }
+        return found;
+    }
+
+  private:
+    static constexpr std::uint32_t slab_size = 512;
+    using Slab = std::array<Live, slab_size>;
+
+    static std::uint64_t hash(std::uint64_t address, AddressSpace space) {
+        return HashIndex::mix(address + static_cast<std::uint64_t>(space));
+    }
+
+    void add_slab() {
+        slabs_.push_back(std::make_unique<Slab>());
+        const auto first = static_cast<std::uint32_t>((slabs_.size() - 1) * slab_size);
+        for (std::uint32_t place = first + slab_size; place > first; --place) {
+            (*this)[place - 1].set_free(free_);
+            free_ = place - 1;
+        }
+    }
+
+    std::vector<std::unique_ptr<Slab>> slabs_;
+    std::uint32_t free_ = none;  ///< the first place that is not in use
+    HashIndex index_;
+    std::size_t size_ = 0;
+};
+
+}  // namespace memlab::trace
