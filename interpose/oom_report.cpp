@@ -89,8 +89,33 @@ std::string place_text(const OomHolder::Place& place) {
     return symbol.empty() ? in_module : symbol + " (" + in_module + ")";
 }
 
+/// The Python code that called, the program's own lines before those of packages.
+std::vector<const OomHolder::Place*> python_frames(const OomHolder& holder) {
+    std::vector<const OomHolder::Place*> own;
+    std::vector<const OomHolder::Place*> all;
+    for (const OomHolder::Place& frame : holder.frames) {
+        if (!frame.python.empty()) {
+            all.push_back(&frame);
+            if (!frame.library) {
+                own.push_back(&frame);
+            }
+        }
+    }
+    return own.empty() ? all : own;
+}
+
 /// The API function and the frames that called it, and the command that names their lines.
 void add_place(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
+    std::vector<const OomHolder::Place*> python = python_frames(holder);
+    if (!python.empty()) {
+        python.resize(std::min(python.size(), shown_frames));
+        line += holder.api;
+        for (const OomHolder::Place* frame : python) {
+            line += " < " + frame->python;
+        }
+        lines.push_back(std::move(line));
+        return;
+    }
     std::vector<const OomHolder::Place*> shown;
     for (const OomHolder::Place& frame : holder.frames) {
         const std::string_view module = file_name(frame.module);

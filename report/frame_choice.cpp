@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "report/python_source.hpp"
+
 namespace memlab::report {
 
 namespace {
@@ -34,6 +36,12 @@ bool is_system_header(std::string_view file) {
            file.find("/targets/x86_64-linux/include/") != std::string_view::npos;
 }
 
+/// Code that the program's author did not write, though its lines are known.
+bool is_a_librarys(const StackFrame& frame) {
+    return frame.python ? is_python_library(frame.file)
+                        : is_system_header(frame.file) || is_python_library(frame.module);
+}
+
 bool has_line(const StackFrame& frame) {
     return !frame.file.empty() && frame.line > 0;
 }
@@ -41,6 +49,9 @@ bool has_line(const StackFrame& frame) {
 }  // namespace
 
 bool is_cuda_or_memlab(const StackFrame& frame) {
+    if (frame.python) {
+        return false;
+    }
     const std::string_view module = base_name(frame.module);
     if (starts_with_any(module, {"libcuda.so", "libcudart.so", "libcudart-", "libcupti.so",
                                  "libmemlab.so", "libnvidia-"})) {
@@ -101,7 +112,7 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             continue;
         }
         if (has_line(stack[i])) {
-            offer(is_system_header(stack[i].file) ? 1 : 0, i);
+            offer(is_a_librarys(stack[i]) ? 1 : 0, i);
         }
         if (!stack[i].function.empty()) {
             offer(is_framework_plumbing(stack[i]) ? 3 : 2, i);
@@ -118,6 +129,14 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
 
 std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen) {
     if (chosen == no_frame || chosen >= stack.size()) {
+        return {};
+    }
+    if (stack[chosen].python) {
+        for (std::size_t i = 0; i < chosen; ++i) {
+            if (!stack[i].module.empty() && !is_cuda_or_memlab(stack[i])) {
+                return std::string(base_name(stack[i].module));
+            }
+        }
         return {};
     }
     for (std::size_t i = chosen; i-- > 0;) {

@@ -18,6 +18,7 @@ struct StackFrame {
     std::uint64_t address = 0;  ///< return address, relative to the module
     bool inlined = false;
     std::string problem;  ///< why function and line are unknown
+    bool python = false;  ///< a Python function: it has no module and no address
 };
 
 inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
@@ -27,7 +28,8 @@ inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
 bool is_framework_plumbing(const StackFrame& frame);
 
 /// The index of the frame to show, leaf first, or no_frame for an empty stack. In this order:
-///  1. the first frame with file and line outside CUDA, memlab and the system's headers;
+///  1. the first frame with file and line outside CUDA, memlab, the system's headers and installed
+///     Python packages (their Python code and their binaries alike);
 ///  2. the first frame outside CUDA and memlab with file and line;
 ///  3. the first frame outside CUDA and memlab with a function that is no framework's plumbing;
 ///  4. the first frame outside CUDA and memlab with a function;
@@ -39,7 +41,8 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack);
 bool is_cuda_or_memlab(const StackFrame& frame);
 
 /// The file name of the library between the chosen frame and CUDA ("libcublas.so.13"), when the
-/// call went through a library other than the one of the chosen frame; else empty.
+/// call went through a library other than the one of the chosen frame; else empty. Python code
+/// calls through many: then it is the one that called CUDA.
 std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen);
 
 }  // namespace memlab::report

@@ -75,6 +75,14 @@ class Node {
         return value_.get<std::uint64_t>();
     }
 
+    /// Of a source file; what no file has reads as 0, unknown.
+    int line_number() const {
+        const std::uint64_t line = number();
+        return line <= static_cast<std::uint64_t>(std::numeric_limits<int>::max())
+                   ? static_cast<int>(line)
+                   : 0;
+    }
+
     std::int64_t signed_number() const {
         const bool fits =
             value_.is_number_integer() &&
@@ -414,9 +422,21 @@ Report read_root(const Node& root) {
     root.member("modules").each([&](const Node& node) {
         report.modules.push_back({node.member("path").text(), node.member("build_id").text()});
     });
+    if (root.optional_member("python_frames") != nullptr) {
+        root.member("python_frames").each([&](const Node& node) {
+            report.python_frames.push_back({node.member("function").text(),
+                                            node.member("file").text(),
+                                            node.member("line").line_number()});
+        });
+    }
     root.member("frames").each([&](const Node& node) {
-        report.frames.push_back({node.member("module").index(report.modules.size(), "modules"),
-                                 node.member("address").number()});
+        Frame frame{node.member("module").index(report.modules.size(), "modules"),
+                    node.member("address").number()};
+        if (node.optional_member("python") != nullptr) {
+            frame.python =
+                node.member("python").index(report.python_frames.size(), "python_frames");
+        }
+        report.frames.push_back(frame);
     });
     root.member("stacks").each([&](const Node& node) {
         Stack stack;

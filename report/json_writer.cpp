@@ -406,6 +406,26 @@ void site(JsonOutput& json, const Aggregator& from, std::uint32_t index) {
     json.end_object();
 }
 
+/// Present where there are any; the first one is "no Python frame".
+void python_frames(JsonOutput& json, const Aggregator& from) {
+    if (from.python_frames().size() == 1) {
+        return;
+    }
+    json.key("python_frames");
+    json.begin_array();
+    for (const trace::PythonFrameDef& frame : from.python_frames()) {
+        json.new_line();
+        json.begin_object();
+        json.member("function", from.string(frame.function));
+        json.member("file", from.string(frame.file));
+        json.member("line", frame.line);
+        json.member("first_line", frame.first_line);
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+}
+
 void stacks(JsonOutput& json, const Aggregator& from) {
     json.key("stacks");
     json.begin_array();
@@ -430,10 +450,14 @@ void stacks(JsonOutput& json, const Aggregator& from) {
         json.begin_object();
         json.member("module", frame.module);
         json.member("address", frame.address);
+        if (frame.python != 0) {
+            json.member("python", frame.python);
+        }
         json.end_object();
     }
     json.end_array();
     json.new_line();
+    python_frames(json, from);
     json.key("modules");
     json.begin_array();
     for (const trace::ModuleDef& module : from.modules()) {

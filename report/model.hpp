@@ -139,6 +139,14 @@ struct Stack {
 struct Frame {
     std::size_t module = 0;  ///< index into Report::modules; 0: unknown
     std::uint64_t address = 0;
+    std::size_t python = 0;  ///< index into Report::python_frames; 0: a native frame
+};
+
+/// A line of Python code that was being run.
+struct PythonFrame {
+    std::string function;  ///< qualified name
+    std::string file;
+    int line = 0;  ///< 0: unknown
 };
 
 struct Module {
@@ -212,6 +220,7 @@ struct Report {
     std::vector<Site> sites;
     std::vector<Stack> stacks;
     std::vector<Frame> frames;
+    std::vector<PythonFrame> python_frames;
     std::vector<Module> modules;
     std::vector<Oom> ooms;
     std::uint64_t oom_count = 0;

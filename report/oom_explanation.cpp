@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "report/python_source.hpp"
 #include "report/size_text.hpp"
 
 namespace memlab::report {
@@ -269,6 +270,14 @@ std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint
     std::vector<OomHolder::Place> places;
     for (const std::uint32_t index : from.stacks()[stack].frames) {
         const trace::Frame& frame = from.frames()[index];
+        if (frame.python != 0) {
+            const trace::PythonFrameDef& python = from.python_frames()[frame.python];
+            const std::string& file = from.string(python.file);
+            places.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
+                                        from.string(python.function),
+                              .library = is_python_library(file)});
+            continue;
+        }
         const trace::ModuleDef& module = from.modules()[frame.module];
         places.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
     }

@@ -33,9 +33,11 @@ std::vector<std::string> explain_oom(const OomFigures& figures);
 /// A place that holds memory, as far as the recording itself knows it.
 struct OomHolder {
     struct Place {
-        std::string module;         ///< path; empty when unknown
+        std::string module = {};    ///< path; empty when unknown
         std::uint64_t address = 0;  ///< return address, relative to the module where it is known
         std::uint64_t bias = 0;     ///< of the module: address + bias is the address in the process
+        std::string python = {};    ///< "train.py:42 in Model.forward"; empty for a native frame
+        bool library = false;       ///< Python code of an installed package
     };
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;

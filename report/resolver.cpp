@@ -28,8 +28,17 @@ std::vector<std::string> Resolver::changed_modules() const {
 }
 
 void Resolver::add_frames(const Frame& frame, std::vector<StackFrame>& out) {
-    const Module& module = report_.modules.at(frame.module);
     StackFrame base;
+    if (frame.python != 0) {
+        const PythonFrame& python = report_.python_frames.at(frame.python);
+        base.function = python.function;
+        base.file = python.file;
+        base.line = python.line;
+        base.python = true;
+        out.push_back(std::move(base));
+        return;
+    }
+    const Module& module = report_.modules.at(frame.module);
     base.module = module.path;
     base.address = frame.address;
     if (symbolizer_ == nullptr || module.path.empty()) {
@@ -71,7 +80,7 @@ const Resolver::Resolved& Resolver::resolve(std::size_t stack) {
     const StackFrame& frame = resolved.frames[resolved.chosen];
     Place& place = resolved.place;
     place.recorded = true;
-    place.function = short_function_name(frame.function);
+    place.function = frame.python ? frame.function : short_function_name(frame.function);
     place.file = frame.file;
     place.line = frame.line;
     place.module = frame.module;

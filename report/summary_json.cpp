@@ -14,7 +14,7 @@
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
 // place: function, file, line, module, address, through, problem (null where unknown).
 // stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
-// problem}, the call into CUDA first; the first 8 of a place.
+// python, problem}, the call into CUDA first; the first 8 of a place.
 // Members keep their names and meaning; new ones may appear.
 #include <nlohmann/json.hpp>
 
@@ -58,6 +58,7 @@ json stack_json(const std::vector<StackFrame>& frames) {
                         {"module", text_or_null(frame.module)},
                         {"address", frame.address},
                         {"inlined", frame.inlined},
+                        {"python", frame.python},
                         {"problem", text_or_null(frame.problem)}});
     }
     return list;

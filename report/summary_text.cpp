@@ -543,7 +543,8 @@ class TextWriter {
             const StackFrame& frame = frames[i];
             Place place;
             place.recorded = true;
-            place.function = without_anonymous(short_function_name(frame.function));
+            place.function = frame.python ? frame.function
+                                          : without_anonymous(short_function_name(frame.function));
             place.file = frame.file;
             place.line = frame.line;
             place.module = frame.module;

@@ -36,10 +36,11 @@ const char* name_of(CurveName curve) {
 }
 
 std::size_t Aggregator::FrameHash::operator()(const Frame& frame) const {
-    return HashIndex::mix(frame.address ^ (std::uint64_t{frame.module} << 48));
+    return HashIndex::mix(frame.address ^ (std::uint64_t{frame.module} << 48) ^
+                          (std::uint64_t{frame.python} << 16));
 }
 
-Aggregator::Aggregator() : strings_(1), modules_(1), stacks_(1) {}
+Aggregator::Aggregator() : strings_(1), modules_(1), python_frames_(1), stacks_(1) {}
 
 Aggregator::~Aggregator() = default;
 
@@ -136,6 +137,14 @@ void Aggregator::on(const ModuleDef& record) {
     guarded([&] {
         if (definitions_.define(record)) {
             modules_.push_back(record);
+        }
+    });
+}
+
+void Aggregator::on(const PythonFrameDef& record) {
+    guarded([&] {
+        if (definitions_.define(record)) {
+            python_frames_.push_back(record);
         }
     });
 }

@@ -206,6 +206,7 @@ class Aggregator final : public RecordSink {
     void on(const ContextLost& record) override;
     void on(const StringDef& record) override;
     void on(const ModuleDef& record) override;
+    void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
     void on(const Event& record) override;
     void on(const OomEvent& record) override;
@@ -228,6 +229,7 @@ class Aggregator final : public RecordSink {
     /// Index 0 is "no stack", "unknown module", "no string" (empty).
     const std::vector<StackFrames>& stacks() const { return stacks_; }
     const std::vector<ModuleDef>& modules() const { return modules_; }
+    const std::vector<PythonFrameDef>& python_frames() const { return python_frames_; }
     const std::string& string(std::uint32_t id) const { return strings_[id]; }
     const std::vector<Frame>& frames() const { return frames_; }
 
@@ -290,6 +292,7 @@ class Aggregator final : public RecordSink {
     std::vector<ContextTotals> contexts_;
     std::vector<std::string> strings_;
     std::vector<ModuleDef> modules_;
+    std::vector<PythonFrameDef> python_frames_;
     std::vector<StackFrames> stacks_;
     std::vector<Frame> frames_;
     std::unordered_map<Frame, std::uint32_t, FrameHash> frame_index_;

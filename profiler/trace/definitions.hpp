@@ -29,9 +29,13 @@ class Definitions {
     bool define(const ContextInfo& record) {
         return device(record.device) && next(contexts_, record.id);
     }
+    bool define(const PythonFrameDef& record) {
+        return record.function <= strings_ && record.file <= strings_ &&
+               next(python_frames_, record.id);
+    }
     bool define(const StackDef& record) {
         for (const Frame& frame : record.frames) {
-            if (frame.module > modules_) {
+            if (frame.module > modules_ || frame.python > python_frames_) {
                 return false;
             }
         }
@@ -97,6 +101,7 @@ class Definitions {
 
     std::uint32_t strings_ = 0;
     std::uint32_t modules_ = 0;
+    std::uint32_t python_frames_ = 0;
     std::uint32_t stacks_ = 0;
     std::uint32_t contexts_ = 0;
     std::bitset<format::max_devices> devices_;

@@ -44,6 +44,8 @@ enum class Tag : std::uint8_t {
     end,
     device_info,
     oom_event,
+    python_frame_def,
+    mixed_stack_def,  ///< a stack_def with Python frames
     event = 0x40,
 };
 

@@ -260,8 +260,16 @@ class Reader {
                 return deliver<StringDef>(decoder);
             case Tag::module_def:
                 return deliver<ModuleDef>(decoder);
-            case Tag::stack_def:
-                return deliver<StackDef>(decoder);
+            case Tag::python_frame_def:
+                return deliver<PythonFrameDef>(decoder);
+            case Tag::stack_def: {
+                StackDef stack;
+                return accept(decoder.decode_native(stack), decoder, stack);
+            }
+            case Tag::mixed_stack_def: {
+                StackDef stack;
+                return accept(decoder.decode_mixed(stack), decoder, stack);
+            }
             case Tag::oom_event_plain: {
                 OomEvent oom;
                 return accept(decoder.decode_plain(oom, state_), decoder, oom);

@@ -42,6 +42,8 @@ constexpr bool is_definition<StringDef> = true;
 template <>
 constexpr bool is_definition<ModuleDef> = true;
 template <>
+constexpr bool is_definition<PythonFrameDef> = true;
+template <>
 constexpr bool is_definition<StackDef> = true;
 
 }  // namespace
@@ -276,6 +278,9 @@ void LogWriter::on(const StringDef& record) {
     impl_->define(record);
 }
 void LogWriter::on(const ModuleDef& record) {
+    impl_->define(record);
+}
+void LogWriter::on(const PythonFrameDef& record) {
     impl_->define(record);
 }
 void LogWriter::on(const StackDef& record) {

@@ -46,6 +46,7 @@ class LogWriter final : public RecordSink {
     void on(const ContextLost& record) override;
     void on(const StringDef& record) override;
     void on(const ModuleDef& record) override;
+    void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
     void on(const Event& record) override;
     void on(const OomEvent& record) override;

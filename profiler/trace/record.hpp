@@ -3,8 +3,8 @@
 // test all speak of the same thing.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
-// Identifiers (strings, modules, stacks, contexts) are small numbers given out in order from 1;
-// 0 always means "none". A definition comes before its first use.
+// Identifiers (strings, modules, Python frames, stacks, contexts) are small numbers given out in
+// order from 1; 0 always means "none". A definition comes before its first use.
 //
 // Every member has an initializer (also where it changes nothing), so that a record may be written
 // with designated initializers without a warning about the rest.
@@ -198,11 +198,23 @@ struct ModuleDef {
     bool operator==(const ModuleDef&) const = default;
 };
 
+/// A place in Python code: the line that a function was at.
+struct PythonFrameDef {
+    std::uint32_t id = 0;
+    std::uint32_t function = 0;    ///< StringDef::id of its qualified name ("Model.forward")
+    std::uint32_t file = 0;        ///< StringDef::id, as the code object has it
+    std::uint32_t line = 0;        ///< 0: the code has none there
+    std::uint32_t first_line = 0;  ///< where the function begins; 0: unknown
+
+    bool operator==(const PythonFrameDef&) const = default;
+};
+
 /// One frame: the *return* address (leaf frames included: the call into CUDA), relative to the
-/// module's bias, or absolute where the module is unknown (module 0).
+/// module's bias, or absolute where the module is unknown (module 0). A Python frame has neither.
 struct Frame {
     std::uint32_t module = 0;
     std::uint64_t address = 0;
+    std::uint32_t python = 0;  ///< PythonFrameDef::id
 
     bool operator==(const Frame&) const = default;
 };
@@ -250,6 +262,7 @@ class RecordSink {
     virtual void on(const ContextLost& record) = 0;
     virtual void on(const StringDef& record) = 0;
     virtual void on(const ModuleDef& record) = 0;
+    virtual void on(const PythonFrameDef& record) = 0;
     virtual void on(const StackDef& record) = 0;
     virtual void on(const Event& record) = 0;
     virtual void on(const OomEvent& record) = 0;

@@ -1,5 +1,6 @@
 #include "profiler/trace/record_codec.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "profiler/trace/log_format.hpp"
@@ -122,7 +123,35 @@ void RecordEncoder::encode(const ModuleDef& record) {
     number(record.end);
 }
 
+void RecordEncoder::encode(const PythonFrameDef& record) {
+    byte(static_cast<std::uint8_t>(Tag::python_frame_def));
+    sized([&](RecordEncoder& fields) {
+        fields.number(record.id);
+        fields.number(record.function);
+        fields.number(record.file);
+        fields.number(record.line);
+        fields.number(record.first_line);
+    });
+}
+
 void RecordEncoder::encode(const StackDef& record) {
+    if (std::ranges::any_of(record.frames, [](const Frame& frame) { return frame.python != 0; })) {
+        byte(static_cast<std::uint8_t>(Tag::mixed_stack_def));
+        sized([&](RecordEncoder& fields) {
+            fields.number(record.id);
+            fields.byte(record.truncated ? 1 : 0);
+            fields.number(record.frames.size());
+            for (const Frame& frame : record.frames) {
+                if (frame.python != 0) {
+                    fields.number(std::uint64_t{frame.python} << 1 | 1);
+                } else {
+                    fields.number(std::uint64_t{frame.module} << 1);
+                    fields.number(frame.address);
+                }
+            }
+        });
+        return;
+    }
     byte(static_cast<std::uint8_t>(Tag::stack_def));
     number(record.id);
     byte(record.truncated ? 1 : 0);
@@ -428,7 +457,18 @@ DecodeStatus RecordDecoder::decode(ModuleDef& record) {
     return status_;
 }
 
-DecodeStatus RecordDecoder::decode(StackDef& record) {
+DecodeStatus RecordDecoder::decode(PythonFrameDef& record) {
+    sized([&] {
+        number(record.id);
+        number(record.function);
+        number(record.file);
+        number(record.line);
+        number(record.first_line);
+    });
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode_native(StackDef& record) {
     number(record.id);
     flag(record.truncated);
     record.frames.resize(count(2));
@@ -436,6 +476,27 @@ DecodeStatus RecordDecoder::decode(StackDef& record) {
         number(frame.module);
         number(frame.address);
     }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode_mixed(StackDef& record) {
+    sized([&] {
+        number(record.id);
+        flag(record.truncated);
+        record.frames.resize(count(1));
+        for (Frame& frame : record.frames) {
+            std::uint64_t which = 0;
+            number(which);
+            if ((which >> 1) > std::numeric_limits<std::uint32_t>::max()) {
+                fail(DecodeStatus::bad);
+            } else if ((which & 1) != 0) {
+                frame.python = static_cast<std::uint32_t>(which >> 1);
+            } else {
+                frame.module = static_cast<std::uint32_t>(which >> 1);
+                number(frame.address);
+            }
+        }
+    });
     return status_;
 }
 

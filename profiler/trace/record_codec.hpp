@@ -39,6 +39,7 @@ class RecordEncoder {
     void encode(const ContextLost& record);
     void encode(const StringDef& record);
     void encode(const ModuleDef& record);
+    void encode(const PythonFrameDef& record);
     void encode(const StackDef& record);
     void encode(const Event& record);
     void encode(const OomEvent& record);
@@ -81,7 +82,10 @@ class RecordDecoder {
     DecodeStatus decode(ContextLost& record, CodecState& state);
     DecodeStatus decode(StringDef& record);
     DecodeStatus decode(ModuleDef& record);
-    DecodeStatus decode(StackDef& record);
+    DecodeStatus decode(PythonFrameDef& record);
+    /// Without Python frames.
+    DecodeStatus decode_native(StackDef& record);
+    DecodeStatus decode_mixed(StackDef& record);
     DecodeStatus decode(EventType type, Event& record, CodecState& state);
     DecodeStatus decode(OomEvent& record, CodecState& state);
     /// As earlier versions wrote it, without length and limit.

@@ -89,6 +89,7 @@ class ProgramBuilder final : public trace::RecordSink {
     void on(const trace::ContextLost& record) override;
     void on(const trace::StringDef& record) override;
     void on(const trace::ModuleDef& record) override;
+    void on(const trace::PythonFrameDef& record) override;
     void on(const trace::StackDef& record) override;
     void on(const trace::Event& record) override;
     void on(const trace::OomEvent& record) override;

@@ -223,6 +223,7 @@ class Replayer final : public trace::RecordSink {
     void on(const trace::ContextInfo& /*record*/) override {}
     void on(const trace::StringDef& /*record*/) override {}
     void on(const trace::ModuleDef& /*record*/) override {}
+    void on(const trace::PythonFrameDef& /*record*/) override {}
     void on(const trace::StackDef& /*record*/) override {}
     void on(const trace::OomEvent& /*record*/) override {}
     void on(const trace::DeviceSample& /*record*/) override {}

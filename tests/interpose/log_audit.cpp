@@ -127,6 +127,7 @@ class Audit final : public memlab::trace::RecordSink {
         strings_[record.id] = record.text;
     }
     void on(const memlab::trace::ModuleDef&) override {}
+    void on(const memlab::trace::PythonFrameDef&) override {}
     void on(const memlab::trace::StackDef& record) override {
         ++stacks_;
         deepest_stack_ = std::max(deepest_stack_, record.frames.size());

@@ -31,6 +31,7 @@ class Counter final : public trace::RecordSink {
     void on(const trace::ContextLost& /*record*/) override { ++counts["lost"]; }
     void on(const trace::StringDef& record) override { strings.push_back(record.text); }
     void on(const trace::ModuleDef& /*record*/) override { ++counts["module"]; }
+    void on(const trace::PythonFrameDef& /*record*/) override { ++counts["python frame"]; }
     void on(const trace::StackDef& /*record*/) override { ++counts["stack"]; }
     void on(const trace::Event& record) override { events.push_back(record); }
     void on(const trace::OomEvent& /*record*/) override { ++counts["oom"]; }

@@ -15,7 +15,44 @@ StackFrame frame(const char* module, const char* function, const char* file = ""
     return result;
 }
 
+StackFrame python(const char* function, const char* file, int line) {
+    StackFrame result = frame("", function, file, line);
+    result.python = true;
+    return result;
+}
+
 }  // namespace
+
+TEST_CASE("Python: the innermost line of the program's own, and the library that called CUDA") {
+    const char* torch = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so";
+    std::vector<StackFrame> stack = {
+        frame("/usr/lib/libcuda.so.1", "cuMemAlloc_v2"),
+        frame("/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so", ""),
+        frame(torch, "at::native::mm(at::Tensor const&)", "/pytorch/aten/src/mm.cpp", 7),
+        frame("/venv/lib/python3.12/site-packages/torch/lib/libtorch_python.so", "THPVariable_mm"),
+        python("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py", 90),
+        python("Model.forward", "/src/model.py", 42),
+        python("<module>", "/src/train.py", 7),
+        python("_run_code", "<frozen runpy>", 88),
+    };
+    CHECK(choose_frame(stack) == 5);
+    CHECK(through_library(stack, 5) == "libc10_cuda.so");
+    // A package run as a program: its own Python is all there is.
+    stack.erase(stack.begin() + 5, stack.begin() + 7);
+    CHECK(choose_frame(stack) == 2);
+    stack[2].file.clear();
+    CHECK(choose_frame(stack) == 4);
+    CHECK_FALSE(is_cuda_or_memlab(python("cuGraph", "cuda_runtime.h", 1)));
+}
+
+TEST_CASE("an extension module of the program's own is nearer than its Python") {
+    const std::vector<StackFrame> stack = {
+        frame("/usr/lib/libcudart.so.13", "cudaMalloc"),
+        frame("/src/build/ext.so", "make(int)", "/home/me/ext.cpp", 12),
+        python("<module>", "/src/train.py", 7),
+    };
+    CHECK(choose_frame(stack) == 1);
+}
 
 TEST_CASE("shared runtime: the caller of libcudart") {
     const std::vector<StackFrame> stack = {

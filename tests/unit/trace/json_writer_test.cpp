@@ -172,7 +172,11 @@ TEST_CASE("the figures of the report are the aggregator's, exactly") {
         CHECK(site["api"].get<std::string>().substr(0, 5) == "name ");
     }
     CHECK(json["stacks"][0]["frames"].empty());
-    CHECK(json["stacks"][1]["frames"].size() == 2);
+    CHECK(json["stacks"][1]["frames"].size() == 3);
+    const Json& python = json["frames"][json["stacks"][2]["frames"][1].get<std::size_t>()];
+    CHECK(python == Json{{"module", 0}, {"address", 0}, {"python", 2}});
+    CHECK(json["python_frames"][2] ==
+          Json{{"function", "name 1"}, {"file", "name 3"}, {"line", 20}, {"first_line", 5}});
     const Json& frame = json["frames"][json["stacks"][1]["frames"][0].get<std::size_t>()];
     CHECK(frame["address"] == 64);
     CHECK(json["modules"][frame["module"].get<std::size_t>()]["build_id"] == "ab12");

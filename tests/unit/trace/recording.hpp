@@ -19,7 +19,7 @@ using namespace memlab::trace;
 
 using AnyRecord =
     std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost, StringDef,
-                 ModuleDef, StackDef, Event, OomEvent, DeviceSample, Missed, End>;
+                 ModuleDef, PythonFrameDef, StackDef, Event, OomEvent, DeviceSample, Missed, End>;
 using Records = std::vector<AnyRecord>;
 
 /// Keeps what it is given.
@@ -32,6 +32,7 @@ class Recording final : public RecordSink {
     void on(const ContextLost& record) override { records.emplace_back(record); }
     void on(const StringDef& record) override { records.emplace_back(record); }
     void on(const ModuleDef& record) override { records.emplace_back(record); }
+    void on(const PythonFrameDef& record) override { records.emplace_back(record); }
     void on(const StackDef& record) override { records.emplace_back(record); }
     void on(const Event& record) override { records.emplace_back(record); }
     void on(const OomEvent& record) override { records.emplace_back(record); }
@@ -118,7 +119,7 @@ class WildRecords {
         if (count_++ == 0) {
             return process();
         }
-        switch (random_.below(28)) {
+        switch (random_.below(30)) {
             case 0:
                 return OptionValue{random_.bytes(20), random_.bytes(40)};
             case 1: {
@@ -144,6 +145,9 @@ class WildRecords {
                 stack.frames.resize(random_.below(50));
                 for (Frame& frame : stack.frames) {
                     frame = {reference(modules_), random_.any()};
+                    if (python_frames_ != 0 && stack.id % 2 == 0 && random_.one_in(2)) {
+                        frame = {0, 0, 1 + reference(python_frames_ - 1)};
+                    }
                 }
                 return stack;
             }
@@ -184,6 +188,9 @@ class WildRecords {
                 break;
             case 9:
                 return Missed{random_.any(), reference(strings_), random_.any(), random_.any()};
+            case 10:
+                return PythonFrameDef{++python_frames_, reference(strings_), reference(strings_),
+                                      random_.any32(), random_.any32()};
             default:
                 break;
         }
@@ -266,6 +273,7 @@ class WildRecords {
     std::uint64_t count_ = 0;
     std::uint32_t strings_ = 0;
     std::uint32_t modules_ = 0;
+    std::uint32_t python_frames_ = 0;
     std::uint32_t stacks_ = 0;
     std::uint32_t contexts_ = 0;
     std::vector<std::uint32_t> devices_;
@@ -331,7 +339,8 @@ class PlausibleRecords {
         }
         records_.emplace_back(ModuleDef{1, "/usr/lib/libx.so", "ab12", 4096, 4096, 1 << 20});
         for (std::uint32_t i = 1; i <= stack_count; ++i) {
-            records_.emplace_back(StackDef{i, i % 3 == 0, {{1, 64 * i}, {0, 7}}});
+            records_.emplace_back(PythonFrameDef{i, 1 + i % 2, 3, 10 * i, 5});
+            records_.emplace_back(StackDef{i, i % 3 == 0, {{1, 64 * i}, {0, 0, i}, {0, 7}}});
         }
     }
 

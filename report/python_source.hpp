@@ -1,0 +1,26 @@
+// Whose a piece of Python is: the program's own, or a library's that it called.
+#pragma once
+
+#include <string_view>
+
+namespace memlab::report {
+
+/// True for files of installed packages, of the standard library and of the interpreter itself.
+/// Code that has no file ("<stdin>", a notebook's cell) is the program's own.
+inline bool is_python_library(std::string_view file) {
+    if (file.starts_with("<frozen ")) {
+        return true;
+    }
+    for (const std::string_view folder : {"/site-packages/", "/dist-packages/"}) {
+        if (file.find(folder) != std::string_view::npos) {
+            return true;
+        }
+    }
+    // The standard library: .../lib/python3.12/queue.py.
+    constexpr std::string_view standard = "/lib/python";
+    const std::size_t at = file.find(standard);
+    return at != std::string_view::npos && at + standard.size() < file.size() &&
+           file[at + standard.size()] >= '2' && file[at + standard.size()] <= '9';
+}
+
+}  // namespace memlab::report
