@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "interpose/object_classes.hpp"
+#include "profiler/unwind/unloads.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -44,7 +45,16 @@ std::atomic<std::uint64_t>& distance_of(std::uintptr_t address) {
     return distances[(address >> 2) % known_entries];
 }
 
+constinit profiler::unwind::UnloadFollower follower;
+
 std::uint8_t remembered(std::uintptr_t entry) {
+    if (follower.is_behind()) {
+        follower.catch_up([] {
+            for (std::atomic<std::uint64_t>& distance : distances) {
+                distance.store(0, std::memory_order_relaxed);
+            }
+        });
+    }
     const std::uint64_t known = distance_of(entry).load(std::memory_order_relaxed);
     if (known >> distance_bits != entry) {
         return unknown;

@@ -1,5 +1,6 @@
 // What kind of loaded object a return address lies in, remembered per address: a look at the
-// object's path costs far more than the stack walk that found the address.
+// object's path costs far more than the stack walk that found the address. Forgotten when an object
+// is unloaded.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <string_view>
 
 #include "profiler/loaded_modules.hpp"
+#include "profiler/unwind/unloads.hpp"
 
 namespace memlab::interpose {
 
@@ -18,6 +20,9 @@ class ObjectClasses {
   public:
     template <class Classify>
     std::uint8_t of(std::uintptr_t address, const Classify& classify) {
+        if (follower_.is_behind()) {
+            forget();
+        }
         std::atomic<std::uint64_t>& cached = entries_[(address >> 2) % entries_.size()];
         const std::uint64_t entry = cached.load(std::memory_order_relaxed);
         if (entry >> 2 == address && entry != 0) {
@@ -32,6 +37,15 @@ class ObjectClasses {
     }
 
   private:
+    void forget() {
+        follower_.catch_up([this] {
+            for (std::atomic<std::uint64_t>& entry : entries_) {
+                entry.store(0, std::memory_order_relaxed);
+            }
+        });
+    }
+
+    profiler::unwind::UnloadFollower follower_;
     std::array<std::atomic<std::uint64_t>, 1024> entries_{};
 };
 

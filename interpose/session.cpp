@@ -14,6 +14,7 @@
 #include "interpose/process_description.hpp"
 #include "interpose/work_clock.hpp"
 #include "profiler/thread_id.hpp"
+#include "profiler/unwind/unloads.hpp"
 #include "report/framework_caches.hpp"
 #include "report/json_writer.hpp"
 
@@ -332,6 +333,7 @@ void Session::finish(trace::EndKind kind) {
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::forget_thread_id();
+    profiler::unwind::forget_unloads_after_fork();
     inside_memlab = false;
     Session* parents = instance.exchange(nullptr);
     note_fork(parents != nullptr);

@@ -11,6 +11,7 @@
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
+#include "profiler/unwind/unloads.hpp"
 
 namespace memlab::profiler {
 
@@ -34,7 +35,8 @@ class Recorder::Impl final : private StackDefinitions {
         if (captured.depth == 0) {
             return 0;
         }
-        return stacks_.id_of({captured.addresses, captured.depth}, captured.truncated, 0);
+        return stacks_.id_of({captured.addresses, captured.depth}, captured.truncated,
+                             unwind::unload_epoch());
     }
 
     std::uint32_t string_id(std::string_view text) {
