@@ -18,9 +18,13 @@ except ImportError:
     sys.exit(77)
 
 
+# Members that stand only where there is something to say.
+OPTIONAL = {"python_frames"}
+
+
 def broken_variants(report):
     """The report with one thing wrong, and what."""
-    for name in report:
+    for name in report.keys() - OPTIONAL:
         variant = copy.deepcopy(report)
         del variant[name]
         yield f"without {name}", variant
@@ -45,6 +49,9 @@ def broken_variants(report):
     for name in device["memory_stats"]:
         yield change(f"memory_stats without {name}",
                      lambda r, n=name: r["devices"][0]["memory_stats"].pop(n))
+    for name in report["python_frames"][1]:
+        yield change(f"a Python frame without {name}",
+                     lambda r, n=name: r["python_frames"][1].pop(n))
     for name in report["sites"][0]:
         yield change(f"site without {name}", lambda r, n=name: r["sites"][0].pop(n))
 
