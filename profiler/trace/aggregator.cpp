@@ -201,9 +201,14 @@ void Aggregator::on(const Event& record) {
                 ++devices_[event.device]->pool.stats.num_sync_all_streams;
                 break;
             case EventType::mark:
+                mark(event);
+                break;
             case EventType::scope_begin:
             case EventType::scope_end:
-                mark(event);
+                scope(event);
+                break;
+            case EventType::label:
+                label(event);
                 break;
             case EventType::empty_cache:
             case EventType::tick:
@@ -267,7 +272,11 @@ Aggregator::Latest& Aggregator::latest_of(std::uint32_t thread) {
 }
 
 /// To be called before the site's live bytes change.
-void Aggregator::note_peak(Site& site) {
+void Aggregator::note_change(std::uint32_t index) {
+    Site& site = sites_[index];
+    if (steps_.following() && counts_as_device_memory(site.kind)) {
+        steps_.before_change(index, site.live_bytes);
+    }
     const std::uint64_t peak_number = devices_[site.device]->peak_number;
     if (site.peak_seen != peak_number) {
         site.peak_seen = peak_number;
@@ -322,11 +331,14 @@ void Aggregator::allocate(const Event& event) {
             fragmentation.requested_at_peak = stats.requested_bytes.all.current;
         }
     }
+    if (scopes_.any_open() && counts_as_device_memory(event.kind)) {
+        live.scopes = scopes_.allocated(live.thread, live.site, live.size);
+    }
     live_.add(live);
     latest_of(live.thread).serial = live.serial;
 
+    note_change(live.site);
     Site& site = sites_[live.site];
-    note_peak(site);
     ++site.count;
     ++site.live_count;
     site.requested_bytes += live.requested;
@@ -364,7 +376,7 @@ void Aggregator::free(const Event& event) {
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    end_requested(live, true);
+    end_requested(live, event.thread);
     if (live.origin == Origin::driver || event.origin == Origin::driver) {
         end_completed(at);
     }
@@ -380,19 +392,25 @@ void Aggregator::complete(const Event& event) {
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        end_requested(live_[at], true);
+        end_requested(live_[at], event.thread);
     }
     end_completed(at);
     commit(device);
 }
 
 /// The application gave it back. The curves' figures change; the caller commits.
-void Aggregator::end_requested(Live& live, bool by_free) {
+void Aggregator::end_requested(Live& live, std::optional<std::uint32_t> freeing) {
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
     live.pending = true;
-    note_peak(site);
+    note_change(live.site);
+    if (scopes_.any_open() && counts_as_device_memory(site.kind)) {
+        scopes_.freed(freeing, live.scopes, live.site, live.size, live.serial);
+    }
+    if (labels_.any_live() && live.space == AddressSpace::pointer) {
+        labels_.ended(live.address, live.size);
+    }
     --site.live_count;
     site.live_bytes -= live.size;
     KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
@@ -401,7 +419,7 @@ void Aggregator::end_requested(Live& live, bool by_free) {
     Latest& latest = latest_of(live.thread);
     if (latest.serial == live.serial) {
         latest.serial = 0;
-        site.temporaries += by_free ? 1 : 0;
+        site.temporaries += freeing ? 1 : 0;
     }
     if (counts_as_device_memory(site.kind)) {
         device.curve(CurveName::requested).current -= live.requested;
@@ -443,7 +461,7 @@ void Aggregator::overwrite(std::uint32_t at) {
     ++integrity_.overwritten_allocations;
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        end_requested(live_[at], false);
+        end_requested(live_[at], {});
     }
     end_completed(at);
     commit(device);
@@ -520,8 +538,42 @@ void Aggregator::commit(DeviceTotals& device) {
     device.timeline.record(now_, values);
 }
 
+/// The allocated curve, all devices together.
+std::uint64_t Aggregator::allocated_everywhere() const {
+    std::uint64_t bytes = 0;
+    for (const auto& device : devices_) {
+        bytes += device == nullptr ? 0 : device->curve(CurveName::allocated).current;
+    }
+    return bytes;
+}
+
+void Aggregator::scope(const Event& event) {
+    if (event.type == EventType::scope_begin) {
+        scopes_.begin({.thread = event.thread, .domain = event.requested, .range = event.address},
+                      event.name, strings_[event.name], now_, allocated_everywhere(), next_serial_);
+    } else if (event.stream == ended_with_thread) {
+        scopes_.end_thread(event.thread, now_);
+    } else {
+        const ScopeFigures::Ended ended = scopes_.end(
+            {.thread = event.thread, .domain = event.requested, .range = event.address}, now_);
+        if (ended.happened) {
+            steps_.end(ended.range ? StepKind::range : StepKind::scope, ended.path,
+                       allocated_everywhere(), ended.outermost);
+        }
+    }
+}
+
+void Aggregator::label(const Event& event) {
+    const std::uint32_t at = live_.find(event.address, AddressSpace::pointer);
+    if (at != LiveTable::none && !live_[at].pending) {
+        labels_.label(event.address, event.name, live_[at].size);
+    }
+}
+
 void Aggregator::mark(const Event& event) {
     ++mark_count_;
+    steps_.end(StepKind::mark, scopes_.families().of(event.name, strings_[event.name]),
+               allocated_everywhere(), true);
     MarkTotals mark{.type = event.type,
                     .name = event.name,
                     .thread = event.thread,
@@ -567,7 +619,7 @@ void Aggregator::on(const ContextLost& record) {
         });
         for (const std::uint32_t at : doomed) {
             if (!live_[at].pending) {
-                end_requested(live_[at], false);
+                end_requested(live_[at], {});
             }
             end_completed(at);
         }
@@ -656,6 +708,38 @@ void Aggregator::on(const End& record) {
 }
 
 // ---- who holds what
+
+std::vector<StepTotals> Aggregator::steps() const {
+    return steps_.totals([this](std::uint32_t site) { return sites_[site].live_bytes; });
+}
+
+std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
+    const auto larger = [](const LiveTotals& a, const LiveTotals& b) {
+        return a.size != b.size ? a.size > b.size : a.address < b.address;
+    };
+    std::vector<LiveTotals> largest;  // a heap, the smallest of them on top
+    largest.reserve(limit + 1);
+    live_.for_each([&](std::uint32_t, const Live& live) {
+        if (live.pending) {
+            return;
+        }
+        const bool pointer = live.space == AddressSpace::pointer;
+        largest.push_back({.address = live.address,
+                           .site = live.site,
+                           .thread = live.thread,
+                           .label = pointer ? labels_.name_of(live.address) : 0,
+                           .time_ns = live.time_ns,
+                           .requested = live.requested,
+                           .size = live.size});
+        std::push_heap(largest.begin(), largest.end(), larger);
+        if (largest.size() > limit) {
+            std::pop_heap(largest.begin(), largest.end(), larger);
+            largest.pop_back();
+        }
+    });
+    std::sort_heap(largest.begin(), largest.end(), larger);
+    return largest;
+}
 
 template <typename Held>
 Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Held held) const {

@@ -24,10 +24,13 @@
 
 #include "profiler/trace/definitions.hpp"
 #include "profiler/trace/hash_index.hpp"
+#include "profiler/trace/labels.hpp"
 #include "profiler/trace/lifetimes.hpp"
 #include "profiler/trace/live_table.hpp"
 #include "profiler/trace/pool_figures.hpp"
 #include "profiler/trace/record.hpp"
+#include "profiler/trace/scopes.hpp"
+#include "profiler/trace/steps.hpp"
 #include "profiler/trace/timeline.hpp"
 
 namespace memlab::trace {
@@ -181,6 +184,17 @@ struct Integrity {
     bool incomplete = false;
 };
 
+/// One live allocation.
+struct LiveTotals {
+    std::uint64_t address = 0;  ///< or the handle
+    std::uint32_t site = 0;
+    std::uint32_t thread = 0;  ///< that allocated it
+    std::uint32_t label = 0;   ///< string id; 0: none
+    std::uint64_t time_ns = 0;
+    std::uint64_t requested = 0;
+    std::uint64_t size = 0;
+};
+
 /// A stack as indexes into frames().
 struct StackFrames {
     std::vector<std::uint32_t> frames;
@@ -237,6 +251,13 @@ class Aggregator final : public RecordSink {
     std::uint64_t oom_count() const { return oom_count_; }
     const std::vector<MarkTotals>& marks() const { return marks_; }
     std::uint64_t mark_count() const { return mark_count_; }
+    const ScopeFigures& scopes() const { return scopes_; }
+    /// In order of first appearance. May throw std::bad_alloc.
+    std::vector<StepTotals> steps() const;
+    const LabelFigures& labels() const { return labels_; }
+    /// The largest allocations that are live now, largest first. O(live allocations). May throw
+    /// std::bad_alloc.
+    std::vector<LiveTotals> largest_live(std::size_t limit) const;
     const std::vector<MissedTotals>& missed() const { return missed_; }
     const Integrity& integrity() const { return integrity_; }
     std::uint64_t event_count() const { return event_count_; }
@@ -272,13 +293,17 @@ class Aggregator final : public RecordSink {
     void complete(const Event& event);
     void segment(const Event& event);
     void mark(const Event& event);
+    void scope(const Event& event);
+    void label(const Event& event);
 
-    void end_requested(Live& live, bool by_free);
+    /// `freeing`: the thread that gives it back; none: it is gone for another reason.
+    void end_requested(Live& live, std::optional<std::uint32_t> freeing);
     void end_completed(std::uint32_t at);
     void overwrite(std::uint32_t at);
     Latest& latest_of(std::uint32_t thread);
     void vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
-    void note_peak(Site& site);
+    void note_change(std::uint32_t index);
+    std::uint64_t allocated_everywhere() const;
     void commit(DeviceTotals& device);
     template <typename Held>
     Composition compose(std::uint32_t device, std::size_t limit, Held held) const;
@@ -309,6 +334,9 @@ class Aggregator final : public RecordSink {
     std::uint64_t oom_count_ = 0;
     std::vector<MarkTotals> marks_;
     std::uint64_t mark_count_ = 0;
+    ScopeFigures scopes_;
+    StepFigures steps_;
+    LabelFigures labels_;
     std::vector<MissedTotals> missed_;
     std::unordered_map<std::uint32_t, std::size_t> missed_index_;
     Integrity integrity_;

@@ -79,10 +79,10 @@ class Definitions {
         return true;
     }
 
-    /// Marks and scopes belong to the program, not to a device.
+    /// Marks, scopes and labels belong to the program, not to a device.
     static bool is_note(EventType type) {
         return type == EventType::mark || type == EventType::scope_begin ||
-               type == EventType::scope_end;
+               type == EventType::scope_end || type == EventType::label;
     }
 
   private:

@@ -37,6 +37,7 @@ struct Live {
     std::uint32_t site = 0;
     std::uint32_t context = 0;
     std::uint32_t thread = 0;
+    std::uint32_t scopes = 0;  ///< whose they are: ScopeFigures::allocated()
     AddressSpace space = AddressSpace::pointer;
     Origin origin = Origin::driver;
     bool pending = false;     ///< freed, not yet safe to reuse (pool)
@@ -95,15 +96,25 @@ class LiveTable {
 
     std::size_t size() const { return size_; }
 
+    /// visit(place, live) for all, in no order that means anything.
+    template <typename Visit>
+    void for_each(Visit visit) const {
+        for (std::uint32_t place = 0; place < slabs_.size() * slab_size; ++place) {
+            const Live& live = (*this)[place];
+            if (!live.is_free()) {
+                visit(place, live);
+            }
+        }
+    }
+
     /// Places, in no order that means anything. O(all).
     std::vector<std::uint32_t> of_context(std::uint32_t context) const {
         std::vector<std::uint32_t> found;
-        for (std::uint32_t place = 0; place < slabs_.size() * slab_size; ++place) {
-            const Live& live = (*this)[place];
-            if (!live.is_free() && live.context == context) {
+        for_each([&](std::uint32_t place, const Live& live) {
+            if (live.context == context) {
                 found.push_back(place);
             }
-        }
+        });
         return found;
     }
 

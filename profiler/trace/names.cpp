@@ -73,6 +73,8 @@ const char* name_of(EventType type) {
             return "tick";
         case EventType::make_room:
             return "make_room";
+        case EventType::label:
+            return "label";
     }
     return "unknown";
 }

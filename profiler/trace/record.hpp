@@ -61,11 +61,16 @@ enum class EventType : std::uint8_t {
     empty_cache,  ///< the pool gives unused memory back on request; precedes its segment_free
     tick,       ///< the pool's clock moved to `requested` nanoseconds; precedes what it gives back
     make_room,  ///< before growing for `requested` bytes the pool gives unused memory back
+    label,      ///< the program names the live allocation at `address`
 };
 const char* name_of(EventType type);
 
 /// One thing that happened to memory. Fields that do not apply are 0.
 /// For origin driver a free_requested is also the completion: no free_completed follows.
+///
+/// Scopes: `requested` and `size` are the domain: a scope_end ends the innermost scope of its
+/// domain and thread. With an `address` it is a range of the process: scope_end names the same one,
+/// from any thread. A scope_end with the stream ended_with_thread ends all scopes of its thread.
 struct Event {
     EventType type = EventType::alloc;
     MemoryKind kind = MemoryKind::device;
@@ -84,6 +89,9 @@ struct Event {
 
     bool operator==(const Event&) const = default;
 };
+
+/// Event::stream of a scope_end: the thread ended.
+inline constexpr std::uint64_t ended_with_thread = 1;
 
 /// An allocation that failed for lack of memory, with the state of things at that moment.
 struct OomEvent {

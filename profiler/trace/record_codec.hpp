@@ -16,7 +16,7 @@
 
 namespace memlab::trace {
 
-inline constexpr std::size_t event_type_count = 15;
+inline constexpr std::size_t event_type_count = 16;
 
 /// What differences refer to. Starts anew with every block.
 struct CodecState {

@@ -125,7 +125,7 @@ void ProgramBuilder::on(const Event& record) {
         }
         return;
     }
-    if (record.type == EventType::scope_begin) {
+    if (record.type == EventType::scope_begin || record.type == EventType::label) {
         return;
     }
     Building& to = building(record.device);

@@ -180,6 +180,7 @@ bool is_pool_event(const Event& event) {
         case EventType::mark:
         case EventType::scope_begin:
         case EventType::scope_end:
+        case EventType::label:
             return false;
         default:
             return true;

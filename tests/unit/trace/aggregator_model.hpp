@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "profiler/trace/aggregator.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/scopes_model.hpp"
 
 namespace memlab::test {
 
@@ -21,6 +23,7 @@ class AggregatorModel {
         Event event;
         std::uint64_t serial = 0;
         bool given_back = false;
+        bool in_segment = false;  ///< when it was allocated; segments may come over it later
     };
     struct SiteFigures {
         std::uint64_t count = 0;
@@ -67,6 +70,8 @@ class AggregatorModel {
             devices[oom->device].stats.num_ooms += oom->kind == MemoryKind::device ? 1 : 0;
         } else if (const auto* device = std::get_if<DeviceInfo>(&record)) {
             devices[device->index];
+        } else if (const auto* string = std::get_if<StringDef>(&record)) {
+            strings.push_back(string->text);
         } else if (const auto* end = std::get_if<End>(&record)) {
             now = std::max(now, end->time_ns);
         }
@@ -79,6 +84,7 @@ class AggregatorModel {
     std::uint64_t overwritten = 0;
     std::uint64_t overwritten_segments = 0;
     std::uint64_t now = 0;
+    ScopesModel scopes;
 
     /// requested, allocated, active, reserved, device_used: added up from what lives.
     Timeline::Values values(std::uint32_t device) const {
@@ -111,7 +117,28 @@ class AggregatorModel {
         return {event.stack, event.api, event.kind, event.device};
     }
 
+    /// Sites are numbered in order of first appearance.
+    std::uint32_t site_number(const Event& event) {
+        return site_numbers
+            .try_emplace(site_of(event), static_cast<std::uint32_t>(site_numbers.size()))
+            .first->second;
+    }
+    std::uint64_t allocated_everywhere() const {
+        std::uint64_t sum = 0;
+        for (const auto& [index, device] : devices) {
+            sum += values(index)[1];
+        }
+        return sum;
+    }
+
     void event(const Event& event) {
+        Event scope = event;
+        scope.time_ns = now;
+        if (event.type == EventType::scope_begin) {
+            scopes.begin(scope, strings[event.name - 1], allocated_everywhere());
+        } else if (event.type == EventType::scope_end) {
+            scopes.end(scope);
+        }
         Device& device = devices[event.device];
         switch (event.type) {
             case EventType::alloc:
@@ -124,7 +151,7 @@ class AggregatorModel {
                     break;
                 }
                 const Event alloc = found->event;
-                give_back(*found, true);
+                give_back(*found, event.thread);
                 if (!pooled(alloc)) {
                     finish(alloc);
                 }
@@ -137,7 +164,7 @@ class AggregatorModel {
                 if (Allocation* const found = find(event)) {
                     const Event alloc = found->event;
                     if (!found->given_back) {
-                        give_back(*found, true);
+                        give_back(*found, event.thread);
                     }
                     finish(alloc);
                     look(alloc.device);
@@ -145,6 +172,7 @@ class AggregatorModel {
                 break;
             case EventType::segment_alloc:
                 end_blocks(event.device, event.address, event.size);
+                site_number(event);
                 sites[site_of(event)].segments += event.size;
                 ++device.stats.num_device_alloc;
                 device.segments[event.address] = {event.size, event.context};
@@ -179,7 +207,7 @@ class AggregatorModel {
         if (pooled(event)) {
             end_blocks(event.device, event.address, event.size);
             const auto before = splits(event.device);
-            live.push_back({event, ++serials, false});
+            live.push_back({event, ++serials, false, inside_a_segment(event.device, event)});
             const bool small = small_pool(event.device, event);
             small_of[event.address] = small;
             increase(device.stats.allocation, small, 1);
@@ -189,7 +217,7 @@ class AggregatorModel {
             increase(device.stats.active_bytes, small, event.size);
             account_splits(event.device, before);
         } else {
-            live.push_back({event, ++serials, false});
+            live.push_back({event, ++serials, false, false});
         }
         SiteFigures& site = sites[site_of(event)];
         ++site.count;
@@ -202,7 +230,9 @@ class AggregatorModel {
             site.peak_time = now;
         }
         latest[event.thread] = serials;
+        const std::uint32_t number = site_number(event);
         if (counts_as_device_memory(event.kind)) {
+            scopes.allocated(serials, event.thread, number, event.size, allocated_everywhere());
             look(event.device);
         }
     }
@@ -217,14 +247,17 @@ class AggregatorModel {
         return nullptr;
     }
 
-    void give_back(Allocation& allocation, bool by_free) {
+    void give_back(Allocation& allocation, std::optional<std::uint32_t> freeing) {
         const Event& event = allocation.event;
         allocation.given_back = true;
+        if (counts_as_device_memory(event.kind)) {
+            scopes.freed(allocation.serial, freeing);
+        }
         SiteFigures& site = sites[site_of(event)];
         site.lifetimes.push_back(now - event.time_ns);
         --site.live.first;
         site.live.second -= event.size;
-        if (by_free && latest[event.thread] == allocation.serial) {
+        if (freeing && latest[event.thread] == allocation.serial) {
             ++site.temporaries;
         }
         if (pooled(event)) {
@@ -255,7 +288,7 @@ class AggregatorModel {
         ++overwritten;
         Allocation* const found = find(event);
         if (!found->given_back) {
-            give_back(*found, false);
+            give_back(*found, std::nullopt);
         }
         finish(event);
         look(event.device);
@@ -285,8 +318,7 @@ class AggregatorModel {
         for (const Allocation& each : live) {
             if (each.event.device == device && pooled(each.event) &&
                 each.event.address < address + size &&
-                address < each.event.address + each.event.size &&
-                inside_a_segment(device, each.event)) {
+                address < each.event.address + each.event.size && each.in_segment) {
                 doomed.push_back(each.event);
             }
         }
@@ -320,7 +352,7 @@ class AggregatorModel {
         for (const Event& event : doomed) {
             Allocation* const found = find(event);
             if (!found->given_back) {
-                give_back(*found, false);
+                give_back(*found, std::nullopt);
             }
             finish(event);
         }
@@ -350,7 +382,7 @@ class AggregatorModel {
         for (const auto& [address, segment] : at->second.segments) {
             std::map<std::uint64_t, std::uint64_t> blocks;
             for (const Allocation& each : live) {
-                if (each.event.device == index && pooled(each.event) && each.event.size != 0 &&
+                if (each.in_segment && each.event.device == index && each.event.size != 0 &&
                     each.event.address >= address &&
                     each.event.address + each.event.size <= address + segment.size) {
                     blocks[each.event.address] = each.event.size;
@@ -425,6 +457,8 @@ class AggregatorModel {
     }
 
     std::vector<Allocation> live;
+    std::vector<std::string> strings;
+    std::map<SiteKey, std::uint32_t> site_numbers;
     std::map<std::uint64_t, bool> small_of;
     std::map<std::uint32_t, std::uint64_t> latest;
     std::uint64_t serials = 0;

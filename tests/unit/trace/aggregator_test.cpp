@@ -46,6 +46,7 @@ void check_equal(const Aggregator& got, const AggregatorModel& model) {
     CHECK(got.integrity().overwritten_allocations == model.overwritten);
     CHECK(got.integrity().overwritten_segments == model.overwritten_segments);
     CHECK_FALSE(got.integrity().incomplete);
+    check_scopes(got.scopes().totals(got.duration_ns()), model.scopes, model.now);
     for (const auto& device : got.devices()) {
         const std::uint32_t index = device->info.index;
         CAPTURE(index);
@@ -407,6 +408,84 @@ TEST_CASE("OOMs name the holders; lists are bounded, counts are not") {
     }
     CHECK(aggregator.marks().size() == Aggregator::max_marks);
     CHECK(aggregator.mark_count() == Aggregator::max_marks + 5);
+}
+
+TEST_CASE("labels name what lives, the largest live allocations carry them") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "weights"});
+    aggregator.on(StringDef{.id = 2, .text = "cache"});
+    const auto event = [&](EventType type, std::uint64_t address, std::uint64_t bytes,
+                           std::uint32_t name) {
+        aggregator.on(Event{
+            .type = type, .name = name, .address = address, .requested = bytes, .size = bytes});
+    };
+    for (std::uint64_t i = 1; i <= 100; ++i) {
+        event(EventType::alloc, i << 20, 1000 * i, 0);
+    }
+    event(EventType::label, 100 << 20, 0, 1);
+    event(EventType::label, 99 << 20, 0, 1);
+    event(EventType::label, 98 << 20, 0, 2);
+    event(EventType::label, 99 << 20, 0, 2);  // the latest name counts
+    event(EventType::label, 4711, 0, 1);      // nothing lives there
+    event(EventType::free_requested, 98 << 20, 0, 0);
+    event(EventType::label, 98 << 20, 0, 1);  // any more
+    REQUIRE(aggregator.labels().totals().size() == 2);
+    const LabelTotals& weights = aggregator.labels().totals()[0];
+    CHECK(weights.name == 1);
+    CHECK(weights.count == 2);
+    CHECK(weights.live_count == 1);
+    CHECK(weights.live_bytes == 100000);
+    CHECK(weights.peak_bytes == 199000);
+    const LabelTotals& cache = aggregator.labels().totals()[1];
+    CHECK(cache.live_bytes == 99000);
+    CHECK(cache.peak_bytes == 98000 + 99000);
+    const std::vector<LiveTotals> largest = aggregator.largest_live(3);
+    REQUIRE(largest.size() == 3);
+    CHECK(largest[0].address == 100 << 20);
+    CHECK(largest[0].label == 1);
+    CHECK(largest[1].size == 99000);
+    CHECK(largest[1].label == 2);
+    CHECK(largest[2].size == 97000);
+    CHECK(largest[2].label == 0);
+    CHECK(aggregator.largest_live(1000).size() == 99);
+}
+
+TEST_CASE("marks and scopes that repeat delimit steps") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "step"});
+    aggregator.on(StringDef{.id = 2, .text = "end of step"});
+    const auto event = [&](EventType type, std::uint64_t address, std::uint64_t bytes,
+                           std::uint32_t name) {
+        aggregator.on(Event{
+            .type = type, .name = name, .address = address, .requested = bytes, .size = bytes});
+    };
+    for (std::uint64_t i = 1; i <= 30; ++i) {
+        event(EventType::scope_begin, 0, 0, 1);
+        event(EventType::alloc, 1, 5 * mib, 0);
+        event(EventType::alloc, i << 20, 512, 0);
+        event(EventType::free_requested, 1, 0, 0);
+        event(EventType::scope_end, 0, 0, 0);
+        event(EventType::mark, 0, 0, 2);
+    }
+    const std::vector<StepTotals> steps = aggregator.steps();
+    REQUIRE(steps.size() == 2);
+    for (const StepTotals& each : steps) {
+        CHECK(each.steps == 30);
+        CHECK(each.verdict == Verdict::growing);
+        REQUIRE(each.growing.size() == 1);
+        CHECK(each.growing[0].trend.bytes_per_step == Approx(512));
+    }
+    CHECK(steps[0].kind == StepKind::scope);
+    CHECK(aggregator.scopes().path_text(steps[0].path) == "step");
+    CHECK(steps[1].kind == StepKind::mark);
+    const auto rows = aggregator.scopes().totals(0);
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0].escaped_bytes == 30 * 512);
+    CHECK(rows[0].peak_growth_bytes == 5 * mib + 512);
+    CHECK(rows[0].peak_bytes == 5 * mib + 30 * 512);
+    CHECK(aggregator.mark_count() == 30);  // scopes are no marks
 }
 
 TEST_CASE("missed reasons add up") {

@@ -12,6 +12,7 @@
 
 #include "profiler/trace/log_format.hpp"
 #include "profiler/trace/record.hpp"
+#include "profiler/trace/record_codec.hpp"
 
 namespace memlab::test {
 
@@ -235,7 +236,7 @@ class WildRecords {
     }
     AnyRecord event() {
         Event event = last_;
-        event.type = static_cast<EventType>(random_.below(12));
+        event.type = static_cast<EventType>(random_.below(event_type_count));
         if (devices_.empty()) {
             event.type = EventType::mark;
         }
@@ -370,14 +371,11 @@ class PlausibleRecords {
                 records_.emplace_back(
                     DeviceSample{now_, device_of(context), random_.below(1ULL << 36), 1ULL << 36});
                 return;
-            case 3: {
-                Event mark = event(random_.one_in(2) ? EventType::mark : EventType::scope_end, 0);
-                mark.device = 0;
-                mark.name = 1 + static_cast<std::uint32_t>(random_.below(string_count));
-                records_.emplace_back(mark);
-                return;
-            }
+            case 3:
             case 4:
+                note();
+                return;
+            case 9:
                 records_.emplace_back(Missed{now_, 3 + static_cast<std::uint32_t>(random_.below(2)),
                                              1, random_.below(1000)});
                 return;
@@ -419,6 +417,28 @@ class PlausibleRecords {
         } else {
             release();
         }
+    }
+
+    /// What the program says of itself; ends and labels of nothing among it.
+    void note() {
+        constexpr EventType types[] = {EventType::mark, EventType::scope_begin,
+                                       EventType::scope_end, EventType::scope_end,
+                                       EventType::label};
+        Event note = event(types[random_.below(5)], 0);
+        note.device = note.context = 0;
+        note.name = 1 + static_cast<std::uint32_t>(random_.below(string_count));
+        if (note.type == EventType::label) {
+            auto at = blocks_.lower_bound(random_.one_in(2) ? 0 : next_segment_ / 2);
+            note.address = at == blocks_.end() ? 4711 : at->first;
+        } else if (note.type != EventType::mark) {
+            note.requested = note.size = random_.below(2);
+            note.address = random_.one_in(4) ? 1 + random_.below(4) : 0;
+            note.stream =
+                note.type == EventType::scope_end && note.address == 0 && random_.one_in(20)
+                    ? ended_with_thread
+                    : 0;
+        }
+        records_.emplace_back(note);
     }
 
     void grow(std::uint32_t context) {
