@@ -13,6 +13,7 @@ class BlockList {
         block.use.list_next = nullptr;
         (newest_ != nullptr ? newest_->use.list_next : oldest_) = &block;
         newest_ = &block;
+        ++size_;
     }
 
     void remove(Block& block) noexcept {
@@ -22,17 +23,23 @@ class BlockList {
             block.use.list_previous;
         block.use.list_previous = nullptr;
         block.use.list_next = nullptr;
+        --size_;
     }
 
-    void forget_all() noexcept { oldest_ = newest_ = nullptr; }
+    void forget_all() noexcept {
+        oldest_ = newest_ = nullptr;
+        size_ = 0;
+    }
 
     bool empty() const noexcept { return oldest_ == nullptr; }
     Block* oldest() const noexcept { return oldest_; }
     Block* newest() const noexcept { return newest_; }
+    std::size_t size() const noexcept { return size_; }
 
   private:
     Block* oldest_ = nullptr;
     Block* newest_ = nullptr;
+    std::size_t size_ = 0;
 };
 
 }  // namespace memlab::allocator

@@ -74,6 +74,11 @@ Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
     return &take_from(*best, size);
 }
 
+bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
+    const Block* best = best_fit(size, small);
+    return best != nullptr && policy_.may_use(size, best->size);
+}
+
 bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
     const Block* best = best_fit(size, small);
     return best != nullptr && best->size == size;

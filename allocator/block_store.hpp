@@ -47,6 +47,9 @@ class BlockStore {
     /// The best fitting free block, cut to `size`, now live; null when none fits.
     Block* take(std::uint64_t size, bool small) noexcept;
 
+    /// True when take() would give a block.
+    bool has_fit(std::uint64_t size, bool small) const noexcept;
+
     /// True when take() would give a whole free block, with nothing of it to spare.
     bool has_exactly(std::uint64_t size, bool small) const noexcept;
 

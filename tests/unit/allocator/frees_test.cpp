@@ -59,14 +59,14 @@ TEST_CASE("automatic: the backend may know that the caller needs no wait of the 
         CHECK(world.allocated() == 0);  // with the lock held, this would never return
         return false;
     });
-    const BlockInfo a = world.get(1000);
+    const BlockInfo a = world.get(2 * mib);
     world.backend.access(a.id, a.address, 1000);
     world.give(a.address);
     CHECK(world.backend.calls(Call::fence_wait_host) == 0);
-    CHECK(world.active() == 1024);
-    CHECK(world.get(1000).address != a.address);
+    CHECK(world.active() == 2 * mib);
+    CHECK(world.get(2 * mib).address != a.address);
     world.backend.advance_all();
-    CHECK(world.get(1000).address == a.address);
+    CHECK(world.get(2 * mib).address == a.address);
     CHECK(world.problem() == sound);
 
     SECTION("and is not asked where the answer changes nothing") {
@@ -75,7 +75,7 @@ TEST_CASE("automatic: the backend may know that the caller needs no wait of the 
             return true;
         });
         world.give(a.address);
-        CHECK(world.active() == 1024);
+        CHECK(world.active() == 2 * mib);
     }
     SECTION("a free that must wait does") {
         world.backend.set_caller_needs_host_wait([] { return true; });
@@ -158,37 +158,37 @@ TEST_CASE("a free that waits returns the device's pending error and completes al
 
 TEST_CASE("a wait that fails leaves the block behind its fence") {
     World world(gib, with(FreeSync::automatic));
-    const BlockInfo a = world.get(1000);
+    const BlockInfo a = world.get(2 * mib);
     world.backend.access(a.id, a.address, 1000);
     world.backend.fail(Call::fence_wait_host, 1, illegal_address);
     CHECK(world.pool.free(a.address, 0).status.code == 700);
     CHECK(world.allocated() == 0);
-    CHECK(world.active() == 1024);
-    CHECK(world.get(1000).address != a.address);
+    CHECK(world.active() == 2 * mib);
+    CHECK(world.get(2 * mib).address != a.address);
     world.backend.advance_all();
-    CHECK(world.get(1000).address == a.address);
+    CHECK(world.get(2 * mib).address == a.address);
     CHECK(world.problem() == sound);
 }
 
 TEST_CASE("never: a free does not stop the host, and the block waits behind its fence") {
     World world(gib, with(FreeSync::never));
-    const BlockInfo a = world.get(1000);
+    const BlockInfo a = world.get(2 * mib);
     const auto use = world.backend.access(a.id, a.address, 1000);
     world.give(a.address);
     CHECK(world.backend.calls(Call::fence_wait_host) == 0);
     CHECK(world.allocated() == 0);
-    CHECK(world.active() == 1024);
-    CHECK(world.pool.stats().requested_bytes.all.current == 1000);
+    CHECK(world.active() == 2 * mib);
+    CHECK(world.pool.stats().requested_bytes.all.current == 2 * mib);
     CHECK_FALSE(world.pool.find(a.address).has_value());
     CHECK(world.pool.owns(a.address));
     CHECK(world.problem() == sound);
 
-    const BlockInfo b = world.get(1000);
+    const BlockInfo b = world.get(2 * mib);
     CHECK(b.address != a.address);
     world.backend.access(b.id, b.address, 1000);
 
     world.backend.advance_to(use);
-    const BlockInfo c = world.get(1000);
+    const BlockInfo c = world.get(2 * mib);
     CHECK(c.address == a.address);
     world.backend.access(c.id, c.address, 1000);
     world.give(b.address);
@@ -199,15 +199,15 @@ TEST_CASE("never: a free does not stop the host, and the block waits behind its 
 TEST_CASE("a free may leave the host running whatever the policy") {
     for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
         World world(gib, with(sync));
-        const BlockInfo a = world.get(1000);
+        const BlockInfo a = world.get(2 * mib);
         world.backend.access(a.id, a.address, 1000);
         world.give(a.address, FenceTiming::now_host_goes_on);
         CHECK(world.backend.calls(Call::fence_record) == 1);
         CHECK(world.backend.calls(Call::fence_wait_host) == 0);
-        CHECK(world.active() == 1024);
-        CHECK(world.get(1000).address != a.address);
+        CHECK(world.active() == 2 * mib);
+        CHECK(world.get(2 * mib).address != a.address);
         world.backend.advance_all();
-        CHECK(world.get(1000).address == a.address);
+        CHECK(world.get(2 * mib).address == a.address);
         CHECK(world.problem() == sound);
     }
 }
@@ -218,7 +218,7 @@ TEST_CASE("pending frees complete oldest first, and the look stops at the first 
     std::vector<SimulatedBackend::Position> uses;
     blocks.reserve(4);
     for (int i = 0; i < 4; ++i) {
-        blocks.push_back(world.get(1000));
+        blocks.push_back(world.get(2 * mib));
     }
     for (const BlockInfo& block : blocks) {
         uses.push_back(world.backend.access(block.id, block.address, 1000));
@@ -227,13 +227,56 @@ TEST_CASE("pending frees complete oldest first, and the look stops at the first 
     world.backend.advance_to(uses[1]);
     world.observer.take_events();
     const auto queries = world.backend.queries();
-    const BlockInfo next = world.get(2048);  // the first two, merged
+    const BlockInfo next = world.get(4 * mib);  // the first two, merged
     CHECK(world.backend.queries() == queries + 3);
     CHECK(next.address == blocks[0].address);
     const std::vector<Seen::What> expected = {Seen::What::free_completed,
                                               Seen::What::free_completed, Seen::What::alloc};
     CHECK(world.observer.take_kinds() == expected);
-    CHECK(world.active() == 4096);
+    CHECK(world.active() == 8 * mib);
+    CHECK(world.problem() == sound);
+}
+
+TEST_CASE("a small allocation asks little: now and then while one can be cut, from the newest back") {
+    World world(gib, with(FreeSync::never));
+    // All of a small segment, each block freed behind work of its own.
+    constexpr std::size_t count = 2048;
+    std::vector<BlockInfo> blocks;
+    std::vector<SimulatedBackend::Position> uses;
+    for (std::size_t i = 0; i < count; ++i) {
+        blocks.push_back(world.get(1000));
+    }
+    REQUIRE(world.backend.segments() == 1);
+    for (std::size_t i = 0; i < 40; ++i) {
+        uses.push_back(world.backend.access(blocks[i].id, blocks[i].address, 1000));
+        world.give(blocks[i].address);
+    }
+    SECTION("two questions tell that all but the last is complete") {
+        world.backend.advance_to(uses[38]);
+        const auto queries = world.backend.queries();
+        world.get(1000);
+        CHECK(world.backend.queries() == queries + 2);
+        CHECK(world.active() == (count - 39 + 1) * 1024);
+        SECTION("and while one of these can be cut, one allocation in eight asks") {
+            const auto before = world.backend.queries();
+            world.backend.advance_all();
+            for (int i = 0; i < 7; ++i) {
+                world.get(512);
+                CHECK(world.backend.queries() == before);
+            }
+            world.get(512);
+            CHECK(world.backend.queries() == before + 1);
+        }
+    }
+    SECTION("nothing is complete: all are asked about before the pool grows") {
+        world.get(1000);
+        CHECK(world.backend.segments() == 2);
+    }
+    SECTION("only the oldest is complete: it is found before the pool grows") {
+        world.backend.advance_to(uses[0]);
+        CHECK(world.get(1000).address == blocks[0].address);
+        CHECK(world.backend.segments() == 1);
+    }
     CHECK(world.problem() == sound);
 }
 
@@ -365,7 +408,8 @@ TEST_CASE("in a broken context a free reports the error and its block is never u
         if (sync == FreeSync::never) {
             world.give(block.address);
             world.backend.break_context(700);
-            CHECK(world.get(1000).address != block.address);  // notices
+            world.pool.release_cached(false);  // asks, and so notices
+            CHECK(world.get(1000).address != block.address);
         } else {
             CHECK(world.pool.free(block.address, 0).status.code == 700);
         }
@@ -415,7 +459,7 @@ TEST_CASE("a fence that has failed by the time of the free is reported at once, 
     device.submit();
     CHECK(pool.free(block.block.address, 0).status.code == (waits ? 700 : 0));
     CHECK(pool.stats().active.all.current == 1);
-    CHECK(pool.allocate(1ULL << 20, 0).block.address != block.block.address);
+    CHECK(pool.allocate(2 * mib, 0).block.address != block.block.address);
     CHECK(device.fences() == 0);
     CHECK(pool.validate() == sound);
     CHECK(device.problems().empty());
