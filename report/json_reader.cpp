@@ -261,6 +261,67 @@ Timeline read_timeline(const Node& node) {
     return timeline;
 }
 
+std::optional<Work> read_work(const Node& node) {
+    if (node.optional_member("work") == nullptr) {
+        return std::nullopt;
+    }
+    Work work;
+    node.member("work").each_member([&](const std::string& kind, const Node& totals) {
+        work.kinds[kind] = {totals.member("count").number(), totals.member("busy_ns").number(),
+                            totals.member("bytes").number()};
+    });
+    return work;
+}
+
+std::optional<KernelsAtPeak> read_kernels_at_peak(const Node& node) {
+    if (node.optional_member("kernels_at_peak") == nullptr) {
+        return std::nullopt;
+    }
+    const Node moment = node.member("kernels_at_peak");
+    KernelsAtPeak kernels;
+    kernels.from_ns = moment.member("from_ns").number();
+    kernels.to_ns = moment.member("to_ns").number();
+    moment.member("kernels").each([&](const Node& kernel) {
+        kernels.kernels.push_back({kernel.member("name").text(), kernel.member("count").number(),
+                                   kernel.member("busy_ns").number()});
+    });
+    const Node other = moment.member("other");
+    kernels.other_names = other.member("names").number();
+    kernels.other_count = other.member("count").number();
+    kernels.other_ns = other.member("busy_ns").number();
+    return kernels;
+}
+
+/// Reports of earlier versions have none.
+Coverage read_coverage(const Node& root, std::size_t stack_count) {
+    Coverage coverage;
+    if (root.optional_member("coverage") == nullptr) {
+        coverage.because = "This report is of a memlab without an audit.";
+        return coverage;
+    }
+    const Node node = root.member("coverage");
+    coverage.audited = node.member("audited").boolean();
+    coverage.because = node.member("because").text();
+    coverage.cupti = node.member("cupti").text();
+    coverage.driver_count = node.member("driver_count").number();
+    coverage.driver_bytes = node.member("driver_bytes").number();
+    coverage.lost_records = node.member("lost_records").number();
+    coverage.bypassed_count = node.member("bypassed_count").number();
+    coverage.bypassed_bytes = node.member("bypassed_bytes").number();
+    node.member("bypassed").each([&](const Node& item) {
+        Coverage::Bypassed bypassed;
+        bypassed.device = item.member("device").number();
+        bypassed.kind = item.member("kind").text();
+        bypassed.api = item.member("api").text();
+        bypassed.stack = item.member("stack").index(stack_count, "stacks");
+        bypassed.count = item.member("count").number();
+        bypassed.bytes = item.member("bytes").number();
+        bypassed.first_time_ns = item.member("first_time_ns").number();
+        coverage.bypassed.push_back(std::move(bypassed));
+    });
+    return coverage;
+}
+
 Device read_device(const Node& node, std::size_t site_count) {
     Device device;
     device.index = node.member("index").number();
@@ -307,6 +368,8 @@ Device read_device(const Node& node, std::size_t site_count) {
     device.timeline = read_timeline(node.member("timeline"));
     device.at_peak = read_holders(node.member("at_peak"), site_count, true);
     device.live = read_holders(node.member("live"), site_count, false);
+    device.work = read_work(node);
+    device.kernels_at_peak = read_kernels_at_peak(node);
     return device;
 }
 
@@ -462,6 +525,7 @@ Report read_root(const Node& root) {
                                  node.member("bytes").number(),
                                  node.member("first_time_ns").number()});
     });
+    report.coverage = read_coverage(root, report.stacks.size());
     const Node integrity = root.member("integrity");
     report.integrity.unmatched_frees = integrity.member("unmatched_frees").number();
     report.integrity.unmatched_segment_frees = integrity.member("unmatched_segment_frees").number();

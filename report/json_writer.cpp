@@ -31,6 +31,7 @@ using trace::Timeline;
 constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
                                      CurveName::reserved, CurveName::device_used};
 constexpr std::size_t max_holders = 256;
+constexpr std::size_t max_kernels = 64;
 
 /// A short name put together without memory from the heap.
 class ShortName {
@@ -330,6 +331,61 @@ void limit(JsonOutput& json, std::uint64_t bytes) {
     }
 }
 
+/// Only where there are records of work: `work`, and what of it ran at the allocated peak.
+void work(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
+    const auto has_work = [](const trace::WorkTotals& totals) { return totals.count != 0; };
+    if (std::none_of(device.work.begin(), device.work.end(), has_work)) {
+        return;
+    }
+    json.new_line();
+    json.key("work");
+    json.begin_object();
+    for (int kind = 0; kind < trace::work_kind_count; ++kind) {
+        const trace::WorkTotals& totals = device.work[static_cast<std::size_t>(kind)];
+        json.key(trace::name_of(static_cast<trace::WorkKind>(kind)));
+        json.begin_object();
+        json.member("count", totals.count);
+        json.member("busy_ns", totals.busy_ns);
+        json.member("bytes", totals.bytes);
+        json.end_object();
+    }
+    json.end_object();
+    const std::uint64_t begin = device.curve(CurveName::allocated).peak_time_ns;
+    const std::vector<trace::KernelAtPeak> kernels = from.kernels_at_peak(device.info.index);
+    json.new_line();
+    json.key("kernels_at_peak");
+    json.begin_object();
+    json.member("from_ns", begin);
+    json.member("to_ns", std::min(device.peak_moment.end_ns(begin), from.duration_ns()));
+    json.key("kernels");
+    json.begin_array();
+    std::uint64_t other_names = 0;
+    std::uint64_t other_count = 0;
+    std::uint64_t other_ns = 0;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        const trace::KernelAtPeak& kernel = kernels[i];
+        if (i >= max_kernels) {
+            ++other_names;
+            other_count += kernel.count;
+            other_ns += kernel.busy_ns;
+            continue;
+        }
+        json.begin_object();
+        json.member("name", from.string(kernel.name));
+        json.member("count", kernel.count);
+        json.member("busy_ns", kernel.busy_ns);
+        json.end_object();
+    }
+    json.end_array();
+    json.key("other");
+    json.begin_object();
+    json.member("names", other_names);
+    json.member("count", other_count);
+    json.member("busy_ns", other_ns);
+    json.end_object();
+    json.end_object();
+}
+
 void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
     json.begin_object();
     json.member("index", device.info.index);
@@ -359,6 +415,7 @@ void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device
     json.begin_object();
     composition(json, from.composition_now(device.info.index, max_holders));
     json.end_object();
+    work(json, from, device);
     json.end_object();
 }
 
@@ -591,6 +648,40 @@ void missed(JsonOutput& json, const Aggregator& from) {
     json.end_array();
 }
 
+/// Of every recording: a reader must not take "nothing was found" for "nobody looked".
+void coverage(JsonOutput& json, const Aggregator& from) {
+    const bool recorded = from.coverage().has_value();
+    const trace::Coverage none;
+    const trace::Coverage& coverage = recorded ? *from.coverage() : none;
+    json.key("coverage");
+    json.begin_object();
+    json.member("audited", coverage.audited);
+    json.member("because", recorded ? from.string(coverage.because)
+                                    : "Nobody asked for an audit; MEMLAB_AUDIT=on does.");
+    json.member("cupti", from.string(coverage.cupti));
+    json.member("driver_count", coverage.count);
+    json.member("driver_bytes", coverage.bytes);
+    json.member("lost_records", coverage.lost);
+    json.member("bypassed_count", from.bypassed_count());
+    json.member("bypassed_bytes", from.bypassed_bytes());
+    json.key("bypassed");
+    json.begin_array();
+    for (const trace::BypassTotals& bypass : from.bypasses()) {
+        json.new_line();
+        json.begin_object();
+        json.member("device", bypass.device);
+        json.member("kind", trace::name_of(bypass.kind));
+        json.member("api", from.string(bypass.api));
+        json.member("stack", bypass.stack);
+        json.member("count", bypass.count);
+        json.member("bytes", bypass.bytes);
+        json.member("first_time_ns", bypass.first_time_ns);
+        json.end_object();
+    }
+    json.end_array();
+    json.end_object();
+}
+
 void integrity_and_log(JsonOutput& json, const Aggregator& from) {
     const trace::Integrity& integrity = from.integrity();
     json.key("integrity");
@@ -653,6 +744,8 @@ bool write_json(ByteSink& sink, const Aggregator& from) {
     marks(json, from);
     json.new_line();
     missed(json, from);
+    json.new_line();
+    coverage(json, from);
     json.new_line();
     integrity_and_log(json, from);
     json.end_object();

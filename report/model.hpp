@@ -85,6 +85,31 @@ struct Timeline {
     std::vector<TimelineRow> rows;  ///< in order of time
 };
 
+/// What the GPU did, where that was recorded (MEMLAB_KERNELS).
+struct Work {
+    struct Totals {
+        std::uint64_t count = 0;
+        std::uint64_t busy_ns = 0;
+        std::uint64_t bytes = 0;
+    };
+    std::map<std::string, Totals> kinds;  ///< "kernel", "copy", "fill"
+};
+
+/// The kernels that ran while the memory was at its peak, longest first.
+struct KernelsAtPeak {
+    struct Kernel {
+        std::string name;  ///< mangled
+        std::uint64_t count = 0;
+        std::uint64_t busy_ns = 0;  ///< within that moment
+    };
+    std::uint64_t from_ns = 0;
+    std::uint64_t to_ns = 0;
+    std::vector<Kernel> kernels;
+    std::uint64_t other_names = 0;
+    std::uint64_t other_count = 0;
+    std::uint64_t other_ns = 0;
+};
+
 struct Device {
     std::uint64_t index = 0;
     std::string name;
@@ -100,6 +125,8 @@ struct Device {
     Timeline timeline;
     Holders at_peak;
     Holders live;
+    std::optional<Work> work;
+    std::optional<KernelsAtPeak> kernels_at_peak;
 
     const CurveSummary& curve(Curve which) const {
         static const CurveSummary none;
@@ -198,6 +225,28 @@ struct Missed {
     std::uint64_t first_time_ns = 0;
 };
 
+/// What the audit found of memory that bypassed memlab, or why there was none.
+struct Coverage {
+    struct Bypassed {
+        std::uint64_t device = 0;
+        std::string kind;
+        std::string api;        ///< empty: unknown
+        std::size_t stack = 0;  ///< index into Report::stacks; 0: none
+        std::uint64_t count = 0;
+        std::uint64_t bytes = 0;
+        std::uint64_t first_time_ns = 0;
+    };
+    bool audited = false;
+    std::string because;  ///< why there was no (whole) audit
+    std::string cupti;    ///< version and file; empty: none
+    std::uint64_t driver_count = 0;
+    std::uint64_t driver_bytes = 0;
+    std::uint64_t lost_records = 0;
+    std::uint64_t bypassed_count = 0;
+    std::uint64_t bypassed_bytes = 0;
+    std::vector<Bypassed> bypassed;
+};
+
 struct Integrity {
     std::uint64_t unmatched_frees = 0;
     std::uint64_t unmatched_segment_frees = 0;
@@ -227,6 +276,7 @@ struct Report {
     std::vector<Mark> marks;
     std::uint64_t mark_count = 0;
     std::vector<Missed> missed;
+    Coverage coverage;
     Integrity integrity;
     LogInfo log;
 };

@@ -112,6 +112,20 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
         text += missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")";
         warnings.push_back(text);
     }
+    const Coverage& coverage = report.coverage;
+    const bool asked = [&] {
+        const auto audit = report.options.find("MEMLAB_AUDIT");
+        return audit != report.options.end() && audit->second != "off" && audit->second != "0";
+    }();
+    if (asked && !coverage.audited) {
+        warnings.push_back("Not audited: " + (coverage.because.empty()
+                                                  ? std::string("the recording does not say why.")
+                                                  : coverage.because));
+    }
+    if (coverage.lost_records != 0) {
+        warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +
+                           ": what it tells of allocations and kernels is not all.");
+    }
     const Integrity& integrity = report.integrity;
     if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
         warnings.push_back(
@@ -162,6 +176,12 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
                                 summarize_holders(oom.holders, report, resolver),
                                 joined(oom.explanation)});
     }
+    for (const Coverage::Bypassed& bypassed : report.coverage.bypassed) {
+        summary.bypasses.push_back({&bypassed, resolver.place(bypassed.stack)});
+    }
+    std::stable_sort(
+        summary.bypasses.begin(), summary.bypasses.end(),
+        [](const auto& a, const auto& b) { return a.bypassed->bytes > b.bypassed->bytes; });
     summary.warnings = collect_warnings(report, warning, resolver);
     return summary;
 }

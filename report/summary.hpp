@@ -41,6 +41,12 @@ struct DeviceSummary {
     HoldersSummary live;
 };
 
+/// Allocations that bypassed memlab, by who made them.
+struct BypassSummary {
+    const Coverage::Bypassed* bypassed = nullptr;
+    Place place;
+};
+
 struct OomSummary {
     const Oom* oom = nullptr;
     Place place;
@@ -55,6 +61,7 @@ struct Summary {
     bool ended_well = false;
     std::vector<DeviceSummary> devices;
     std::vector<OomSummary> ooms;
+    std::vector<BypassSummary> bypasses;  ///< most bytes first
     std::vector<std::string> warnings;
 };
 

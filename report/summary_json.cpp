@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/summary.hpp"
+#include "report/symbolizer.hpp"
 
 namespace memlab::report {
 
@@ -127,6 +128,27 @@ json values_json(const CurveValues& values) {
             {"reserved_bytes", values.reserved}};
 }
 
+json kernels_json(const KernelsAtPeak& moment, std::size_t top) {
+    json kernels = json::array();
+    std::uint64_t other_count = moment.other_count;
+    std::uint64_t other_ns = moment.other_ns;
+    for (const KernelsAtPeak::Kernel& kernel : moment.kernels) {
+        if (kernels.size() >= top) {
+            other_count += kernel.count;
+            other_ns += kernel.busy_ns;
+            continue;
+        }
+        kernels.push_back({{"name", kernel.name},
+                           {"function", demangle(kernel.name.c_str())},
+                           {"count", kernel.count},
+                           {"busy_ns", kernel.busy_ns}});
+    }
+    return {{"from_ns", moment.from_ns},
+            {"to_ns", moment.to_ns},
+            {"kernels", std::move(kernels)},
+            {"other", {{"count", other_count}, {"busy_ns", other_ns}}}};
+}
+
 json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t top) {
     const Device& device = *summary.device;
     static constexpr std::array<const char*, curve_count> names = {
@@ -147,22 +169,56 @@ json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t t
                        {"live_count", totals.live_count},
                        {"live_bytes", totals.live_bytes}};
     }
-    return {{"index", device.index},
-            {"name", device.name},
-            {"uuid", device.uuid},
-            {"total_bytes", device.total_bytes},
-            {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
-            {"driver_version", device.driver_version},
-            {"curves", std::move(curves)},
-            {"fragmentation",
-             {{"at_peak", ratio_json(device.fragmentation.at_peak)},
-              {"external", ratio_json(device.fragmentation.external)},
-              {"internal", ratio_json(device.fragmentation.internal)},
-              {"largest_free_bytes", device.fragmentation.largest_free_bytes},
-              {"total_free_bytes", device.fragmentation.total_free_bytes}}},
-            {"kinds", std::move(kinds)},
-            {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
-            {"live", holders_json(summary.live, resolver, top, false)}};
+    json out = {{"index", device.index},
+                {"name", device.name},
+                {"uuid", device.uuid},
+                {"total_bytes", device.total_bytes},
+                {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
+                {"driver_version", device.driver_version},
+                {"curves", std::move(curves)},
+                {"fragmentation",
+                 {{"at_peak", ratio_json(device.fragmentation.at_peak)},
+                  {"external", ratio_json(device.fragmentation.external)},
+                  {"internal", ratio_json(device.fragmentation.internal)},
+                  {"largest_free_bytes", device.fragmentation.largest_free_bytes},
+                  {"total_free_bytes", device.fragmentation.total_free_bytes}}},
+                {"kinds", std::move(kinds)},
+                {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
+                {"live", holders_json(summary.live, resolver, top, false)}};
+    if (device.work) {
+        for (const auto& [kind, totals] : device.work->kinds) {
+            out["work"][kind] = {
+                {"count", totals.count}, {"busy_ns", totals.busy_ns}, {"bytes", totals.bytes}};
+        }
+    }
+    if (device.kernels_at_peak) {
+        out["kernels_at_peak"] = kernels_json(*device.kernels_at_peak, top);
+    }
+    return out;
+}
+
+json coverage_json(const Summary& summary) {
+    const Coverage& coverage = summary.report->coverage;
+    json bypassed = json::array();
+    for (const BypassSummary& bypass : summary.bypasses) {
+        const Coverage::Bypassed& what = *bypass.bypassed;
+        bypassed.push_back({{"device", what.device},
+                            {"kind", what.kind},
+                            {"api", text_or_null(what.api)},
+                            {"count", what.count},
+                            {"bytes", what.bytes},
+                            {"first_time_ns", what.first_time_ns},
+                            {"place", place_json(bypass.place)}});
+    }
+    return {{"audited", coverage.audited},
+            {"because", coverage.because},
+            {"cupti", text_or_null(coverage.cupti)},
+            {"driver_count", coverage.driver_count},
+            {"driver_bytes", coverage.driver_bytes},
+            {"lost_records", coverage.lost_records},
+            {"bypassed_count", coverage.bypassed_count},
+            {"bypassed_bytes", coverage.bypassed_bytes},
+            {"bypassed", std::move(bypassed)}};
 }
 
 json oom_json(const OomSummary& summary, Resolver& resolver, std::size_t top) {
@@ -215,6 +271,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
                                 {"devices", std::move(devices)}});
     }
     out["mark_count"] = report.mark_count;
+    out["coverage"] = coverage_json(summary);
     out["warnings"] = summary.warnings;
     // File names and symbols need not be UTF-8; the output must be.
     return out.dump(2, ' ', false, json::error_handler_t::replace);

@@ -6,6 +6,7 @@
 
 #include "report/plot.hpp"
 #include "report/summary.hpp"
+#include "report/symbolizer.hpp"
 #include "report/units.hpp"
 
 namespace memlab::report {
@@ -89,6 +90,7 @@ class TextWriter {
             device_sections(device);
         }
         ooms();
+        coverage();
         warnings(summary_.warnings.size());
         next_steps();
         return std::move(out_);
@@ -116,6 +118,9 @@ class TextWriter {
             line("  " + red("out of memory") + ": " +
                  format_plural(summary_.report->oom_count, "allocation") + " failed, first " +
                  format_bytes(oom.oom->requested_bytes) + " at " + location(oom.place));
+        }
+        if (summary_.report->coverage.bypassed_count != 0) {
+            line("  " + yellow(bypassed_text()));
         }
         warnings(3);
         return std::move(out_);
@@ -213,6 +218,7 @@ class TextWriter {
         const Holders& peak = device.at_peak;
         holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
                 format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+        kernels(device);
         if (summary.live.count != 0) {
             holders("Still allocated at the end", summary.live, options_.top,
                     format_plural(summary.live.count, "allocation"));
@@ -474,6 +480,45 @@ class TextWriter {
         }
     }
 
+    void kernels(const Device& device) {
+        if (!device.kernels_at_peak) {
+            return;
+        }
+        const KernelsAtPeak& moment = *device.kernels_at_peak;
+        const std::uint64_t length = moment.to_ns - std::min(moment.from_ns, moment.to_ns);
+        heading("What ran at that peak", "within " + format_duration(length));
+        if (moment.kernels.empty()) {
+            line("  no kernel");
+            return;
+        }
+        line(dim("  " + right("busy", 12) + right("times", 8) + "  kernel"));
+        std::uint64_t rest_count = moment.other_count;
+        std::uint64_t rest_ns = moment.other_ns;
+        std::uint64_t rest_names = moment.other_names;
+        for (std::size_t i = 0; i < moment.kernels.size(); ++i) {
+            const KernelsAtPeak::Kernel& kernel = moment.kernels[i];
+            if (i >= options_.top) {
+                ++rest_names;
+                rest_count += kernel.count;
+                rest_ns += kernel.busy_ns;
+                continue;
+            }
+            const std::string name =
+                kernel.name.empty()
+                    ? std::string("(no name)")
+                    : collapse_templates(without_anonymous(demangle(kernel.name.c_str())),
+                                         style_.ascii);
+            line("  " + right(format_duration(kernel.busy_ns), 12) +
+                 right(format_count(kernel.count), 8) + "  " +
+                 shorten_end(clean(name), width_ - std::min<std::size_t>(width_ - 20, 24),
+                             style_.ascii));
+        }
+        if (rest_names != 0) {
+            line("  " + right(format_duration(rest_ns), 12) + right(format_count(rest_count), 8) +
+                 "  " + dim(format_plural(rest_names, "kernel") + " more"));
+        }
+    }
+
     void kinds(const Device& device) {
         const bool only_device =
             device.kinds.empty() || (device.kinds.size() == 1 && device.kinds.count("device") != 0);
@@ -563,6 +608,44 @@ class TextWriter {
         }
         if (summary_.report->stacks.at(stack).truncated) {
             line(dim("    ... deeper than MEMLAB_STACK_DEPTH"));
+        }
+    }
+
+    // --- what memlab did not see --------------------------------------------------------------
+
+    std::string bypassed_text() const {
+        const Coverage& coverage = summary_.report->coverage;
+        return format_plural(coverage.bypassed_count, "allocation") + " of " +
+               format_bytes(coverage.bypassed_bytes) + " bypassed memlab";
+    }
+
+    void coverage() {
+        const Coverage& coverage = summary_.report->coverage;
+        if (!coverage.audited && coverage.bypassed_count == 0) {
+            return;
+        }
+        heading("Audit", clean(coverage.cupti));
+        const std::string seen = format_plural(coverage.driver_count, "allocation") +
+                                 " of the driver, " + format_bytes(coverage.driver_bytes);
+        if (coverage.bypassed_count == 0) {
+            line("  " + seen + ": memlab made or recorded each of them");
+            return;
+        }
+        line("  " + seen + ": " + yellow(bypassed_text()));
+        std::size_t shown = 0;
+        for (const BypassSummary& bypass : summary_.bypasses) {
+            if (shown++ == options_.top) {
+                line(dim("  " + format_plural(summary_.bypasses.size() - options_.top, "place") +
+                         " more"));
+                break;
+            }
+            const Coverage::Bypassed& what = *bypass.bypassed;
+            std::string text =
+                what.api.empty() ? std::string("(unknown function)") : clean(what.api);
+            text += what.kind == "device" ? "" : "  [" + clean(what.kind) + "]";
+            text += bypass.place.recorded ? "  " + location(bypass.place) : "";
+            line("  " + right(format_bytes(what.bytes), 12) + right(format_count(what.count), 8) +
+                 "  " + text);
         }
     }
 

@@ -524,9 +524,18 @@ void Aggregator::commit(DeviceTotals& device) {
         if (curve.current > curve.peak) {
             curve.peak = curve.current;
             curve.peak_time_ns = now_;
-            device.peak_number += i == static_cast<std::size_t>(CurveName::allocated) ? 1 : 0;
+            if (i == static_cast<std::size_t>(CurveName::allocated)) {
+                ++device.peak_number;
+                device.peak_moment.holds = true;
+                device.peak_moment.kernels.clear();
+            }
         }
         values[i] = curve.current;
+    }
+    const Curve& allocated = device.curve(CurveName::allocated);
+    if (device.peak_moment.holds && allocated.current < allocated.peak) {
+        device.peak_moment.holds = false;
+        device.peak_moment.fell_ns = now_;
     }
     if (!device.sampled) {
         values[static_cast<std::size_t>(CurveName::device_used)] = Timeline::unknown;
@@ -695,6 +704,88 @@ void Aggregator::on(const Missed& record) {
         MissedTotals& totals = missed_[at->second];
         totals.count += missed.count;
         totals.bytes += missed.bytes;
+    });
+}
+
+std::uint64_t PeakMoment::end_ns(std::uint64_t peak_ns) const {
+    constexpr std::uint64_t never = ~std::uint64_t{0};
+    const std::uint64_t shortest = peak_ns > never - shortest_ns ? never : peak_ns + shortest_ns;
+    return holds ? never : std::max(fell_ns, shortest);
+}
+
+// A record of work comes after the work is over. So what has been told when a new peak is reached
+// ran before it, and nothing has to be kept for peaks to come.
+void Aggregator::on(const Work& record) {
+    guarded([&] {
+        Work work = record;
+        if (!definitions_.repair(work)) {
+            return;
+        }
+        DeviceTotals& device = *devices_[work.device];
+        WorkTotals& totals = device.work[static_cast<std::size_t>(work.kind)];
+        ++totals.count;
+        totals.busy_ns += work.end_ns - work.start_ns;
+        totals.bytes += work.kind == WorkKind::kernel ? 0 : work.bytes;
+        const Curve& allocated = device.curve(CurveName::allocated);
+        const std::uint64_t begin = allocated.peak_time_ns;
+        const std::uint64_t end = device.peak_moment.end_ns(begin);
+        if (work.kind != WorkKind::kernel || allocated.peak == 0 || work.start_ns >= end ||
+            work.end_ns < begin) {
+            return;
+        }
+        KernelAtPeak& kernel = device.peak_moment.kernels[work.name];
+        kernel.name = work.name;
+        ++kernel.count;
+        kernel.busy_ns += std::min(work.end_ns, end) - std::max(work.start_ns, begin);
+    });
+}
+
+std::vector<KernelAtPeak> Aggregator::kernels_at_peak(std::uint32_t device) const {
+    std::vector<KernelAtPeak> kernels;
+    for (const auto& [name, kernel] : devices_[device]->peak_moment.kernels) {
+        kernels.push_back(kernel);
+    }
+    std::sort(kernels.begin(), kernels.end(), [](const KernelAtPeak& a, const KernelAtPeak& b) {
+        return a.busy_ns != b.busy_ns ? a.busy_ns > b.busy_ns : a.name < b.name;
+    });
+    return kernels;
+}
+
+void Aggregator::on(const Bypass& record) {
+    guarded([&] {
+        Bypass bypass = record;
+        if (!definitions_.repair(bypass)) {
+            return;
+        }
+        advance(bypass.time_ns);
+        ++bypassed_count_;
+        bypassed_bytes_ += bypass.bytes;
+        const auto same = [&bypass](const BypassTotals& totals) {
+            return totals.device == bypass.device && totals.kind == bypass.kind &&
+                   totals.api == bypass.api && totals.stack == bypass.stack;
+        };
+        auto at = std::find_if(bypasses_.begin(), bypasses_.end(), same);
+        if (at == bypasses_.end()) {
+            if (bypasses_.size() == max_bypasses) {
+                return;
+            }
+            at = bypasses_.insert(at, {.device = bypass.device,
+                                       .kind = bypass.kind,
+                                       .api = bypass.api,
+                                       .stack = bypass.stack,
+                                       .first_time_ns = bypass.time_ns});
+        }
+        ++at->count;
+        at->bytes += bypass.bytes;
+    });
+}
+
+void Aggregator::on(const Coverage& record) {
+    guarded([&] {
+        Coverage coverage = record;
+        definitions_.repair(coverage);
+        advance(coverage.time_ns);
+        coverage_ = coverage;
     });
 }
 

@@ -110,6 +110,33 @@ struct Composition {
     std::uint64_t other_bytes = 0;
 };
 
+/// All work of one kind on one device.
+struct WorkTotals {
+    std::uint64_t count = 0;
+    std::uint64_t busy_ns = 0;  ///< the sum: work that ran side by side counts twice
+    std::uint64_t bytes = 0;
+};
+
+/// What a kernel did while the memory was at its peak.
+struct KernelAtPeak {
+    std::uint32_t name = 0;  ///< index into strings
+    std::uint64_t count = 0;
+    std::uint64_t busy_ns = 0;  ///< the part of its running time that lies in that moment
+};
+
+/// The moment of a device's allocated peak: from when it was reached until it first fell, and a
+/// millisecond at least, since the work that a program allocates for follows a little later.
+struct PeakMoment {
+    static constexpr std::uint64_t shortest_ns = 1'000'000;
+
+    bool holds = false;  ///< it has not fallen since
+    std::uint64_t fell_ns = 0;
+    std::unordered_map<std::uint32_t, KernelAtPeak> kernels;  ///< by name
+
+    /// The end of the moment that began at `peak_ns`: the first instant that is not in it.
+    std::uint64_t end_ns(std::uint64_t peak_ns) const;
+};
+
 struct DeviceTotals {
     DeviceInfo info;
     std::array<Curve, curve_count> curves{};
@@ -119,6 +146,8 @@ struct DeviceTotals {
     Fragmentation fragmentation;
     Timeline timeline;
 
+    std::array<WorkTotals, static_cast<std::size_t>(work_kind_count)> work{};
+    PeakMoment peak_moment;
     std::uint64_t peak_number = 0;  ///< how many times `allocated` reached a new maximum
     std::uint64_t allocated_since_mark = 0;
     std::uint64_t reserved_since_mark = 0;
@@ -175,6 +204,17 @@ struct MissedTotals {
     std::uint64_t first_time_ns = 0;
 };
 
+/// Allocations of one kind that bypassed memlab, by who made them.
+struct BypassTotals {
+    std::uint32_t device = 0;
+    MemoryKind kind = MemoryKind::device;
+    std::uint32_t api = 0;
+    std::uint32_t stack = 0;
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t first_time_ns = 0;
+};
+
 /// Signs that the recording has holes.
 struct Integrity {
     std::uint64_t unmatched_frees = 0;
@@ -209,6 +249,7 @@ class Aggregator final : public RecordSink {
     static constexpr std::size_t max_ooms = 32;
     static constexpr std::size_t max_oom_holders = 32;
     static constexpr std::size_t max_marks = 4096;
+    static constexpr std::size_t max_bypasses = 4096;
 
     Aggregator();
     ~Aggregator() override;
@@ -226,6 +267,9 @@ class Aggregator final : public RecordSink {
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
     void on(const Missed& record) override;
+    void on(const Work& record) override;
+    void on(const Bypass& record) override;
+    void on(const Coverage& record) override;
     void on(const End& record) override;
 
     const ProcessInfo& process() const { return process_; }
@@ -260,6 +304,14 @@ class Aggregator final : public RecordSink {
     std::vector<LiveTotals> largest_live(std::size_t limit) const;
     const std::vector<MissedTotals>& missed() const { return missed_; }
     const Integrity& integrity() const { return integrity_; }
+    /// The last one recorded; none where nobody asked for an audit or for kernels.
+    const std::optional<Coverage>& coverage() const { return coverage_; }
+    /// In order of first appearance, at most max_bypasses; the totals are of all.
+    const std::vector<BypassTotals>& bypasses() const { return bypasses_; }
+    std::uint64_t bypassed_count() const { return bypassed_count_; }
+    std::uint64_t bypassed_bytes() const { return bypassed_bytes_; }
+    /// What ran at the device's allocated peak, longest first.
+    std::vector<KernelAtPeak> kernels_at_peak(std::uint32_t device) const;
     std::uint64_t event_count() const { return event_count_; }
     /// End as it was recorded; default values before it was.
     const End& end() const { return end_; }
@@ -339,6 +391,10 @@ class Aggregator final : public RecordSink {
     LabelFigures labels_;
     std::vector<MissedTotals> missed_;
     std::unordered_map<std::uint32_t, std::size_t> missed_index_;
+    std::optional<Coverage> coverage_;
+    std::vector<BypassTotals> bypasses_;
+    std::uint64_t bypassed_count_ = 0;
+    std::uint64_t bypassed_bytes_ = 0;
     Integrity integrity_;
     std::uint64_t event_count_ = 0;
     std::uint64_t now_ = 0;

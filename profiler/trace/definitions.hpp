@@ -59,6 +59,15 @@ class Definitions {
     }
     bool valid(const DeviceSample& record) const { return device(record.device); }
     bool valid(const Missed& record) const { return record.reason <= strings_; }
+    bool valid(const Work& record) const {
+        return device(record.device) && record.name <= strings_ && record.start_ns <= record.end_ns;
+    }
+    bool valid(const Bypass& record) const {
+        return device(record.device) && record.api <= strings_ && record.stack <= stacks_;
+    }
+    bool valid(const Coverage& record) const {
+        return record.cupti <= strings_ && record.because <= strings_;
+    }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
     bool repair(Event& record) const {
@@ -76,6 +85,21 @@ class Definitions {
     }
     bool repair(Missed& record) const {
         clear(record.reason, strings_);
+        return true;
+    }
+    bool repair(Work& record) const {
+        clear(record.name, strings_);
+        record.end_ns = record.end_ns < record.start_ns ? record.start_ns : record.end_ns;
+        return valid(record);
+    }
+    bool repair(Bypass& record) const {
+        clear(record.api, strings_);
+        clear(record.stack, stacks_);
+        return valid(record);
+    }
+    bool repair(Coverage& record) const {
+        clear(record.cupti, strings_);
+        clear(record.because, strings_);
         return true;
     }
 

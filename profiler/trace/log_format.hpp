@@ -46,6 +46,9 @@ enum class Tag : std::uint8_t {
     oom_event,
     python_frame_def,
     mixed_stack_def,  ///< a stack_def with Python frames
+    coverage = 20,
+    bypass,
+    work,
     event = 0x40,
 };
 
@@ -64,7 +67,8 @@ enum EventField : std::uint32_t {
     has_device = 1U << 8,
     has_context = 1U << 9,
     has_name = 1U << 10,
-    all_event_fields = (1U << 11) - 1,
+    has_correlation = 1U << 11,
+    all_event_fields = (1U << 12) - 1,
 };
 
 }  // namespace memlab::trace::format

@@ -280,6 +280,12 @@ class Reader {
                 return deliver<DeviceSample>(decoder);
             case Tag::missed:
                 return deliver<Missed>(decoder);
+            case Tag::coverage:
+                return deliver<Coverage>(decoder);
+            case Tag::bypass:
+                return deliver<Bypass>(decoder);
+            case Tag::work:
+                return deliver<Work>(decoder);
             case Tag::end: {
                 const Step step = deliver<End>(decoder);
                 if (step == Step::delivered) {

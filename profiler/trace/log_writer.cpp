@@ -298,6 +298,15 @@ void LogWriter::on(const DeviceSample& record) {
 void LogWriter::on(const Missed& record) {
     impl_->refer(record);
 }
+void LogWriter::on(const Work& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const Bypass& record) {
+    impl_->refer(record);
+}
+void LogWriter::on(const Coverage& record) {
+    impl_->refer(record);
+}
 void LogWriter::on(const End& record) {
     impl_->end(record);
 }

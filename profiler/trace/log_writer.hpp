@@ -52,6 +52,9 @@ class LogWriter final : public RecordSink {
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
     void on(const Missed& record) override;
+    void on(const Work& record) override;
+    void on(const Bypass& record) override;
+    void on(const Coverage& record) override;
     void on(const End& record) override;
 
     /// Trims the preallocated rest and closes the file. Nothing may be appended afterwards.

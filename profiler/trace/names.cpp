@@ -41,6 +41,18 @@ bool counts_as_device_memory(MemoryKind kind) {
     return false;
 }
 
+const char* name_of(WorkKind kind) {
+    switch (kind) {
+        case WorkKind::kernel:
+            return "kernel";
+        case WorkKind::copy:
+            return "copy";
+        case WorkKind::fill:
+            return "fill";
+    }
+    return "unknown";
+}
+
 const char* name_of(EventType type) {
     switch (type) {
         case EventType::alloc:

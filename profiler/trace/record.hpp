@@ -75,14 +75,15 @@ struct Event {
     EventType type = EventType::alloc;
     MemoryKind kind = MemoryKind::device;
     Origin origin = Origin::driver;
-    std::uint32_t device = 0;     ///< DeviceInfo::index
-    std::uint32_t context = 0;    ///< ContextInfo::id
-    std::uint32_t thread = 0;     ///< kernel thread id
-    std::uint32_t api = 0;        ///< StringDef::id of the driver function
-    std::uint32_t stack = 0;      ///< StackDef::id
-    std::uint32_t name = 0;       ///< StringDef::id: mark and scope names
-    std::uint64_t time_ns = 0;    ///< never decreases from one event of a log to the next
-    std::uint64_t stream = 0;     ///< the CUstream's value where the call names one
+    std::uint32_t device = 0;       ///< DeviceInfo::index
+    std::uint32_t context = 0;      ///< ContextInfo::id
+    std::uint32_t thread = 0;       ///< kernel thread id
+    std::uint32_t api = 0;          ///< StringDef::id of the function that the program called
+    std::uint32_t stack = 0;        ///< StackDef::id
+    std::uint32_t name = 0;         ///< StringDef::id: mark and scope names
+    std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
+    std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next
+    std::uint64_t stream = 0;       ///< the CUstream's value where the call names one
     std::uint64_t address = 0;    ///< device address, or the handle for kinds that have no address
     std::uint64_t requested = 0;  ///< what the application asked for
     std::uint64_t size = 0;       ///< what serves it: the block, or the segment for segment events
@@ -130,6 +131,55 @@ struct Missed {
     std::uint64_t bytes = 0;
 
     bool operator==(const Missed&) const = default;
+};
+
+/// What the GPU did.
+enum class WorkKind : std::uint8_t { kernel, copy, fill };
+inline constexpr int work_kind_count = 3;
+/// "kernel", "copy", "fill"
+const char* name_of(WorkKind kind);
+
+/// A piece of work that has run. Told when it is over, often long after: its times may lie before
+/// those of earlier records, and reach before the start of the recording (then they are 0).
+struct Work {
+    WorkKind kind = WorkKind::kernel;
+    std::uint32_t name = 0;    ///< StringDef::id: the kernel, mangled as the compiler did; 0: none
+    std::uint32_t device = 0;  ///< DeviceInfo::index
+    std::uint32_t stream = 0;  ///< CUPTI's number of the stream
+    std::uint32_t correlation = 0;  ///< CUPTI's number of the call that submitted it
+    std::uint64_t start_ns = 0;
+    std::uint64_t end_ns = 0;  ///< not before start_ns
+    std::uint64_t bytes = 0;   ///< of copies and fills
+
+    bool operator==(const Work&) const = default;
+};
+
+/// An allocation that the driver made and that memlab neither served nor recorded: found by the
+/// audit, which compares the driver's own records with the recording.
+struct Bypass {
+    std::uint64_t time_ns = 0;
+    MemoryKind kind = MemoryKind::device;
+    std::uint32_t device = 0;
+    std::uint32_t api = 0;    ///< StringDef::id of the function that was called; 0: unknown
+    std::uint32_t stack = 0;  ///< StackDef::id; 0: unknown
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+
+    bool operator==(const Bypass&) const = default;
+};
+
+/// What became of the audit and of the records of work: the last one of a log counts. A log without
+/// one is of a process in which nobody asked for either.
+struct Coverage {
+    std::uint64_t time_ns = 0;
+    bool audited = false;       ///< every allocation of the driver was compared
+    std::uint32_t cupti = 0;    ///< StringDef::id: version and file; 0: none was used
+    std::uint32_t because = 0;  ///< StringDef::id: why there was no (whole) audit, a sentence
+    std::uint64_t count = 0;    ///< allocations that the driver's records tell of
+    std::uint64_t bytes = 0;    ///< their bytes
+    std::uint64_t lost = 0;     ///< records that CUPTI says it lost, of work too
+
+    bool operator==(const Coverage&) const = default;
 };
 
 /// The first record of a log.
@@ -276,6 +326,9 @@ class RecordSink {
     virtual void on(const OomEvent& record) = 0;
     virtual void on(const DeviceSample& record) = 0;
     virtual void on(const Missed& record) = 0;
+    virtual void on(const Work& record) = 0;
+    virtual void on(const Bypass& record) = 0;
+    virtual void on(const Coverage& record) = 0;
     virtual void on(const End& record) = 0;
 };
 

@@ -180,6 +180,7 @@ void RecordEncoder::encode(const Event& record) {
     note(record.device != last.device, format::has_device);
     note(record.context != last.context, format::has_context);
     note(record.name != last.name, format::has_name);
+    note(record.correlation != last.correlation, format::has_correlation);
 
     byte(static_cast<std::uint8_t>(static_cast<std::size_t>(Tag::event) + type));
     number(fields);
@@ -219,6 +220,9 @@ void RecordEncoder::encode(const Event& record) {
     if ((fields & format::has_name) != 0) {
         number(record.name);
     }
+    if ((fields & format::has_correlation) != 0) {
+        difference(record.correlation, last.correlation);
+    }
     last = record;
 }
 
@@ -255,6 +259,48 @@ void RecordEncoder::encode(const Missed& record) {
     number(record.reason);
     number(record.count);
     number(record.bytes);
+}
+
+void RecordEncoder::encode(const Work& record) {
+    Work& last = state_.work;
+    byte(static_cast<std::uint8_t>(Tag::work));
+    byte(static_cast<std::uint8_t>(record.kind));
+    number(record.name);
+    number(record.device);
+    number(record.stream);
+    difference(record.correlation, last.correlation);
+    difference(record.start_ns, last.end_ns);
+    number(record.end_ns - record.start_ns);
+    if (record.kind != WorkKind::kernel) {
+        number(record.bytes);
+    }
+    last = record;
+}
+
+void RecordEncoder::encode(const Bypass& record) {
+    byte(static_cast<std::uint8_t>(Tag::bypass));
+    sized([&](RecordEncoder& fields) {
+        fields.time(record.time_ns);
+        fields.byte(static_cast<std::uint8_t>(record.kind));
+        fields.number(record.device);
+        fields.number(record.api);
+        fields.number(record.stack);
+        fields.number(record.address);
+        fields.number(record.bytes);
+    });
+}
+
+void RecordEncoder::encode(const Coverage& record) {
+    byte(static_cast<std::uint8_t>(Tag::coverage));
+    sized([&](RecordEncoder& fields) {
+        fields.time(record.time_ns);
+        fields.byte(record.audited ? 1 : 0);
+        fields.number(record.cupti);
+        fields.number(record.because);
+        fields.number(record.count);
+        fields.number(record.bytes);
+        fields.number(record.lost);
+    });
 }
 
 void RecordEncoder::encode(const End& record) {
@@ -322,6 +368,12 @@ void RecordDecoder::difference(std::uint64_t& value, std::uint64_t base) {
     std::uint64_t coded = 0;
     number(coded);
     value = base + unzigzag(coded);
+}
+
+void RecordDecoder::difference(std::uint32_t& value, std::uint32_t base) {
+    std::uint64_t wide = 0;
+    difference(wide, base);
+    value = static_cast<std::uint32_t>(wide);
 }
 
 void RecordDecoder::text(std::string& value) {
@@ -553,6 +605,9 @@ DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& st
     if ((fields & format::has_name) != 0) {
         number(record.name);
     }
+    if ((fields & format::has_correlation) != 0) {
+        difference(record.correlation, record.correlation);
+    }
     if (status_ == DecodeStatus::ok) {
         state.time_ns = record.time_ns;
         if ((fields & format::has_address) != 0) {
@@ -606,6 +661,65 @@ DecodeStatus RecordDecoder::decode(Missed& record, CodecState& state) {
     number(record.reason);
     number(record.count);
     number(record.bytes);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(Work& record, CodecState& state) {
+    const Work& last = state.work;
+    std::uint8_t kind = 0;
+    if (byte(kind) && kind >= work_kind_count) {
+        fail(DecodeStatus::bad);
+    } else {
+        record.kind = static_cast<WorkKind>(kind);
+    }
+    number(record.name);
+    number(record.device);
+    number(record.stream);
+    difference(record.correlation, last.correlation);
+    difference(record.start_ns, last.end_ns);
+    number(record.end_ns);
+    record.end_ns += record.start_ns;
+    if (record.end_ns < record.start_ns) {
+        fail(DecodeStatus::bad);
+    }
+    if (record.kind != WorkKind::kernel) {
+        number(record.bytes);
+    }
+    if (status_ == DecodeStatus::ok) {
+        state.work = record;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(Bypass& record, CodecState& state) {
+    sized([&] {
+        difference(record.time_ns, state.time_ns);
+        kind(record.kind);
+        number(record.device);
+        number(record.api);
+        number(record.stack);
+        number(record.address);
+        number(record.bytes);
+    });
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode(Coverage& record, CodecState& state) {
+    sized([&] {
+        difference(record.time_ns, state.time_ns);
+        flag(record.audited);
+        number(record.cupti);
+        number(record.because);
+        number(record.count);
+        number(record.bytes);
+        number(record.lost);
+    });
     if (status_ == DecodeStatus::ok) {
         state.time_ns = record.time_ns;
     }

@@ -23,6 +23,7 @@ struct CodecState {
     std::uint64_t time_ns = 0;
     std::uint64_t address = 0;
     std::array<Event, event_type_count> last{};
+    Work work;
 };
 
 /// Appends records to a byte vector. May throw std::bad_alloc.
@@ -45,6 +46,9 @@ class RecordEncoder {
     void encode(const OomEvent& record);
     void encode(const DeviceSample& record);
     void encode(const Missed& record);
+    void encode(const Work& record);
+    void encode(const Bypass& record);
+    void encode(const Coverage& record);
     void encode(const End& record);
 
   private:
@@ -92,6 +96,9 @@ class RecordDecoder {
     DecodeStatus decode_plain(OomEvent& record, CodecState& state);
     DecodeStatus decode(DeviceSample& record, CodecState& state);
     DecodeStatus decode(Missed& record, CodecState& state);
+    DecodeStatus decode(Work& record, CodecState& state);
+    DecodeStatus decode(Bypass& record, CodecState& state);
+    DecodeStatus decode(Coverage& record, CodecState& state);
     DecodeStatus decode(End& record, CodecState& state);
 
     /// The next byte; false at the end.
@@ -103,6 +110,7 @@ class RecordDecoder {
     void number(std::uint32_t& value);
     void number(std::int32_t& value);
     void difference(std::uint64_t& value, std::uint64_t base);
+    void difference(std::uint32_t& value, std::uint32_t base);
     void text(std::string& value);
     void flag(bool& value);
     void kind(MemoryKind& value);

@@ -242,6 +242,12 @@ void ProgramBuilder::on(const trace::StringDef& /*record*/) {}
 void ProgramBuilder::on(const trace::PythonFrameDef& /*record*/) {}
 void ProgramBuilder::on(const trace::StackDef& /*record*/) {}
 void ProgramBuilder::on(const trace::Missed& /*record*/) {}
+
+void ProgramBuilder::on(const trace::Work& /*record*/) {}
+
+void ProgramBuilder::on(const trace::Bypass& /*record*/) {}
+
+void ProgramBuilder::on(const trace::Coverage& /*record*/) {}
 void ProgramBuilder::on(const trace::End& /*record*/) {}
 
 Recording ProgramBuilder::finish(const trace::LogReadResult& result) {

@@ -229,6 +229,9 @@ class Replayer final : public trace::RecordSink {
     void on(const trace::OomEvent& /*record*/) override {}
     void on(const trace::DeviceSample& /*record*/) override {}
     void on(const trace::Missed& /*record*/) override {}
+    void on(const trace::Work& /*record*/) override {}
+    void on(const trace::Bypass& /*record*/) override {}
+    void on(const trace::Coverage& /*record*/) override {}
     void on(const trace::End& /*record*/) override {}
 
     ReplayResult finish(const trace::LogReadResult& read) {

@@ -141,6 +141,15 @@ class Audit final : public memlab::trace::RecordSink {
         missed_.push_back(Json{
             {"reason", text(record.reason)}, {"count", record.count}, {"bytes", record.bytes}});
     }
+    void on(const memlab::trace::Work& record) override {
+        Json& count = work_[memlab::trace::name_of(record.kind)];
+        count = count.is_null() ? std::uint64_t{1} : count.get<std::uint64_t>() + 1;
+    }
+    void on(const memlab::trace::Bypass& record) override {
+        check_time(record.time_ns);
+        bypassed_.add(record.bytes, record.bytes);
+    }
+    void on(const memlab::trace::Coverage& record) override { check_time(record.time_ns); }
     void on(const memlab::trace::End& record) override {
         ended_ = record.kind == memlab::trace::EndKind::exit ? "exit" : "quick_exit";
         dropped_ = record.events_dropped;
@@ -195,6 +204,8 @@ class Audit final : public memlab::trace::RecordSink {
         result["deepest_stack"] = deepest_stack_;
         result["marks"] = marks_;
         result["missed"] = missed_;
+        result["work"] = work_;
+        result["bypassed"] = bypassed_.json();
         std::map<MemoryKind, Sum> live;
         std::uint64_t pending = 0;
         for (const auto& [key, block] : blocks_) {
@@ -424,6 +435,8 @@ class Audit final : public memlab::trace::RecordSink {
     std::vector<std::string> marks_;
     std::vector<std::string> contradictions_;
     Json missed_ = Json::array();
+    Json work_ = Json::object();
+    Sum bypassed_;
     Json traffic_ = Json::array();
     std::string ended_ = "cut off";
     std::uint64_t events_ = 0;

@@ -37,6 +37,9 @@ class Counter final : public trace::RecordSink {
     void on(const trace::OomEvent& /*record*/) override { ++counts["oom"]; }
     void on(const trace::DeviceSample& /*record*/) override { ++counts["sample"]; }
     void on(const trace::Missed& /*record*/) override { ++counts["missed"]; }
+    void on(const trace::Work& /*record*/) override { ++counts["work"]; }
+    void on(const trace::Bypass& /*record*/) override { ++counts["bypass"]; }
+    void on(const trace::Coverage& /*record*/) override { ++counts["coverage"]; }
     void on(const trace::End& record) override {
         ++counts["end"];
         end_record = record;

@@ -662,3 +662,84 @@ TEST_CASE("lifetimes: the median is within a sixteenth for any numbers") {
         CHECK(static_cast<double>(lifetimes.median()) <= median * (1 + 0.0625));
     }
 }
+
+TEST_CASE("kernels at the peak: what ran from the moment of the peak until the memory fell") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "gemm"});
+    aggregator.on(StringDef{.id = 2, .text = "relu"});
+    constexpr std::uint64_t ms = 1'000'000;
+    const auto change = [&](EventType type, std::uint64_t address, std::uint64_t time) {
+        Event event = pool_event(type, address, 1000, time);
+        event.origin = Origin::driver;
+        aggregator.on(event);
+    };
+    const auto kernel = [&](std::uint32_t name, std::uint64_t start, std::uint64_t end) {
+        aggregator.on(Work{.name = name, .start_ns = start, .end_ns = end});
+    };
+    change(EventType::alloc, 1, 1 * ms);
+    kernel(1, 1 * ms, 2 * ms);  // at the first peak, which is not the last
+    REQUIRE(aggregator.kernels_at_peak(0).size() == 1);
+    change(EventType::alloc, 2, 10 * ms);
+    CHECK(aggregator.kernels_at_peak(0).empty());
+    kernel(1, 8 * ms, 9 * ms);    // over before it
+    kernel(1, 9 * ms, 11 * ms);   // half of it inside
+    kernel(2, 12 * ms, 13 * ms);  // inside, while the peak holds
+    change(EventType::free_requested, 2, 20 * ms);
+    kernel(2, 19 * ms, 22 * ms);  // told late; a third of it inside
+    kernel(1, 21 * ms, 23 * ms);  // after the fall
+    aggregator.on(Work{.kind = WorkKind::copy, .start_ns = 10 * ms, .end_ns = 12 * ms, .bytes = 5});
+    const auto kernels = aggregator.kernels_at_peak(0);
+    REQUIRE(kernels.size() == 2);
+    CHECK(kernels[0].name == 2);
+    CHECK(kernels[0].count == 2);
+    CHECK(kernels[0].busy_ns == 2 * ms);
+    CHECK(kernels[1].name == 1);
+    CHECK(kernels[1].count == 1);
+    CHECK(kernels[1].busy_ns == 1 * ms);
+    const DeviceTotals& device = *aggregator.devices()[0];
+    CHECK(device.work[0].count == 6);
+    CHECK(device.work[1].count == 1);
+    CHECK(device.work[1].busy_ns == 2 * ms);
+    CHECK(device.work[1].bytes == 5);
+}
+
+TEST_CASE("a peak that falls at once still lasts a millisecond for kernels") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "gemm"});
+    Event event = pool_event(EventType::alloc, 1, 1000, 5000);
+    event.origin = Origin::driver;
+    aggregator.on(event);
+    event.type = EventType::free_requested;
+    event.time_ns = 6000;
+    aggregator.on(event);
+    aggregator.on(Work{.name = 1, .start_ns = 900'000, .end_ns = 1'000'000});
+    aggregator.on(Work{.name = 1, .start_ns = 1'005'000, .end_ns = 1'100'000});
+    const auto kernels = aggregator.kernels_at_peak(0);
+    REQUIRE(kernels.size() == 1);
+    CHECK(kernels[0].count == 1);
+    CHECK(kernels[0].busy_ns == 100'000);
+}
+
+TEST_CASE("what bypassed memlab is added up by who did it") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "cudaMalloc"});
+    CHECK(!aggregator.coverage());
+    aggregator.on(Bypass{.time_ns = 3, .api = 1, .address = 16, .bytes = 100});
+    aggregator.on(Bypass{.time_ns = 4, .address = 32, .bytes = 10});
+    aggregator.on(Bypass{.time_ns = 5, .api = 1, .address = 48, .bytes = 200});
+    aggregator.on(Bypass{.time_ns = 5, .device = 7, .bytes = 999});  // of no device: damage
+    aggregator.on(Coverage{.time_ns = 6, .audited = false});
+    aggregator.on(Coverage{.time_ns = 7, .audited = true, .cupti = 1, .count = 9, .bytes = 900});
+    REQUIRE(aggregator.bypasses().size() == 2);
+    CHECK(aggregator.bypasses()[0].count == 2);
+    CHECK(aggregator.bypasses()[0].bytes == 300);
+    CHECK(aggregator.bypasses()[0].first_time_ns == 3);
+    CHECK(aggregator.bypassed_count() == 3);
+    CHECK(aggregator.bypassed_bytes() == 310);
+    REQUIRE(aggregator.coverage());
+    CHECK(aggregator.coverage()->audited);
+    CHECK(aggregator.coverage()->count == 9);
+}

@@ -351,3 +351,37 @@ TEST_CASE("failures are one sentence, and leave nothing behind") {
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(files_in(folder.path()) == 0);
 }
+
+TEST_CASE("coverage: said of every recording, so that silence is never taken for a finding") {
+    const Json silent = Json::parse(report_of({DeviceInfo{.index = 0}}));
+    CHECK(silent["coverage"]["audited"] == false);
+    CHECK(silent["coverage"]["because"].get<std::string>().find("MEMLAB_AUDIT") !=
+          std::string::npos);
+    CHECK(!silent["devices"][0].contains("work"));
+    CHECK(!silent["devices"][0].contains("kernels_at_peak"));
+    const Records records = {
+        DeviceInfo{.index = 0},
+        StringDef{.id = 1, .text = "cudaMalloc"},
+        StringDef{.id = 2, .text = "CUPTI 13.0.1"},
+        StringDef{.id = 3, .text = "gemm"},
+        Event{.time_ns = 10, .address = 1, .requested = 100, .size = 100},
+        Bypass{.time_ns = 11, .api = 1, .address = 2, .bytes = 50},
+        Work{.name = 3, .start_ns = 5, .end_ns = 15},
+        Coverage{.time_ns = 12, .audited = true, .cupti = 2, .count = 2, .bytes = 150, .lost = 1}};
+    const Json json = Json::parse(report_of(records));
+    const Json& coverage = json["coverage"];
+    CHECK(coverage["audited"] == true);
+    CHECK(coverage["cupti"] == "CUPTI 13.0.1");
+    CHECK(coverage["driver_count"] == 2);
+    CHECK(coverage["driver_bytes"] == 150);
+    CHECK(coverage["lost_records"] == 1);
+    CHECK(coverage["bypassed_count"] == 1);
+    CHECK(coverage["bypassed_bytes"] == 50);
+    CHECK(coverage["bypassed"][0]["api"] == "cudaMalloc");
+    const Json& device = json["devices"][0];
+    CHECK(device["work"]["kernel"]["busy_ns"] == 10);
+    CHECK(device["kernels_at_peak"]["from_ns"] == 10);
+    CHECK(device["kernels_at_peak"]["to_ns"] == 12);
+    CHECK(device["kernels_at_peak"]["kernels"][0]["name"] == "gemm");
+    CHECK(device["kernels_at_peak"]["kernels"][0]["busy_ns"] == 5);
+}

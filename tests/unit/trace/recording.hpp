@@ -2,6 +2,7 @@
 // failing test names it, and the same seed gives the same records anywhere.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -20,7 +21,8 @@ using namespace memlab::trace;
 
 using AnyRecord =
     std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost, StringDef,
-                 ModuleDef, PythonFrameDef, StackDef, Event, OomEvent, DeviceSample, Missed, End>;
+                 ModuleDef, PythonFrameDef, StackDef, Event, OomEvent, DeviceSample, Missed, Work,
+                 Bypass, Coverage, End>;
 using Records = std::vector<AnyRecord>;
 
 /// Keeps what it is given.
@@ -39,6 +41,9 @@ class Recording final : public RecordSink {
     void on(const OomEvent& record) override { records.emplace_back(record); }
     void on(const DeviceSample& record) override { records.emplace_back(record); }
     void on(const Missed& record) override { records.emplace_back(record); }
+    void on(const Work& record) override { records.emplace_back(record); }
+    void on(const Bypass& record) override { records.emplace_back(record); }
+    void on(const Coverage& record) override { records.emplace_back(record); }
     void on(const End& record) override { records.emplace_back(record); }
 
     Records records;
@@ -192,6 +197,23 @@ class WildRecords {
             case 10:
                 return PythonFrameDef{++python_frames_, reference(strings_), reference(strings_),
                                       random_.any32(), random_.any32()};
+            case 11:
+                if (!devices_.empty()) {
+                    return work();
+                }
+                break;
+            case 12:
+                if (!devices_.empty()) {
+                    return Bypass{random_.any(),          kind(),
+                                  random_.pick(devices_), reference(strings_),
+                                  reference(stacks_),     random_.any(),
+                                  random_.any()};
+                }
+                break;
+            case 13:
+                return Coverage{random_.any(),       random_.one_in(2), reference(strings_),
+                                reference(strings_), random_.any(),     random_.any(),
+                                random_.any()};
             default:
                 break;
         }
@@ -213,6 +235,18 @@ class WildRecords {
     }
 
   private:
+    Work work() {
+        Work work;
+        work.kind = static_cast<WorkKind>(random_.below(work_kind_count));
+        work.name = reference(strings_);
+        work.device = random_.pick(devices_);
+        work.stream = random_.any32();
+        work.correlation = random_.any32();
+        work.start_ns = random_.any();
+        work.end_ns = std::max(work.start_ns, work.start_ns + random_.any());
+        work.bytes = work.kind == WorkKind::kernel ? 0 : random_.any();
+        return work;
+    }
     ProcessInfo process() {
         ProcessInfo process;
         process.pid = random_.any32();
@@ -253,6 +287,7 @@ class WildRecords {
             event.api = reference(strings_);
             event.name = reference(strings_);
             event.stream = random_.any();
+            event.correlation = random_.any32();
         }
         event.stack = random_.one_in(2) ? reference(stacks_) : event.stack;
         last_ = event;
@@ -407,6 +442,16 @@ class PlausibleRecords {
                 Event unknown = event(EventType::free_requested, context);
                 unknown.address = 1 + random_.below(1000);
                 records_.emplace_back(unknown);
+                return;
+            }
+            case 10: {  // a kernel that has run
+                Work work;
+                work.name = static_cast<std::uint32_t>(random_.below(string_count + 1));
+                work.device = device_of(context);
+                work.stream = static_cast<std::uint32_t>(random_.below(3));
+                work.end_ns = now_ - random_.below(900);
+                work.start_ns = work.end_ns - random_.below(100);
+                records_.emplace_back(work);
                 return;
             }
             default:
