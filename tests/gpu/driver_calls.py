@@ -6,8 +6,8 @@ CuPy, JAX, numba) and of the work that really ran, as CUPTI saw them. DIR is wha
 fills COUNT PROGRAM" for the work; lines that begin with # tell what could not be seen.
 
 With --memlab the programs run under memlab, whose work clock must have counted no less than ran: a
-line "submissions COUNT PROGRAM" more, which is at least the sum of the work (these programs launch no
-graphs, of which one submission runs many kernels).
+line "submissions COUNT PROGRAM" more, which is at least the sum of the work. One launch of a graph runs many
+kernels: a program that launches graphs is judged by its calls of submitting functions instead.
 
 Exit code 0 when every installed program could be watched and no work went uncounted, else 1.
 """
@@ -28,6 +28,7 @@ sys.dont_write_bytecode = True
 from harness import Layout, run  # noqa: E402  (the path above)
 
 PROGRAMS = [("torch", "pytorch", "train.py", [], {}),
+            ("torch", "pytorch_cuda_graphs", "graph_work.py", [], {}),
             ("torch", "pytorch_without_its_cache", "train.py", [], {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
             ("cupy", "cupy", "cupy_work.py", [], {}),
             ("jax", "jax", "jax_work.py", [], {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
@@ -66,9 +67,14 @@ def work_clock(stderr: str) -> list[str]:
 def uncounted(lines: list[str]) -> str:
     """Work that ran without memlab's clock having seen it submitted; "" when there is none."""
     figures = dict(line.split()[1:] for line in lines if line.startswith(("work ", "clock ")))
-    if "kernels" not in figures:
+    calls = {name: int(count) for kind, name, count in (line.split() for line in lines) if kind == "call"}
+    if calls.get("cuGraphLaunch", calls.get("cuGraphLaunch_ptsz")):
+        ran = sum(count for name, count in calls.items()
+                  if re.match(r"cu(GraphLaunch|LaunchKernel|Memcpy\w*Async|Memset\w*Async)", name))
+    elif "kernels" in figures:
+        ran = sum(int(figures[what]) for what in ("kernels", "copies", "peer_copies", "fills"))
+    else:
         return ""
-    ran = sum(int(figures[what]) for what in ("kernels", "copies", "peer_copies", "fills"))
     if "submissions" not in figures:
         return "memlab's work clock is not trusted, or memlab said nothing of it"
     counted = int(figures["submissions"])

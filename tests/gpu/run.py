@@ -371,9 +371,11 @@ class Suite:
                 self.skip(name, f"{module} is not installed")
                 continue
             work, start = self.folder(name), time.monotonic()
-            lines, problem = watch(self.packed, True, work, script, arguments, settings, "work")
+            sees = "calls,work" if program == "pytorch_cuda_graphs" else "work"
+            lines, problem = watch(self.packed, True, work, script, arguments, settings, sees)
             problem = problem or uncounted(lines)
-            figures = ", ".join(" ".join(line.split()[1:]) for line in lines)
+            figures = ", ".join(" ".join(line.split()[1:]) for line in lines
+                                if not line.startswith("call ") or "GraphLaunch" in line)
             self.tables.append(f"{name}: {figures}\n")
             self.add(Verdict(name, "", f"{time.monotonic() - start:.1f} s", [problem] if problem else []))
 
@@ -433,6 +435,7 @@ class Suite:
     def python(self) -> None:
         uncached = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         runs = [("torch", "PyTorch, own cache", "train.py", [], {}, 1),
+                ("torch", "PyTorch, CUDA graphs", "graph_work.py", [], {}, 1),
                 ("torch", "PyTorch, without its cache", "train.py", [], uncached, 1000),
                 ("cupy", "CuPy, own cache", "cupy_work.py", [], {}, 1),
                 ("cupy", "CuPy, without its cache", "cupy_work.py", ["uncached"], {}, 10),
@@ -456,7 +459,7 @@ class Suite:
             finally:
                 self.layout = layout
             verdict.problems += self.judge_framework(found, at_least)
-            if module == "torch":
+            if script == "train.py":
                 losses[name] = outcomes[1].stdout
                 verdict.problems += self.judge_torch_sites(found)
             if module == "jax" and outcomes[0].stdout.split()[:1] not in ([b"gpu"], [b"cuda"]):
