@@ -1,9 +1,8 @@
 // Captures the calling thread's native stack.
 //
-// The unwinder is libgcc's _Unwind_Backtrace, linked statically: it reads .eh_frame, so it sees
-// through code without frame pointers, and on glibc >= 2.35 it finds the tables with
-// _dl_find_object, which takes no lock. glibc's own backtrace() would dlopen libgcc_s inside a
-// program that may be holding the loader's lock.
+// By memlab's own unwinder (profiler/unwind/walk.hpp), which reads .eh_frame, so it sees through
+// code without frame pointers. A build with MEMLAB_VERIFY_UNWIND compares every stack with
+// libgcc's.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,8 @@ struct CapturedStack {
 };
 
 /// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread,
-/// memlab's own frames left out. Takes no lock, allocates nothing, may be called on any thread.
+/// memlab's own frames left out. Takes no lock, allocates nothing, may be called on any thread and
+/// in signal handlers.
 void capture_stack(CapturedStack& stack, std::size_t limit);
 
 }  // namespace memlab::profiler

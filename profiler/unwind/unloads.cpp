@@ -4,11 +4,21 @@
 
 #include <atomic>
 
-namespace memlab::profiler::unwind {
-namespace {
+#include "profiler/unwind/modules.hpp"
+#include "profiler/unwind/rules.hpp"
 
+namespace memlab::profiler::unwind {
+
+namespace unload_state {
 constinit std::atomic<std::uint64_t> epoch{1};
 constinit std::atomic<int> running{0};
+}  // namespace unload_state
+
+namespace {
+
+using unload_state::epoch;
+using unload_state::running;
+
 constinit std::atomic<std::uint64_t> known_unloads{0};
 __attribute__((tls_model("initial-exec"))) constinit thread_local int running_here = 0;
 
@@ -24,15 +34,13 @@ std::uint64_t count_unloads() {
     return count;
 }
 
+// The rules first: who sees the new epoch finds none of the old.
+void move_on() {
+    forget_rules();
+    epoch.fetch_add(1);
+}
+
 }  // namespace
-
-std::uint64_t unload_epoch() {
-    return epoch.load(std::memory_order_acquire);
-}
-
-bool is_unloading() {
-    return running.load(std::memory_order_acquire) != 0;
-}
 
 Unloading::Unloading() {
     ++running_here;
@@ -42,17 +50,19 @@ Unloading::Unloading() {
 Unloading::~Unloading() {
     const std::uint64_t count = count_unloads();
     if (known_unloads.exchange(count) != count) {
-        epoch.fetch_add(1);
+        forget_modules();
+        move_on();
     }
     running.fetch_sub(1);
     --running_here;
 }
 
 void unload_was_missed() {
-    epoch.fetch_add(1);
+    move_on();
 }
 
 void forget_unloads_after_fork() {
+    forget_modules_after_fork();
     running.store(running_here);
 }
 

@@ -17,13 +17,22 @@
 
 namespace memlab::profiler::unwind {
 
+namespace unload_state {
+extern constinit std::atomic<std::uint64_t> epoch;
+extern constinit std::atomic<int> running;
+}  // namespace unload_state
+
 /// Grows when an object was unloaded. What was learned by code address under another value may be
 /// about other code. Async-signal-safe, a load.
-std::uint64_t unload_epoch();
+inline std::uint64_t unload_epoch() {
+    return unload_state::epoch.load(std::memory_order_acquire);
+}
 
 /// True while a dlclose is running on any thread: what is learned now may be about code that is
 /// gone in a moment. Async-signal-safe, a load.
-bool is_unloading();
+inline bool is_unloading() {
+    return unload_state::running.load(std::memory_order_acquire) != 0;
+}
 
 /// Around the real dlclose.
 class Unloading {

@@ -1,0 +1,36 @@
+// From one frame to its caller, by the tables: the way for whatever the kept rules do not say.
+#pragma once
+
+#include <cstdint>
+
+#include "profiler/unwind/expression.hpp"
+#include "profiler/unwind/frame_row.hpp"
+#include "profiler/unwind/stack_memory.hpp"
+
+namespace memlab::profiler::unwind {
+
+/// What the tables say about the code at one address.
+struct FrameKnowledge {
+    enum class Source : std::uint8_t {
+        tables,       ///< `row` is filled in
+        no_tables,    ///< a loaded object, but nothing (readable) about this address
+        no_object,    ///< nothing that the loader knows: code made at run time, or no code
+        signal_call,  ///< no object either, but the instructions that end a signal handler
+    };
+    Source source;
+    bool signal_frame;
+    FrameRow row;
+};
+
+/// `address` lies in the instruction that the frame is at: the return address less one, or the
+/// interrupted instruction's own. `instruction` is what would run next. Async-signal-safe.
+void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnowledge* knowledge);
+
+/// Replaces a frame's registers by its caller's (rip: where that goes on). Registers that cannot be
+/// found become unknown, but for rsp, rip and rbp: without them the answer is not `found`, and
+/// `registers` stays as it was. `cfa` gets the frame's canonical frame address.
+/// Async-signal-safe.
+Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, Registers* registers,
+                   std::uintptr_t* cfa);
+
+}  // namespace memlab::profiler::unwind

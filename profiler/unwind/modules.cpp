@@ -1,0 +1,118 @@
+#include "profiler/unwind/modules.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "profiler/unwind/unloads.hpp"
+
+namespace memlab::profiler::unwind {
+namespace {
+
+// Objects whose tables were asked for. Only for noticing that one of them is gone: when the list is
+// full, or a signal came while it was in use, nothing is lost but that.
+struct Seen {
+    std::uintptr_t start;
+    std::uintptr_t end;
+    const void* link_map;
+    const void* tables;
+};
+constexpr std::size_t max_seen = 512;
+constinit Seen seen[max_seen];
+constinit std::size_t seen_count = 0;
+constinit std::atomic_flag seen_busy = ATOMIC_FLAG_INIT;
+
+// True when `now` lies where another object was.
+bool took_anothers_place(const Seen& now) {
+    if (seen_busy.test_and_set(std::memory_order_acquire)) {
+        return false;
+    }
+    bool replaced = false;
+    bool known = false;
+    for (std::size_t i = 0; i < seen_count; ++i) {
+        if (seen[i].start < now.end && now.start < seen[i].end) {
+            if (std::memcmp(&seen[i], &now, sizeof now) == 0) {
+                known = true;
+            } else {
+                replaced = true;
+                seen[i--] = seen[--seen_count];
+            }
+        }
+    }
+    if (!known && seen_count < max_seen) {
+        seen[seen_count++] = now;
+    }
+    seen_busy.clear(std::memory_order_release);
+    return replaced;
+}
+
+// The readable segments by the program headers. Every linker lets the first one begin with the ELF
+// header; for an object where that is not so, all of its mapping counts as readable.
+void find_segments(const dl_find_object& found, FrameTables* tables) {
+    const Bytes map{reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
+                    reinterpret_cast<std::uintptr_t>(found.dlfo_map_end)};
+    tables->segment_count = 0;
+    ElfW(Ehdr) header;
+    ByteReader reader(map);
+    const Bytes header_bytes = reader.take(sizeof header);
+    if (!reader.failed()) {
+        std::memcpy(&header, reinterpret_cast<const void*>(header_bytes.begin), sizeof header);
+    }
+    if (reader.failed() || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_phentsize != sizeof(ElfW(Phdr)) || header.e_phnum > 64 || header.e_phoff > 4096 ||
+        header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > 4096) {
+        tables->segments[tables->segment_count++] = map;
+        return;
+    }
+    const std::uintptr_t bias = found.dlfo_link_map->l_addr;
+    for (std::size_t i = 0; i < header.e_phnum; ++i) {
+        ElfW(Phdr) segment;
+        std::memcpy(&segment,
+                    reinterpret_cast<const void*>(map.begin + header.e_phoff + i * sizeof segment),
+                    sizeof segment);
+        const std::uintptr_t begin = bias + segment.p_vaddr;
+        const std::uintptr_t end = begin + segment.p_memsz;
+        if (segment.p_type == PT_LOAD && (segment.p_flags & PF_R) != 0 && begin >= map.begin &&
+            end <= map.end && begin < end && tables->segment_count < FrameTables::max_segments) {
+            tables->segments[tables->segment_count++] = {begin, end};
+        }
+    }
+}
+
+}  // namespace
+
+ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables) {
+    dl_find_object found;
+    if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) {
+        return ObjectTables::no_object;
+    }
+    const Seen object{reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
+                      reinterpret_cast<std::uintptr_t>(found.dlfo_map_end), found.dlfo_link_map,
+                      found.dlfo_eh_frame};
+    if (took_anothers_place(object)) {
+        unload_was_missed();
+    }
+    if (found.dlfo_eh_frame == nullptr) {
+        return ObjectTables::none;
+    }
+    find_segments(found, tables);
+    tables->header = reinterpret_cast<std::uintptr_t>(found.dlfo_eh_frame);
+    return ObjectTables::found;
+}
+
+void forget_modules() {
+    if (!seen_busy.test_and_set(std::memory_order_acquire)) {
+        seen_count = 0;
+        seen_busy.clear(std::memory_order_release);
+    }
+}
+
+void forget_modules_after_fork() {
+    seen_count = 0;
+    seen_busy.clear();
+}
+
+}  // namespace memlab::profiler::unwind

@@ -1,0 +1,99 @@
+#include "profiler/unwind/reference.hpp"
+
+#include <unwind.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace memlab::profiler::unwind {
+namespace {
+
+struct Walk {
+    CapturedStack* stack;
+    std::size_t limit;
+    Bytes left_out;
+    bool within;  // the reference's own frame is still to come
+};
+
+_Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
+    auto* walk = static_cast<Walk*>(argument);
+    CapturedStack& stack = *walk->stack;
+    const std::uintptr_t address = _Unwind_GetIP(context);
+    if (walk->within) {
+        walk->within = false;
+        return _URC_NO_REASON;
+    }
+    // The unwinder's CFA is where the frame that this one called ends. The frame that a signal
+    // interrupted has its own: libgcc's reads as if the signal's frame ended at it.
+    if (stack.depth != 0) {
+        stack.ends[stack.depth - 1] = _Unwind_GetCFA(context);
+    }
+    if (address == 0) {
+        return _URC_END_OF_STACK;
+    }
+    if (walk->left_out.contains(address)) {
+        return _URC_NO_REASON;
+    }
+    walk->left_out = {};
+    if (stack.depth == walk->limit) {
+        stack.truncated = true;
+        return _URC_END_OF_STACK;
+    }
+    stack.addresses[stack.depth] = address;
+    stack.ends[stack.depth++] = UINTPTR_MAX;
+    return _URC_NO_REASON;
+}
+
+constinit std::atomic<unsigned long> stacks_verified{0};
+constinit std::atomic<unsigned long> frames_verified{0};
+
+bool are_equal(const CapturedStack& one, const CapturedStack& other) {
+    if (one.depth != other.depth || one.truncated != other.truncated) {
+        return false;
+    }
+    for (std::size_t i = 0; i < one.depth; ++i) {
+        if (one.addresses[i] != other.addresses[i] || one.ends[i] != other.ends[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void print(const char* title, const CapturedStack& stack) {
+    std::fprintf(stderr, "%s: %zu frames%s\n", title, stack.depth,
+                 stack.truncated ? ", truncated" : "");
+    for (std::size_t i = 0; i < stack.depth; ++i) {
+        std::fprintf(stderr, "  %3zu %#18lx ends at %#18lx\n", i, stack.addresses[i],
+                     stack.ends[i]);
+    }
+}
+
+}  // namespace
+
+__attribute__((noinline)) void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit,
+                                                    Bytes left_out) {
+    stack.depth = 0;
+    stack.truncated = false;
+    Walk walk{&stack, limit, left_out, true};
+    _Unwind_Backtrace(step, &walk);
+}
+
+void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out) {
+    CapturedStack reference;
+    walk_stack_as_libgcc(reference, limit, left_out);
+    if (!are_equal(stack, reference)) {
+        print("memlab's unwinder", stack);
+        print("libgcc's", reference);
+        std::abort();
+    }
+    stacks_verified.fetch_add(1, std::memory_order_relaxed);
+    frames_verified.fetch_add(stack.depth, std::memory_order_relaxed);
+}
+
+VerifiedWalks verified_walks() {
+    return {stacks_verified.load(), frames_verified.load()};
+}
+
+}  // namespace memlab::profiler::unwind

@@ -1,0 +1,26 @@
+// The walk as libgcc does it, for comparison: in tests, and at every capture of a build with
+// MEMLAB_VERIFY_UNWIND.
+#pragma once
+
+#include <cstddef>
+
+#include "profiler/stack_capture.hpp"
+#include "profiler/unwind/bytes.hpp"
+
+namespace memlab::profiler::unwind {
+
+/// As walk_stack(), by _Unwind_Backtrace.
+void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes left_out);
+
+/// Walks again as libgcc does. On any difference prints both stacks and aborts. The frame that both
+/// were called from has to be among those left out.
+void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out);
+
+/// How many stacks verify_walk() found equal, and how many frames they had.
+struct VerifiedWalks {
+    unsigned long stacks;
+    unsigned long frames;
+};
+VerifiedWalks verified_walks();
+
+}  // namespace memlab::profiler::unwind

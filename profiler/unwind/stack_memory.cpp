@@ -1,0 +1,127 @@
+#include "profiler/unwind/stack_memory.hpp"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+// Where the kernel began the main thread's stack; exported by the loader.
+extern "C" void* __libc_stack_end;
+
+namespace memlab::profiler::unwind {
+
+__attribute__((tls_model("initial-exec"))) constinit thread_local OwnStack own_stack{};
+
+namespace {
+
+// A frame larger than this is nobody's: the walk ends rather than trying page after page.
+constexpr std::size_t largest_frame = std::size_t{16} << 20;
+
+// Farther below than this is no part of the thread's stack that it came to between two captures.
+// Trying has to end somewhere: a touch below the main thread's stack makes the kernel extend it.
+constexpr std::size_t largest_step = std::size_t{64} << 20;
+
+std::uintptr_t page_of(std::uintptr_t address) {
+    return address & ~(page_size - 1);
+}
+
+// Not syscall(): that one sets errno.
+long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
+                       std::uintptr_t third, std::uintptr_t fourth) {
+    long result = number;
+    register std::uintptr_t in_r10 __asm__("r10") = fourth;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"(first), "S"(second), "d"(third), "r"(in_r10)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
+void* thread_control_block() {
+    void* block;
+    __asm__("movq %%fs:0, %0" : "=r"(block));
+    return block;
+}
+
+std::uintptr_t end_of_own_stack() {
+    const bool main_thread =
+        plain_system_call(SYS_gettid, 0, 0, 0, 0) == plain_system_call(SYS_getpid, 0, 0, 0, 0);
+    return reinterpret_cast<std::uintptr_t>(main_thread ? __libc_stack_end
+                                                        : thread_control_block());
+}
+
+bool is_on_own_stack(std::uintptr_t sp) {
+    if (own_stack.high == 0) {
+        const std::uintptr_t end = end_of_own_stack();
+        if (!is_readable(page_of(end - 1))) {
+            return false;
+        }
+        own_stack.low = page_of(end - 1);
+        own_stack.high = end;
+    }
+    if (sp >= own_stack.high || own_stack.low > sp + largest_step) {
+        return false;
+    }
+    for (std::uintptr_t low = own_stack.low; sp < low;) {
+        low -= page_size;
+        if (!is_readable(low)) {
+            return false;
+        }
+        own_stack.low = low;
+    }
+    return true;
+}
+
+MEMLAB_READS_STACK std::uintptr_t word_at(std::uintptr_t address) {
+    std::uintptr_t value;
+    __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
+    return value;
+}
+
+}  // namespace
+
+bool is_readable(std::uintptr_t address) {
+    constexpr std::uintptr_t no_such_how = ~std::uintptr_t{0};
+    constexpr long fault = -14;  // EFAULT; anything else came after the read
+    return plain_system_call(SYS_rt_sigprocmask, no_such_how, address, 0, 8) != fault;
+}
+
+bool StackMemory::move_to_unknown(std::uintptr_t sp) {
+    on_own_stack_ = is_on_own_stack(sp);
+    if (on_own_stack_) {
+        low_ = own_stack.low;
+        high_ = own_stack.high;
+        return true;
+    }
+    low_ = page_of(sp);
+    high_ = low_;
+    return try_pages(sp + 1);
+}
+
+bool StackMemory::try_pages(std::uintptr_t to) {
+    if (to - high_ > largest_frame) {
+        return false;
+    }
+    while (high_ < to) {
+        if (!is_readable(high_)) {
+            return false;
+        }
+        high_ += page_size;
+    }
+    return true;
+}
+
+bool StackMemory::read(std::uintptr_t address, std::uintptr_t* value) const {
+    const std::uintptr_t last = address + sizeof(std::uintptr_t) - 1;
+    if (last < address) {
+        return false;
+    }
+    if ((address < low_ || last >= high_) &&
+        (!is_readable(address) || (page_of(last) != page_of(address) && !is_readable(last - 7)))) {
+        return false;
+    }
+    *value = word_at(address);
+    return true;
+}
+
+}  // namespace memlab::profiler::unwind

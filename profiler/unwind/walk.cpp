@@ -1,0 +1,246 @@
+#include "profiler/unwind/walk.hpp"
+
+#include "profiler/unwind/frame_step.hpp"
+#include "profiler/unwind/rules.hpp"
+#include "profiler/unwind/stack_memory.hpp"
+#include "profiler/unwind/unloads.hpp"
+
+namespace memlab::profiler::unwind {
+namespace {
+
+using Kind = Rule::Kind;
+using Source = FrameKnowledge::Source;
+
+// A plain step always leads upwards. The others may lead anywhere; so many of them are no stack.
+constexpr std::size_t most_steps = CapturedStack::max_depth + 1024;
+
+constexpr std::size_t word_size = sizeof(std::uintptr_t);
+
+struct Position {
+    std::uintptr_t instruction;
+    std::uintptr_t sp;
+    std::uintptr_t bp;
+    bool interrupted;  // `instruction` was not called from, it is next
+
+    // In the instruction that the frame is at.
+    std::uintptr_t address() const { return instruction - (interrupted ? 0 : 1); }
+};
+
+MEMLAB_READS_STACK inline std::uintptr_t word_at(std::uintptr_t address) {
+    return *reinterpret_cast<const std::uintptr_t*>(address);
+}
+
+// The rule for where `at` is, made from the tables and kept if `keep`.
+__attribute__((noinline)) Rule learn_rule(const Position& at, bool keep) {
+    FrameKnowledge knowledge;
+    look_up_frame(at.address(), at.instruction, &knowledge);
+    Rule rule(Kind::general);
+    if (knowledge.source == Source::tables) {
+        rule = Rule::of(knowledge.row, knowledge.signal_frame);
+    } else if (knowledge.source == Source::no_object) {
+        return Rule(Kind::end);  // not kept: the loader may put an object there, and tells nobody
+    } else if (knowledge.source == Source::no_tables) {
+        rule = Rule(Kind::end);
+    }
+    if (keep) {
+        keep_rule(at.address(), rule);
+    }
+    return rule;
+}
+
+// A frame that has no kept rule: by the tables, with the registers that a walk carries along.
+__attribute__((noinline)) Answer step_generally(Position& at, StackMemory& memory,
+                                                std::uintptr_t* cfa) {
+    FrameKnowledge knowledge;
+    look_up_frame(at.address(), at.instruction, &knowledge);
+    Registers registers{};
+    registers.set(column::rip, at.instruction);
+    registers.set(column::rsp, at.sp);
+    registers.set(column::rbp, at.bp);
+    const Answer answer = step_by_row(knowledge, memory, &registers, cfa);
+    if (answer == Answer::found) {
+        at = {registers.values[column::rip], registers.values[column::rsp],
+              registers.values[column::rbp], knowledge.signal_frame};
+        memory.move_to(at.sp);
+    }
+    return answer;
+}
+
+// gcc's realigned frame keeps its CFA below its rbp, and the caller's rbp where that points.
+MEMLAB_READS_STACK bool step_realigned(Rule rule, Position& at, StackMemory& memory,
+                                       std::uintptr_t* cfa) {
+    const std::uintptr_t kept = at.bp - rule.distance();
+    if (at.bp < at.sp || kept < at.sp || kept > at.bp || at.bp + word_size < at.bp ||
+        !memory.extend(at.bp + word_size)) {
+        return false;
+    }
+    *cfa = word_at(kept);
+    if (*cfa <= at.bp + word_size || !memory.extend(*cfa)) {
+        return false;
+    }
+    at = {word_at(*cfa - word_size), *cfa, word_at(at.bp), false};
+    return true;
+}
+
+MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
+                                   std::uintptr_t* cfa) {
+    const std::uintptr_t base = rule.from_frame_pointer() ? at.bp : at.sp;
+    *cfa = base + rule.distance();
+    if (base < at.sp || *cfa < base || !memory.extend(*cfa)) {
+        return false;
+    }
+    const std::uintptr_t saved = word_at(*cfa - rule.saved_frame_pointer());
+    at = {word_at(*cfa - word_size), *cfa, rule.keeps_frame_pointer() ? at.bp : saved, false};
+    return true;
+}
+
+// One frame in whatever way it takes. `none`: the walk ends here.
+__attribute__((noinline)) Answer step(Position& at, StackMemory& memory, bool use_kept,
+                                      std::uintptr_t* cfa) {
+    Rule rule = use_kept ? find_rule(at.address()) : Rule();
+    if (rule.kind() == Kind::none) {
+        rule = learn_rule(at, use_kept);
+    }
+    switch (rule.kind()) {
+        case Kind::plain:
+            return step_plain(rule, at, memory, cfa) ? Answer::found : Answer::none;
+        case Kind::realigned:
+            return step_realigned(rule, at, memory, cfa) ? Answer::found : Answer::none;
+        case Kind::general:
+            return step_generally(at, memory, cfa);
+        default:
+            return Answer::none;
+    }
+}
+
+// Registers that are of use to a caller are those that a function keeps.
+#define MEMLAB_KEPT_REGISTERS                                                                     \
+    (1U << column::rbx | 1U << column::rbp | 1U << column::rsp | 1U << 12 | 1U << 13 | 1U << 14 | \
+     1U << 15 | 1U << column::rip)
+
+// The whole walk with every register, from the tables alone. It begins with its own frame, what it
+// gives with the one whose stack pointer is `first`.
+__attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, CapturedStack& stack,
+                                                       std::size_t limit, Bytes left_out) {
+    Registers registers;
+    registers.known = MEMLAB_KEPT_REGISTERS;
+    __asm__ volatile(
+        "movq %%rbx, 24(%0)\n\t"
+        "movq %%rbp, 48(%0)\n\t"
+        "movq %%rsp, 56(%0)\n\t"
+        "movq %%r12, 96(%0)\n\t"
+        "movq %%r13, 104(%0)\n\t"
+        "movq %%r14, 112(%0)\n\t"
+        "movq %%r15, 120(%0)\n\t"
+        "leaq 0f(%%rip), %%rax\n\t"
+        "movq %%rax, 128(%0)\n"
+        "0:"
+        :
+        : "r"(registers.values)
+        : "rax", "memory");
+    StackMemory memory(registers.values[column::rsp]);
+    bool interrupted = true;
+    bool reached = false;
+    stack.depth = 0;
+    stack.truncated = false;
+    for (std::size_t i = 0; i < most_steps; ++i) {
+        const std::uintptr_t instruction = registers.values[column::rip];
+        reached = reached || registers.values[column::rsp] == first;
+        if (instruction == 0) {
+            return;
+        }
+        if (reached && !left_out.contains(instruction)) {
+            left_out = {};
+            if (stack.depth == limit) {
+                stack.truncated = true;
+                return;
+            }
+            stack.addresses[stack.depth] = instruction;
+            stack.ends[stack.depth++] = UINTPTR_MAX;
+        }
+        FrameKnowledge knowledge;
+        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        std::uintptr_t cfa = 0;
+        if (step_by_row(knowledge, memory, &registers, &cfa) != Answer::found) {
+            return;
+        }
+        if (stack.depth != 0) {
+            stack.ends[stack.depth - 1] = cfa;
+        }
+        memory.move_to(registers.values[column::rsp]);
+        interrupted = knowledge.signal_frame;
+    }
+}
+
+// False when a frame needs a register that is not carried along. The loop is the unwinder's cost:
+// what it needs is in registers, and what is not the plain case leaves it for step().
+MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, std::size_t limit,
+                                            Bytes left_out) {
+    const bool use_kept = !is_unloading();
+    StackMemory memory(at.sp);
+    std::uintptr_t high = use_kept ? memory.high() : 0;  // nothing is plain below 0
+    std::uintptr_t own_size = left_out.end - left_out.begin;
+    std::uintptr_t back = 1;
+    std::size_t depth = 0;
+    std::size_t steps = 0;
+    bool truncated = false;
+    bool complete = true;
+    while (at.instruction != 0) {
+        if (at.instruction - left_out.begin >= own_size) {
+            own_size = 0;
+            if (depth == limit) {
+                truncated = true;
+                break;
+            }
+            stack.addresses[depth] = at.instruction;
+            stack.ends[depth++] = UINTPTR_MAX;
+        }
+        std::uintptr_t cfa = 0;
+        const Rule rule = find_plain_rule(at.instruction - back);
+        const std::uintptr_t base = rule.from_frame_pointer() ? at.bp : at.sp;
+        cfa = base + rule.distance();
+        // The second comparison is cfa <= high, without falling for a sum that went past the end.
+        if (rule.is_plain() && base >= at.sp && cfa - at.sp <= high - at.sp) [[likely]] {
+            // Without a branch: where rbp is not saved, the word read is the return address.
+            const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
+            at.instruction = word_at(cfa - word_size);
+            at.sp = cfa;
+            at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
+            back = 1;
+        } else {
+            Position slowly{at.instruction, at.sp, at.bp, back == 0};
+            const Answer answer = step(slowly, memory, use_kept, &cfa);
+            if (answer != Answer::found || ++steps == most_steps) {
+                complete = answer != Answer::missing_register;
+                break;
+            }
+            at = slowly;
+            back = slowly.interrupted ? 0 : 1;
+            high = use_kept ? memory.high() : 0;
+        }
+        if (depth != 0) {
+            stack.ends[depth - 1] = cfa;
+        }
+    }
+    stack.depth = depth;
+    stack.truncated = truncated;
+    return complete;
+}
+
+}  // namespace
+
+__attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(CapturedStack& stack,
+                                                             std::size_t limit, Bytes left_out) {
+    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const Position callers{word_at(frame + word_size), frame + 2 * word_size, word_at(frame),
+                           false};
+    const std::uint64_t epoch = unload_epoch();
+    const bool complete = walk_quickly(callers, stack, limit, left_out);
+    if (!complete || unload_epoch() != epoch) [[unlikely]] {
+        // Either way the tables alone have the answer; in the second case because rules of an
+        // object that is gone may have been among those that were followed.
+        walk_with_all_registers(callers.sp, stack, limit, left_out);
+    }
+}
+
+}  // namespace memlab::profiler::unwind
