@@ -49,18 +49,6 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 constinit std::atomic<unsigned long> stacks_verified{0};
 constinit std::atomic<unsigned long> frames_verified{0};
 
-bool are_equal(const CapturedStack& one, const CapturedStack& other) {
-    if (one.depth != other.depth || one.truncated != other.truncated) {
-        return false;
-    }
-    for (std::size_t i = 0; i < one.depth; ++i) {
-        if (one.addresses[i] != other.addresses[i] || one.ends[i] != other.ends[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void print(const char* title, const CapturedStack& stack) {
     std::fprintf(stderr, "%s: %zu frames%s\n", title, stack.depth,
                  stack.truncated ? ", truncated" : "");
@@ -78,6 +66,20 @@ __attribute__((noinline)) void walk_stack_as_libgcc(CapturedStack& stack, std::s
     stack.truncated = false;
     Walk walk{&stack, limit, left_out, true};
     _Unwind_Backtrace(step, &walk);
+}
+
+bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc) {
+    if (walked.depth != by_libgcc.depth || walked.truncated != by_libgcc.truncated) {
+        return false;
+    }
+    for (std::size_t i = 0; i < walked.depth; ++i) {
+        const bool last = i + 1 == walked.depth && walked.ends[i] == UINTPTR_MAX;
+        if (walked.addresses[i] != by_libgcc.addresses[i] ||
+            (walked.ends[i] != by_libgcc.ends[i] && !last)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out) {

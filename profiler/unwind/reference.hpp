@@ -12,6 +12,9 @@ namespace memlab::profiler::unwind {
 /// As walk_stack(), by _Unwind_Backtrace.
 void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes left_out);
 
+/// Whether two walks gave the same. Of a frame without a caller only libgcc says where it ends.
+bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc);
+
 /// Walks again as libgcc does. On any difference prints both stacks and aborts. The frame that both
 /// were called from has to be among those left out.
 void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out);
