@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "profiler/clock.hpp"
+#include "profiler/calibrated_clock.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
@@ -145,7 +145,7 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     // Under mutex_, so that times never decrease in the log.
-    std::uint64_t now() const { return monotonic_ns() - start_ns_; }
+    std::uint64_t now() { return clock_.now() - start_ns_; }
 
     template <class Record>
     void emit(const Record& record) {
@@ -165,6 +165,7 @@ class Recorder::Impl final : private StackDefinitions {
     StackTable stacks_{*this};  // its lock comes before mutex_
 
     std::mutex mutex_;
+    CalibratedClock<MachineTime> clock_{counter_keeps_time()};
     std::unique_ptr<trace::Aggregator> aggregator_;
     std::unordered_map<std::string, std::uint32_t> strings_;
     bool finished_ = false;

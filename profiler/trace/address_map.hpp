@@ -42,9 +42,9 @@ class AddressMap {
         std::size_t slot_;
     };
 
-    bool empty() const { return chunks_.empty(); }
+    bool empty() const { return begin() == end(); }
 
-    Place begin() const { return {0, 0}; }
+    Place begin() const { return chunks_.empty() ? end() : settled({0, 0}); }
     Place end() const { return {chunks_.size(), 0}; }
 
     /// The first key that is not below `key`.
@@ -81,7 +81,7 @@ class AddressMap {
         if (place.slot_ > 0) {
             return {place.chunk_, place.slot_ - 1};
         }
-        if (place.chunk_ == 0) {
+        if (place.chunk_ == 0 || chunks_[place.chunk_ - 1]->size == 0) {
             return end();
         }
         return {place.chunk_ - 1, chunks_[place.chunk_ - 1]->size - 1};
@@ -176,7 +176,8 @@ class AddressMap {
         from.size = keep;
     }
 
-    /// A chunk with few keys left joins its neighbour when both fit well into one.
+    /// A chunk with few keys left joins its neighbour when both fit well into one. The last chunk
+    /// stays, so that a map that is empty now and then allocates nothing.
     void shrink(std::size_t index) {
         const auto join = [this](std::size_t left) {
             Chunk& to = *chunks_[left];
@@ -196,7 +197,7 @@ class AddressMap {
         if (index > 0 && join(index - 1)) {
             return;
         }
-        if (chunks_[index]->size == 0) {
+        if (chunks_[index]->size == 0 && chunks_.size() > 1) {
             drop_chunk(index);
         }
     }
@@ -204,9 +205,7 @@ class AddressMap {
     void drop_chunk(std::size_t index) {
         chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
         firsts_.erase(firsts_.begin() + static_cast<std::ptrdiff_t>(index));
-        if (!firsts_.empty()) {
-            firsts_.front() = 0;  // the first chunk takes what is below all
-        }
+        firsts_.front() = 0;  // the first chunk takes what is below all
     }
 
     std::vector<std::uint64_t> firsts_;  ///< the lowest key that a chunk may hold

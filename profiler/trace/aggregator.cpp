@@ -172,10 +172,15 @@ void Aggregator::on(const StackDef& record) {
 
 void Aggregator::on(const Event& record) {
     guarded([&] {
-        Event event = record;
-        if (!definitions_.repair(event)) {
-            return;
+        Event repaired;
+        const bool valid = definitions_.valid(record);
+        if (!valid) {
+            repaired = record;
+            if (!definitions_.repair(repaired)) {
+                return;
+            }
         }
+        const Event& event = valid ? record : repaired;
         advance(event.time_ns);
         ++event_count_;
         switch (event.type) {
@@ -271,6 +276,45 @@ Aggregator::Latest& Aggregator::latest_of(std::uint32_t thread) {
     return latest_.back();
 }
 
+/// After the device's figures changed: peaks and the timeline take the new state in.
+template <Timeline::Change change>
+void Aggregator::commit(DeviceTotals& device) {
+    Timeline::Values values;
+    if constexpr (change == Timeline::Change::fall) {  // no peak
+        for (std::size_t i = 0; i < curve_count; ++i) {
+            values[i] = device.curves[i].current;
+        }
+    } else {
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < curve_count; ++i) {
+            Curve& curve = device.curves[i];
+            if (curve.current > curve.peak) {
+                curve.peak = curve.current;
+                curve.peak_time_ns = now_;
+                if (i == static_cast<std::size_t>(CurveName::allocated)) {
+                    ++device.peak_number;
+                    device.peak_moment.holds = true;
+                    device.peak_moment.kernels.clear();
+                }
+            }
+            values[i] = curve.current;
+        }
+        device.allocated_since_mark =
+            std::max(device.allocated_since_mark, device.curve(CurveName::allocated).current);
+        device.reserved_since_mark =
+            std::max(device.reserved_since_mark, device.curve(CurveName::reserved).current);
+    }
+    const Curve& allocated = device.curve(CurveName::allocated);
+    if (device.peak_moment.holds && allocated.current < allocated.peak) {
+        device.peak_moment.holds = false;
+        device.peak_moment.fell_ns = now_;
+    }
+    if (!device.sampled) {
+        values[static_cast<std::size_t>(CurveName::device_used)] = Timeline::unknown;
+    }
+    device.timeline.record<change>(now_, values);
+}
+
 /// To be called before the site's live bytes change.
 void Aggregator::note_change(std::uint32_t index) {
     Site& site = sites_[index];
@@ -362,7 +406,7 @@ void Aggregator::allocate(const Event& event) {
         if (!pooled) {
             device.curve(CurveName::reserved).current += live.size;
         }
-        commit(device);
+        commit<Timeline::Change::rise>(device);
     }
 }
 
@@ -381,7 +425,7 @@ void Aggregator::free(const Event& event) {
         end_completed(at);
     }
     if (counts) {
-        commit(device);
+        commit<Timeline::Change::fall>(device);
     }
 }
 
@@ -395,7 +439,7 @@ void Aggregator::complete(const Event& event) {
         end_requested(live_[at], event.thread);
     }
     end_completed(at);
-    commit(device);
+    commit<Timeline::Change::fall>(device);
 }
 
 /// The application gave it back. The curves' figures change; the caller commits.
@@ -514,37 +558,6 @@ void Aggregator::segment(const Event& event) {
         reserved.current -= gone;
     }
     commit(device);
-}
-
-/// After the device's figures changed: peaks and the timeline take the new state in.
-void Aggregator::commit(DeviceTotals& device) {
-    Timeline::Values values;
-    for (std::size_t i = 0; i < curve_count; ++i) {
-        Curve& curve = device.curves[i];
-        if (curve.current > curve.peak) {
-            curve.peak = curve.current;
-            curve.peak_time_ns = now_;
-            if (i == static_cast<std::size_t>(CurveName::allocated)) {
-                ++device.peak_number;
-                device.peak_moment.holds = true;
-                device.peak_moment.kernels.clear();
-            }
-        }
-        values[i] = curve.current;
-    }
-    const Curve& allocated = device.curve(CurveName::allocated);
-    if (device.peak_moment.holds && allocated.current < allocated.peak) {
-        device.peak_moment.holds = false;
-        device.peak_moment.fell_ns = now_;
-    }
-    if (!device.sampled) {
-        values[static_cast<std::size_t>(CurveName::device_used)] = Timeline::unknown;
-    }
-    device.allocated_since_mark =
-        std::max(device.allocated_since_mark, device.curve(CurveName::allocated).current);
-    device.reserved_since_mark =
-        std::max(device.reserved_since_mark, device.curve(CurveName::reserved).current);
-    device.timeline.record(now_, values);
 }
 
 /// The allocated curve, all devices together.

@@ -356,6 +356,7 @@ class Aggregator final : public RecordSink {
     void vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
     void note_change(std::uint32_t index);
     std::uint64_t allocated_everywhere() const;
+    template <Timeline::Change change = Timeline::Change::any>
     void commit(DeviceTotals& device);
     template <typename Held>
     Composition compose(std::uint32_t device, std::size_t limit, Held held) const;

@@ -49,26 +49,35 @@ enum class Tag : std::uint8_t {
     coverage = 20,
     bypass,
     work,
-    event = 0x40,
+    event_plain = 0x40,  ///< read, no longer written: events that remember no places
+    event = 0x60,
 };
 
-/// Which fields of an event follow. What is absent is as in the last event of the same type in the
-/// same block (address: 0; size: equal to requested). The commonest come first, so that a plain
-/// event needs one byte.
+/// Which fields of an event follow. What is absent is as docs/event-log.md says. The commonest come
+/// first, so that a plain event needs one byte.
 enum EventField : std::uint32_t {
-    has_address = 1U << 0,
-    has_requested = 1U << 1,
-    has_size = 1U << 2,
-    has_stack = 1U << 3,
-    has_thread = 1U << 4,
-    has_stream = 1U << 5,
-    has_api = 1U << 6,
-    has_kind_and_origin = 1U << 7,
-    has_device = 1U << 8,
-    has_context = 1U << 9,
-    has_name = 1U << 10,
-    has_correlation = 1U << 11,
-    all_event_fields = (1U << 12) - 1,
+    at_latest_place = 1U << 0,
+    at_known_place = 1U << 1,
+    at_new_place = 1U << 2,
+    has_requested = 1U << 3,
+    has_size = 1U << 4,
+    has_stack = 1U << 5,
+    has_thread = 1U << 6,
+    has_stream = 1U << 7,
+    has_api = 1U << 8,
+    has_kind_and_origin = 1U << 9,
+    has_device = 1U << 10,
+    has_context = 1U << 11,
+    has_name = 1U << 12,
+    has_correlation = 1U << 13,
+    all_event_fields = (1U << 14) - 1,
 };
+
+/// The same of an event_plain: address, requested and size, then as above.
+constexpr int plain_event_shift = 2;
+constexpr std::uint32_t all_plain_event_fields = all_event_fields >> plain_event_shift;
+
+/// How many places events remember; an event names one in a byte.
+constexpr std::size_t place_count = 128;
 
 }  // namespace memlab::trace::format

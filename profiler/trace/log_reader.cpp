@@ -297,12 +297,21 @@ class Reader {
             default:
                 break;
         }
-        const std::size_t type = *begin - static_cast<std::size_t>(Tag::event);
-        if (*begin < static_cast<std::uint8_t>(Tag::event) || type >= event_type_count) {
-            return Step::bad;
-        }
         Event event;
-        return accept(decoder.decode(static_cast<EventType>(type), event, state_), decoder, event);
+        EventType type{};
+        if (is_event(*begin, Tag::event, type)) {
+            return accept(decoder.decode(type, event, state_), decoder, event);
+        }
+        if (is_event(*begin, Tag::event_plain, type)) {
+            return accept(decoder.decode_plain(type, event, state_), decoder, event);
+        }
+        return Step::bad;
+    }
+
+    static bool is_event(std::uint8_t tag, Tag first, EventType& type) {
+        const std::size_t index = tag - static_cast<std::size_t>(first);  // below it wraps
+        type = static_cast<EventType>(index);
+        return index < event_type_count;
     }
 
     template <typename Record>

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -77,9 +78,19 @@ class LogWriter::Impl {
                 drop<Record>();
                 return;
             }
-            bytes_.clear();
-            RecordEncoder(bytes_, state_).encode(record);
-            if (bytes_.size() > format::max_record || !append_bytes(room_for_end)) {
+            if constexpr (std::is_same_v<Record, Event>) {
+                // By far the commonest: no vector.
+                std::uint8_t bytes[format::block_header_size + max_event_size];
+                std::uint8_t* const begin = bytes + format::block_header_size;
+                const std::uint8_t* const end = encode_event(record, state_, begin);
+                if (!append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end)) {
+                    drop<Record>();
+                }
+                return;
+            }
+            encode(record);
+            if (record_size() > format::max_record ||
+                !append_bytes(record_begin(), record_size(), room_for_end)) {
                 drop<Record>();
             }
         } catch (const std::bad_alloc&) {
@@ -105,9 +116,8 @@ class LogWriter::Impl {
             if (copy.log_stopped_because.size() > longest_reason) {
                 copy.log_stopped_because.resize(longest_reason);
             }
-            bytes_.clear();
-            RecordEncoder(bytes_, state_).encode(copy);
-            append_bytes(0);
+            encode(copy);
+            append_bytes(record_begin(), record_size(), 0);
         } catch (const std::bad_alloc&) {
             // No End: the log reads as cut off, which is nearly true.
         }
@@ -159,34 +169,44 @@ class LogWriter::Impl {
     std::string stopped_because_;
 
   private:
-    /// Appends bytes_ to the open block, opening and sealing blocks as needed.
-    bool append_bytes(std::size_t spare) {
-        if (!block_open_) {
-            // The header and the first record go in together: one append, one visible moment.
-            std::uint8_t header[format::block_header_size] = {format::block_tag};
+    /// Into bytes_, behind room for a block's header.
+    template <typename Record>
+    void encode(const Record& record) {
+        bytes_.assign(format::block_header_size, 0);
+        RecordEncoder(bytes_, state_).encode(record);
+    }
+    std::uint8_t* record_begin() { return bytes_.data() + format::block_header_size; }
+    std::size_t record_size() const { return bytes_.size() - format::block_header_size; }
+
+    /// Appends a record to the open block, opening and sealing blocks as needed. In front of
+    /// `record` there is room for a block's header, which goes in together with the block's first
+    /// record: one append, one visible moment.
+    bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
+        if (block_open_) {
+            if (!put(record, size, spare, block_start_)) {
+                return false;
+            }
+        } else {
+            std::uint8_t* const header = record - format::block_header_size;
+            std::memset(header, 0, format::block_header_size);
+            header[0] = format::block_tag;
             const std::uint64_t block_start = file_.size();
-            bytes_.insert(bytes_.begin(), header, header + sizeof header);
-            if (!put(spare, block_start)) {
+            if (!put(header, format::block_header_size + size, spare, block_start)) {
                 return false;
             }
             block_open_ = true;
             block_start_ = block_start;
-            const std::size_t record_size = bytes_.size() - sizeof header;
-            checksum(bytes_.data() + sizeof header, record_size);
-        } else {
-            if (!put(spare, block_start_)) {
-                return false;
-            }
-            checksum(bytes_.data(), bytes_.size());
         }
+        checksum(record, size);
         if (payload_size_ >= format::block_target) {
             end_block();
         }
         return true;
     }
 
-    bool put(std::size_t spare, std::uint64_t keep_from) {
-        if (file_.append(bytes_.data(), bytes_.size(), spare, keep_from)) {
+    bool put(const std::uint8_t* data, std::size_t size, std::size_t spare,
+             std::uint64_t keep_from) {
+        if (file_.append(data, size, spare, keep_from)) {
             return true;
         }
         stop(file_.why_full());

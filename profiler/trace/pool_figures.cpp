@@ -36,27 +36,6 @@ std::vector<std::uint64_t> overlapping(const Map& ranges, std::uint64_t address,
 
 }  // namespace
 
-void Stat::increase(std::uint64_t by) {
-    current += by;
-    allocated += by;
-    peak = std::max(peak, current);
-}
-
-void Stat::decrease(std::uint64_t by) {
-    current -= by;
-    freed += by;
-}
-
-void StatByPool::increase(bool small, std::uint64_t by) {
-    all.increase(by);
-    (small ? small_pool : large_pool).increase(by);
-}
-
-void StatByPool::decrease(bool small, std::uint64_t by) {
-    all.decrease(by);
-    (small ? small_pool : large_pool).decrease(by);
-}
-
 std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
     return overlapping(blocks_, address, size, [](std::uint64_t bytes) { return bytes; });
 }

@@ -7,6 +7,7 @@
 // asked for when the pool grows: a segment then counts its gaps anew if its largest has been used.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -21,8 +22,15 @@ struct Stat {
     std::uint64_t allocated = 0;  ///< sum of all increases
     std::uint64_t freed = 0;      ///< sum of all decreases
 
-    void increase(std::uint64_t by);
-    void decrease(std::uint64_t by);
+    void increase(std::uint64_t by) {
+        current += by;
+        allocated += by;
+        peak = std::max(peak, current);
+    }
+    void decrease(std::uint64_t by) {
+        current -= by;
+        freed += by;
+    }
     bool operator==(const Stat&) const = default;
 };
 
@@ -31,8 +39,14 @@ struct StatByPool {
     Stat small_pool;
     Stat large_pool;
 
-    void increase(bool small, std::uint64_t by);
-    void decrease(bool small, std::uint64_t by);
+    void increase(bool small, std::uint64_t by) {
+        all.increase(by);
+        (small ? small_pool : large_pool).increase(by);
+    }
+    void decrease(bool small, std::uint64_t by) {
+        all.decrease(by);
+        (small ? small_pool : large_pool).decrease(by);
+    }
     bool operator==(const StatByPool&) const = default;
 };
 

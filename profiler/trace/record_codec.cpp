@@ -20,9 +20,121 @@ constexpr std::uint64_t unzigzag(std::uint64_t value) {
 
 constexpr int origin_shift = 4;
 
+std::uint8_t* put_number(std::uint8_t* to, std::uint64_t value) {
+    while (value >= 0x80) {
+        *to++ = static_cast<std::uint8_t>(value | 0x80);
+        value >>= 7;
+    }
+    *to++ = static_cast<std::uint8_t>(value);
+    return to;
+}
+
+std::uint8_t* put_difference(std::uint8_t* to, std::uint64_t value, std::uint64_t base) {
+    return put_number(to, zigzag(value - base));
+}
+
+/// What requested and size are when an event does not say: as they were at its place, or, where
+/// nothing is known of that, the last event's of its type and all of it. `size` depends on
+/// `requested`, so it is a question of its own.
+std::uint64_t size_unsaid(const CodecPlace* known, bool has_requested, std::uint64_t requested) {
+    return known != nullptr && !has_requested ? known->size : requested;
+}
+
+void remember(CodecState& state, const Event& event) {
+    if (event.address != 0) {
+        state.address = event.address;
+        state.places[CodecState::place_of(event.address)] = {event.address, event.requested,
+                                                             event.size};
+    }
+    state.last[static_cast<std::size_t>(event.type)] = event;
+}
+
 }  // namespace
 
 // ---- encoding
+
+std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to) {
+    const auto type = static_cast<std::size_t>(event.type);
+    const Event& last = state.last[type];
+    const std::size_t place = CodecState::place_of(event.address);
+    const CodecPlace* known = nullptr;
+    std::uint32_t fields = 0;
+    if (event.address != 0) {
+        if (state.places[place].address == event.address) {
+            known = &state.places[place];
+            fields =
+                event.address == state.address ? format::at_latest_place : format::at_known_place;
+        } else {
+            fields = format::at_new_place;
+        }
+    }
+    const auto note = [&fields](bool differs, std::uint32_t field) {
+        fields |= differs ? field : 0;
+    };
+    const bool has_requested =
+        event.requested != (known != nullptr ? known->requested : last.requested);
+    const std::uint64_t unsaid = size_unsaid(known, has_requested, event.requested);
+    note(has_requested, format::has_requested);
+    note(event.size != unsaid, format::has_size);
+    note(event.stack != last.stack, format::has_stack);
+    note(event.thread != last.thread, format::has_thread);
+    note(event.stream != last.stream, format::has_stream);
+    note(event.api != last.api, format::has_api);
+    note(event.kind != last.kind || event.origin != last.origin, format::has_kind_and_origin);
+    note(event.device != last.device, format::has_device);
+    note(event.context != last.context, format::has_context);
+    note(event.name != last.name, format::has_name);
+    note(event.correlation != last.correlation, format::has_correlation);
+
+    *to++ = static_cast<std::uint8_t>(static_cast<std::size_t>(Tag::event) + type);
+    to = put_number(to, fields);
+    to = put_difference(to, event.time_ns, state.time_ns);
+    state.time_ns = event.time_ns;
+    if ((fields & format::at_known_place) != 0) {
+        *to++ = static_cast<std::uint8_t>(place);
+    }
+    if ((fields & format::at_new_place) != 0) {
+        to = put_difference(to, event.address, state.address);
+    }
+    if ((fields & format::has_requested) != 0) {
+        to = put_number(to, event.requested);
+    }
+    if ((fields & format::has_size) != 0) {
+        to = put_difference(to, event.size, event.requested);
+    }
+    if ((fields & format::has_stack) != 0) {
+        to = put_number(to, event.stack);
+    }
+    if (fields >= format::has_thread) {
+        if ((fields & format::has_thread) != 0) {
+            to = put_number(to, event.thread);
+        }
+        if ((fields & format::has_stream) != 0) {
+            to = put_number(to, event.stream);
+        }
+        if ((fields & format::has_api) != 0) {
+            to = put_number(to, event.api);
+        }
+        if ((fields & format::has_kind_and_origin) != 0) {
+            *to++ = static_cast<std::uint8_t>(static_cast<unsigned>(event.kind) |
+                                              static_cast<unsigned>(event.origin) << origin_shift);
+        }
+        if ((fields & format::has_device) != 0) {
+            to = put_number(to, event.device);
+        }
+        if ((fields & format::has_context) != 0) {
+            to = put_number(to, event.context);
+        }
+        if ((fields & format::has_name) != 0) {
+            to = put_number(to, event.name);
+        }
+        if ((fields & format::has_correlation) != 0) {
+            to = put_difference(to, event.correlation, last.correlation);
+        }
+    }
+    remember(state, event);
+    return to;
+}
 
 void RecordEncoder::number(std::uint64_t value) {
     while (value >= 0x80) {
@@ -160,70 +272,6 @@ void RecordEncoder::encode(const StackDef& record) {
         number(frame.module);
         number(frame.address);
     }
-}
-
-void RecordEncoder::encode(const Event& record) {
-    const auto type = static_cast<std::size_t>(record.type);
-    Event& last = state_.last[type];
-    std::uint32_t fields = 0;
-    const auto note = [&fields](bool differs, std::uint32_t field) {
-        fields |= differs ? field : 0;
-    };
-    note(record.address != 0, format::has_address);
-    note(record.requested != last.requested, format::has_requested);
-    note(record.size != record.requested, format::has_size);
-    note(record.stack != last.stack, format::has_stack);
-    note(record.thread != last.thread, format::has_thread);
-    note(record.stream != last.stream, format::has_stream);
-    note(record.api != last.api, format::has_api);
-    note(record.kind != last.kind || record.origin != last.origin, format::has_kind_and_origin);
-    note(record.device != last.device, format::has_device);
-    note(record.context != last.context, format::has_context);
-    note(record.name != last.name, format::has_name);
-    note(record.correlation != last.correlation, format::has_correlation);
-
-    byte(static_cast<std::uint8_t>(static_cast<std::size_t>(Tag::event) + type));
-    number(fields);
-    time(record.time_ns);
-    if ((fields & format::has_address) != 0) {
-        difference(record.address, state_.address);
-        state_.address = record.address;
-    }
-    if ((fields & format::has_requested) != 0) {
-        number(record.requested);
-    }
-    if ((fields & format::has_size) != 0) {
-        difference(record.size, record.requested);
-    }
-    if ((fields & format::has_stack) != 0) {
-        number(record.stack);
-    }
-    if ((fields & format::has_thread) != 0) {
-        number(record.thread);
-    }
-    if ((fields & format::has_stream) != 0) {
-        number(record.stream);
-    }
-    if ((fields & format::has_api) != 0) {
-        number(record.api);
-    }
-    if ((fields & format::has_kind_and_origin) != 0) {
-        byte(static_cast<std::uint8_t>(static_cast<unsigned>(record.kind) |
-                                       static_cast<unsigned>(record.origin) << origin_shift));
-    }
-    if ((fields & format::has_device) != 0) {
-        number(record.device);
-    }
-    if ((fields & format::has_context) != 0) {
-        number(record.context);
-    }
-    if ((fields & format::has_name) != 0) {
-        number(record.name);
-    }
-    if ((fields & format::has_correlation) != 0) {
-        difference(record.correlation, last.correlation);
-    }
-    last = record;
 }
 
 void RecordEncoder::encode(const OomEvent& record) {
@@ -552,23 +600,8 @@ DecodeStatus RecordDecoder::decode_mixed(StackDef& record) {
     return status_;
 }
 
-DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& state) {
-    record = state.last[static_cast<std::size_t>(type)];
-    record.type = type;
-    std::uint32_t fields = 0;
-    number(fields);
-    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
-        fail(DecodeStatus::bad);
-    }
-    difference(record.time_ns, state.time_ns);
-    record.address = 0;
-    if ((fields & format::has_address) != 0) {
-        difference(record.address, state.address);
-    }
-    if ((fields & format::has_requested) != 0) {
-        number(record.requested);
-    }
-    record.size = record.requested;
+/// The fields from the size on, which no place says anything about.
+void RecordDecoder::rest_of_event(std::uint32_t fields, Event& record) {
     if ((fields & format::has_size) != 0) {
         difference(record.size, record.requested);
     }
@@ -608,9 +641,81 @@ DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& st
     if ((fields & format::has_correlation) != 0) {
         difference(record.correlation, record.correlation);
     }
+}
+
+DecodeStatus RecordDecoder::decode(EventType type, Event& record, CodecState& state) {
+    record = state.last[static_cast<std::size_t>(type)];
+    record.type = type;
+    std::uint32_t fields = 0;
+    number(fields);
+    difference(record.time_ns, state.time_ns);
+    record.address = 0;
+    std::uint8_t place = 0;
+    switch (fields & (format::at_latest_place | format::at_known_place | format::at_new_place)) {
+        case 0:
+            break;
+        case format::at_latest_place:
+            record.address = state.address;
+            place = static_cast<std::uint8_t>(CodecState::place_of(record.address));
+            break;
+        case format::at_known_place:
+            byte(place);
+            if (place < state.places.size()) {
+                record.address = state.places[place].address;
+            }
+            break;
+        case format::at_new_place:
+            difference(record.address, state.address);
+            break;
+        default:
+            fail(DecodeStatus::bad);
+    }
+    const CodecPlace* known = nullptr;
+    if ((fields & (format::at_latest_place | format::at_known_place)) != 0) {
+        known = &state.places[place % state.places.size()];
+        if (record.address == 0 || known->address != record.address) {
+            fail(DecodeStatus::bad);  // no such place
+        }
+        record.requested = known->requested;
+    }
+    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
+        fail(DecodeStatus::bad);
+    }
+    const bool has_requested = (fields & format::has_requested) != 0;
+    if (has_requested) {
+        number(record.requested);
+    }
+    record.size = size_unsaid(known, has_requested, record.requested);
+    rest_of_event(fields, record);
     if (status_ == DecodeStatus::ok) {
         state.time_ns = record.time_ns;
-        if ((fields & format::has_address) != 0) {
+        remember(state, record);
+    }
+    return status_;
+}
+
+DecodeStatus RecordDecoder::decode_plain(EventType type, Event& record, CodecState& state) {
+    record = state.last[static_cast<std::size_t>(type)];
+    record.type = type;
+    std::uint32_t plain = 0;
+    number(plain);
+    if ((plain & ~format::all_plain_event_fields) != 0) {
+        fail(DecodeStatus::bad);
+    }
+    const std::uint32_t fields = plain << format::plain_event_shift;
+    difference(record.time_ns, state.time_ns);
+    record.address = 0;
+    if ((fields & format::at_new_place) != 0) {
+        difference(record.address, state.address);
+    }
+    if ((fields & format::has_requested) != 0) {
+        number(record.requested);
+    }
+    record.size = record.requested;
+    rest_of_event(fields, record);
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = record.time_ns;
+        if ((fields & format::at_new_place) != 0) {
             state.address = record.address;
         }
         state.last[static_cast<std::size_t>(type)] = record;

@@ -2,8 +2,13 @@
 //
 // A record is its tag and its fields: varints (LEB128), zigzag where a value may fall, strings as
 // length and bytes. A sized record has the length of its fields before them, so that a reader may
-// meet one that has more fields than it knows. Events are written as differences from the last
-// event of the same type in the same block: about a dozen bytes instead of 72.
+// meet one that has more fields than it knows. Events are written as differences from what came
+// before them in the same block: half a dozen bytes instead of 72.
+//
+// Most events are about a place that an earlier one was about: memory is freed where it was
+// allocated, and allocated where it was freed. So 128 places are remembered, each with what was
+// last there, in the entry that the address itself chooses: nothing is searched for, in neither
+// direction.
 #pragma once
 
 #include <array>
@@ -12,19 +17,39 @@
 #include <string>
 #include <vector>
 
+#include "profiler/trace/log_format.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::trace {
 
 inline constexpr std::size_t event_type_count = 16;
 
+/// What an event said about an address.
+struct CodecPlace {
+    std::uint64_t address = 0;  ///< 0: nothing yet
+    std::uint64_t requested = 0;
+    std::uint64_t size = 0;
+};
+
 /// What differences refer to. Starts anew with every block.
 struct CodecState {
     std::uint64_t time_ns = 0;
-    std::uint64_t address = 0;
+    std::uint64_t address = 0;  ///< the latest that is not 0
     std::array<Event, event_type_count> last{};
     Work work;
+    std::array<CodecPlace, format::place_count> places{};
+
+    /// The entry for an address.
+    static std::size_t place_of(std::uint64_t address) {
+        return static_cast<std::size_t>((address >> 9) * 0x9e3779b97f4a7c15 >> 57);
+    }
 };
+
+/// No event takes more bytes.
+inline constexpr std::size_t max_event_size = 112;
+
+/// Writes an event to `to`, where there is room for max_event_size bytes; returns the end.
+std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to);
 
 /// Appends records to a byte vector. May throw std::bad_alloc.
 class RecordEncoder {
@@ -42,7 +67,10 @@ class RecordEncoder {
     void encode(const ModuleDef& record);
     void encode(const PythonFrameDef& record);
     void encode(const StackDef& record);
-    void encode(const Event& record);
+    void encode(const Event& record) {
+        std::array<std::uint8_t, max_event_size> bytes;
+        bytes_.insert(bytes_.end(), bytes.data(), encode_event(record, state_, bytes.data()));
+    }
     void encode(const OomEvent& record);
     void encode(const DeviceSample& record);
     void encode(const Missed& record);
@@ -91,6 +119,8 @@ class RecordDecoder {
     DecodeStatus decode_native(StackDef& record);
     DecodeStatus decode_mixed(StackDef& record);
     DecodeStatus decode(EventType type, Event& record, CodecState& state);
+    /// As earlier versions wrote it, without places.
+    DecodeStatus decode_plain(EventType type, Event& record, CodecState& state);
     DecodeStatus decode(OomEvent& record, CodecState& state);
     /// As earlier versions wrote it, without length and limit.
     DecodeStatus decode_plain(OomEvent& record, CodecState& state);
@@ -114,6 +144,7 @@ class RecordDecoder {
     void text(std::string& value);
     void flag(bool& value);
     void kind(MemoryKind& value);
+    void rest_of_event(std::uint32_t fields, Event& record);
     std::size_t count(std::size_t smallest_item);
     template <typename Fields>
     void sized(Fields fields);

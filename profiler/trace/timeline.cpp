@@ -1,48 +1,26 @@
 #include "profiler/trace/timeline.hpp"
 
-#include <algorithm>
-
 namespace memlab::trace {
-namespace {
 
-std::uint64_t larger_known(std::uint64_t a, std::uint64_t b) {
-    if (a == Timeline::unknown) {
-        return b;
-    }
-    return b == Timeline::unknown ? a : std::max(a, b);
-}
-
-/// `unknown` is the largest number: the plain minimum prefers what is known.
-void extend(Timeline::Bucket& bucket, const Timeline::Values& values) {
-    for (std::size_t curve = 0; curve < curve_count; ++curve) {
-        bucket.min[curve] = std::min(bucket.min[curve], values[curve]);
-        bucket.max[curve] = larger_known(bucket.max[curve], values[curve]);
-    }
-}
-
-}  // namespace
-
-void Timeline::record(std::uint64_t time_ns, const Values& values) {
-    if (!started_) {
-        started_ = true;
+void Timeline::record_in_another(std::uint64_t time_ns, const Values& values) {
+    if (buckets_.empty()) {
         start_ns_ = time_ns;
-        current_ = values;
+        buckets_.push_back({.min = values, .max = values, .last = values, .used = true});
     }
     while ((time_ns - start_ns_) / bucket_ns_ >= max_buckets) {
         double_width();
     }
+    const Values before = buckets_.back().last;
     const auto index = static_cast<std::size_t>((time_ns - start_ns_) / bucket_ns_);
     if (index >= buckets_.size()) {
         buckets_.resize(index + 1);
+        // The value on entry.
+        buckets_.back() = {.min = before, .max = before, .last = before, .used = true};
     }
-    Bucket& bucket = buckets_[index];
-    if (!bucket.used) {
-        bucket.used = true;
-        bucket.min = bucket.max = current_;  // the value on entry
-    }
-    extend(bucket, values);
-    bucket.last = values;
-    current_ = values;
+    latest_start_ns_ = start_ns_ + index * bucket_ns_;
+    latest_width_ns_ = bucket_ns_;
+    extend(buckets_.back(), values);
+    buckets_.back().last = values;
 }
 
 void Timeline::double_width() {
