@@ -61,6 +61,18 @@ std::string file_name_of(const std::string& path) {
     return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
+profiler::python::Mode python_mode(PythonFrames frames) {
+    switch (frames) {
+        case PythonFrames::off:
+            return profiler::python::Mode::off;
+        case PythonFrames::verify:
+            return profiler::python::Mode::verify;
+        case PythonFrames::automatic:
+            break;
+    }
+    return profiler::python::Mode::automatic;
+}
+
 // exit() runs the destructors of loaded objects; quick_exit() only what was registered with it.
 void at_quick_exit_handler() {
     Session::finish(trace::EndKind::quick_exit);
@@ -169,8 +181,9 @@ Session::Session(LoadedSettings loaded, bool late)
         }
         announce(settings_.run_manifest, claimed);
         files_ = {claimed.report, claimed.log};
-        recorder_ = std::make_unique<profiler::Recorder>(std::move(claimed.writer),
-                                                         settings_.stack_depth, process);
+        recorder_ =
+            std::make_unique<profiler::Recorder>(std::move(claimed.writer), settings_.stack_depth,
+                                                 process, python_mode(settings_.python));
         for (const auto& [name, value] : loaded.values) {
             recorder_->record(trace::OptionValue{name, value});
         }

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include <utility>
 
 #include "profiler/calibrated_clock.hpp"
+#include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
@@ -18,10 +20,11 @@ namespace memlab::profiler {
 class Recorder::Impl final : private StackDefinitions {
   public:
     Impl(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
-         const trace::ProcessInfo& process)
+         const trace::ProcessInfo& process, python::Mode python)
         : log_(std::move(log)),
           stack_depth_(stack_depth),
           start_ns_(process.start_monotonic_ns),
+          python_(python, stack_depth, *this),
           aggregator_(std::make_unique<trace::Aggregator>()) {
         emit(process);
     }
@@ -30,16 +33,12 @@ class Recorder::Impl final : private StackDefinitions {
         if (stack_depth_ == 0) {
             return 0;
         }
-        CapturedStack captured;
-        capture_stack(captured, stack_depth_);
-        if (captured.depth == 0) {
-            return 0;
-        }
-        return stacks_.id_of({captured.addresses, captured.depth}, captured.truncated,
-                             unwind::unload_epoch());
+        look_for_python();
+        const std::uint32_t id = capture();
+        return look_for_python() ? capture() : id;
     }
 
-    std::uint32_t string_id(std::string_view text) {
+    std::uint32_t string_id(std::string_view text) override {
         const std::string key(text.substr(0, 65536));
         const std::lock_guard lock(mutex_);
         return string_id_locked(key);
@@ -130,7 +129,32 @@ class Recorder::Impl final : private StackDefinitions {
 
   private:
     void define(const trace::ModuleDef& module) override { record_plain(module); }
+    void define(const trace::PythonFrameDef& frame) override { record_plain(frame); }
     void define(const trace::StackDef& stack) override { record_plain(stack); }
+    void missed(std::string_view reason) override { missed(reason, 0, 1); }
+
+    /// At the first stack, and when a stack led through a module that none led through before: it
+    /// may be a Python. No lock is held here. True when one was found just now.
+    bool look_for_python() {
+        if (!python_.looking()) {
+            return false;
+        }
+        const std::uint32_t modules = stacks_.module_count();
+        return known_modules_.exchange(modules, std::memory_order_relaxed) != modules &&
+               python_.look();
+    }
+
+    std::uint32_t capture() {
+        CapturedStack native;
+        capture_stack(native, stack_depth_);
+        const std::uint64_t epoch =
+            unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
+        python::MergedStack merged;
+        if (python_.merge(native, merged)) {
+            return stacks_.id_of({merged.words, merged.depth}, merged.truncated, epoch);
+        }
+        return stacks_.id_of({native.addresses, native.depth}, native.truncated, epoch);
+    }
 
     std::uint32_t string_id_locked(const std::string& text) {
         const auto [it, added] =
@@ -162,7 +186,10 @@ class Recorder::Impl final : private StackDefinitions {
     const std::uint32_t stack_depth_;
     const std::uint64_t start_ns_;
 
-    StackTable stacks_{*this};  // its lock comes before mutex_
+    // Their locks come before mutex_.
+    StackTable stacks_{*this};
+    python::PythonStacks python_;
+    std::atomic<std::uint32_t> known_modules_{UINT32_MAX};
 
     std::mutex mutex_;
     CalibratedClock<MachineTime> clock_{counter_keeps_time()};
@@ -172,8 +199,8 @@ class Recorder::Impl final : private StackDefinitions {
 };
 
 Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
-                   const trace::ProcessInfo& process)
-    : impl_(std::make_unique<Impl>(std::move(log), stack_depth, process)) {}
+                   const trace::ProcessInfo& process, python::Mode python)
+    : impl_(std::make_unique<Impl>(std::move(log), stack_depth, process, python)) {}
 
 Recorder::~Recorder() = default;
 

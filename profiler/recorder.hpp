@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "profiler/python/python_stacks.hpp"
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_writer.hpp"
 #include "profiler/trace/record.hpp"
@@ -23,7 +24,7 @@ class Recorder {
   public:
     /// `log` may be null: then only the aggregate is kept. `stack_depth` 0 records no stacks.
     Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
-             const trace::ProcessInfo& process);
+             const trace::ProcessInfo& process, python::Mode python = python::Mode::automatic);
     ~Recorder();
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;

@@ -124,8 +124,10 @@ std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool trunc
         return 0;
     }
     const Key key{stack, truncated, epoch, hash_of(stack, truncated)};
-    if (const Entry* known = find(key)) {
-        return known->id;
+    if (epoch != no_epoch) {
+        if (const Entry* known = find(key)) {
+            return known->id;
+        }
     }
     const Resolved resolved = resolve(key);
     const std::lock_guard lock(mutex_);
@@ -142,6 +144,9 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
     Resolved resolved;
     resolved.module_of.assign(key.stack.size(), SIZE_MAX);
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
+        if ((key.stack[i] & python_bit) != 0) {
+            continue;
+        }
         // A return address may be one past the end of its function, so of its module.
         const std::uintptr_t address = key.stack[i] - 1;
         for (std::size_t m = 0; m < resolved.modules.size(); ++m) {
@@ -172,6 +177,11 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
     definition.frames.reserve(key.stack.size());
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
         trace::Frame frame;
+        if ((key.stack[i] & python_bit) != 0) {
+            frame.python = static_cast<std::uint32_t>(key.stack[i] & ~python_bit);
+            definition.frames.push_back(frame);
+            continue;
+        }
         frame.address = key.stack[i];
         if (resolved.module_of[i] != SIZE_MAX) {
             modules[i] = ids[resolved.module_of[i]];
@@ -230,6 +240,7 @@ std::uint32_t StackTable::module_id(const LoadedModule& module) {
     definition.end = module.end;
     modules_.push_back(definition);
     definitions_.define(definition);
+    module_count_.store(definition.id, std::memory_order_relaxed);
     return definition.id;
 }
 

@@ -21,20 +21,10 @@
 #include <vector>
 
 #include "profiler/loaded_modules.hpp"
+#include "profiler/stack_definitions.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::profiler {
-
-/// Where definitions go, in order, each before the first use of its number.
-class StackDefinitions {
-  public:
-    StackDefinitions() = default;
-    StackDefinitions(const StackDefinitions&) = delete;
-    StackDefinitions& operator=(const StackDefinitions&) = delete;
-    virtual ~StackDefinitions() = default;
-    virtual void define(const trace::ModuleDef& module) = 0;
-    virtual void define(const trace::StackDef& stack) = 0;
-};
 
 /// Thread-safety: any number of threads. Locks: its own, only for a stack that is new, and under it
 /// whatever `definitions` takes.
@@ -46,10 +36,19 @@ class StackTable {
     StackTable(const StackTable&) = delete;
     StackTable& operator=(const StackTable&) = delete;
 
-    /// The number of the calling thread's stack: return addresses, leaf first. Call it while those
-    /// frames stand, so that what they are in stays loaded. `epoch`: how often something had been
-    /// unloaded when the addresses were read, or later. Throws std::bad_alloc.
+    /// The bit of a word that is the number of a Python frame, not an address.
+    static constexpr std::uint64_t python_bit = std::uint64_t{1} << 63;
+
+    /// An epoch that nothing is kept under: while something is being unloaded.
+    static constexpr std::uint64_t no_epoch = 0;
+
+    /// The number of the calling thread's stack: return addresses and Python frames, leaf first.
+    /// Call it while those frames stand, so that what they are in stays loaded. `epoch`: how often
+    /// something had been unloaded when the addresses were read, or later. Throws std::bad_alloc.
     std::uint32_t id_of(std::span<const std::uint64_t> stack, bool truncated, std::uint64_t epoch);
+
+    /// How many modules were defined so far: grows when a stack leads through a new one.
+    std::uint32_t module_count() const { return module_count_.load(std::memory_order_relaxed); }
 
   private:
     struct Entry;
@@ -74,6 +73,7 @@ class StackTable {
     std::vector<std::unique_ptr<Slots>> all_slots_;
     std::vector<std::unique_ptr<Entry, EntryDelete>> entries_;  // by number, from 1
     std::vector<trace::ModuleDef> modules_;
+    std::atomic<std::uint32_t> module_count_{0};
 };
 
 }  // namespace memlab::profiler

@@ -50,6 +50,19 @@ bool ipc_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool python_option(Settings& settings, std::string_view text) {
+    if (text == "auto") {
+        settings.python = PythonFrames::automatic;
+    } else if (text == "off") {
+        settings.python = PythonFrames::off;
+    } else if (text == "verify") {
+        settings.python = PythonFrames::verify;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 bool verbosity_option(Settings& settings, std::string_view text) {
     if (text == "quiet") {
         settings.verbosity = Verbosity::quiet;
@@ -227,6 +240,10 @@ constexpr OptionDef options[] = {
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",
      "Frames of the call stack kept with each allocation; 0 records no stacks.",
      stack_depth_option},
+    {"MEMLAB_PYTHON", "auto, off, verify", "auto",
+     "Python functions and lines in call stacks, where this Python is a known one; verify compares "
+     "them with what Python itself says whenever that can be asked.",
+     python_option},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},

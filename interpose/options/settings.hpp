@@ -14,6 +14,10 @@ namespace memlab::interpose {
 /// How much memlab says on stderr. Nothing is said at all while nothing is wrong, but for `debug`.
 enum class Verbosity : std::uint8_t { quiet, warnings, debug };
 
+/// Whether call sites name Python functions and lines. `verify` compares each with the
+/// interpreter's own account where that can be asked.
+enum class PythonFrames : std::uint8_t { off, automatic, verify };
+
 struct Settings {
     bool disabled = false;
     bool pool = true;
@@ -23,6 +27,7 @@ struct Settings {
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%
     std::uint64_t log_limit = 0;    ///< bytes; 0: no limit
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
+    PythonFrames python = PythonFrames::automatic;
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
     bool look_for_ipc = true;         ///< plain memory once a library that exports it is loaded

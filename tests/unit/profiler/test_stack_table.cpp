@@ -19,7 +19,10 @@ namespace {
 
 class Collected final : public StackDefinitions {
   public:
+    std::uint32_t string_id(std::string_view) override { return 0; }
     void define(const trace::ModuleDef& module) override { modules.push_back(module); }
+    void define(const trace::PythonFrameDef&) override {}
+    void missed(std::string_view) override {}
     void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
 
     std::vector<trace::ModuleDef> modules;
@@ -60,14 +63,14 @@ TEST_CASE("a stack has one number, another depth, end or truncation another") {
     Collected collected;
     StackTable table(collected);
     const std::vector<std::uint64_t> stack = stack_number(0x1234567, 9);
-    CHECK(table.id_of({}, false, 0) == 0);
-    CHECK(table.id_of(stack, false, 0) == 1);
-    CHECK(table.id_of(stack, true, 0) == 2);
-    CHECK(table.id_of({stack.data(), 8}, false, 0) == 3);
+    CHECK(table.id_of({}, false, 1) == 0);
+    CHECK(table.id_of(stack, false, 1) == 1);
+    CHECK(table.id_of(stack, true, 1) == 2);
+    CHECK(table.id_of({stack.data(), 8}, false, 1) == 3);
     std::vector<std::uint64_t> other = stack;
     other.back() += 1;
-    CHECK(table.id_of(other, false, 0) == 4);
-    CHECK(table.id_of(stack, false, 0) == 1);
+    CHECK(table.id_of(other, false, 1) == 4);
+    CHECK(table.id_of(stack, false, 1) == 1);
     REQUIRE(collected.stacks.size() == 4);
     CHECK(collected.stacks[1].truncated);
     CHECK(collected.stacks[0].frames.size() == 9);
@@ -87,7 +90,7 @@ TEST_CASE("threads that define and look up while the table grows agree on every 
         workers.emplace_back([&, t] {
             for (std::uint64_t i = 0; i < stacks; ++i) {
                 const std::uint64_t number = t % 2 == 0 ? i : stacks - 1 - i;
-                ids[t][number] = table.id_of(stack_number(number, 4 + number % 7), false, 0);
+                ids[t][number] = table.id_of(stack_number(number, 4 + number % 7), false, 1);
             }
         });
     }
@@ -117,13 +120,40 @@ TEST_CASE("after an unload an address is looked up again: unchanged code keeps i
     StackTable table(collected);
     const Library kept;
     const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
-    const std::uint32_t id = table.id_of(stack, false, 0);
-    CHECK(table.id_of(stack, false, 1) == id);
+    const std::uint32_t id = table.id_of(stack, false, 1);
     CHECK(table.id_of(stack, false, 2) == id);
-    CHECK(table.id_of(stack, false, 1) == id);  // a thread that read the epoch before the others
+    CHECK(table.id_of(stack, false, 3) == id);
+    CHECK(table.id_of(stack, false, 2) == id);  // a thread that read the epoch before the others
     CHECK(collected.stacks.size() == 1);
     REQUIRE(collected.modules.size() == 1);
     CHECK(collected.modules[0].path.find("libBrokenLocale") != std::string::npos);
+}
+
+TEST_CASE("while something is being unloaded every stack is looked up anew") {
+    Collected collected;
+    StackTable table(collected);
+    const Library kept;
+    const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
+    const std::uint32_t id = table.id_of(stack, false, StackTable::no_epoch);
+    CHECK(id == 1);
+    CHECK(table.id_of(stack, false, StackTable::no_epoch) == id);
+    CHECK(table.id_of(stack, false, 7) == id);
+    CHECK(table.id_of(stack, false, 7) == id);
+    CHECK(collected.stacks.size() == 1);
+}
+
+TEST_CASE("a Python frame is a frame of its own, whatever its number") {
+    Collected collected;
+    StackTable table(collected);
+    const std::vector<std::uint64_t> stack = {0x1000, StackTable::python_bit | 0x1000, 0x2000};
+    const std::uint32_t id = table.id_of(stack, false, 1);
+    CHECK(table.id_of(stack, false, 2) == id);
+    REQUIRE(collected.stacks.size() == 1);
+    const std::vector<trace::Frame>& frames = collected.stacks[0].frames;
+    REQUIRE(frames.size() == 3);
+    CHECK(frames[0] == trace::Frame{.module = 0, .address = 0x1000, .python = 0});
+    CHECK(frames[1] == trace::Frame{.module = 0, .address = 0, .python = 0x1000});
+    CHECK(frames[2] == trace::Frame{.module = 0, .address = 0x2000, .python = 0});
 }
 
 TEST_CASE("an address whose library is gone is not named by it; once it is back, it is") {
@@ -134,16 +164,16 @@ TEST_CASE("an address whose library is gone is not named by it; once it is back,
     {
         const Library library;
         stack[0] = library.address();
-        loaded = table.id_of(stack, false, 0);
+        loaded = table.id_of(stack, false, 1);
     }
-    const std::uint32_t unloaded = table.id_of(stack, false, 1);
+    const std::uint32_t unloaded = table.id_of(stack, false, 2);
     CHECK(unloaded != loaded);
     CHECK(collected.stacks.at(loaded - 1).frames[0].module == 1);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].module == 0);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].address == stack[0]);
     const Library again;
     if (again.address() == stack[0]) {  // nothing was mapped there meanwhile
-        CHECK(table.id_of(stack, false, 2) == loaded);
+        CHECK(table.id_of(stack, false, 3) == loaded);
         CHECK(collected.stacks.size() == 2);
     }
 }

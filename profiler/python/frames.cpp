@@ -1,0 +1,174 @@
+#include "profiler/python/frames.hpp"
+
+#include <algorithm>
+
+namespace memlab::profiler::python {
+namespace {
+
+// A record further from the last one than any stack is large belongs to another stack.
+constexpr std::uintptr_t largest_stack = std::uintptr_t{1} << 30;
+// Frames followed to find where an activation ends, without records that say so.
+constexpr std::size_t longest_activation = 8192;
+
+class Walk {
+  public:
+    Walk(const Interpreter& interpreter, std::size_t limit, Frames& out)
+        : interpreter_(interpreter),
+          layout_(*interpreter.layout),
+          limit_(std::min(limit, Frames::max_frames)),
+          out_(out),
+          last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
+
+    /// Up to 3.12: one record on the C stack for each activation; the last is in the thread state.
+    void follow_records(const void* record) {
+        while (record != nullptr && !full()) {
+            const auto* previous = read<const void*>(record, layout_.cframe_previous);
+            if (previous == nullptr || !is_next_on_stack(record)) {
+                return;
+            }
+            const auto* frame = read<const void*>(record, layout_.cframe_frame);
+            while (frame != nullptr && !is_shim(frame)) {
+                if (full()) {
+                    out_.truncated = true;
+                    break;
+                }
+                if (!add(frame)) {
+                    return;
+                }
+                if (layout_.frame_is_entry != 0 &&
+                    read<std::uint8_t>(frame, layout_.frame_is_entry) != 0) {
+                    break;
+                }
+                frame = previous_of(frame);
+            }
+            close(record);
+            record = previous;
+        }
+        out_.truncated |= record != nullptr && full();
+    }
+
+    /// From 3.13 on: the frame at the end of each activation lies on the C stack.
+    void follow_frames(const void* frame) {
+        std::size_t followed = 0;
+        for (; frame != nullptr; frame = previous_of(frame)) {
+            if (is_shim(frame)) {
+                if (!is_next_on_stack(frame)) {
+                    break;
+                }
+                close(frame);
+                followed = 0;
+                if (full()) {
+                    out_.truncated |= previous_of(frame) != nullptr;
+                    return;
+                }
+            } else if (full()) {
+                out_.truncated = true;  // looking for the end of what was begun
+                if (++followed > longest_activation) {
+                    break;
+                }
+            } else if (!add(frame)) {
+                return;
+            }
+        }
+        out_.frame_count = closed_frames();
+    }
+
+  private:
+    bool full() const {
+        return out_.frame_count >= limit_ || out_.activation_count >= Frames::max_activations;
+    }
+
+    std::size_t closed_frames() const {
+        return out_.activation_count == 0 ? 0 : out_.activations[out_.activation_count - 1].end;
+    }
+    bool closed() const { return closed_frames() == out_.frame_count; }
+
+    bool is_shim(const void* frame) const {
+        return layout_.frame_is_entry == 0 &&
+               read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
+    }
+
+    const void* previous_of(const void* frame) const {
+        return read<const void*>(frame, layout_.frame_previous);
+    }
+
+    /// Whether it lies above the last one on this thread's stack.
+    bool is_next_on_stack(const void* record) {
+        const auto at = reinterpret_cast<std::uintptr_t>(record);
+        if (at <= last_on_stack_ || at - last_on_stack_ > largest_stack ||
+            at % alignof(void*) != 0) {
+            return false;
+        }
+        last_on_stack_ = at;
+        return true;
+    }
+
+    void close(const void* record) {
+        if (!closed()) {
+            out_.activations[out_.activation_count++] = {reinterpret_cast<std::uintptr_t>(record),
+                                                         out_.frame_count};
+        }
+    }
+
+    /// False, and nothing is left, when this is no frame.
+    bool add(const void* frame) {
+        const auto* code = read<const char*>(frame, layout_.frame_code);
+        if (!is_a(code, interpreter_.types.code)) {
+            out_.implausible = true;
+            out_.frame_count = 0;
+            out_.activation_count = 0;
+            return false;
+        }
+        const std::ptrdiff_t offset =
+            read<const char*>(frame, layout_.frame_instruction) - (code + layout_.code_bytes);
+        const std::ptrdiff_t begins =
+            std::ptrdiff_t{read<std::int32_t>(code, layout_.code_first_traceable)} *
+            static_cast<std::ptrdiff_t>(instruction_size);
+        // A frame that is being set up is not there yet for anyone who asks.
+        if (offset >= begins ||
+            read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator) {
+            out_.frames[out_.frame_count++] = {code, offset};
+        }
+        return true;
+    }
+
+    const Interpreter& interpreter_;
+    const Layout& layout_;
+    const std::size_t limit_;
+    Frames& out_;
+    std::uintptr_t last_on_stack_;
+};
+
+}  // namespace
+
+void read_frames(const Interpreter& interpreter, std::size_t limit, Frames& out) {
+    out.frame_count = 0;
+    out.activation_count = 0;
+    out.truncated = false;
+    out.implausible = false;
+    out.thread_state = nullptr;
+    if (interpreter.is_initialized() == 0) {
+        return;
+    }
+    void* const thread = interpreter.thread_state();
+    if (thread == nullptr) {
+        return;
+    }
+    const Layout& layout = *interpreter.layout;
+    const auto* root = read<const void*>(thread, layout.thread_frame);
+    const auto* owner = read<const void*>(thread, layout.thread_interpreter);
+    // Not before here: see above.
+    if (interpreter.is_initialized() == 0 || root == nullptr) {
+        return;
+    }
+    out.thread_state = thread;
+    out.in_main_interpreter = owner == interpreter.main_interpreter();
+    Walk walk(interpreter, limit, out);
+    if (layout.has_cframes) {
+        walk.follow_records(root);
+    } else {
+        walk.follow_frames(root);
+    }
+}
+
+}  // namespace memlab::profiler::python

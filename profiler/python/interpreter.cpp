@@ -1,0 +1,166 @@
+#include "profiler/python/interpreter.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "profiler/loaded_modules.hpp"
+
+namespace memlab::profiler::python {
+namespace {
+
+std::string_view base_name(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+/// The path of a Python library that is loaded, also where its symbols are visible to nobody else.
+std::string loaded_library() {
+    char path[4096];
+    path[0] = '\0';
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* result) {
+            const std::string_view name(info->dlpi_name);
+            const std::string_view file = base_name(name);
+            if ((file.starts_with("libpython") || file.starts_with("libpypy")) &&
+                name.size() < sizeof(path)) {
+                auto* out = static_cast<char*>(result);
+                out[name.copy(out, name.size())] = '\0';
+                // libpython3.so only forwards to the real one.
+                return file.find('.') == file.find(".so") ? 0 : 1;
+            }
+            return 0;
+        },
+        path);
+    return path;
+}
+
+class Symbols {
+  public:
+    explicit Symbols(void* handle) : handle_(handle) {}
+
+    void* data(const char* name) const { return dlsym(handle_, name); }
+
+    /// False, once and for all, when one is missing.
+    template <class Function>
+    void get(Function*& function, const char* name) {
+        function = reinterpret_cast<Function*>(dlsym(handle_, name));
+        complete_ &= function != nullptr;
+    }
+    void get(const void*& object, const char* name) {
+        object = dlsym(handle_, name);
+        complete_ &= object != nullptr;
+    }
+    bool complete() const { return complete_; }
+
+  private:
+    void* handle_;
+    bool complete_ = true;
+};
+
+/// "3.12.3 (main, ...": the number after the first dot; -1 for what is no Python 3.
+int minor_of(std::string_view version) {
+    int minor = -1;
+    if (version.starts_with("3.")) {
+        std::from_chars(version.data() + 2, version.data() + version.size(), minor);
+    }
+    return minor;
+}
+
+/// The types' own sizes against those that follow from the layout: another build's structures
+/// differ there.
+bool matches(const Layout& layout, const Types& types, const void* generator) {
+    const auto size_of = [](const void* type) {
+        return read<std::uint64_t>(type, type_basic_size);
+    };
+    return size_of(types.code) == layout.code_bytes && size_of(types.str) == layout.unicode_size &&
+           size_of(generator) == layout.generator_frame + layout.frame_locals;
+}
+
+std::string unusable(const std::string& version, const std::string& why) {
+    return "Python " + version + " " + why +
+           ": call sites are native only, without its functions and lines";
+}
+
+}  // namespace
+
+Search find_interpreter(Interpreter* interpreter, std::string* why) {
+    void* handle = RTLD_DEFAULT;
+    if (dlsym(handle, "Py_GetVersion") == nullptr && dlsym(handle, "PyPy_GetVersion") == nullptr) {
+        const std::string path = loaded_library();
+        // Never closed: what is found must stay.
+        handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+        if (handle == nullptr) {
+            return Search::nothing;
+        }
+    }
+    Symbols symbols(handle);
+    if (symbols.data("PyPy_GetVersion") != nullptr ||
+        symbols.data("pypy_execute_source") != nullptr) {
+        *why = unusable("(PyPy)", "keeps its frames in a way that memlab does not know");
+        return Search::unusable;
+    }
+    const char* (*get_version)() = nullptr;
+    symbols.get(get_version, "Py_GetVersion");
+    if (get_version == nullptr) {
+        return Search::nothing;
+    }
+    const std::string_view text = get_version();
+    const std::string version(text.substr(0, text.find(' ')));
+    interpreter->layout = layout_of(minor_of(version));
+    if (interpreter->layout == nullptr) {
+        *why =
+            unusable(version, "is not one that memlab was tested with (" + tested_versions() + ")");
+        return Search::unusable;
+    }
+    // Both kinds of build lay their objects out in ways of their own.
+    if (text.find("free-threading") != std::string_view::npos) {
+        *why = unusable(version, "is a free-threaded build");
+        return Search::unusable;
+    }
+    if (symbols.data("_Py_NegativeRefcount") != nullptr) {
+        *why = unusable(version, "is a debug build");
+        return Search::unusable;
+    }
+    const void* generator = nullptr;
+    const void* loop = nullptr;
+    symbols.get(interpreter->types.code, "PyCode_Type");
+    symbols.get(interpreter->types.str, "PyUnicode_Type");
+    symbols.get(interpreter->types.bytes, "PyBytes_Type");
+    symbols.get(generator, "PyGen_Type");
+    symbols.get(loop, "_PyEval_EvalFrameDefault");
+    symbols.get(interpreter->is_initialized, "Py_IsInitialized");
+    symbols.get(interpreter->thread_state, "PyGILState_GetThisThreadState");
+    symbols.get(interpreter->running_state, interpreter->layout->minor < 13
+                                                ? "_PyThreadState_UncheckedGet"
+                                                : "PyThreadState_GetUnchecked");
+    symbols.get(interpreter->main_interpreter, "PyInterpreterState_Main");
+    PublicApi& api = interpreter->api;
+    symbols.get(api.thread_frame, "PyThreadState_GetFrame");
+    symbols.get(api.frame_back, "PyFrame_GetBack");
+    symbols.get(api.frame_code, "PyFrame_GetCode");
+    symbols.get(api.frame_line, "PyFrame_GetLineNumber");
+    symbols.get(api.attribute, "PyObject_GetAttrString");
+    symbols.get(api.utf8, "PyUnicode_AsUTF8AndSize");
+    symbols.get(api.error, "PyErr_Occurred");
+    symbols.get(api.clear_error, "PyErr_Clear");
+    symbols.get(api.collector_off, "PyGC_Disable");
+    symbols.get(api.collector_on, "PyGC_Enable");
+    symbols.get(api.release, "Py_DecRef");
+    if (!symbols.complete() || !matches(*interpreter->layout, interpreter->types, generator)) {
+        *why = unusable(version, "is built in a way that memlab does not know");
+        return Search::unusable;
+    }
+    LoadedModule module;
+    if (find_loaded_module(reinterpret_cast<std::uintptr_t>(loop), &module)) {
+        const std::string_view file = base_name(module.path);
+        if (file.starts_with("python") || file.starts_with("libpython")) {
+            interpreter->code_start = module.start;
+            interpreter->code_end = module.end;
+        }
+    }
+    return Search::found;
+}
+
+}  // namespace memlab::profiler::python

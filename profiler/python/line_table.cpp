@@ -1,0 +1,84 @@
+#include "profiler/python/line_table.hpp"
+
+namespace memlab::profiler::python {
+namespace {
+
+// An entry is 1 cccc lll: a code, and the number of instructions less one. What follows has the top
+// bit clear.
+enum Code : unsigned {
+    one_line_first = 10,  // to 12: that many lines less ten further on, two bytes of columns
+    no_columns = 13,
+    long_form = 14,
+    no_location = 15,
+};
+
+constexpr std::ptrdiff_t instruction_bytes = 2;
+
+class Reader {
+  public:
+    explicit Reader(std::span<const unsigned char> table) : table_(table) {}
+
+    bool at_end() const { return at_ >= table_.size(); }
+    std::size_t position() const { return at_; }
+    unsigned byte() { return at_end() ? 0 : table_[at_++]; }
+
+    /// Six bits a byte, the lowest first; the seventh says that more follow.
+    std::uint32_t number() {
+        std::uint32_t value = 0;
+        unsigned part = 0;
+        unsigned shift = 0;
+        do {
+            part = byte();
+            value |= shift < 32 ? static_cast<std::uint32_t>(part & 63) << shift : 0;
+            shift += 6;
+        } while ((part & 64) != 0);
+        return value;
+    }
+
+    /// The lowest bit is the sign.
+    std::int64_t signed_number() {
+        const std::uint32_t value = number();
+        const std::int64_t magnitude = value >> 1;
+        return (value & 1) != 0 ? -magnitude : magnitude;
+    }
+
+    /// To the first byte of the next entry.
+    void skip_entry() {
+        while (!at_end() && (table_[at_] & 128) == 0) {
+            ++at_;
+        }
+    }
+
+  private:
+    std::span<const unsigned char> table_;
+    std::size_t at_ = 0;
+};
+
+}  // namespace
+
+LineAt line_at(std::span<const unsigned char> table, int first_line, std::ptrdiff_t offset) {
+    if (offset < 0) {
+        return {.line = first_line, .bytes = 0};
+    }
+    Reader reader(table);
+    std::int64_t line = first_line;
+    std::ptrdiff_t end = 0;
+    while (!reader.at_end()) {
+        const unsigned head = reader.byte();
+        const unsigned code = (head >> 3) & 15;
+        end += (static_cast<std::ptrdiff_t>(head & 7) + 1) * instruction_bytes;
+        if (code == no_columns || code == long_form) {
+            line += reader.signed_number();
+        } else if (code >= one_line_first && code < no_columns) {
+            line += code - one_line_first;
+        }
+        reader.skip_entry();
+        if (offset < end) {
+            const bool known = code != no_location && line > 0 && line <= INT32_MAX;
+            return {.line = known ? static_cast<int>(line) : 0, .bytes = reader.position()};
+        }
+    }
+    return {.line = 0, .bytes = table.size()};
+}
+
+}  // namespace memlab::profiler::python

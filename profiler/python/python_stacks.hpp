@@ -1,0 +1,72 @@
+// Call stacks with the Python functions in them.
+//
+// The interpreter runs Python code in a loop, one C function (_PyEval_EvalFrameDefault), and one
+// activation of it runs many Python functions: a call from Python to Python stays in the loop. Each
+// activation keeps a record on the C stack. The native frame in which such a record lies is that
+// activation, whatever the compiler made of the function (parts moved away, inlining, no symbols);
+// the Python frames that it runs stand in its place. The interpreter's other C functions in between
+// are left out when they are a binary of their own: they say nothing. What belongs to another
+// interpreter or to another C stack (greenlets) fits no native frame, and the stack stays native.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/interpreter.hpp"
+#include "profiler/stack_capture.hpp"
+#include "profiler/stack_definitions.hpp"
+
+namespace memlab::profiler::python {
+
+/// A stack as the StackTable takes it: native return addresses, and numbers of Python frames with
+/// StackTable::python_bit, leaf first.
+struct MergedStack {
+    std::size_t depth = 0;
+    bool truncated = false;
+    std::uint64_t words[CapturedStack::max_depth];
+};
+
+enum class Mode : std::uint8_t {
+    off,
+    automatic,  ///< compared with the interpreter's own account once
+    verify,     ///< compared whenever the thread holds the GIL
+};
+
+/// Thread-safety: all member functions, from any thread.
+class PythonStacks {
+  public:
+    /// `definitions` must outlive it. `depth` frames of a stack are kept at most.
+    PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
+
+    /// Looks for an interpreter, unless there is one already; true when one was found just now. For
+    /// a safe moment (see find_interpreter): at the start, and when something was loaded.
+    bool look();
+
+    /// True while it is worth looking.
+    bool looking() const { return state_.load(std::memory_order_relaxed) == State::looking; }
+
+    /// False when the calling thread's stack has no Python frames to add; `merged` is not filled
+    /// then. Throws std::bad_alloc.
+    bool merge(const CapturedStack& native, MergedStack& merged);
+
+  private:
+    enum class State : std::uint8_t { off, looking, on };
+
+    void turn_off(std::string_view why);
+
+    const Mode mode_;
+    const std::size_t depth_;
+    StackDefinitions& definitions_;
+    std::atomic<State> state_;
+    std::atomic<bool> searching_{false};
+    std::atomic<bool> compared_{false};
+    // Filled in by the thread that searches, before `on`.
+    Interpreter interpreter_;
+    std::unique_ptr<FrameNumbers> numbers_;
+};
+
+}  // namespace memlab::profiler::python

@@ -1,0 +1,275 @@
+"""Python frames in call sites, under every tested CPython that is installed here: the report must give
+the stacks that Python itself gives in the same program. On the simulated driver, through ctypes,
+which releases the GIL around its calls as PyTorch does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from harness import Found, Outcome, judge_recordings
+from support import ROOT, Build, EndToEnd
+
+GROUP = ""  # run.py's: only the interpreters of this version ("3.12"); empty: all
+PROGRAMS = ROOT / "tests" / "programs" / "python"
+TESTED = ((3, 11), (3, 12), (3, 13))
+LONGEST_TEXT = 4096
+DEPTH = 256
+
+
+def installed(versions: tuple[tuple[int, int], ...]) -> list[tuple[str, str]]:
+    """(version, executable) of the interpreters that are here, pyenv's too; each build once."""
+    candidates = [sys.executable]
+    for major, minor in versions:
+        name = f"python{major}.{minor}"
+        candidates += [folder + "/" + name for folder in
+                       ("/usr/bin", "/usr/local/bin", *os.environ.get("PATH", "").split(":"))]
+        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+        candidates += map(str, sorted(pyenv.glob(f"versions/{major}.{minor}*/bin/{name}")))
+    found: dict[str, str] = {}
+    probe = ("import sys, ctypes, sysconfig; print(sys.version_info[0], sys.version_info[1], "
+             "sys.implementation.name, hex(sys.hexversion), "
+             "sysconfig.get_config_var('Py_GIL_DISABLED'), "
+             "sys._base_executable or sys.executable)")
+    for candidate in candidates:
+        if shutil.which(candidate) is None:
+            continue
+        answer = subprocess.run([candidate, "-c", probe], capture_output=True, text=True,
+                                check=False, timeout=60).stdout.split()
+        if (len(answer) == 6 and (int(answer[0]), int(answer[1])) in versions
+                and answer[2] == "cpython" and answer[4] != "1"):
+            found.setdefault(os.path.realpath(answer[5]), f"{answer[0]}.{answer[1]}")
+    return sorted((version, path) for path, version in found.items())
+
+
+def python_stack(report: dict, index: int) -> tuple:
+    """The Python frames of a stack: (function, file, line), innermost first."""
+    frames = [report["frames"][frame] for frame in report["stacks"][index]["frames"]]
+    python = [report["python_frames"][frame["python"]] for frame in frames if "python" in frame]
+    return tuple((frame["function"], frame["file"], frame["line"]) for frame in python)
+
+
+def kept(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+
+
+class PythonFrames(EndToEnd):
+    """What Python programs of every shape are reported as."""
+
+    interpreters: list[tuple[str, str]] = []
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.interpreters = [entry for entry in installed(TESTED)
+                            if not GROUP or entry[0] == GROUP]
+
+    def each_interpreter(self):
+        if not self.interpreters:
+            self.skipTest(f"no CPython of the tested versions is installed here {GROUP}")
+        for version, path in self.interpreters:
+            yield version, path
+
+    def run_python(self, interpreter: str, script: str, *arguments: str, timeout: float = 120,
+                   **settings: str) -> Outcome:
+        shutil.rmtree(self.output, ignore_errors=True)
+        settings = {"MEMLAB_STACK_DEPTH": str(DEPTH), "PYTHONHASHSEED": "0"} | settings
+        return self.under_memlab([interpreter, "-B", str(PROGRAMS / script), *arguments], settings,
+                                 timeout=timeout)
+
+    def recording(self) -> Found:
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        self.assertEqual(len(found), 1)
+        return found[0]
+
+    def compare(self, report: dict, expected_file: Path) -> int:
+        """Every stack of the report with its allocations and bytes against the program's own list."""
+        expected = {}
+        for entry in json.loads(expected_file.read_text(encoding="utf-8")):
+            stack = tuple((kept(function), kept(file), line)
+                          for function, file, line in entry["stack"])
+            expected[stack] = (entry["count"], entry["bytes"])
+        reported: dict[tuple, list[int]] = {}
+        for site in report["sites"]:
+            key = (python_stack(report, site["stack"]),
+                   report["stacks"][site["stack"]]["truncated"])
+            totals = reported.setdefault(key, [0, 0])
+            totals[0] += site["count"]
+            totals[1] += site["requested_bytes"]
+        for (stack, truncated), totals in reported.items():
+            if truncated:  # the limit was reached: what is there is the beginning, and long
+                self.assertGreater(len(stack), DEPTH // 2)
+            same = [known for known in expected
+                    if (known[:len(stack)] if truncated else known) == stack]
+            self.assertEqual(tuple(totals), tuple(map(sum, zip(*(expected.pop(known)
+                                                                 for known in same)))),
+                             f"\n{stack[:8]} of {len(stack)}")
+        self.assertEqual(list(expected)[:1], [], "a stack is missing from the report")
+        return len(reported)
+
+    def check_group(self, group: str, least: int, **settings: str) -> None:
+        expected = self.work / "expected.json"
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "call_sites.py", group, str(expected), **settings)
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            self.assertGreaterEqual(self.compare(report, expected), least)
+
+    def test_plain_calls(self) -> None:
+        self.check_group("plain", 20)
+
+    def test_recursion(self) -> None:
+        self.check_group("recursion", 4)
+
+    def test_generators_and_comprehensions(self) -> None:
+        self.check_group("generators", 10)
+
+    def test_coroutines(self) -> None:
+        self.check_group("coroutines", 5)
+
+    def test_c_code_that_calls_back(self) -> None:
+        self.check_group("callbacks", 10)
+
+    def test_code_made_at_run_time(self) -> None:
+        self.check_group("compiled", 8)
+
+    def test_addresses_of_code_are_used_again(self) -> None:
+        self.check_group("addresses", 6000)
+
+    def test_threads(self) -> None:
+        self.check_group("threads", 1)
+
+    def test_under_a_tracer(self) -> None:
+        self.check_group("traced", 60)
+
+    def test_compared_with_the_interpreters_own_account(self) -> None:
+        # Whatever allocates with the GIL held is compared; a difference would be in `missed`.
+        self.check_group("gil", 8, MEMLAB_PYTHON="verify")
+
+    def test_a_limit_keeps_the_innermost_frames(self) -> None:
+        expected = self.work / "expected.json"
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "call_sites.py", "plain", str(expected),
+                                      MEMLAB_STACK_DEPTH="9")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            known = {tuple(map(tuple, entry["stack"]))
+                     for entry in json.loads(expected.read_text(encoding="utf-8"))}
+            for site in report["sites"]:
+                stack = report["stacks"][site["stack"]]
+                self.assertLessEqual(len(stack["frames"]), 9)
+                self.assertTrue(stack["truncated"])
+                frames = python_stack(report, site["stack"])
+                self.assertGreaterEqual(len(frames), 3)
+                self.assertTrue(any(entry[:len(frames)] == frames for entry in known), frames)
+
+    def test_off_is_off(self) -> None:
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "call_sites.py", "plain",
+                                      str(self.work / "expected.json"), MEMLAB_PYTHON="off")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            self.assertNotIn("python_frames", report)
+            self.assertEqual(report["missed"], [])
+            self.assertEqual(report["options"]["MEMLAB_PYTHON"], "off")
+
+    def test_threads_that_never_stop_and_the_end_of_the_interpreter(self) -> None:
+        for _, interpreter in self.each_interpreter():
+            for run in range(5):
+                outcome = self.run_python(interpreter, "endings.py", str(0.05 * run))
+                self.assertEqual((outcome.code, outcome.stdout, outcome.stderr), (0, b"", b""),
+                                 outcome.describe())
+                self.assertEqual(self.recording().report["missed"], [])
+
+    def test_contention_and_collection(self) -> None:
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "contention.py", "4", timeout=60,
+                                      MEMLAB_PYTHON="verify")
+            self.assertEqual((outcome.code, outcome.stdout), (0, b"ended True\n"),
+                             outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            functions = {frame["function"] for frame in report["python_frames"]}
+            self.assertLessEqual({"made_99", "Cycle.__del__", "work", "<lambda>"}, functions)
+
+    def test_a_second_interpreter_is_told_apart(self) -> None:
+        for version, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "interpreters.py")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            stacks = {site["requested_bytes"] // site["count"]: python_stack(report, site["stack"])
+                      for site in report["sites"]}
+            for size in (2000, 4000, 5000):
+                self.assertEqual([frame[0] for frame in stacks[size]],
+                                 ["allocate", "through", "<module>"])
+            # 3.11 has no way to ask for the state of another interpreter without the GIL: what runs in
+            # it is left out. Later its frames are there; those that called into it belong to the
+            # first one's state, and are not.
+            self.assertEqual([frame[0] for frame in stacks[3000]],
+                             ["run_in", "<module>"] if version == "3.11" else
+                             ["allocate", "outer_sub", "<module>"])
+
+    def test_an_unknown_version_is_native_and_said_once(self) -> None:
+        others = installed(tuple((3, minor) for minor in (8, 9, 10)))
+        if not others:
+            self.skipTest("no older CPython is installed here")
+        for version, interpreter in others:
+            with self.subTest(python=version):
+                outcome = self.run_python(interpreter, "endings.py", "0.1")
+                self.assertEqual(outcome.code, 0, outcome.describe())
+                report = self.recording().report
+                self.assertNotIn("python_frames", report)
+                self.assertEqual([entry["count"] for entry in report["missed"]], [1])
+                self.assertIn("is not one that memlab was tested with",
+                              report["missed"][0]["reason"])
+
+    def test_an_interpreter_that_is_loaded_late(self) -> None:
+        for version, interpreter in self.each_interpreter():
+            library = subprocess.run(
+                [interpreter, "-c", "import sysconfig; print((sysconfig.get_config_var('LIBDIR') or '')"
+                 " + '/' + (sysconfig.get_config_var('INSTSONAME') or ''))"],
+                capture_output=True, text=True, check=True).stdout.strip()
+            if ".so" not in library or not Path(library).exists():
+                continue
+            home = subprocess.run([interpreter, "-c", "import sys; print(sys.base_prefix)"],
+                                  capture_output=True, text=True, check=True).stdout.strip()
+            shutil.rmtree(self.output, ignore_errors=True)
+            # 3.12.1 does not survive a second start with ctypes, with or without memlab.
+            starts = 1 if version == "3.12" else 2
+            outcome = self.under_memlab(self.program("embeds_python", library, str(starts)),
+                                        {"PYTHONHOME": home})
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            counts = {tuple(frame[::2] for frame in python_stack(report, site["stack"])):
+                      (site["count"], site["requested_bytes"]) for site in report["sites"]}
+            called = (("inner", 3), ("outer", 5), ("<module>", 6))
+            self.assertEqual(counts[called], (1, 2000) if starts == 1 else (2, 5000))
+            self.assertEqual(set(counts), {(), called})
+
+    def test_the_summary_names_the_programs_own_line(self) -> None:
+        if not self.layout.tool("memlab-report").exists():
+            self.skipTest("memlab-report was not built")
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "call_sites.py", "coroutines",
+                                      str(self.work / "expected.json"))
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report_path = self.recording().report_path
+            text = subprocess.run([str(self.layout.tool("memlab-report")), str(report_path)],
+                                  capture_output=True, text=True, check=True,
+                                  env=self.layout.environment(memlab=False)).stdout
+            self.assertIn("call_sites.py:", text)
+            self.assertNotIn("build the program with -g", text)
+            self.assertNotIn("asyncio/events.py", text)
+
+
+if __name__ == "__main__":
+    assert Build is not None
+    unittest.main()
