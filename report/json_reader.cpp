@@ -113,6 +113,13 @@ class Node {
         return ratio;
     }
 
+    double real() const {
+        require(value_.is_number(), "a number");
+        const auto number = value_.get<double>();
+        require(std::isfinite(number), "a finite number");
+        return number;
+    }
+
     /// A position in a table of `size` entries.
     std::size_t index(std::size_t size, const char* table) const {
         const std::uint64_t position = number();
@@ -460,6 +467,116 @@ Mark read_mark(const Node& node) {
     return mark;
 }
 
+Scope read_scope(const Node& node, std::size_t index, std::size_t site_count) {
+    Scope scope;
+    if (const Node parent = node.member("parent"); !parent.is_null()) {
+        scope.parent = parent.index(index, "what comes before it");
+    }
+    scope.kind = node.member("kind").text();
+    scope.name = node.member("name").text();
+    scope.entries = node.member("entries").number();
+    scope.open = node.member("open").number();
+    scope.duration_ns = node.member("duration_ns").number();
+    scope.allocated_count = node.member("allocated_count").number();
+    scope.allocated_bytes = node.member("allocated_bytes").number();
+    scope.other_threads_count = node.member("other_threads_count").number();
+    scope.other_threads_bytes = node.member("other_threads_bytes").number();
+    scope.freed_count = node.member("freed_count").number();
+    scope.freed_bytes = node.member("freed_bytes").number();
+    scope.peak_bytes = node.member("peak_bytes").number();
+    scope.peak_growth_bytes = node.member("peak_growth_bytes").number();
+    const Node escaped = node.member("escaped");
+    scope.most_escaped_bytes = escaped.member("most_bytes").number();
+    scope.escaped.count = escaped.member("count").number();
+    scope.escaped.bytes = escaped.member("bytes").number();
+    escaped.member("sites").each([&](const Node& share) {
+        scope.escaped.sites.push_back({share.member("site").index(site_count, "sites"),
+                                       share.member("count").number(),
+                                       share.member("bytes").number()});
+    });
+    scope.escaped.other_count = escaped.member("other").member("count").number();
+    scope.escaped.other_bytes = escaped.member("other").member("bytes").number();
+    return scope;
+}
+
+Trend read_trend(const Node& node) {
+    return {node.member("bytes_per_step").real(), node.member("first_bytes").number(),
+            node.member("last_bytes").number(), node.member("min_bytes").number(),
+            node.member("max_bytes").number()};
+}
+
+Steps read_steps(const Node& node, std::size_t site_count) {
+    Steps steps;
+    steps.kind = node.member("kind").text();
+    steps.name = node.member("name").text();
+    steps.steps = node.member("steps").number();
+    steps.warm_up_steps = node.member("warm_up_steps").number();
+    steps.verdict = node.member("verdict").text();
+    steps.trend = read_trend(node);
+    const Node blocks = node.member("blocks");
+    steps.steps_per_block = blocks.member("steps").number();
+    blocks.member("min_bytes").each([&](const Node& value) {
+        steps.block_min_bytes.push_back(value.number());
+    });
+    blocks.member("max_bytes").each([&](const Node& value) {
+        steps.block_max_bytes.push_back(value.number());
+    });
+    steps.by_site = node.member("by_site").boolean();
+    node.member("growing_sites").each([&](const Node& site) {
+        steps.growing.push_back({site.member("site").index(site_count, "sites"), read_trend(site)});
+    });
+    steps.growing_site_count = node.member("growing_site_count").number();
+    steps.sites_left_out = node.member("sites_left_out").number();
+    return steps;
+}
+
+LiveAllocation read_live(const Node& node, std::size_t site_count) {
+    LiveAllocation live;
+    live.address = node.member("address").number();
+    live.site = node.member("site").index(site_count, "sites");
+    live.thread = node.member("thread").number();
+    live.time_ns = node.member("time_ns").number();
+    live.requested_bytes = node.member("requested_bytes").number();
+    live.bytes = node.member("bytes").number();
+    if (const Node label = node.member("label"); !label.is_null()) {
+        live.label = label.text();
+    }
+    return live;
+}
+
+/// What the program says of itself; each member only where there is something in it.
+void read_notes(const Node& root, Report& report) {
+    const std::size_t sites = report.sites.size();
+    if (root.optional_member("scopes") != nullptr) {
+        root.member("scopes").each([&](const Node& node) {
+            report.scopes.push_back(read_scope(node, report.scopes.size(), sites));
+        });
+    }
+    if (root.optional_member("unbalanced_scopes") != nullptr) {
+        const Node node = root.member("unbalanced_scopes");
+        report.unbalanced_scopes = {
+            node.member("ends_without_begin").number(), node.member("ended_with_thread").number(),
+            node.member("too_many_open").number(), node.member("open_at_end").number()};
+    }
+    if (root.optional_member("steps") != nullptr) {
+        root.member("steps").each(
+            [&](const Node& node) { report.steps.push_back(read_steps(node, sites)); });
+    }
+    if (root.optional_member("labels") != nullptr) {
+        root.member("labels").each([&](const Node& node) {
+            report.labels.push_back({node.member("name").text(), node.member("count").number(),
+                                     node.member("live_count").number(),
+                                     node.member("live_bytes").number(),
+                                     node.member("peak_bytes").number()});
+        });
+    }
+    if (root.optional_member("largest_live") != nullptr) {
+        root.member("largest_live").each([&](const Node& node) {
+            report.largest_live.push_back(read_live(node, sites));
+        });
+    }
+}
+
 void check_identity(const Node& root) {
     const json* format = root.optional_member("format");
     if (format == nullptr || !format->is_string() || *format != "memlab-report") {
@@ -520,6 +637,7 @@ Report read_root(const Node& root) {
     report.oom_count = root.member("oom_count").number();
     root.member("marks").each([&](const Node& node) { report.marks.push_back(read_mark(node)); });
     report.mark_count = root.member("mark_count").number();
+    read_notes(root, report);
     root.member("missed").each([&](const Node& node) {
         report.missed.push_back({node.member("reason").text(), node.member("count").number(),
                                  node.member("bytes").number(),

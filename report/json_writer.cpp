@@ -14,6 +14,7 @@
 
 #include "profiler/trace/log_file.hpp"
 #include "report/json_output.hpp"
+#include "report/json_scopes.hpp"
 #include "report/oom_explanation.hpp"
 
 namespace memlab::report {
@@ -115,7 +116,7 @@ const char* name_of(trace::Ended ended) {
     return "cut off";
 }
 
-void process(JsonOutput& json, const Aggregator& from) {
+void process(JsonOutput& json, const Aggregator& from, Moment moment) {
     const trace::ProcessInfo& info = from.process();
     json.key("process");
     json.begin_object();
@@ -132,7 +133,7 @@ void process(JsonOutput& json, const Aggregator& from) {
     json.member("start_wall_ns", info.start_wall_ns);
     start_time(json, info.start_wall_ns);
     json.member("duration_ns", from.duration_ns());
-    json.member("ended", name_of(from.ended()));
+    json.member("ended", moment == Moment::running ? "running" : name_of(from.ended()));
     json.member("started_late", info.started_late);
     json.key("ranks");
     json.begin_object();
@@ -701,14 +702,14 @@ void integrity_and_log(JsonOutput& json, const Aggregator& from) {
     json.end_object();
 }
 
-bool write_json(ByteSink& sink, const Aggregator& from) {
+bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     JsonOutput json(sink);
     json.begin_object();
     json.member("format", "memlab-report");
     json.member("version", 1);
     json.member("memlab_version", from.process().memlab_version);
     json.new_line();
-    process(json, from);
+    process(json, from, moment);
     json.new_line();
     json.key("options");
     json.begin_object();
@@ -742,6 +743,7 @@ bool write_json(ByteSink& sink, const Aggregator& from) {
     ooms(json, from);
     json.new_line();
     marks(json, from);
+    write_scopes(json, from);
     json.new_line();
     missed(json, from);
     json.new_line();
@@ -857,7 +859,9 @@ int create_temporary(const std::string& path, std::string& name) {
     return -1;
 }
 
-WriteResult write_file(const Aggregator& aggregator, const std::string& path, Existing existing) {
+/// `write` puts the text into a descriptor.
+template <typename Write>
+WriteResult write_file(const std::string& path, Existing existing, Write write) {
     std::string temporary;
     const int descriptor = create_temporary(path, temporary);
     if (descriptor < 0) {
@@ -865,7 +869,7 @@ WriteResult write_file(const Aggregator& aggregator, const std::string& path, Ex
     }
     WriteResult result;
     try {
-        result = write_report(aggregator, descriptor);
+        result = write(descriptor);
     } catch (...) {
         close(descriptor);
         unlink(temporary.c_str());
@@ -893,7 +897,7 @@ WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
     WriteResult result;
     try {
         DescriptorSink sink(descriptor);
-        if (!write_json(sink, aggregator)) {
+        if (!write_json(sink, aggregator, Moment::end)) {
             result.error_number = sink.error();
             result.error = "cannot write the report: " + trace::describe_errno(sink.error());
         }
@@ -905,10 +909,11 @@ WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
     return result;
 }
 
-WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
-                         Existing existing) {
+/// Runs `work`; out of host memory the result says so.
+template <typename Work>
+static WriteResult with_memory(Work work) {
     try {
-        return write_file(aggregator, path, existing);
+        return work();
     } catch (const std::bad_alloc&) {
         WriteResult result;
         result.error = "no host memory";
@@ -917,9 +922,31 @@ WriteResult write_report(const trace::Aggregator& aggregator, const std::string&
     }
 }
 
-std::string report_to_string(const trace::Aggregator& aggregator) {
+WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
+                         Existing existing) {
+    return with_memory([&] {
+        return write_file(path, existing,
+                          [&](int descriptor) { return write_report(aggregator, descriptor); });
+    });
+}
+
+WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
+    return with_memory([&] {
+        return write_file(path, existing, [&](int descriptor) {
+            WriteResult result;
+            DescriptorSink sink(descriptor);
+            if (!sink.write(text.data(), text.size())) {
+                result.error_number = sink.error();
+            }
+            result.bytes = sink.bytes();
+            return result;
+        });
+    });
+}
+
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {
     StringSink sink;
-    write_json(sink, aggregator);
+    write_json(sink, aggregator, moment);
     return std::move(sink.text);
 }
 

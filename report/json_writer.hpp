@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "profiler/trace/aggregator.hpp"
 
@@ -18,6 +19,12 @@ namespace memlab::report {
 enum class Existing : std::uint8_t {
     refuse,   ///< fail with EEXIST: never two processes in one file
     replace,  ///< put the new report in its place, atomically
+};
+
+/// When a report is made.
+enum class Moment : std::uint8_t {
+    end,      ///< of the recording, wherever that is
+    running,  ///< a snapshot: the process lives on
 };
 
 struct WriteResult {
@@ -37,7 +44,10 @@ WriteResult write_report(const trace::Aggregator& aggregator, const std::string&
 /// The same text to an open descriptor, from its position on. It stays open.
 WriteResult write_report(const trace::Aggregator& aggregator, int descriptor);
 
-/// The same text in memory. May throw std::bad_alloc: for tools and tests.
-std::string report_to_string(const trace::Aggregator& aggregator);
+/// The same text in memory. May throw std::bad_alloc.
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end);
+
+/// Writes `text`, a report, as write_report() does. Never throws.
+WriteResult write_text(std::string_view text, const std::string& path, Existing existing);
 
 }  // namespace memlab::report

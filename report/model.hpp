@@ -24,7 +24,7 @@ struct Process {
     std::string host;
     std::uint64_t start_wall_ns = 0;
     std::uint64_t duration_ns = 0;
-    std::string ended;   ///< "exit", "quick_exit" or "cut off"
+    std::string ended;   ///< "exit", "quick_exit", "cut off", or "running" in a snapshot
     std::string signal;  ///< "SIGKILL": where memlab-run saw how it died; else empty
     std::optional<std::uint64_t> exit_code;  ///< where memlab-run saw it
     bool started_late = false;
@@ -218,6 +218,78 @@ struct Mark {
     std::vector<OnDevice> devices;
 };
 
+struct Scope {
+    std::optional<std::size_t> parent;  ///< index into Report::scopes, before this one
+    std::string kind;                   ///< "scope" of a thread, "range" of the process
+    std::string name;
+    std::uint64_t entries = 0;
+    std::uint64_t open = 0;
+    std::uint64_t duration_ns = 0;
+    std::uint64_t allocated_count = 0;
+    std::uint64_t allocated_bytes = 0;
+    std::uint64_t other_threads_count = 0;
+    std::uint64_t other_threads_bytes = 0;
+    std::uint64_t freed_count = 0;
+    std::uint64_t freed_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t peak_growth_bytes = 0;
+    std::uint64_t most_escaped_bytes = 0;
+    Holders escaped;
+};
+
+struct UnbalancedScopes {
+    std::uint64_t ends_without_begin = 0;
+    std::uint64_t ended_with_thread = 0;
+    std::uint64_t too_many_open = 0;
+    std::uint64_t open_at_end = 0;
+};
+
+struct Trend {
+    double bytes_per_step = 0;
+    std::uint64_t first_bytes = 0;
+    std::uint64_t last_bytes = 0;
+    std::uint64_t min_bytes = 0;
+    std::uint64_t max_bytes = 0;
+};
+
+struct Steps {
+    struct Growing {
+        std::size_t site = 0;  ///< index into Report::sites
+        Trend trend;
+    };
+    std::string kind;  ///< "mark", "scope" or "range"
+    std::string name;
+    std::uint64_t steps = 0;
+    std::uint64_t warm_up_steps = 0;
+    std::string verdict;  ///< "too few steps", "steady", "growing", "sawtooth"
+    Trend trend;
+    std::uint64_t steps_per_block = 0;
+    std::vector<std::uint64_t> block_min_bytes;
+    std::vector<std::uint64_t> block_max_bytes;
+    bool by_site = false;
+    std::vector<Growing> growing;
+    std::uint64_t growing_site_count = 0;
+    std::uint64_t sites_left_out = 0;
+};
+
+struct Label {
+    std::string name;
+    std::uint64_t count = 0;
+    std::uint64_t live_count = 0;
+    std::uint64_t live_bytes = 0;
+    std::uint64_t peak_bytes = 0;
+};
+
+struct LiveAllocation {
+    std::uint64_t address = 0;
+    std::size_t site = 0;  ///< index into Report::sites
+    std::uint64_t thread = 0;
+    std::uint64_t time_ns = 0;
+    std::uint64_t requested_bytes = 0;
+    std::uint64_t bytes = 0;
+    std::string label;  ///< empty: none
+};
+
 struct Missed {
     std::string reason;
     std::uint64_t count = 0;
@@ -275,6 +347,11 @@ struct Report {
     std::uint64_t oom_count = 0;
     std::vector<Mark> marks;
     std::uint64_t mark_count = 0;
+    std::vector<Scope> scopes;
+    UnbalancedScopes unbalanced_scopes;
+    std::vector<Steps> steps;
+    std::vector<Label> labels;
+    std::vector<LiveAllocation> largest_live;
     std::vector<Missed> missed;
     Coverage coverage;
     Integrity integrity;

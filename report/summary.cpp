@@ -64,6 +64,9 @@ std::string describe_end(const Process& process) {
     if (process.exit_code && *process.exit_code != 0) {
         return "exited with code " + std::to_string(*process.exit_code) + after;
     }
+    if (process.ended == "running") {
+        return "was running (a snapshot)" + after;
+    }
     if (process.ended == "quick_exit") {
         return "ended by quick_exit" + after;
     }
@@ -142,12 +145,53 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     if (integrity.incomplete) {
         warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
     }
+    const UnbalancedScopes& scopes = report.unbalanced_scopes;
+    if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
+        warnings.push_back(
+            format_plural(scopes.ends_without_begin, "end") + " of a scope without its begin, " +
+            format_plural(scopes.ended_with_thread, "scope") +
+            " left open by a thread that ended: their figures are those of what matched.");
+    }
+    if (scopes.too_many_open != 0) {
+        warnings.push_back(format_plural(scopes.too_many_open, "scope") +
+                           " not followed: too many were open at once.");
+    }
     for (const std::string& path : resolver.changed_modules()) {
         warnings.push_back(path +
                            " is not the binary that ran (its build id differs): its functions and "
                            "lines are not shown. Put the old one back to see them.");
     }
     return warnings;
+}
+
+std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolver) {
+    std::vector<StepsSummary> all;
+    for (const Steps& steps : report.steps) {
+        if (steps.verdict == "too few steps") {
+            continue;
+        }
+        StepsSummary summary{&steps, {}};
+        for (const Steps::Growing& growing : steps.growing) {
+            const Place& place = resolver.place(report.sites.at(growing.site).stack);
+            const auto same = std::find_if(summary.growing.begin(), summary.growing.end(),
+                                           [&](const auto& each) { return each.place == place; });
+            if (same == summary.growing.end()) {
+                summary.growing.push_back({place, growing.trend.bytes_per_step});
+            } else {
+                same->bytes_per_step += growing.trend.bytes_per_step;
+            }
+        }
+        std::stable_sort(
+            summary.growing.begin(), summary.growing.end(),
+            [](const auto& a, const auto& b) { return a.bytes_per_step > b.bytes_per_step; });
+        all.push_back(std::move(summary));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const StepsSummary& a, const StepsSummary& b) {
+        const bool a_grows = a.steps->verdict == "growing";
+        const bool b_grows = b.steps->verdict == "growing";
+        return a_grows != b_grows ? a_grows : a.steps->steps > b.steps->steps;
+    });
+    return all;
 }
 
 bool was_used(const Device& device) {
@@ -182,8 +226,17 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     std::stable_sort(
         summary.bypasses.begin(), summary.bypasses.end(),
         [](const auto& a, const auto& b) { return a.bypassed->bytes > b.bypassed->bytes; });
+    summary.steps = summarize_steps(report, resolver);
     summary.warnings = collect_warnings(report, warning, resolver);
     return summary;
+}
+
+std::string scope_path(const Report& report, std::size_t scope) {
+    std::string path = report.scopes.at(scope).name;
+    for (auto up = report.scopes.at(scope).parent; up; up = report.scopes.at(*up).parent) {
+        path.insert(0, report.scopes.at(*up).name + "/");
+    }
+    return path;
 }
 
 std::string location_text(const Place& place, const std::string& working_directory) {

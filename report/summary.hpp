@@ -54,6 +54,16 @@ struct OomSummary {
     std::string explanation;  ///< whole sentences
 };
 
+/// A kind of step, and the places that grow.
+struct StepsSummary {
+    struct Growing {
+        Place place;
+        double bytes_per_step = 0;
+    };
+    const Steps* steps = nullptr;
+    std::vector<Growing> growing;  ///< fastest first
+};
+
 struct Summary {
     std::string file;
     const Report* report = nullptr;
@@ -62,6 +72,7 @@ struct Summary {
     std::vector<DeviceSummary> devices;
     std::vector<OomSummary> ooms;
     std::vector<BypassSummary> bypasses;  ///< most bytes first
+    std::vector<StepsSummary> steps;      ///< those with a verdict: growing first, then most steps
     std::vector<std::string> warnings;
 };
 
@@ -91,6 +102,9 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
 /// "reports": [...], "errors": [{"file", "error"}]}.
 std::string render_json_document(const std::vector<std::string>& objects,
                                  const std::vector<std::pair<std::string, std::string>>& errors);
+
+/// "train/step/forward": a scope's name after those around it.
+std::string scope_path(const Report& report, std::size_t scope);
 
 /// "train.cpp:42", "libfoo.so+0x1234", "(no stack)": where a place is, without its function.
 std::string location_text(const Place& place, const std::string& working_directory);

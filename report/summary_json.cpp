@@ -10,7 +10,8 @@
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
 //   ooms [time_ns, device, api, kind, requested_bytes, device_free_bytes, device_total_bytes,
 //     largest_free_block_bytes, error, place, explanation, holders], oom_count,
-//   marks [type, name, time_ns, devices], mark_count, warnings [text].
+//   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
+//   steps [kind, name, steps, verdict, growing [bytes_per_step, place]], warnings [text].
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
 // place: function, file, line, module, address, through, problem (null where unknown).
 // stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
@@ -238,6 +239,52 @@ json oom_json(const OomSummary& summary, Resolver& resolver, std::size_t top) {
             {"holders", holders_json(summary.holders, resolver, top, false)}};
 }
 
+json scope_json(const Report& report, std::size_t index, Resolver& resolver) {
+    const Scope& scope = report.scopes.at(index);
+    json places = json::array();
+    for (const Holders::Share& share : scope.escaped.sites) {
+        places.push_back(
+            {{"bytes", share.bytes},
+             {"count", share.count},
+             {"site", share.site},
+             {"place", place_json(resolver.place(report.sites.at(share.site).stack))}});
+    }
+    return {{"path", scope_path(report, index)},
+            {"kind", scope.kind},
+            {"entries", scope.entries},
+            {"duration_ns", scope.duration_ns},
+            {"allocated_count", scope.allocated_count},
+            {"allocated_bytes", scope.allocated_bytes},
+            {"freed_count", scope.freed_count},
+            {"freed_bytes", scope.freed_bytes},
+            {"peak_bytes", scope.peak_bytes},
+            {"peak_growth_bytes", scope.peak_growth_bytes},
+            {"escaped",
+             {{"count", scope.escaped.count},
+              {"bytes", scope.escaped.bytes},
+              {"most_bytes", scope.most_escaped_bytes},
+              {"places", std::move(places)},
+              {"other",
+               {{"count", scope.escaped.other_count}, {"bytes", scope.escaped.other_bytes}}}}}};
+}
+
+json steps_json(const StepsSummary& summary) {
+    const Steps& steps = *summary.steps;
+    json growing = json::array();
+    for (const StepsSummary::Growing& each : summary.growing) {
+        growing.push_back(
+            {{"bytes_per_step", each.bytes_per_step}, {"place", place_json(each.place)}});
+    }
+    return {{"kind", steps.kind},
+            {"name", steps.name},
+            {"steps", steps.steps},
+            {"verdict", steps.verdict},
+            {"bytes_per_step", steps.trend.bytes_per_step},
+            {"min_bytes", steps.trend.min_bytes},
+            {"max_bytes", steps.trend.max_bytes},
+            {"growing", std::move(growing)}};
+}
+
 }  // namespace
 
 std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top) {
@@ -272,6 +319,22 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
     }
     out["mark_count"] = report.mark_count;
     out["coverage"] = coverage_json(summary);
+    out["scopes"] = json::array();
+    for (std::size_t i = 0; i < report.scopes.size(); ++i) {
+        out["scopes"].push_back(scope_json(report, i, resolver));
+    }
+    out["labels"] = json::array();
+    for (const Label& label : report.labels) {
+        out["labels"].push_back({{"name", label.name},
+                                 {"count", label.count},
+                                 {"live_count", label.live_count},
+                                 {"live_bytes", label.live_bytes},
+                                 {"peak_bytes", label.peak_bytes}});
+    }
+    out["steps"] = json::array();
+    for (const StepsSummary& steps : summary.steps) {
+        out["steps"].push_back(steps_json(steps));
+    }
     out["warnings"] = summary.warnings;
     // File names and symbols need not be UTF-8; the output must be.
     return out.dump(2, ' ', false, json::error_handler_t::replace);

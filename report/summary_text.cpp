@@ -2,6 +2,7 @@
 // what is wrong and what to do next. Everything that comes from the recording passes printable().
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
 #include "report/plot.hpp"
@@ -89,6 +90,9 @@ class TextWriter {
         for (const DeviceSummary& device : summary_.devices) {
             device_sections(device);
         }
+        scopes();
+        labels();
+        steps();
         ooms();
         coverage();
         warnings(summary_.warnings.size());
@@ -112,6 +116,9 @@ class TextWriter {
         }
         if (summary_.devices.empty()) {
             line("  no GPU memory was allocated");
+        }
+        if (!summary_.steps.empty() && summary_.steps.front().steps->verdict == "growing") {
+            verdict(summary_.steps.front());
         }
         if (!summary_.ooms.empty()) {
             const OomSummary& oom = summary_.ooms.front();
@@ -647,6 +654,112 @@ class TextWriter {
             line("  " + right(format_bytes(what.bytes), 12) + right(format_count(what.count), 8) +
                  "  " + text);
         }
+    }
+
+    // --- scopes, names, steps ------------------------------------------------------------------
+
+    void scopes() {
+        const auto& all = summary_.report->scopes;
+        if (all.empty()) {
+            return;
+        }
+        std::vector<std::size_t> order(all.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+            return all[a].peak_growth_bytes > all[b].peak_growth_bytes;
+        });
+        heading("Scopes", "by what one entry adds at its peak");
+        const std::size_t name_width = std::max<std::size_t>(width_ - 2 - 4 * 12 - 10 - 2, 12);
+        line(dim("  " + right("adds", 12) + right("peak", 12) + right("allocated", 12) +
+                 right("escaped", 12) + right("entries", 10) + "  scope"));
+        for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
+            const Scope& scope = all[order[i]];
+            const std::string name = (scope.kind == "range" ? "[range] " : "") +
+                                     clean(scope_path(*summary_.report, order[i]));
+            line("  " + right(format_bytes(scope.peak_growth_bytes), 12) +
+                 right(format_bytes(scope.peak_bytes), 12) +
+                 right(format_bytes(scope.allocated_bytes), 12) +
+                 right(format_bytes(scope.escaped.bytes), 12) +
+                 right(format_count(scope.entries), 10) + "  " +
+                 shorten_begin(name, name_width, style_.ascii));
+        }
+        if (order.size() > options_.top) {
+            line(dim("  " + format_plural(order.size() - options_.top, "scope") +
+                     " more; --json has all"));
+        }
+    }
+
+    void labels() {
+        std::vector<const Label*> order;
+        for (const Label& label : summary_.report->labels) {
+            order.push_back(&label);
+        }
+        if (order.empty()) {
+            return;
+        }
+        std::stable_sort(order.begin(), order.end(), [](const Label* a, const Label* b) {
+            return a->peak_bytes > b->peak_bytes;
+        });
+        heading("Named memory");
+        line(
+            dim("  " + right("peak", 12) + right("at the end", 12) + right("count", 8) + "  name"));
+        for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
+            line("  " + right(format_bytes(order[i]->peak_bytes), 12) +
+                 right(format_bytes(order[i]->live_bytes), 12) +
+                 right(format_count(order[i]->live_count), 8) + "  " +
+                 shorten_end(clean(order[i]->name), width_ - 36, style_.ascii));
+        }
+        if (order.size() > options_.top) {
+            line(dim("  " + format_plural(order.size() - options_.top, "name") +
+                     " more; --json has all"));
+        }
+    }
+
+    void steps() {
+        if (summary_.steps.empty()) {
+            return;
+        }
+        heading("Steps");
+        constexpr std::size_t most = 4;
+        for (std::size_t i = 0; i < summary_.steps.size() && i < most; ++i) {
+            verdict(summary_.steps[i]);
+        }
+        if (summary_.steps.size() > most) {
+            line(dim("  " + format_plural(summary_.steps.size() - most, "kind") +
+                     " of steps more; --json has all"));
+        }
+    }
+
+    /// What became of memory from step to step, and the places that grow.
+    void verdict(const StepsSummary& summary) {
+        const Steps& steps = *summary.steps;
+        const std::string what = format_plural(steps.steps, "step") + " by " + clean(steps.kind) +
+                                 " \"" + clean(steps.name) + "\": ";
+        const std::string between = "between " + format_bytes(steps.trend.min_bytes) + " and " +
+                                    format_bytes(steps.trend.max_bytes) + " after each";
+        if (steps.verdict != "growing") {
+            paragraph("  ", "    ",
+                      what + (steps.verdict == "sawtooth"
+                                  ? "a sawtooth " + between + ": it grows and is given back"
+                                  : clean(steps.verdict) + ", " + between));
+            return;
+        }
+        line("  " + what + red("growing"));
+        if (summary.growing.empty()) {
+            line("    by " + rate(steps.trend.bytes_per_step) + " in all");
+        }
+        for (std::size_t i = 0; i < summary.growing.size() && i < options_.top; ++i) {
+            const StepsSummary::Growing& growing = summary.growing[i];
+            const std::string function = clean(without_anonymous(growing.place.function));
+            line("  " + right(rate(growing.bytes_per_step), 18) + "  " + location(growing.place) +
+                 (function.empty() ? "" : "  " + function));
+        }
+    }
+
+    static std::string rate(double bytes_per_step) {
+        const double positive = std::max(bytes_per_step, 0.0);
+        constexpr double most = 9e18;
+        return format_bytes(static_cast<std::uint64_t>(std::min(positive, most) + 0.5)) + "/step";
     }
 
     // --- the end ------------------------------------------------------------------------------

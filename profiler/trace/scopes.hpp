@@ -115,6 +115,7 @@ class ScopeFigures {
     NameFamilies& families() { return families_; }
     /// "epoch #/step #": a path of Ended's.
     std::string path_text(std::uint32_t path) const;
+    const std::string& family_text(std::uint32_t family) const { return families_.text(family); }
 
   private:
     static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();

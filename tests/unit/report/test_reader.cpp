@@ -59,6 +59,23 @@ void record(trace::RecordSink& sink) {
     event.type = trace::EventType::free_requested;
     event.time_ns = 2000;
     sink.on(event);
+    event.thread = 7;
+    for (std::uint64_t step = 0; step < 20; ++step) {
+        event.type = trace::EventType::scope_begin;
+        event.name = 2;
+        event.address = event.requested = event.size = 0;
+        sink.on(event);
+        event.type = trace::EventType::alloc;
+        event.address = 0x10000000 + step * 512;
+        event.requested = event.size = 512;
+        sink.on(event);
+        event.type = trace::EventType::label;
+        sink.on(event);
+        event.type = trace::EventType::scope_end;
+        event.address = event.requested = event.size = 0;
+        sink.on(event);
+    }
+    sink.on(event);  // without its begin
     trace::OomEvent oom;
     oom.time_ns = 3000;
     oom.context = 1;
@@ -134,12 +151,28 @@ TEST_CASE("what the writer writes, the reader reads") {
     REQUIRE(report.devices.size() == 1);
     CHECK(report.devices[0].curve(report::Curve::allocated).peak_bytes == 6 * mib);
     CHECK(report.devices[0].curve(report::Curve::device_used).peak_bytes == 50 * mib);
-    CHECK(report.devices[0].live.bytes == 3 * mib);
+    CHECK(report.devices[0].live.bytes == 3 * mib + 20 * 512);
     REQUIRE(report.ooms.size() == 1);
     CHECK(report.ooms[0].error == 2);
     CHECK(report.ooms[0].explanation.size() > 1);
     CHECK(report.marks.at(0).name == "start");
     CHECK(report.missed.at(0).bytes == 10);
+    REQUIRE(report.scopes.size() == 1);
+    CHECK_FALSE(report.scopes[0].parent);
+    CHECK(report.scopes[0].name == "start");
+    CHECK(report.scopes[0].entries == 20);
+    CHECK(report.scopes[0].escaped.bytes == 20 * 512);
+    CHECK(report.scopes[0].escaped.sites.at(0).count == 20);
+    CHECK(report.scopes[0].most_escaped_bytes == 512);
+    CHECK(report.unbalanced_scopes.ends_without_begin == 1);
+    REQUIRE(report.steps.size() == 1);
+    CHECK(report.steps[0].steps == 20);
+    CHECK(report.steps[0].verdict == "growing");
+    CHECK(report.steps[0].trend.bytes_per_step == Approx(512));
+    CHECK(report.steps[0].growing.at(0).site == 0);
+    CHECK(report.labels.at(0).live_count == 20);
+    CHECK(report.largest_live.at(0).bytes == 3 * mib);
+    CHECK(report.largest_live.at(1).label == "start");
     CHECK(report.frames.at(report.stacks.at(1).frames.at(0)).address == 0x1234);
     std::uint64_t highest = 0;
     for (const auto& row : report.devices[0].timeline.rows) {
@@ -159,6 +192,8 @@ TEST_CASE("a report that is wrong in one place is refused with that place's name
     const std::vector<Case> cases = {
         {"/format", "other", "not a memlab report"},
         {"/format", 7, "not a memlab report"},
+        {"/scopes/0/parent", 0, "parent is 0, but what comes before it has only 0"},
+        {"/steps/0/bytes_per_step", "fast", "bytes_per_step is text, not a number"},
         {"/version", 2, "has format version 2, this memlab-report reads version 1"},
         {"/version", "1", "version is text"},
         {"/process", json::array(), "the report.process is a list, not an object"},
@@ -214,7 +249,9 @@ TEST_CASE("every member that the schema requires is missed") {
         "contexts",     "start_iso8601", "context",       "thread",
         "bias",         "start",         "end",           "id",
         "peak_time_ns", "at_peak_count", "at_peak_bytes", "pool",
-        "allocations",  "limit_bytes",   "explanation"};  // the last two: may be old
+        "allocations",  "limit_bytes",   "explanation",  // these and the following may be missing
+        "scopes",       "steps",         "labels",        "unbalanced_scopes",
+        "largest_live", "coverage"};
     const std::function<void(const json&, const json::json_pointer&)> walk =
         [&](const json& node, const json::json_pointer& at) {
             for (auto item = node.begin(); node.is_object() && item != node.end(); ++item) {

@@ -62,3 +62,51 @@ TEST_CASE("a place with source keeps its line in a narrow terminal") {
     CHECK(has(narrow, "trainer.cpp:1234"));
     CHECK(has(narrow, "of_its_own"));
 }
+
+TEST_CASE("scopes, names and the verdict on the steps are in the summary") {
+    Report report;
+    report.stacks.resize(1);
+    report.sites.resize(2);
+    Scope outer;
+    outer.kind = "scope";
+    outer.name = "train";
+    outer.entries = 1;
+    Scope inner = outer;
+    inner.parent = 0;
+    inner.name = "step #";
+    inner.entries = 5000;
+    inner.peak_growth_bytes = 3 << 20;
+    inner.escaped.bytes = 1 << 20;
+    report.scopes = {outer, inner};
+    report.labels = {{"weights", 2, 1, 1 << 20, 2 << 20}};
+    Steps steady;
+    steady.kind = "mark";
+    steady.name = "end";
+    steady.steps = 9000;
+    steady.verdict = "steady";
+    Steps growing = steady;
+    growing.kind = "scope";
+    growing.name = "train/step #";
+    growing.steps = 5000;
+    growing.verdict = "growing";
+    growing.trend.bytes_per_step = 1024;
+    growing.growing = {{0, {512, 0, 0, 0, 0}}, {1, {512, 0, 0, 0, 0}}};
+    Steps few = steady;
+    few.verdict = "too few steps";
+    report.steps = {steady, few, growing};
+    Resolver resolver(report, nullptr);
+    const Summary summary = summarize("train.json", report, "", resolver);
+    REQUIRE(summary.steps.size() == 2);
+    CHECK(summary.steps[0].steps->verdict == "growing");
+    REQUIRE(summary.steps[0].growing.size() == 1);  // one place, two sites
+    TextOptions options;
+    options.style.ascii = true;
+    const std::string text = render_text(summary, resolver, options);
+    CHECK(has(text, "5,000  train/step #\n"));
+    CHECK(text.find("train/step #\n") < text.find("  train\n"));
+    CHECK(has(text, "2.00 MiB    1.00 MiB       1  weights\n"));
+    CHECK(has(text, "5,000 steps by scope \"train/step #\": growing\n"));
+    CHECK(has(text, "1.00 KiB/step  (no stack)\n"));
+    CHECK(has(text, "9,000 steps by mark \"end\": steady, between 0 B and 0 B"));
+    CHECK(has(render_short(summary, options), "growing\n"));
+}

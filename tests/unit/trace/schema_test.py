@@ -19,7 +19,7 @@ except ImportError:
 
 
 # Members that stand only where there is something to say.
-OPTIONAL = {"python_frames"}
+OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live"}
 OPTIONAL_OF_DEVICE = {"work", "kernels_at_peak"}
 
 
@@ -53,6 +53,10 @@ def broken_variants(report):
     for name in report["python_frames"][1]:
         yield change(f"a Python frame without {name}",
                      lambda r, n=name: r["python_frames"][1].pop(n))
+    for table in ("scopes", "steps", "labels", "largest_live"):
+        for name in report[table][0]:
+            yield change(f"{table} without {name}", lambda r, t=table, n=name: r[t][0].pop(n))
+    yield change("unknown verdict", lambda r: r["steps"][0].update(verdict="fine"))
     for name in report["sites"][0]:
         yield change(f"site without {name}", lambda r, n=name: r["sites"][0].pop(n))
 
