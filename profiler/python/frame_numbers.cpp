@@ -14,17 +14,35 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
+std::uint64_t word(const unsigned char* data) {
+    return python::read<std::uint64_t>(data, 0);
+}
+
+/// The end is read with what comes before it, where there is enough: no byte is left to copy alone.
 std::uint64_t hash_of(const unsigned char* data, std::size_t size) {
-    std::uint64_t hash = mix(size ^ factor, factor);
-    while (size >= 16) {
-        hash = mix(python::read<std::uint64_t>(data, 0) ^ hash,
-                   python::read<std::uint64_t>(data, 8) ^ factor);
-        data += 16;
-        size -= 16;
+    std::uint64_t hash = size ^ factor;
+    std::uint64_t other = factor;  // a second lane: a multiplication need not wait for the last
+    if (size < 16) {
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+        if (size >= 8) {
+            first = word(data);
+            last = word(data + size - 8);
+        } else {
+            std::memcpy(&first, data, size);
+        }
+        return mix(first ^ hash, last ^ factor);
     }
-    std::uint64_t rest[2] = {0, 0};
-    std::memcpy(rest, data, size);
-    return mix(rest[0] ^ hash, rest[1] ^ factor);
+    const unsigned char* const end = data + size;
+    for (; end - data > 32; data += 32) {
+        hash = mix(word(data) ^ hash, word(data + 8) ^ factor);
+        other = mix(word(data + 16) ^ other, word(data + 24) ^ factor);
+    }
+    if (end - data > 16) {
+        hash = mix(word(data) ^ hash, word(data + 8) ^ factor);
+    }
+    other = mix(word(end - 16) ^ other, word(end - 8) ^ factor);
+    return mix(hash ^ factor, other);
 }
 
 /// What tells a code object from another one at its address.

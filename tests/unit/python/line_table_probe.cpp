@@ -1,0 +1,21 @@
+// memlab's reader of CPython's line tables, for a Python script to ask.
+#include "profiler/python/line_table.hpp"
+
+using memlab::profiler::python::line_at;
+
+// The first instruction (a byte offset) whose line is not the one of `lines` (one for each
+// instruction), or -1.
+extern "C" __attribute__((visibility("default"))) long memlab_first_wrong_line(
+    const unsigned char* table, std::size_t size, int first_line, const int* lines,
+    std::size_t instructions) {
+    for (std::size_t i = 0; i < instructions; ++i) {
+        const auto offset = static_cast<std::ptrdiff_t>(2 * i);
+        const auto at = line_at({table, size}, first_line, offset);
+        // What was read decides alone: the same beginning gives the same line.
+        if (at.line != lines[i] || at.bytes > size ||
+            line_at({table, at.bytes}, first_line, offset).line != lines[i]) {
+            return offset;
+        }
+    }
+    return -1;
+}

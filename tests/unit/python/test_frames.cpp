@@ -1,0 +1,304 @@
+// Frames of a made-up interpreter: what a thread state may look like when it is not as it should
+// be.
+#include "profiler/python/frames.hpp"
+
+#include <cstring>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/python_stacks.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::profiler;
+using namespace memlab::profiler::python;
+
+namespace {
+
+const int code_type = 0;
+const int str_type = 0;
+const int bytes_type = 0;
+const int other_type = 0;
+int initialized = 1;
+int initialized_reads_left = -1;  // then the interpreter has begun to end
+void* thread = nullptr;
+int main_interpreter = 0;
+
+// A piece of the interpreter's memory.
+using Memory = std::vector<unsigned char>;
+
+template <class T>
+void put(Memory& memory, std::size_t offset, T value) {
+    std::memcpy(memory.data() + offset, &value, sizeof(value));
+}
+
+/// Code objects, frames and records of one thread. The records lie in an array on this thread's
+/// stack, as they do in the interpreter's loop.
+class World {
+  public:
+    explicit World(int minor) : layout_(*layout_of(minor)) {
+        interpreter.layout = &layout_;
+        interpreter.types = {&code_type, &str_type, &bytes_type};
+        interpreter.is_initialized = [] {
+            if (initialized_reads_left >= 0 && initialized_reads_left-- == 0) {
+                initialized = 0;
+            }
+            return initialized;
+        };
+        interpreter.thread_state = [] { return thread; };
+        interpreter.running_state = []() -> void* { return nullptr; };
+        interpreter.main_interpreter = []() -> void* { return &main_interpreter; };
+        initialized = 1;
+        initialized_reads_left = -1;
+        thread = state_.data();
+        put(state_, layout_.thread_interpreter, static_cast<void*>(&main_interpreter));
+    }
+
+    const void* code(const char* name, const char* file, int line) {
+        Memory& memory = objects_.emplace_back(400);
+        put(memory, object_type, static_cast<const void*>(&code_type));
+        put(memory, layout_.code_qualname, text(name));
+        put(memory, layout_.code_filename, text(file));
+        put(memory, layout_.code_first_line, line);
+        put(memory, layout_.code_first_traceable, 2);
+        // Ten instructions on the first line, then ten on the one after.
+        Memory& table = objects_.emplace_back(64);
+        put(table, object_type, static_cast<const void*>(&bytes_type));
+        put(table, object_count, std::int64_t{8});
+        const unsigned char entries[] = {128 | 13 << 3 | 7, 0, 128 | 13 << 3 | 1, 0,
+                                         128 | 13 << 3 | 7, 2, 128 | 13 << 3 | 1, 0};
+        std::memcpy(table.data() + bytes_data, entries, sizeof(entries));
+        put(memory, layout_.code_line_table, static_cast<const void*>(table.data()));
+        return memory.data();
+    }
+
+    /// A frame that runs `code` at an instruction, called by `previous`.
+    void* frame(const void* code, int instruction, void* previous) {
+        Memory& memory = objects_.emplace_back(128);
+        put(memory, layout_.frame_code, code);
+        put(memory, layout_.frame_previous, previous);
+        put(memory, layout_.frame_instruction,
+            static_cast<const char*>(code) + layout_.code_bytes + 2 * instruction);
+        return memory.data();
+    }
+
+    void set(void* frame, std::size_t offset, std::uint8_t value) {
+        static_cast<unsigned char*>(frame)[offset] = value;
+    }
+
+    /// A record of an activation at `record`, the one before it at `previous`.
+    void activation(void* record, void* frame, const void* previous) {
+        auto* bytes = static_cast<unsigned char*>(record);
+        std::memcpy(bytes + layout_.cframe_frame, &frame, sizeof(frame));
+        std::memcpy(bytes + layout_.cframe_previous, &previous, sizeof(previous));
+    }
+
+    void root(const void* record) { put(state_, layout_.thread_frame, record); }
+    const Layout& layout() const { return layout_; }
+
+    Interpreter interpreter;
+
+  private:
+    const void* text(const std::string& characters) {
+        Memory& memory = objects_.emplace_back(layout_.ascii_size + characters.size());
+        put(memory, object_type, static_cast<const void*>(&str_type));
+        put(memory, text_length, static_cast<std::int64_t>(characters.size()));
+        put(memory, text_state, std::uint32_t{1U << 2 | 1U << 5 | 1U << 6});
+        std::memcpy(memory.data() + layout_.ascii_size, characters.data(), characters.size());
+        return memory.data();
+    }
+
+    const Layout& layout_;
+    std::deque<Memory> objects_;
+    Memory state_ = Memory(1024);
+};
+
+struct Record {
+    alignas(8) unsigned char bytes[32] = {};
+};
+
+class Collected final : public StackDefinitions {
+  public:
+    std::uint32_t string_id(std::string_view text) override {
+        strings.emplace_back(text);
+        return static_cast<std::uint32_t>(strings.size());
+    }
+    void define(const memlab::trace::ModuleDef&) override {}
+    void define(const memlab::trace::PythonFrameDef& frame) override { frames.push_back(frame); }
+    void define(const memlab::trace::StackDef&) override {}
+    void missed(std::string_view) override {}
+
+    std::vector<std::string> strings;
+    std::vector<memlab::trace::PythonFrameDef> frames;
+};
+
+}  // namespace
+
+TEST_CASE("activations, their frames and where they lie on the stack") {
+    World world(11);
+    const void* code = world.code("f", "a.py", 10);
+    Record records[3];  // innermost first: lower addresses
+    void* outer = world.frame(code, 15, nullptr);
+    world.set(outer, world.layout().frame_is_entry, 1);
+    void* entry = world.frame(code, 5, outer);
+    world.set(entry, world.layout().frame_is_entry, 1);
+    void* inner = world.frame(code, 3, entry);
+    world.activation(&records[0], inner, &records[1]);
+    world.activation(&records[1], outer, &records[2]);
+    world.activation(&records[2], nullptr, nullptr);  // the thread's own: the end
+    world.root(&records[0]);
+    Frames frames;
+    read_frames(world.interpreter, 100, frames);
+    REQUIRE(frames.frame_count == 3);
+    REQUIRE(frames.activation_count == 2);
+    CHECK(frames.activations[0].end == 2);
+    CHECK(frames.activations[1].end == 3);
+    CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(&records[0]));
+    CHECK(frames.frames[2].offset == 30);
+    CHECK_FALSE(frames.truncated);
+    CHECK(frames.in_main_interpreter);
+    CHECK(place_of(world.interpreter, frames.frames[0]) == Place{"f", "a.py", 10, 10});
+    CHECK(place_of(world.interpreter, frames.frames[2]) == Place{"f", "a.py", 11, 10});
+
+    SECTION("a limit") {
+        read_frames(world.interpreter, 1, frames);
+        CHECK(frames.frame_count == 1);
+        CHECK(frames.activation_count == 1);
+        CHECK(frames.truncated);
+    }
+    SECTION("a frame that is being set up is not there yet") {
+        void* begun = world.frame(code, 1, inner);
+        world.activation(&records[0], begun, &records[1]);
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.frame_count == 3);
+    }
+    SECTION("the interpreter has begun to end while the root was read") {
+        initialized_reads_left = 1;
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.frame_count == 0);
+        CHECK(frames.thread_state == nullptr);
+    }
+    SECTION("a thread that is not Python's") {
+        thread = nullptr;
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.frame_count == 0);
+    }
+    SECTION("records that do not lie further up this stack end it") {
+        Record elsewhere;
+        world.activation(&records[0], inner, &elsewhere);  // maybe below, maybe above
+        world.activation(&elsewhere, outer, &records[0]);  // a ring
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.activation_count <= 2);
+        static Record heap;
+        world.activation(&heap, inner, &records[1]);
+        world.root(&heap);
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.frame_count == 0);
+    }
+    SECTION("a frame without a code object is no frame") {
+        Memory nothing(400);
+        put(nothing, object_type, static_cast<const void*>(&other_type));
+        world.activation(&records[0], world.frame(nothing.data(), 3, inner), &records[1]);
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.implausible);
+        CHECK(frames.frame_count == 0);
+        CHECK(frames.activation_count == 0);
+    }
+}
+
+TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
+    World world(13);
+    const void* code = world.code("f", "a.py", 10);
+    alignas(8) unsigned char on_stack[2][128] = {};
+    void* outer = world.frame(code, 15, on_stack[1]);
+    void* entry = world.frame(code, 5, on_stack[0]);
+    void* inner = world.frame(code, 3, entry);
+    for (int i = 0; i < 2; ++i) {
+        void* const next = i == 0 ? outer : nullptr;
+        std::memcpy(on_stack[i] + world.layout().frame_previous, &next, sizeof(next));
+        on_stack[i][world.layout().frame_owner] = owned_by_c_stack;
+    }
+    world.root(inner);
+    Frames frames;
+    read_frames(world.interpreter, 100, frames);
+    CHECK(frames.frame_count == 3);
+    REQUIRE(frames.activation_count == 2);
+    CHECK(frames.activations[0].end == 2);
+    CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(on_stack[0]));
+    CHECK_FALSE(frames.truncated);
+
+    SECTION("a limit within an activation still finds its place") {
+        read_frames(world.interpreter, 1, frames);
+        CHECK(frames.frame_count == 1);
+        REQUIRE(frames.activation_count == 1);
+        CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(on_stack[0]));
+        CHECK(frames.truncated);
+    }
+    SECTION("without an end it is of no use") {
+        void* next = inner;
+        for (int i = 0; i < 20000; ++i) {
+            next = world.frame(code, 4, next);
+        }
+        void* const ring = next;
+        std::memcpy(static_cast<unsigned char*>(entry) + world.layout().frame_previous, &ring,
+                    sizeof(ring));
+        read_frames(world.interpreter, 100, frames);
+        CHECK(frames.frame_count == 0);
+        CHECK(frames.activation_count == 0);
+    }
+}
+
+TEST_CASE("a place has one number; another code object at its address has its own") {
+    for (const int minor : {11, 12}) {
+        World world(minor);
+        const void* first = world.code("f", "a.py", 10);
+        const void* second = world.code("g", "a.py", 10);
+        Collected collected;
+        FrameNumbers numbers(collected);
+        const RawFrame frames[] = {{first, 6}, {first, 6}, {second, 6}, {first, 30}};
+        std::uint32_t ids[4] = {};
+        for (int again = 0; again < 2; ++again) {
+            numbers.of(world.interpreter, true, frames, 4, ids);
+            CHECK(ids[0] == 1);
+            CHECK(ids[1] == 1);
+            CHECK(ids[2] == 2);
+            CHECK(ids[3] == 3);
+        }
+        CHECK(collected.frames.size() == 3);
+        // The first one is gone, and the second one's parts lie where its parts lay.
+        const std::size_t part = world.layout().code_qualname;
+        std::memcpy(const_cast<char*>(static_cast<const char*>(first)) + part,
+                    static_cast<const char*>(second) + part, sizeof(void*));
+        numbers.of(world.interpreter, true, frames, 1, ids);
+        CHECK(ids[0] == 2);
+        CHECK(collected.frames.size() == 3);
+        CHECK(collected.strings[collected.frames[1].function - 1] == "g");
+    }
+}
+
+TEST_CASE("without a number of its own a code object is known by what it says") {
+    World world(12);  // version 0: the interpreter has run out of numbers
+    const void* code = world.code("f", "a.py", 10);
+    Collected collected;
+    FrameNumbers numbers(collected);
+    const RawFrame frame{code, 6};
+    std::uint32_t id = 0;
+    numbers.of(world.interpreter, true, &frame, 1, &id);
+    CHECK(id == 1);
+    // The same addresses throughout, another letter in the name.
+    const auto* name = read<const char*>(code, world.layout().code_qualname);
+    const_cast<char*>(name)[world.layout().ascii_size] = 'h';
+    numbers.of(world.interpreter, true, &frame, 1, &id);
+    CHECK(id == 2);
+    // Another line, further down the table than the instruction: the same place.
+    auto* table = const_cast<unsigned char*>(
+        read<const unsigned char*>(code, world.layout().code_line_table));
+    table[bytes_data + 5] = 8;
+    numbers.of(world.interpreter, true, &frame, 1, &id);
+    CHECK(id == 2);
+    table[bytes_data + 1] = 2;
+    numbers.of(world.interpreter, true, &frame, 1, &id);
+    CHECK(id == 3);
+    CHECK(collected.frames[2].line == 11);
+}
