@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import socket
+import subprocess
+from pathlib import Path
 
 from catalogue import CASES
 from harness import audit, judge_recordings, without_warnings
@@ -97,8 +100,62 @@ class Output(EndToEnd):
         self.assertNotEqual(report["log"]["stopped_because"], "")
         (log,) = [name for name in self.files() if name.endswith(".memlog")]
         self.assertLessEqual((self.output / log).stat().st_size, 2048)
-        _, problems = audit(self.layout, self.output / log)
+        facts, problems = audit(self.layout, self.output / log)
         self.assert_sound(problems)
+        self.assertEqual(report["log"]["events"], facts["events"] + report["log"]["dropped"])
+
+    def test_file_size_limit_set_meanwhile(self) -> None:
+        """RLIMIT_FSIZE below what the log has already: no signal ends the program, the report that
+        cannot be written is told of, and the log has everything."""
+        with subprocess.Popen(self.program("idle", "400"), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, cwd=self.cwd,
+                              env=self.layout.environment(memlab=True, output=self.output)) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100, 100))
+            _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, stderr)
+        self.assertEqual(without_warnings(stderr), b"")
+        self.assertIn(b"the event log", stderr)
+        self.assertEqual(list(self.output.glob("*.json")), [])
+        (log,) = self.output.glob("*.memlog")
+        facts, problems = audit(self.layout, log)
+        self.assert_sound(problems)
+        self.assertEqual(facts["kinds"]["device"]["allocs"]["count"], 2)
+
+    def test_log_that_is_removed_or_renamed_meanwhile(self) -> None:
+        """What happens to the log's name is nothing to the program, nor to its report."""
+        for change in (lambda log: log.unlink(), lambda log: log.rename(log.with_suffix(".moved"))):
+            with subprocess.Popen(self.program("idle", "400"), stdout=subprocess.PIPE,
+                                  env=self.layout.environment(memlab=True, output=self.output),
+                                  cwd=self.cwd) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                (log,) = self.output.glob("*.memlog")
+                change(log)
+                process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0)
+            (written,) = self.output.glob("*.json")
+            report = json.loads(written.read_text(encoding="utf-8"))
+            self.assertEqual(report["log"]["dropped"], 0)
+            for moved in self.output.glob("*.moved"):
+                facts, problems = audit(self.layout, moved)
+                self.assert_sound(problems)
+                self.assertEqual(facts["events"], report["log"]["events"])
+            written.unlink()
+
+    def test_no_thread_of_memlabs_own(self) -> None:
+        """Without an option that needs one."""
+        for settings, threads in (({}, 1), ({"MEMLAB_TRIM_AFTER": "50ms"}, 2)):
+            with subprocess.Popen(self.program("idle", "300"), stdout=subprocess.PIPE,
+                                  env=self.layout.environment(memlab=True, output=self.output,
+                                                              settings=settings),
+                                  cwd=self.cwd) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                names = list(Path(f"/proc/{process.pid}/task").iterdir())
+                process.communicate(timeout=60)
+            self.assertEqual(len(names), threads, settings)
 
     def test_stack_depth(self) -> None:
         for depth in (0, 2):

@@ -11,3 +11,12 @@ extern "C" __attribute__((visibility("default"))) int plugin_work(int live) {
     }
     return live == 0 ? 0 : 1;
 }
+
+// An allocation and its free, in a library that is gone soon. The context must be current.
+extern "C" __attribute__((visibility("default"))) int plugin_pair() {
+    CUdeviceptr address = 0;
+    if (cuMemAlloc(&address, 5000) != CUDA_SUCCESS) {
+        return 1;
+    }
+    return cuMemFree(address) == CUDA_SUCCESS ? 0 : 1;
+}

@@ -100,6 +100,49 @@ TEST_CASE("every prefix of a log decodes to a prefix of its records") {
     CHECK(most == records.size());
 }
 
+namespace {
+
+/// Every recording of tests/data whose size is within the bounds, cut off after every `step`th
+/// byte.
+void cut_recordings(std::uint64_t smallest, std::uint64_t largest, std::size_t step) {
+    int recordings = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(MEMLAB_TEST_DATA)) {
+        if (entry.path().extension() != ".memlog" || entry.file_size() < smallest ||
+            entry.file_size() > largest) {
+            continue;
+        }
+        CAPTURE(entry.path().string());
+        const auto bytes = read_file(entry.path().string());
+        Recording whole;
+        REQUIRE(read_log(bytes.data(), bytes.size(), whole).status != LogStatus::damaged);
+        REQUIRE_FALSE(whole.records.empty());
+        std::size_t most = 0;
+        for (std::size_t size = 0; size < bytes.size(); size += step) {
+            Recording back;
+            const LogReadResult result = read_log(bytes.data(), size, back);
+            if (result.status == LogStatus::damaged || back.records.size() < most ||
+                !is_prefix(back.records, whole.records)) {
+                FAIL("cut off at byte " << size << ": " << result.message);
+            }
+            most = back.records.size();
+        }
+        CHECK((step != 1 || most + 1 >= whole.records.size()));
+        ++recordings;
+    }
+    CHECK(recordings >= 3);
+}
+
+}  // namespace
+
+TEST_CASE("every prefix of a real recording, of the earlier coding too, is a recording cut off") {
+    cut_recordings(0, 7000, 1);
+    cut_recordings(7001, 200000, 997);
+}
+
+TEST_CASE("every prefix of every real recording", "[.full]") {
+    cut_recordings(0, 200000, 1);
+}
+
 TEST_CASE("a log without an end, closed or not, reads as cut off with all its records") {
     const TemporaryFolder folder;
     const Records records = WildRecords::make(4, 5000, false);

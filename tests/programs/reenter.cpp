@@ -1,0 +1,83 @@
+// A signal handler that allocates and frees, and that runs when its thread is in the middle of
+// memlab's own code: whatever lock memlab holds there, the handler must not wait for it. (A handler
+// that interrupts the driver itself would wait for the driver's locks, with memlab or without; so
+// the handler looks where its thread was.)
+//
+//   reenter TIMES    until the handler has allocated that often; without memlab it never does
+//
+// Recorded: all of the main program's pairs; what the handler asked for in the middle of a call
+// went to the driver.
+#include <link.h>
+#include <ucontext.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "program.hpp"
+
+using namespace program;
+
+namespace {
+
+std::uintptr_t code_start = 0;  // of libmemlab.so
+std::uintptr_t code_end = 0;
+std::atomic<int> reentered{0};
+std::atomic<bool> failed{false};
+
+int find_memlab(dl_phdr_info* info, std::size_t, void*) {
+    if (std::strstr(info->dlpi_name, "libmemlab") == nullptr) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& part = info->dlpi_phdr[i];
+        if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) {
+            code_start = info->dlpi_addr + part.p_vaddr;
+            code_end = code_start + part.p_memsz;
+        }
+    }
+    return 1;
+}
+
+void on_signal(int, siginfo_t*, void* context) {
+    const auto at =
+        static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+    if (at < code_start || at >= code_end) {
+        return;
+    }
+    CUdeviceptr address = 0;
+    if (cuMemAlloc(&address, 3000) != CUDA_SUCCESS || cuMemFree(address) != CUDA_SUCCESS) {
+        failed = true;
+    }
+    ++reentered;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int times = argc == 2 ? std::atoi(argv[1]) : 1;
+    ::dl_iterate_phdr(find_memlab, nullptr);
+    use_device();
+    struct sigaction action {};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    ::sigaction(SIGUSR1, &action, nullptr);
+
+    const pthread_t main_thread = ::pthread_self();
+    std::atomic<bool> over{false};
+    std::thread sender([&] {
+        while (!over) {
+            ::pthread_kill(main_thread, SIGUSR1);
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+    });
+    for (int pair = 0; code_end != 0 ? reentered < times : pair < 1000; ++pair) {
+        release(allocate(1 + static_cast<std::size_t>(pair % 5000)));
+    }
+    over = true;
+    sender.join();
+    SAY("%s\n", failed ? "a call in the handler failed" : "done");
+    return failed ? 1 : 0;
+}
