@@ -15,6 +15,7 @@ import argparse
 import ctypes
 import glob
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -434,9 +435,12 @@ class Suite:
 
     def python(self) -> None:
         uncached = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        compared = uncached | {"MEMLAB_PYTHON": "verify", "MEMLAB_STACK_DEPTH": "128"}
+        stacks = str(self.work / "python-stacks.json")
         runs = [("torch", "PyTorch, own cache", "train.py", [], {}, 1),
                 ("torch", "PyTorch, CUDA graphs", "graph_work.py", [], {}, 1),
                 ("torch", "PyTorch, without its cache", "train.py", [], uncached, 1000),
+                ("torch", "PyTorch, Python stacks", "python_stacks.py", [stacks], compared, 60),
                 ("cupy", "CuPy, own cache", "cupy_work.py", [], {}, 1),
                 ("cupy", "CuPy, without its cache", "cupy_work.py", ["uncached"], {}, 10),
                 ("jax", "JAX, platform allocator", "jax_work.py", [],
@@ -462,6 +466,8 @@ class Suite:
             if script == "train.py":
                 losses[name] = outcomes[1].stdout
                 verdict.problems += self.judge_torch_sites(found)
+            if script == "python_stacks.py":
+                verdict.problems += self.judge_python_stacks(found, Path(stacks))
             if module == "jax" and outcomes[0].stdout.split()[:1] not in ([b"gpu"], [b"cuda"]):
                 verdict = Verdict(name, skipped="jax finds no GPU")
             self.add(verdict, *outcomes)
@@ -479,6 +485,26 @@ class Suite:
             return [f"{len(using)} recordings with memory in them, not 1: {[one.stem for one in found]}"]
         count = using[0].audit["kinds"].get("device", {"allocs": {"count": 0}})["allocs"]["count"]
         return [] if count >= at_least else [f"{count} device allocations, expected {at_least} at least"]
+
+    @staticmethod
+    def judge_python_stacks(found: list[Found], expected: Path) -> list[str]:
+        """Each operator's Python frames must be those that Python itself gave beside it."""
+        report = next((one.report for one in found if one.report and one.report["sites"]), None)
+        if report is None or "python_frames" not in report:
+            return ["no report with Python frames"]
+        problems = [f"missed: {entry['reason']}" for entry in report["missed"] if "Python" in entry["reason"]]
+        stacks: dict[int, list] = {}
+        for site_ in report["sites"]:
+            frames = [report["frames"][frame] for frame in report["stacks"][site_["stack"]]["frames"]]
+            python = [report["python_frames"][frame["python"]] for frame in frames if "python" in frame]
+            stacks.setdefault(site_["requested_bytes"] // site_["count"], []).append(
+                [[frame["function"], frame["file"], frame["line"]] for frame in python])
+        wanted = json.loads(expected.read_text(encoding="utf-8"))
+        for entry in wanted:
+            if entry["stack"] not in stacks.get(entry["bytes"], []):
+                problems.append(f"{entry['bytes']} bytes were allocated at {entry['stack'][:3]}, "
+                                f"not at {stacks.get(entry['bytes'])}")
+        return problems[:5] + ([] if len(wanted) >= 40 else [f"only {len(wanted)} operators"])
 
     @staticmethod
     def judge_torch_sites(found: list[Found]) -> list[str]:

@@ -3,9 +3,12 @@ place, in interleaved runs of one process each.
 
     bench_transformer.py LIBMEMLAB [--pairs N] [--steps N] [--variants NAME,...]
 
-Prints, per variant, the median of the steps' times over all runs, the ratio to PyTorch's own cache (of the
+Prints, per variant, the median of the steps' times over all runs, the ratio to the first variant (of the
 medians, and a bootstrap 95 % interval of the ratio of the runs paired as they ran), and the reserved and
-allocated peaks. Timed runs do not record; the peaks of memlab's pool come from one more run that does.
+allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
+with native ones only, with none); the peaks of memlab's pool come from one more run that does.
+What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
+own memory history costs: --variants "PyTorch,history all,history python".
 """
 
 import argparse
@@ -18,16 +21,24 @@ import subprocess
 import sys
 import tempfile
 
+# What PyTorch's own memory history costs: the argument of _record_memory_history's `stacks`.
+HISTORY = "BENCH_MEMORY_HISTORY"
 OWN = {
     "PyTorch": {},
     "PyTorch expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
+    "history all": {HISTORY: "all"},
+    "history python": {HISTORY: "python"},
 }
 REPLACED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 VARIANTS = {
     **OWN,
     "memlab": REPLACED,
     "memlab vmm": {**REPLACED, "MEMLAB_BACKEND": "vmm"},
+    "recording": {**REPLACED, "MEMLAB_RECORD": "on"},
+    "recording native": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_PYTHON": "off"},
+    "recording no stacks": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_STACK_DEPTH": "0"},
 }
+DEFAULT = "PyTorch,PyTorch expandable,memlab,memlab vmm"
 
 
 def child(steps: int) -> None:
@@ -40,6 +51,8 @@ def child(steps: int) -> None:
     device = torch.device("cuda")
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 6).to(device)
+    if HISTORY in os.environ:
+        torch.cuda.memory._record_memory_history(stacks=os.environ[HISTORY], max_entries=1_000_000)
     optimizer = torch.optim.Adam(model.parameters())
     times = []
     for step in range(steps):
@@ -90,7 +103,9 @@ def main() -> int:
     parser.add_argument("library")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--variants", default=DEFAULT,
+                        help="the first one is what the ratios are to; also: " +
+                        ", ".join(name for name in VARIANTS if name not in DEFAULT.split(",")))
     options = parser.parse_args()
     names = options.variants.split(",")
 
