@@ -22,7 +22,7 @@ bool is_signal_return(std::uintptr_t instruction) {
     const StackMemory nothing_known;
     return nothing_known.read(instruction, &first) &&
            nothing_known.read(instruction + 1, &second) && (first & 0xffU) == 0x48 &&
-           second == 0x050f0000000fc7c0U;
+           second == 0x050f0000000fc0c7U;
 }
 
 // DWARF's number of each register that the kernel saves for a signal handler.

@@ -21,7 +21,7 @@ struct Seen {
     const void* tables;
 };
 constexpr std::size_t max_seen = 512;
-constinit Seen seen[max_seen];
+constinit Seen seen[max_seen]{};
 constinit std::size_t seen_count = 0;
 constinit std::atomic_flag seen_busy = ATOMIC_FLAG_INIT;
 

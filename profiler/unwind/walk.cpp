@@ -113,17 +113,17 @@ __attribute__((noinline)) Answer step(Position& at, StackMemory& memory, bool us
     }
 }
 
-// Registers that are of use to a caller are those that a function keeps.
-#define MEMLAB_KEPT_REGISTERS                                                                     \
-    (1U << column::rbx | 1U << column::rbp | 1U << column::rsp | 1U << 12 | 1U << 13 | 1U << 14 | \
-     1U << 15 | 1U << column::rip)
+// What a function has to give back as it found it, and so what is known of its caller's.
+constexpr std::uint32_t kept_registers = 1U << column::rbx | 1U << column::rbp | 1U << column::rsp |
+                                         1U << 12 | 1U << 13 | 1U << 14 | 1U << 15 |
+                                         1U << column::rip;
 
 // The whole walk with every register, from the tables alone. It begins with its own frame, what it
 // gives with the one whose stack pointer is `first`.
 __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, CapturedStack& stack,
                                                        std::size_t limit, Bytes left_out) {
-    Registers registers;
-    registers.known = MEMLAB_KEPT_REGISTERS;
+    Registers registers{};
+    registers.known = kept_registers;
     __asm__ volatile(
         "movq %%rbx, 24(%0)\n\t"
         "movq %%rbp, 48(%0)\n\t"

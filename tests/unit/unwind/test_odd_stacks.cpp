@@ -1,0 +1,327 @@
+// Stacks about which the tables are silent or wrong: the walk ends, and nothing worse happens. And
+// code that takes another's place.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "profiler/unwind/reference.hpp"
+#include "profiler/unwind/rules.hpp"
+#include "profiler/unwind/stack_memory.hpp"
+#include "profiler/unwind/unloads.hpp"
+#include "profiler/unwind/walk.hpp"
+#include "tests/catch.hpp"
+
+namespace unwind = memlab::profiler::unwind;
+using memlab::profiler::CapturedStack;
+
+extern "C" {
+void frame_without_tables(void (*function)(void*), void* argument);
+void frame_that_lies(void (*function)(void*), void* argument, std::uintptr_t rbp);
+void frame_on_stack(void (*function)(void*), void* argument, void* top);
+}
+
+namespace {
+
+struct Walked {
+    CapturedStack ours;
+    CapturedStack theirs;
+    bool with_reference = true;
+
+    bool equal() {
+        theirs.addresses[0] = ours.addresses[0];  // two calls in one function
+        return unwind::are_equal(ours, theirs);
+    }
+};
+
+__attribute__((noinline)) void walk(void* argument) {
+    Walked& walked = *static_cast<Walked*>(argument);
+    unwind::walk_stack(walked.ours, CapturedStack::max_depth, {});
+    if (walked.with_reference) {
+        unwind::walk_stack_as_libgcc(walked.theirs, CapturedStack::max_depth, {});
+    }
+    __asm__ volatile("" ::: "memory");  // no tail call
+}
+
+std::uintptr_t address_of(const void* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+// Pages of which the last is no one's.
+class Pages {
+  public:
+    explicit Pages(std::size_t count) : size_(count * unwind::page_size) {
+        memory_ = static_cast<char*>(mmap(nullptr, size_ + unwind::page_size,
+                                          PROT_READ | PROT_WRITE | PROT_EXEC,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        mprotect(memory_ + size_, unwind::page_size, PROT_NONE);
+    }
+    ~Pages() { munmap(memory_, size_ + unwind::page_size); }
+    Pages(const Pages&) = delete;
+    Pages& operator=(const Pages&) = delete;
+
+    char* begin() const { return memory_; }
+    char* end() const { return memory_ + size_; }
+
+  private:
+    std::size_t size_;
+    char* memory_;
+};
+
+}  // namespace
+
+TEST_CASE("what can be read, and what cannot") {
+    const Pages pages(1);
+    CHECK(unwind::is_readable(address_of(pages.begin())));
+    CHECK(unwind::is_readable(address_of(pages.end() - 8)));
+    CHECK_FALSE(unwind::is_readable(address_of(pages.end())));
+    CHECK_FALSE(unwind::is_readable(8));
+    CHECK_FALSE(unwind::is_readable(~std::uintptr_t{7}));
+    errno = 0;
+    unwind::StackMemory nothing;
+    std::uintptr_t value = 0;
+    std::memcpy(pages.end() - 8, "abcdefgh", 8);
+    CHECK(nothing.read(address_of(pages.end() - 8), &value));
+    CHECK(std::memcmp(&value, "abcdefgh", 8) == 0);
+    CHECK_FALSE(nothing.read(address_of(pages.end() - 4), &value));
+    CHECK_FALSE(nothing.read(~std::uintptr_t{3}, &value));
+    CHECK(errno == 0);
+}
+
+TEST_CASE("a thread's own stack ends where it ends") {
+    const auto check = [] {
+        int local = 0;
+        unwind::StackMemory memory(address_of(&local));
+        CHECK(memory.high() > address_of(&local));
+        const std::uintptr_t high = memory.high();
+        CHECK(unwind::is_readable(high - 8));
+        CHECK_FALSE(memory.extend(high + 1));  // on the own stack nothing is tried
+    };
+    check();
+    std::thread(check).join();
+}
+
+TEST_CASE("code that the loader does not know is the last frame") {
+    // push rbp; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret
+    constexpr unsigned char code[] = {0x55, 0x48, 0x89, 0xf8, 0x48, 0x89,
+                                      0xf7, 0xff, 0xd0, 0x5d, 0xc3};
+    const Pages page(1);
+    std::memcpy(page.begin(), code, sizeof code);
+    const auto call = reinterpret_cast<void (*)(void (*)(void*), void*)>(page.begin());
+    Walked walked;
+    call(walk, &walked);
+    REQUIRE(walked.ours.depth == 2);
+    CHECK(walked.ours.addresses[1] == address_of(page.begin() + 9));
+    CHECK(walked.equal());
+}
+
+TEST_CASE("code without tables in an object that has some is the last frame") {
+    Walked walked;
+    frame_without_tables(walk, &walked);
+    REQUIRE(walked.ours.depth == 2);
+    CHECK(walked.equal());
+}
+
+TEST_CASE("a signal handler that ends without the C library's help") {
+    // mov $15, %rax; syscall
+    constexpr unsigned char code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+    const Pages page(1);
+    std::memcpy(page.begin(), code, sizeof code);
+    static Walked* walked = nullptr;
+    Walked here;
+    walked = &here;
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void* restorer;
+        unsigned long mask;
+    } action{[](int) { walk(walked); }, 0x04000000UL | SA_NODEFER, page.begin(), 0}, before{};
+    REQUIRE(syscall(SYS_rt_sigaction, SIGUSR1, &action, &before, 8) == 0);
+    raise(SIGUSR1);
+    REQUIRE(syscall(SYS_rt_sigaction, SIGUSR1, &before, nullptr, 8) == 0);
+    CHECK(here.ours.depth > 6);
+    CHECK(here.equal());
+}
+
+TEST_CASE("a frame pointer that is none ends the walk") {
+    const Pages pages(1);
+    int local = 0;
+    const std::uintptr_t here = address_of(&local);
+    for (const std::uintptr_t rbp :
+         {std::uintptr_t{0}, std::uintptr_t{8}, std::uintptr_t{1} << 40, std::uintptr_t{1} << 63,
+          ~std::uintptr_t{0}, ~std::uintptr_t{15}, address_of(pages.end() - 8), here - 100000,
+          here + (std::uintptr_t{1} << 30)}) {
+        Walked walked;
+        walked.with_reference = false;  // libgcc reads there
+        frame_that_lies(walk, &walked, rbp);
+        INFO(std::hex << rbp);
+        CHECK(walked.ours.depth >= 2);
+        CHECK(walked.ours.depth < 10);
+    }
+}
+
+TEST_CASE("random frame pointers, and random words in their place, do no harm") {
+    const Pages pages(4);
+    std::mt19937_64 random(3);
+    for (int i = 0; i < 20000; ++i) {
+        auto* words = reinterpret_cast<std::uintptr_t*>(pages.begin());
+        const std::size_t count = static_cast<std::size_t>(pages.end() - pages.begin()) / 8;
+        for (int n = 0; n < 50; ++n) {
+            std::uintptr_t word = random();
+            switch (word % 4) {
+                case 0:  // code: any place in this program, so any rule
+                    word = address_of(reinterpret_cast<void*>(&walk)) + word % 65536;
+                    break;
+                case 1:  // this very stack
+                    word = address_of(pages.begin()) + word / 4 % (count * 8);
+                    break;
+                case 2:  // the thread's stack
+                    word = address_of(&random) + word / 4 % 16384 - 8192;
+                    break;
+                default:
+                    break;
+            }
+            words[random() % count] = word;
+        }
+        Walked walked;
+        walked.with_reference = false;
+        if (i % 2 == 0) {
+            frame_that_lies(walk, &walked, address_of(words + random() % count));
+        } else {
+            const std::size_t top = (count / 2 + random() % (count / 2 - 2)) & ~std::size_t{1};
+            frame_on_stack(walk, &walked, words + top);
+        }
+        REQUIRE(walked.ours.depth >= 2);
+        REQUIRE(walked.ours.depth <= CapturedStack::max_depth);
+    }
+}
+
+TEST_CASE("a stack made by hand, with a page that is no one's above it") {
+    const Pages pages(16);
+    auto* top = reinterpret_cast<std::uintptr_t*>(pages.end()) - 2;
+    // The return address of the first frame is any function: its frame would reach beyond the end.
+    top[0] = address_of(reinterpret_cast<void*>(&walk)) + 16;
+    Walked walked;
+    walked.with_reference = false;
+    frame_on_stack(walk, &walked, top);
+    CHECK(walked.ours.depth == 3);
+    top[0] = 0;
+    frame_on_stack(walk, &walked, top);
+    CHECK(walked.ours.depth == 2);
+}
+
+namespace {
+
+using PluginCall = int (*)(int (*back)(void*), void* argument);
+
+class Plugin {
+  public:
+    explicit Plugin(const char* path) : library_(dlopen(path, RTLD_NOW | RTLD_LOCAL)) {
+        REQUIRE(library_ != nullptr);
+        call_ = reinterpret_cast<PluginCall>(dlsym(library_, "plugin_call"));
+    }
+    ~Plugin() {
+        const unwind::Unloading unloading;
+        dlclose(library_);
+    }
+    Plugin(const Plugin&) = delete;
+    Plugin& operator=(const Plugin&) = delete;
+
+    PluginCall call() const { return call_; }
+
+  private:
+    void* library_;
+    PluginCall call_;
+};
+
+int walk_from_plugin(void* argument) {
+    walk(argument);
+    return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a library in another's place has its own rules") {
+    std::vector<PluginCall> places;
+    int shared = 0;
+    for (int i = 0; i < 200; ++i) {
+        const Plugin plugin(i % 2 == 0 ? MEMLAB_PLUGIN_ONE : MEMLAB_PLUGIN_OTHER);
+        Walked walked;
+        plugin.call()(walk_from_plugin, &walked);
+        REQUIRE(walked.equal());
+        shared += std::count(places.begin(), places.end(), plugin.call()) != 0 ? 1 : 0;
+        places.push_back(plugin.call());
+    }
+    CHECK(shared > 100);  // else nothing was tried
+}
+
+TEST_CASE("a library in another's place is noticed though nobody saw the other one go") {
+    void* one = dlopen(MEMLAB_PLUGIN_ONE, RTLD_NOW | RTLD_LOCAL);
+    Walked walked;
+    reinterpret_cast<PluginCall>(dlsym(one, "plugin_call"))(walk_from_plugin, &walked);
+    Dl_info before{};
+    dladdr(dlsym(one, "plugin_call"), &before);
+    dlclose(one);
+    const std::uint64_t epoch = unwind::unload_epoch();
+    // A library at the same place, with other addresses in it.
+    void* other = dlopen(MEMLAB_PLUGIN_SHIFTED, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(other != nullptr);
+    Dl_info after{};
+    dladdr(dlsym(other, "plugin_call"), &after);
+    reinterpret_cast<PluginCall>(dlsym(other, "plugin_call"))(walk_from_plugin, &walked);
+    CHECK(walked.equal());
+    Dl_info there{};
+    REQUIRE(dladdr(before.dli_fbase, &there) != 0);
+    REQUIRE(there.dli_fbase == after.dli_fbase);  // else nothing was tried
+    CHECK(unwind::unload_epoch() == epoch + 1);
+    const unwind::Unloading unloading;
+    dlclose(other);
+}
+
+TEST_CASE("libraries come and go while threads walk") {
+    std::atomic<bool> stop{false};
+    std::atomic<unsigned long> walks{0};
+    std::atomic<unsigned long> wrong{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&] {
+            Walked walked;
+            while (!stop) {
+                walk(&walked);
+                wrong += walked.equal() ? 0 : 1;
+                ++walks;
+            }
+        });
+    }
+    std::thread closer([&] {
+        for (int i = 0; i < 2000; ++i) {
+            const Plugin plugin((i ^ i >> 2) % 2 == 0 ? MEMLAB_PLUGIN_ONE : MEMLAB_PLUGIN_OTHER);
+            Walked walked;
+            plugin.call()(walk_from_plugin, &walked);
+            wrong += walked.equal() ? 0 : 1;
+        }
+    });
+    for (int i = 0; i < 2000; ++i) {
+        const Plugin plugin(i % 2 == 0 ? MEMLAB_PLUGIN_OTHER : MEMLAB_PLUGIN_ONE);
+        Walked walked;
+        plugin.call()(walk_from_plugin, &walked);
+        wrong += walked.equal() ? 0 : 1;
+    }
+    closer.join();
+    stop = true;
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+    CHECK(wrong == 0);
+    CHECK(walks > 1000);
+}
