@@ -362,6 +362,30 @@ class Suite:
             self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
             self.add(verdict, outcome)
 
+    def unwinder(self) -> None:
+        """Every stack captured in a training run is the one that libgcc's unwinder finds."""
+        for name, settings, at_least in (
+                ("unwinder: PyTorch, own cache", {}, 10),
+                ("unwinder: PyTorch, without its cache", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, 2000)):
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec("torch") is None:
+                self.skip(name, "torch is not installed")
+                continue
+            work, start = self.folder(name), time.monotonic()
+            settings |= {"LD_PRELOAD": str(self.packed / "lib" / "libmemlab_verified.so"),
+                         "MEMLAB_STACK_DEPTH": "256", "MEMLAB_KEEP_LOG": "off"}
+            environment = Layout(self.packed).environment(memlab=True, output=work / "out", settings=settings,
+                                                          inherit=True)
+            outcome = run([sys.executable, str(HERE / "py" / "train.py")], environment, work, 150)
+            found = re.findall(rb"memlab verified: (\d+) stacks of (\d+) frames", outcome.stderr)
+            stacks, frames = (sum(int(count[i]) for count in found) for i in (0, 1))
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            if outcome.code != 0 or stacks < at_least:
+                verdict.problems.append(f"{stacks} stacks verified; it {outcome.describe()}")
+            self.tables.append(f"{name}: {stacks} stacks of {frames} frames are those of libgcc\n")
+            self.add(verdict, outcome)
+
     def work_clock(self) -> None:
         """All work that CUPTI saw run was seen submitted by memlab."""
         for module, program, script, arguments, settings in PROGRAMS:
@@ -565,7 +589,7 @@ class Suite:
             self.add(verdict, outcome)
 
     def benchmarks(self) -> None:
-        for program in ("bench_pair", "bench_startup"):
+        for program in ("bench_pair", "bench_startup", "bench_unwind"):
             if not self.wanted(program):
                 continue
             start = time.monotonic()
@@ -630,7 +654,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
-                 suite.python, suite.work_clock, suite.benchmarks):
+                 suite.python, suite.unwinder, suite.work_clock, suite.benchmarks):
         try:
             part()
         except Exception as error:  # one broken part must not cost the results of the others
