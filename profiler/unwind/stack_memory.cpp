@@ -83,6 +83,9 @@ MEMLAB_READS_STACK std::uintptr_t word_at(std::uintptr_t address) {
 bool is_readable(std::uintptr_t address) {
     constexpr std::uintptr_t no_such_how = ~std::uintptr_t{0};
     constexpr long fault = -14;  // EFAULT; anything else came after the read
+    if (address == 0) {          // to the call that means no set at all
+        return false;
+    }
     return plain_system_call(SYS_rt_sigprocmask, no_such_how, address, 0, 8) != fault;
 }
 

@@ -53,6 +53,7 @@ std::vector<Object> loaded_objects() {
 std::vector<std::uintptr_t> functions_of(const Object& object) {
     const auto* words = reinterpret_cast<const std::int32_t*>(object.header);
     std::vector<std::uintptr_t> functions;
+    functions.reserve(static_cast<std::size_t>(words[2]));
     for (std::int32_t i = 0; i < words[2]; ++i) {
         functions.push_back(object.header +
                             static_cast<std::uintptr_t>(std::intptr_t{words[3 + 2 * i]}));

@@ -85,6 +85,7 @@ TEST_CASE("what can be read, and what cannot") {
     CHECK(unwind::is_readable(address_of(pages.begin())));
     CHECK(unwind::is_readable(address_of(pages.end() - 8)));
     CHECK_FALSE(unwind::is_readable(address_of(pages.end())));
+    CHECK_FALSE(unwind::is_readable(0));
     CHECK_FALSE(unwind::is_readable(8));
     CHECK_FALSE(unwind::is_readable(~std::uintptr_t{7}));
     errno = 0;
@@ -148,6 +149,7 @@ TEST_CASE("a signal handler that ends without the C library's help") {
     } action{[](int) { walk(walked); }, 0x04000000UL | SA_NODEFER, page.begin(), 0}, before{};
     REQUIRE(syscall(SYS_rt_sigaction, SIGUSR1, &action, &before, 8) == 0);
     raise(SIGUSR1);
+    walked = nullptr;
     REQUIRE(syscall(SYS_rt_sigaction, SIGUSR1, &before, nullptr, 8) == 0);
     CHECK(here.ours.depth > 6);
     CHECK(here.equal());
@@ -293,6 +295,7 @@ TEST_CASE("libraries come and go while threads walk") {
     std::atomic<unsigned long> walks{0};
     std::atomic<unsigned long> wrong{0};
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
         threads.emplace_back([&] {
             Walked walked;
