@@ -1,7 +1,7 @@
 // What a capture of a native stack costs, beside other ways to get one.
 //
-// Each figure is the median over 31 rounds of a loop that walks one stack of that many different
-// functions again and again; the unwinders take turns within a round.
+// Each figure is the median over 201 rounds of a loop that walks one stack of that many different
+// functions again and again, shorter than a time slice of a busy machine; the unwinders take turns.
 //
 // libunwind takes part when it is installed. It is loaded on its own: linked, its functions would
 // take the place of libgcc's and glibc's.
@@ -106,22 +106,22 @@ double median(std::vector<double>& values) {
 int main() {
     static_assert(max_depth >= 100);
     std::vector<Contender> contenders{
-        {"frame pointers", by_frame_pointers, call_chain_with_frame_pointers, 20000, {}},
-        {"memlab", by_memlab, call_chain, 20000, {}},
-        {"memlab, frame pointers", by_memlab, call_chain_with_frame_pointers, 20000, {}},
-        {"memlab, nothing known", by_memlab_cold, call_chain, 50, {}},
-        {"libgcc", by_libgcc, call_chain, 300, {}},
-        {"glibc's backtrace()", by_glibc, call_chain, 300, {}},
+        {"frame pointers", by_frame_pointers, call_chain_with_frame_pointers, 1000, {}},
+        {"memlab", by_memlab, call_chain, 1000, {}},
+        {"memlab, frame pointers", by_memlab, call_chain_with_frame_pointers, 1000, {}},
+        {"memlab, nothing known", by_memlab_cold, call_chain, 5, {}},
+        {"libgcc", by_libgcc, call_chain, 50, {}},
+        {"glibc's backtrace()", by_glibc, call_chain, 50, {}},
     };
     if (void* library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL)) {
         libunwinds_backtrace =
             reinterpret_cast<int (*)(void**, int)>(dlsym(library, "unw_backtrace"));
-        contenders.push_back({"libunwind", by_libunwind, call_chain, 2000, {}});
+        contenders.push_back({"libunwind", by_libunwind, call_chain, 1000, {}});
     }
     std::printf("%-24s %10s %10s %10s   ns a stack\n", "frames", "10", "40", "100");
     std::vector<std::vector<double>> table(contenders.size());
     for (const int depth : {10, 40, 100}) {
-        for (int round = 0; round < 31; ++round) {
+        for (int round = 0; round < 201; ++round) {
             for (Contender& contender : contenders) {
                 Task task{&contender, depth};
                 contender.chain(depth, measure, &task);
