@@ -162,7 +162,8 @@ void FrameNumbers::of(const Interpreter& interpreter, bool in_main_interpreter,
         }
         const auto code = reinterpret_cast<std::uintptr_t>(frame.code);
         const std::uint64_t offset = static_cast<std::uint32_t>(frame.offset);
-        Set& set = sets_[mix(code ^ offset << 48, factor) % set_count];
+        std::array<Entry, set_size>& set =
+            sets_[mix(code ^ offset << 48, factor) % set_count].entries;
         numbers[i] = 0;
         for (const Entry& entry : set) {
             Known known;

@@ -65,7 +65,9 @@ class FrameNumbers {
     struct Known;
     static constexpr std::size_t set_size = 2;
     static constexpr std::size_t set_count = 4096;
-    using Set = std::array<Entry, set_size>;
+    struct alignas(64) Set {  // a cache line
+        std::array<Entry, set_size> entries;
+    };
 
     static bool read(const Entry& entry, Known* known);
     static void write(Entry& entry, const Known& known);

@@ -517,18 +517,21 @@ class Suite:
         if report is None or "python_frames" not in report:
             return ["no report with Python frames"]
         problems = [f"missed: {entry['reason']}" for entry in report["missed"] if "Python" in entry["reason"]]
-        stacks: dict[int, list] = {}
+        stacks: dict[tuple, list[int]] = {}
         for site_ in report["sites"]:
             frames = [report["frames"][frame] for frame in report["stacks"][site_["stack"]]["frames"]]
             python = [report["python_frames"][frame["python"]] for frame in frames if "python" in frame]
-            stacks.setdefault(site_["requested_bytes"] // site_["count"], []).append(
-                [[frame["function"], frame["file"], frame["line"]] for frame in python])
+            totals = stacks.setdefault(tuple((frame["function"], frame["file"], frame["line"])
+                                             for frame in python), [0, 0])
+            totals[0] += site_["count"]
+            totals[1] += site_["requested_bytes"]
         wanted = json.loads(expected.read_text(encoding="utf-8"))
         for entry in wanted:
-            if entry["stack"] not in stacks.get(entry["bytes"], []):
-                problems.append(f"{entry['bytes']} bytes were allocated at {entry['stack'][:3]}, "
-                                f"not at {stacks.get(entry['bytes'])}")
-        return problems[:5] + ([] if len(wanted) >= 40 else [f"only {len(wanted)} operators"])
+            stack = tuple(map(tuple, entry["stack"]))
+            want, got = [entry["count"], entry["bytes"]], stacks.get(stack, [0, 0])
+            if got != want and not (stack[0][0] == "multiplied" and got > want):
+                problems.append(f"{want} allocations and bytes at {stack[:3]}, the report has {got}")
+        return problems[:5] + ([] if len(wanted) > 20 else [f"only {len(wanted)} stacks"])
 
     @staticmethod
     def judge_torch_sites(found: list[Found]) -> list[str]:
