@@ -82,7 +82,7 @@ Context* ContextRegistry::add(CUcontext handle) {
     if (const auto it = contexts_.find(handle); it != contexts_.end()) {
         return it->second;
     }
-    describe_device(device);
+    describe_locked(device);
     const auto id = static_cast<std::uint32_t>(owned_.size() + 1);
     if (profiler::Recorder* recorder = session_.recorder()) {
         trace::ContextInfo info;
@@ -104,6 +104,11 @@ Context* ContextRegistry::add(CUcontext handle) {
 }
 
 void ContextRegistry::describe_device(CUdevice device) {
+    const std::unique_lock lock(mutex_);
+    describe_locked(device);
+}
+
+void ContextRegistry::describe_locked(CUdevice device) {
     if (std::find(described_devices_.begin(), described_devices_.end(), device) !=
         described_devices_.end()) {
         return;

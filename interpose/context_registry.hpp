@@ -79,6 +79,9 @@ class ContextRegistry {
     /// for that, so the fences of another context's memory must cover `accessor` from now on.
     void used_by_copy(std::uint64_t address, CUcontext accessor);
 
+    /// Tells the recording of the device, once.
+    void describe_device(CUdevice device);
+
     /// Gives cached memory of a device back to the driver, except that of `but` (may be null);
     /// returns the bytes.
     std::uint64_t release_cached(CUdevice device, const Context* but);
@@ -89,7 +92,7 @@ class ContextRegistry {
   private:
     Context* find(CUcontext handle) const;
     Context* add(CUcontext handle);
-    void describe_device(CUdevice device);
+    void describe_locked(CUdevice device);
 
     Session& session_;
     /// Changes whenever a handle may stand for another context than before. Never 0.

@@ -44,6 +44,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
     if (result == CUDA_SUCCESS) {
         session_.note_growth();
         *address = pointer;
+        session_.cupti().made(pointer);
         if (!session_.segments().add(pointer, bytes, &context_)) {
             call_real(&Driver::cuMemFree_v2, pointer);
             return {BackendStatus::Kind::error, allocator::out_of_memory_code};

@@ -7,6 +7,7 @@
 #include "interpose/oom_report.hpp"
 #include "interpose/plain_sites.hpp"
 #include "profiler/clock.hpp"
+#include "profiler/cupti/current_call.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -45,7 +46,14 @@ void record_event(Session& session, EventType type, const LiveAllocation& alloca
     event.address = address;
     event.requested = allocation.requested;
     event.size = allocation.requested;
+    event.correlation = profiler::cupti::current_call().correlation;
     session.recorder()->record(event);
+}
+
+// Of kinds whose handle is not an address CUPTI's records say nothing that could be compared.
+bool has_an_address(MemoryKind kind) {
+    return kind == MemoryKind::device || kind == MemoryKind::managed ||
+           kind == MemoryKind::pinned || kind == MemoryKind::async_pool;
 }
 
 void record_and_keep(Session& session, Api api, const DriverAllocation& allocation,
@@ -57,6 +65,9 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     if (context != nullptr) {
         live.device = static_cast<std::uint32_t>(context->device());
         live.context = context->id();
+    }
+    if (has_an_address(allocation.kind)) {
+        session.cupti().made(address);
     }
     const std::uint32_t api_id = session.api_id(api);
     const bool kept = session.live().add(allocation.handles, address, live, [&] {

@@ -30,6 +30,9 @@ class InsideMemlab {
     const bool nested_;
 };
 
+/// Whether the calling thread is inside memlab: what it calls now is memlab's doing.
+bool thread_is_inside_memlab();
+
 /// Runs `ours(session)` when memlab is at work in this process and not already on this thread's
 /// stack, else `plain()`, the real driver call. Out of host memory in between, the program gets the
 /// answer that the driver would give to that; nothing is ever thrown at it.

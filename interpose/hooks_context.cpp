@@ -13,6 +13,7 @@ template <class Real>
 CUresult destroy_context(CUcontext context, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            session.cupti().before_context_ends();
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 session.contexts().lost(context);
@@ -26,6 +27,7 @@ template <class Real>
 CUresult reset_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            session.cupti().before_context_ends();
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 session.contexts().primary_lost(device);
@@ -40,6 +42,7 @@ template <class Real>
 CUresult release_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            session.cupti().before_context_ends();
             const CUresult result = real();
             unsigned flags = 0;
             int active = 1;

@@ -3,6 +3,7 @@
 // and error statuses are the driver's own.
 #include "interpose/driver.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/hooked_names.hpp"
 #include "interpose/loader.hpp"
 #include "interpose/work_clock.hpp"
 
@@ -28,6 +29,7 @@ void* resolved(const char* symbol, void* function) {
 void look_around() {
     if (memlab::interpose::Session* session = memlab::interpose::Session::current()) {
         session->look_for_ipc_users();
+        session->cupti().look_for_others();
     }
 }
 
@@ -46,6 +48,9 @@ extern "C" __attribute__((visibility("hidden"))) void* memlab_dlsym_hooked(void*
     // for the driver only where there is one.
     if (mi::is_own_export(found)) {
         return mi::visible_without_us(name) ? found : nullptr;
+    }
+    if (mi::is_seat_name(name)) {
+        return mi::seat_hook(name, found);
     }
     return substitute(found);
 }

@@ -1,5 +1,7 @@
 #include "interpose/pool_recorder.hpp"
 
+#include "profiler/cupti/current_call.hpp"
+
 namespace memlab::interpose {
 
 using allocator::Address;
@@ -23,6 +25,9 @@ void PoolRecorder::record(EventType type, Address address, std::uint64_t request
     event.address = address;
     event.requested = requested;
     event.size = size;
+    if (type == EventType::alloc || type == EventType::free_requested) {
+        event.correlation = profiler::cupti::current_call().correlation;
+    }
     recorder_->record(event);
 }
 

@@ -120,15 +120,19 @@ std::string rank_of(const trace::ProcessInfo& process) {
     return "0";
 }
 
-std::string reason_not_to_pool() {
+std::string tool_at_work() {
     if (is_loaded("libsanitizer-collection.so") || is_loaded("libsanitizer-public.so")) {
-        return "compute-sanitizer is at work: recording without pooling, so that it sees each "
-               "allocation";
+        return "compute-sanitizer";
     }
-    if (tracer_name().find("cuda-gdb") != std::string::npos) {
-        return "cuda-gdb is attached: recording without pooling, so that it sees each allocation";
-    }
-    return {};
+    return tracer_name().find("cuda-gdb") != std::string::npos ? "cuda-gdb" : "";
+}
+
+std::string reason_not_to_pool() {
+    const std::string tool = tool_at_work();
+    return tool.empty() ? tool
+                        : tool +
+                              " is at work: recording without pooling, so that it sees each "
+                              "allocation";
 }
 
 }  // namespace memlab::interpose

@@ -13,6 +13,7 @@
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
 #include "interpose/work_clock.hpp"
+#include "profiler/cupti/current_call.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
 #include "report/framework_caches.hpp"
@@ -94,6 +95,10 @@ InsideMemlab::~InsideMemlab() {
     }
 }
 
+bool thread_is_inside_memlab() {
+    return inside_memlab;
+}
+
 bool is_own_export(const void* address) {
     const auto value = reinterpret_cast<std::uintptr_t>(address);
     return value >= reinterpret_cast<std::uintptr_t>(__ehdr_start) &&
@@ -127,6 +132,7 @@ void Session::start(bool late) {
     }
     if (Session* session = start_once(late)) {
         session->look_for_ipc_users();
+        session->cupti_.start(*session);
     }
 }
 
@@ -290,6 +296,9 @@ std::uint32_t Session::api_id(Api api) {
     if (!recorder_ || api == Api::none) {
         return 0;
     }
+    if (const std::uint32_t outer = profiler::cupti::current_call().api) {
+        return outer;
+    }
     std::atomic<std::uint32_t>& cached = api_ids_[static_cast<std::size_t>(api)];
     std::uint32_t id = cached.load(std::memory_order_relaxed);
     if (id == 0) {
@@ -318,6 +327,7 @@ void Session::finish(trace::EndKind kind) {
             "method), or fork before the first CUDA call",
             0, children);
     }
+    session->cupti_.finish();
     session->recorder_->finish(kind);
     const std::string log_problem = session->recorder_->log_problem();
     if (!log_problem.empty()) {
@@ -346,6 +356,7 @@ void Session::finish(trace::EndKind kind) {
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::forget_thread_id();
+    profiler::cupti::Seat::forget_after_fork();
     profiler::unwind::forget_unloads_after_fork();
     inside_memlab = false;
     Session* parents = instance.exchange(nullptr);

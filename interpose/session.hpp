@@ -12,6 +12,7 @@
 
 #include "interpose/capture_gate.hpp"
 #include "interpose/context_registry.hpp"
+#include "interpose/cupti_use.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/ipc_users.hpp"
 #include "interpose/live_allocations.hpp"
@@ -58,6 +59,7 @@ class Session {
     MemoryLimits& limits() { return limits_; }
     LiveAllocations& live() { return live_; }
     TrimThread& trimmer() { return trimmer_; }
+    CuptiSeat& cupti() { return cupti_; }
 
     /// True when CUDA was in use before memlab saw it.
     bool started_late() const { return started_late_; }
@@ -86,10 +88,13 @@ class Session {
         if (grown_.load(std::memory_order_relaxed)) {
             grown_.store(false, std::memory_order_relaxed);
             look_for_ipc_users();
+            cupti_.look_for_others();
         }
+        cupti_.leave_if_wanted();
     }
 
-    /// The recording's id of the driver function's name. 0 when nothing is recorded.
+    /// The recording's id of the name of the function that the calling thread is in: the runtime's
+    /// where CUPTI tells, else the driver's, `api`. 0 when nothing is recorded.
     std::uint32_t api_id(Api api);
 
   private:
@@ -115,6 +120,7 @@ class Session {
     CaptureGate captures_;
     ContextRegistry contexts_;
     TrimThread trimmer_;
+    CuptiSeat cupti_;
 };
 
 }  // namespace memlab::interpose

@@ -51,6 +51,22 @@ class Recorder::Impl final : private StackDefinitions {
         emit(record);
     }
 
+    void record_work(const trace::Work* work, std::size_t count) {
+        const auto since_start = [this](std::uint64_t time_ns) {
+            return time_ns > start_ns_ ? time_ns - start_ns_ : 0;
+        };
+        const std::lock_guard lock(mutex_);
+        for (std::size_t i = 0; i < count; ++i) {
+            trace::Work one = work[i];
+            if (!is_described(one.device)) {
+                continue;
+            }
+            one.start_ns = since_start(one.start_ns);
+            one.end_ns = since_start(one.end_ns);
+            emit(one);
+        }
+    }
+
     template <class Plain>
     void record_plain(const Plain& record) {
         const std::lock_guard lock(mutex_);
@@ -168,6 +184,11 @@ class Recorder::Impl final : private StackDefinitions {
         return it->second;
     }
 
+    bool is_described(std::uint32_t device) const {
+        const auto& devices = aggregator_->devices();
+        return device < devices.size() && devices[device] != nullptr;
+    }
+
     // Under mutex_, so that times never decrease in the log.
     std::uint64_t now() { return clock_.now() - start_ns_; }
 
@@ -242,6 +263,18 @@ void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;
     lost.context = context;
     impl_->quietly([&] { impl_->record_timed(lost); });
+}
+
+void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept {
+    impl_->quietly([&] { impl_->record_work(work, count); });
+}
+
+void Recorder::record(trace::Bypass bypass) noexcept {
+    impl_->quietly([&] { impl_->record_timed(bypass); });
+}
+
+void Recorder::record(trace::Coverage coverage) noexcept {
+    impl_->quietly([&] { impl_->record_timed(coverage); });
 }
 
 void Recorder::missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) noexcept {

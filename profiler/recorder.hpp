@@ -44,6 +44,13 @@ class Recorder {
     void record(const trace::ContextInfo& context) noexcept;
     void context_lost(std::uint32_t context) noexcept;
 
+    /// Work that is over, its times on monotonic_ns()'s clock. Work of devices that were not
+    /// described is left out: nothing was allocated on them.
+    void record_work(const trace::Work* work, std::size_t count) noexcept;
+    /// The time is filled in here: that of the finding, not of the allocation.
+    void record(trace::Bypass bypass) noexcept;
+    void record(trace::Coverage coverage) noexcept;
+
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
     void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count = 1) noexcept;
 

@@ -1,5 +1,6 @@
 // memlab-run: runs a command under memlab and says at the end what was recorded. The command does
 // not notice: its output, exit code, signals and terminal are its own.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 
 #include "interpose/options/option_table.hpp"
 #include "report/terminal.hpp"
+#include "tools/bypass_check.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/launch.hpp"
 #include "tools/replace_caches.hpp"
@@ -32,6 +34,7 @@ using memlab::interpose::OptionDef;
 using memlab::interpose::Settings;
 using namespace memlab::tools;
 
+constexpr int exit_bypassed = 1;
 constexpr int exit_usage = 2;
 constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
@@ -45,6 +48,7 @@ struct Arguments {
     bool replaces = false;
     bool no_pool = false;
     bool no_report = false;
+    bool fail_on_bypass = false;
     bool quiet = false;
     bool help_options = false;
     std::vector<std::string> command;
@@ -82,6 +86,9 @@ void define(CLI::App& app, Arguments& arguments) {
         ->expected(0, 1);
     app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
+    app.add_flag("--fail-on-bypass", arguments.fail_on_bypass,
+                 "Audit (MEMLAB_AUDIT=on), and exit with 1\nwhen memory reached the driver without "
+                 "memlab,\nor when that could not be told");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
@@ -94,7 +101,8 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-run --replace -- python3 train.py\n"
         "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
         "\n"
-        "Exit code: the command's own (a signal that ends it ends memlab-run too); 2 wrong usage,\n"
+        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where\n"
+        "--fail-on-bypass finds fault with a command that ended well; 2 wrong usage,\n"
         "126 the command cannot be executed, 127 it was not found.");
 }
 
@@ -239,6 +247,9 @@ Environment make_environment(const Arguments& arguments) {
     if (arguments.quiet && std::getenv("MEMLAB_VERBOSITY") == nullptr) {
         environment.emplace_back("MEMLAB_VERBOSITY", "quiet");
     }
+    if (arguments.fail_on_bypass) {
+        environment.emplace_back("MEMLAB_AUDIT", "on");
+    }
     for (const std::string& text : arguments.options) {
         const auto [name, value] = parse_option(text);
         check_option(name, value);
@@ -335,7 +346,18 @@ int run(const Arguments& arguments) {
     if (const char* outer = std::getenv(manifest_variable)) {
         pass_on(files, outer);
     }
+    const std::string bypass =
+        !arguments.fail_on_bypass ? std::string()
+        : !manifest.error().empty()
+            ? "cannot tell whether memory bypassed memlab: " + manifest.error()
+            : bypass_problem(files);
     manifest.remove();
+    if (!bypass.empty()) {
+        memlab::tools::diagnostics().error("{}", bypass);
+        if (WIFEXITED(result.wait_status) && WEXITSTATUS(result.wait_status) == 0) {
+            return exit_bypassed;
+        }
+    }
     end_like(result.wait_status);
 }
 

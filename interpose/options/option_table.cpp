@@ -42,6 +42,19 @@ bool free_sync_option(Settings& settings, std::string_view text) {
     return true;
 }
 
+bool cupti_option(Settings& settings, std::string_view text) {
+    if (text == "auto") {
+        settings.cupti = CuptiUse::automatic;
+    } else if (text == "on") {
+        settings.cupti = CuptiUse::on;
+    } else if (text == "off") {
+        settings.cupti = CuptiUse::off;
+    } else {
+        return false;
+    }
+    return true;
+}
+
 bool ipc_option(Settings& settings, std::string_view text) {
     if (text != "auto" && text != "off") {
         return false;
@@ -244,6 +257,19 @@ constexpr OptionDef options[] = {
      "Python functions and lines in call stacks, where this Python is a known one; verify compares "
      "them with what Python itself says whenever that can be asked.",
      python_option},
+    {"MEMLAB_AUDIT", "on, off", "off",
+     "Compare the driver's own records (CUPTI's) with the recording: memory that reached the "
+     "driver without memlab is listed in the report. memlab-run --fail-on-bypass sets it.",
+     switch_option<&Settings::audit>},
+    {"MEMLAB_KERNELS", "on, off", "off",
+     "Record kernels, copies and fills (CUPTI), so that the report says what ran at the peak.",
+     switch_option<&Settings::kernels>},
+    {"MEMLAB_CUPTI", "auto, on, off", "auto",
+     "Whether memlab takes CUPTI's only seat. auto: when MEMLAB_AUDIT or MEMLAB_KERNELS asks and "
+     "no other profiler is in the process. on: always, with an audit, and allocations are named by "
+     "the runtime's function (cudaMalloc). It is given up to a profiler that asks for it. off: "
+     "never.",
+     cupti_option},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},

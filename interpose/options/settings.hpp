@@ -18,6 +18,10 @@ enum class Verbosity : std::uint8_t { quiet, warnings, debug };
 /// interpreter's own account where that can be asked.
 enum class PythonFrames : std::uint8_t { off, automatic, verify };
 
+/// Whether memlab subscribes to CUPTI: only when something asks for what only CUPTI tells, and
+/// nobody else is there; always; never.
+enum class CuptiUse : std::uint8_t { automatic, on, off };
+
 struct Settings {
     bool disabled = false;
     bool pool = true;
@@ -30,6 +34,9 @@ struct Settings {
     PythonFrames python = PythonFrames::automatic;
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
+    CuptiUse cupti = CuptiUse::automatic;
+    bool kernels = false;             ///< record kernels, copies and fills
+    bool audit = false;               ///< compare with the driver's own records
     bool look_for_ipc = true;         ///< plain memory once a library that exports it is loaded
     std::vector<DeviceLimit> limits;  ///< of device memory
     Passthrough passthrough;

@@ -156,6 +156,8 @@ constexpr Variant variants[] = {
     {"... never", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never "},
     {"... no clock", true, "MEMLAB_RECORD=off MEMLAB_WORK_CLOCK=off "},
     {"... vmm", true, "MEMLAB_RECORD=off MEMLAB_BACKEND=vmm "},
+    {"cupti on", true, "MEMLAB_CUPTI=on "},
+    {"kernels", true, "MEMLAB_KERNELS=on "},
 };
 
 /// Runs the child and adds what it measured to `times`. False when it failed.

@@ -550,6 +550,126 @@ class Suite:
                                 f"called from {sorted(paths)}")
         return problems
 
+    # ---- CUPTI: who has its seat, and what memlab learns from it (docs/cupti.md)
+
+    def cupti(self) -> None:
+        for flavor in ("runtime_api", "runtime_api_static"):
+            self.cupti_program(f"CUPTI: names, {flavor}", flavor, [], {"MEMLAB_CUPTI": "on"},
+                               self.judge_names)
+        for program in ("kinds", "threads", "contents"):
+            self.cupti_program(f"CUPTI: audit, {program}", program, [], {"MEMLAB_AUDIT": "on"},
+                               lambda report: self.judge_audit(report, 0, 0))
+        self.cupti_program("CUPTI: audit, a bypass", "bypass", ["3"], {"MEMLAB_AUDIT": "on"},
+                           lambda report: self.judge_audit(report, 3, 9 << 20))
+        self.cupti_program("CUPTI: who asks for the seat gets it", "seat_taker", [], {"MEMLAB_CUPTI": "on"},
+                           lambda report: [] if "left it" in report["coverage"]["because"] else
+                           [f"memlab did not leave: {report['coverage']}"])
+        name = "CUPTI: kernels at the peak"
+        if self.wanted(name):
+            command = [str(self.layout.tool("sample_checkpointing")), "plain"]
+            verdict, found, outcomes = self.pair(name, command, settings={"MEMLAB_KERNELS": "on"})
+            verdict.problems += self.judge_work(found)
+            self.add(verdict, *outcomes)
+            self.keep(name, found)
+        self.cupti_frameworks()
+        self.cupti_under_a_sanitizer()
+
+    def cupti_program(self, name: str, program: str, arguments: list[str], settings: dict[str, str],
+                      judge) -> None:
+        if not self.wanted(name):
+            return
+        command = [str(self.layout.program(program)), *arguments]
+        verdict, found, outcomes = self.pair(name, command, settings=settings, may_warn=True)
+        if len(found) != 1 or not found[0].report:
+            verdict.problems.append(f"{len(found)} recordings")
+        else:
+            verdict.problems += judge(found[0].report)
+        self.add(verdict, *outcomes)
+
+    @staticmethod
+    def judge_audit(report: dict, count: int, size: int) -> list[str]:
+        coverage = report["coverage"]
+        if not coverage["audited"] or not coverage["driver_count"] or coverage["lost_records"]:
+            return [f"not audited, or not all of it: {coverage}"]
+        if (coverage["bypassed_count"], coverage["bypassed_bytes"]) != (count, size):
+            return [f"not {count} allocations of {size} bytes bypassed memlab: {coverage}"]
+        nameless = [each for each in coverage["bypassed"] if not each["api"] or not each["stack"]]
+        return [f"nobody is named: {nameless}"] if nameless else []
+
+    def judge_names(self, report: dict) -> list[str]:
+        apis = {site["api"] for site in report["sites"]}
+        wanted = {"cudaMalloc", "cudaMallocPitch", "cudaMalloc3D", "cudaMallocManaged", "cudaMallocHost",
+                  "cudaHostAlloc", "cudaMallocAsync", "cudaMallocArray"}
+        problems = [f"not named: {sorted(wanted - apis)}, but {sorted(apis)}"] if wanted - apis else []
+        return problems + self.judge_audit(report, 0, 0)
+
+    @staticmethod
+    def judge_work(found: list[Found]) -> list[str]:
+        reports = [one.report for one in found if one.report and one.report["sites"]]
+        if len(reports) != 1:
+            return [f"{len(reports)} reports"]
+        device = reports[0]["devices"][0]
+        if not device.get("work", {}).get("kernel", {}).get("count"):
+            return [f"no kernel was recorded: {reports[0]['coverage']}"]
+        moment = device["kernels_at_peak"]
+        if not moment["kernels"] or not all(kernel["name"] for kernel in moment["kernels"]):
+            return [f"no kernel at the peak has a name: {moment}"]
+        return []
+
+    def cupti_frameworks(self) -> None:
+        """With the frameworks' own caches off, so that all of their memory is memlab's to account for."""
+        uncached = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        platform = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
+        everything = {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"}
+        left = "Another profiler asked for CUPTI's only seat"
+        runs = [("torch", "CUPTI: torch.profiler beside memlab", "profiled.py", [], uncached, left),
+                ("torch", "CUPTI: PyTorch, audit and kernels", "train.py", [], uncached, ""),
+                ("cupy", "CUPTI: CuPy, audit and kernels", "cupy_work.py", ["uncached"], {}, ""),
+                ("jax", "CUPTI: JAX, audit and kernels", "jax_work.py", [], platform, "")]
+        for module, name, script, arguments, settings, because in runs:
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            command = [sys.executable, str(HERE / "py" / script), *arguments]
+            layout, self.layout = self.layout, Layout(self.packed)
+            try:
+                verdict, found, outcomes = self.pair(name, command, inherit=True,
+                                                     settings=settings | everything,
+                                                     native_settings=settings, same_stderr=False,
+                                                     timeout=120)
+            finally:
+                self.layout = layout
+            reports = [one.report for one in found if one.report and one.report["sites"]]
+            if len(reports) != 1:
+                verdict.problems.append(f"{len(reports)} reports with memory in them")
+            elif because:
+                if because not in reports[0]["coverage"]["because"]:
+                    verdict.problems.append(f"memlab did not say that it left: {reports[0]['coverage']}")
+            else:
+                verdict.problems += self.judge_audit(reports[0], 0, 0) + self.judge_work(found)
+            self.add(verdict, *outcomes)
+
+    def cupti_under_a_sanitizer(self) -> None:
+        """CUPTI does not work there: memlab says so, and nothing else happens."""
+        tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+        for name, settings in (("CUPTI: auto under compute-sanitizer", {"MEMLAB_AUDIT": "on"}),
+                               ("CUPTI: on under compute-sanitizer", {"MEMLAB_CUPTI": "on"})):
+            if not self.wanted(name):
+                continue
+            if not Path(tool).exists():
+                self.skip(name, "compute-sanitizer is not installed")
+                continue
+            command = [tool, "--tool", "memcheck", "--error-exitcode", "99", str(self.layout.program("contents"))]
+            verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings)
+            using = [one for one in found if one.report and one.report["sites"]]
+            if len(using) != 1:
+                verdict.problems.append(f"{len(using)} recordings with memory in them, not 1")
+            elif using[0].report["coverage"]["audited"] or not using[0].report["coverage"]["because"]:
+                verdict.problems.append(f"it claims an audit: {using[0].report['coverage']}")
+            self.add(verdict, *outcomes)
+
     def sanitizer(self) -> None:
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         for sample, arguments in (("inplace_static", ()), ("checkpointing_static", ("checkpointed",))):
@@ -600,6 +720,14 @@ class Suite:
                           self.folder(program), 180)
             problems = [] if outcome.code == 0 else [outcome.describe()]
             self.add(Verdict(program, "", brief(outcome, time.monotonic() - start), problems), outcome)
+            self.tables.append(outcome.stdout.decode(errors="replace"))
+        if self.wanted("bench_launches") and importlib.util.find_spec("torch") is not None:
+            start = time.monotonic()
+            outcome = run([sys.executable, str(HERE / "py" / "bench_launches.py"), str(self.layout.library)],
+                          Layout(self.packed).environment(memlab=False, inherit=True),
+                          self.folder("bench_launches"), 180)
+            problems = [] if outcome.code == 0 else [outcome.describe()]
+            self.add(Verdict("bench_launches", "", brief(outcome, time.monotonic() - start), problems), outcome)
             self.tables.append(outcome.stdout.decode(errors="replace"))
 
     def finish(self) -> int:
@@ -657,7 +785,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
-                 suite.python, suite.unwinder, suite.work_clock, suite.benchmarks):
+                 suite.cupti, suite.python, suite.unwinder, suite.work_clock, suite.benchmarks):
         try:
             part()
         except Exception as error:  # one broken part must not cost the results of the others

@@ -11,6 +11,7 @@
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/pool.hpp"
 #include "tests/simcuda/state.hpp"
+#include "tests/simcuda/tool.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -35,6 +36,8 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Kind kind) {
     const CUresult result = allocate_device(root(*context), bytes, kind, address);
     if (result == CUDA_SUCCESS) {
         *dptr = address;
+        tell_memory(kind == Kind::managed ? simcuda_managed : simcuda_device, address, bytes,
+                    context->device);
     }
     return result;
 }
@@ -137,6 +140,7 @@ CUresult allocate_host(void** pp, size_t bytes, unsigned flags) {
     allocation.flags = flags | CU_MEMHOSTALLOC_DEVICEMAP;  // as with unified addressing all is
     allocation.buffer_id = next_buffer_id();
     allocations().emplace(allocation.base, allocation);
+    tell_memory(simcuda_pinned, allocation.base, bytes, context->device);
     *pp = memory;
     return CUDA_SUCCESS;
 }

@@ -50,6 +50,7 @@ class Call {
     bool answered_ = false;
     CUresult answer_ = CUDA_SUCCESS;
     Flavor previous_;
+    const char* told_ = nullptr;  // the symbol, where a tool was told of the call
 };
 
 // Of the call that this thread is in.

@@ -10,6 +10,7 @@
 #include "tests/simcuda/options.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
+#include "tests/simcuda/tool.hpp"
 
 extern "C" {
 #define SIMCUDA_FUNCTION(symbol, base, since, flavor, body, parameters, arguments) \
@@ -90,6 +91,10 @@ const FunctionInfo& function_info(FunctionId id) {
 }
 
 Call::Call(FunctionId id, Flavor flavor) : previous_(current_flavor) {
+    if (const simcuda_tool* tool = attached_tool()) {
+        told_ = function_info(id).symbol;
+        tool->driver_call(told_, 1);
+    }
     if (forked_child && !needs_no_driver(id)) {
         answered_ = true;
         answer_ = CUDA_ERROR_NOT_INITIALIZED;
@@ -116,6 +121,10 @@ Call::~Call() {
         release_driver_lock();
     }
     current_flavor = previous_;
+    const simcuda_tool* tool = told_ != nullptr ? attached_tool() : nullptr;
+    if (tool != nullptr) {
+        tool->driver_call(told_, 0);
+    }
 }
 
 Flavor call_flavor() {

@@ -144,7 +144,8 @@ CUresult launch_declared(CUstream hStream) {
 }
 
 CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStream) {
-    if (find_function(f) == nullptr) {
+    const Function* function = find_function(f);
+    if (function == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (blocks == 0 || threads == 0 || threads > 1024) {
@@ -157,6 +158,7 @@ CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStrea
     Work work;
     work.type = CU_GRAPH_NODE_TYPE_KERNEL;
     work.takes_time = true;
+    work.name = function->name;
     return enqueue(*stream, std::move(work));
 }
 

@@ -19,6 +19,7 @@
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
+#include "tests/simcuda/tool.hpp"
 
 namespace memlab::simcuda {
 
@@ -170,6 +171,7 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
     ++pool.live;
     count_live(static_cast<int64_t>(bytes));
     *dptr = allocation.base;
+    tell_memory(simcuda_async, allocation.base, bytes, pool.device);
     allocations().emplace(allocation.base, std::move(allocation));
     submit(stream, Work{}, {}, after);
     return CUDA_SUCCESS;

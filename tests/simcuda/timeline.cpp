@@ -9,6 +9,7 @@
 #include "tests/simcuda/pool.hpp"
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/state.hpp"
+#include "tests/simcuda/tool.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -143,11 +144,32 @@ void advance(uint64_t nanoseconds) {
     timeline().now = std::max(timeline().now, end);
 }
 
+static void tell_work(const Work& work, uint64_t duration, int device) {
+    const simcuda_tool* tool = attached_tool();
+    if (tool == nullptr) {
+        return;
+    }
+    switch (work.type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL:
+            tool->work(simcuda_kernel_work, work.name.c_str(), duration, device);
+            break;
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            tool->work(simcuda_copy_work, "", duration, device);
+            break;
+        case CU_GRAPH_NODE_TYPE_MEMSET:
+            tool->work(simcuda_fill_work, "", duration, device);
+            break;
+        default:
+            break;
+    }
+}
+
 OpPtr submit(Stream& stream, Work work, const std::vector<OpPtr>& after, const Clock& after_clock) {
     Context& context = *stream.context;
     auto op = std::make_shared<Op>();
     op->stream = stream.shared_from_this();
     op->duration = work.duration + (work.takes_time ? stream.work_time : 0);
+    tell_work(work, op->duration, context.device);
     op->submitted = timeline().now;
     op->action = std::move(work.action);
     op->calls_host = work.calls_host;

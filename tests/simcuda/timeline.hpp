@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/simcuda/driver_abi.hpp"
@@ -42,8 +43,9 @@ struct Access {
 // What one call puts on a stream, or one node into a graph.
 struct Work {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    bool takes_time = false;  // kernels and copies take their stream's work time
-    uint64_t duration = 0;    // virtual nanoseconds
+    bool takes_time = false;              // kernels and copies take their stream's work time
+    uint64_t duration = 0;                // virtual nanoseconds
+    std::string name = "simcuda_kernel";  // what a tool is told that a kernel is called
     std::function<void()> action;
     bool calls_host = false;  // the action is the program's own function: run without the lock
     std::vector<Access> accesses;

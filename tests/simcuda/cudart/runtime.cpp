@@ -2,7 +2,10 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <mutex>
+
+#include "tests/simcuda/tool.h"
 
 namespace memlab::simcuda::cudart {
 namespace {
@@ -16,6 +19,7 @@ struct State {
     bool opened = false;
     cudaError_t open_result = cudaSuccess;
     GetProcAddress get_proc_address = nullptr;
+    std::atomic<decltype(&simcuda_runtime_call)> tell_tool = nullptr;
     Driver drivers[2];
     CUcontext primary[most_devices] = {};
 };
@@ -51,12 +55,26 @@ cudaError_t open() {
         return cudaErrorInsufficientDriver;
     }
     state().get_proc_address = get;
+    state().tell_tool =
+        reinterpret_cast<decltype(&simcuda_runtime_call)>(dlsym(library, "simcuda_runtime_call"));
     resolve(get, CU_GET_PROC_ADDRESS_DEFAULT, state().drivers[legacy]);
     resolve(get, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, state().drivers[per_thread]);
     return convert(state().drivers[legacy].cuInit(0));
 }
 
 }  // namespace
+
+Announced::Announced(const char* name) : name_(name) {
+    if (const auto tell = state().tell_tool.load()) {
+        tell(name_, 1);
+    }
+}
+
+Announced::~Announced() {
+    if (const auto tell = state().tell_tool.load()) {
+        tell(name_, 0);
+    }
+}
 
 cudaError_t open_driver(Flavor flavor, const Driver*& driver) {
     State& all = state();

@@ -35,6 +35,18 @@ CUresult resolve_entry_point(const char* symbol, void** address, int version, cu
 // The runtime's device of the calling thread.
 int thread_device();
 cudaError_t set_thread_device(int device);
+// Tells an attached tool of a call of the program's, for as long as it lasts.
+class Announced {
+  public:
+    explicit Announced(const char* name);
+    ~Announced();
+    Announced(const Announced&) = delete;
+    Announced& operator=(const Announced&) = delete;
+
+  private:
+    const char* const name_;
+};
+
 // The primary context must be retained anew before it is used again.
 void forget_primary(int device);
 
@@ -73,6 +85,7 @@ inline CUdeviceptr device_pointer(const void* pointer) {
 #define RUNTIME(name, parameters, ...)                                          \
     cudaError_t name parameters {                                               \
         using namespace memlab::simcuda::cudart;                                \
+        const Announced announced(#name);                                       \
         return call(legacy, [&]([[maybe_unused]] const Driver& d) __VA_ARGS__); \
     }
 
@@ -81,5 +94,6 @@ inline CUdeviceptr device_pointer(const void* pointer) {
     RUNTIME(name, parameters, __VA_ARGS__)                                          \
     cudaError_t name##suffix parameters {                                           \
         using namespace memlab::simcuda::cudart;                                    \
+        const Announced announced(#name);                                           \
         return call(per_thread, [&]([[maybe_unused]] const Driver& d) __VA_ARGS__); \
     }

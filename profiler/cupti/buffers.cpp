@@ -1,0 +1,33 @@
+#include "profiler/cupti/buffers.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+namespace memlab::profiler::cupti {
+
+std::uint8_t* BufferPool::take() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (free_count_ != 0) {
+        return free_[--free_count_];
+    }
+    if (made_ == max_buffers) {
+        return nullptr;
+    }
+    void* const memory =
+        mmap(nullptr, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return nullptr;
+    }
+    return all_[made_++] = static_cast<std::uint8_t*>(memory);
+}
+
+void BufferPool::put_back(std::uint8_t* buffer) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::uint8_t** const end = all_ + made_;
+    if (std::find(all_, end, buffer) != end && free_count_ < made_) {
+        free_[free_count_++] = buffer;
+    }
+}
+
+}  // namespace memlab::profiler::cupti

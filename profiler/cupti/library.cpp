@@ -1,0 +1,206 @@
+#include "profiler/cupti/library.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "profiler/cupti/functions.hpp"
+
+namespace memlab::profiler::cupti {
+namespace {
+
+constexpr const char* soname = "libcupti.so.13";
+
+int collect(dl_phdr_info* info, std::size_t /*size*/, void* data) {
+    if (info->dlpi_name != nullptr && info->dlpi_name[0] == '/') {
+        static_cast<std::vector<std::string>*>(data)->emplace_back(info->dlpi_name);
+    }
+    return 0;
+}
+
+const char* file_name_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return path.c_str() + (slash == std::string::npos ? 0 : slash + 1);
+}
+
+void add(std::vector<std::string>& paths, std::string path) {
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
+        paths.push_back(std::move(path));
+    }
+}
+
+void add_toolkit(std::vector<std::string>& paths, const std::string& root) {
+    for (const char* folder :
+         {"/extras/CUPTI/lib64/", "/targets/x86_64-linux/lib/", "/lib64/", "/lib/"}) {
+        add(paths, root + folder + soname);
+    }
+}
+
+template <class Function>
+bool find_function(FindSymbol find, void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(find(library, name));
+    return function != nullptr;
+}
+
+/// The name of a function that is missing; null when all are there.
+const char* fill(Functions& functions, FindSymbol find, void* library) {
+    find_function(find, library, "cuptiActivityRegisterTimestampCallback",
+                  functions.register_clock);
+#define MEMLAB_CUPTI_FUNCTION(member, symbol)                       \
+    if (!find_function(find, library, #symbol, functions.member)) { \
+        return #symbol;                                             \
+    }
+    MEMLAB_CUPTI_FUNCTION(get_version, cuptiGetVersion)
+    MEMLAB_CUPTI_FUNCTION(result_string, cuptiGetResultString)
+    MEMLAB_CUPTI_FUNCTION(subscribe, cuptiSubscribe)
+    MEMLAB_CUPTI_FUNCTION(unsubscribe, cuptiUnsubscribe)
+    MEMLAB_CUPTI_FUNCTION(enable_callback, cuptiEnableCallback)
+    MEMLAB_CUPTI_FUNCTION(register_buffers, cuptiActivityRegisterCallbacks)
+    MEMLAB_CUPTI_FUNCTION(enable, cuptiActivityEnable)
+    MEMLAB_CUPTI_FUNCTION(disable, cuptiActivityDisable)
+    MEMLAB_CUPTI_FUNCTION(flush_all, cuptiActivityFlushAll)
+    MEMLAB_CUPTI_FUNCTION(next_record, cuptiActivityGetNextRecord)
+    MEMLAB_CUPTI_FUNCTION(dropped_records, cuptiActivityGetNumDroppedRecords)
+    MEMLAB_CUPTI_FUNCTION(timestamp, cuptiGetTimestamp)
+#undef MEMLAB_CUPTI_FUNCTION
+    return nullptr;
+}
+
+/// Fills in the library, with a problem where it cannot be used.
+void examine(Library& library, FindSymbol find, void* handle, const std::string& path,
+             int driver_version) {
+    const auto functions = std::make_shared<Functions>();
+    std::uint32_t version = 0;
+    if (!find_function(find, handle, "cuptiGetVersion", functions->get_version) ||
+        functions->get_version(&version) != CUPTI_SUCCESS) {
+        library.problem = path + " does not tell its version.";
+        return;
+    }
+    library.name = "CUPTI " + version_text(version) + ", " + path;
+    const std::uint32_t major = major_of(version);
+    if (major != tested_major) {
+        library.problem = path + " is CUPTI of CUDA " + version_text(version) +
+                          "; memlab was tested with that of CUDA " + std::to_string(tested_major) +
+                          " and uses no other.";
+        return;
+    }
+    if (driver_version / 1000 < static_cast<int>(major)) {
+        library.problem = path + " is CUPTI of CUDA " + version_text(version) +
+                          ", newer than the driver (CUDA " + std::to_string(driver_version / 1000) +
+                          ").";
+        return;
+    }
+    if (const char* missing = fill(*functions, find, handle)) {
+        library.problem = path + " lacks " + missing + ".";
+        return;
+    }
+    library.functions = functions;
+    library.usable = true;
+}
+
+std::string path_of(FindSymbol find, void* handle, const std::string& otherwise) {
+    Dl_info info{};
+    void* const symbol = find(handle, "cuptiGetVersion");
+    return symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fname != nullptr
+               ? std::string(info.dli_fname)
+               : otherwise;
+}
+
+}  // namespace
+
+std::string version_text(std::uint32_t version) {
+    if (version < 10000) {
+        const std::uint32_t major = major_of(version);
+        return (major == 0 ? std::string("10 or older") : std::to_string(major)) +
+               " (API version " + std::to_string(version) + ")";
+    }
+    return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+           std::to_string(version % 100);
+}
+
+std::uint32_t major_of(std::uint32_t version) {
+    if (version >= 10000) {
+        return version / 10000;
+    }
+    return version >= 19 ? 12 : version >= 13 ? 11 : 0;
+}
+
+bool is_cupti_file(const char* file_name) {
+    const std::string_view name(file_name);
+    constexpr std::string_view stem = "libcupti";
+    if (!name.starts_with(stem) || name.size() == stem.size()) {
+        return false;
+    }
+    // wheels that were repaired carry a hash: libcupti-12ab34cd.so.13
+    return (name[stem.size()] == '.' || name[stem.size()] == '-') &&
+           name.find(".so") != std::string_view::npos;
+}
+
+std::vector<std::string> candidate_paths(const std::vector<std::string>& loaded_files,
+                                         const char* cuda_home, const char* cuda_path) {
+    std::vector<std::string> paths;
+    for (const std::string& file : loaded_files) {
+        if (is_cupti_file(file_name_of(file))) {
+            add(paths, file);
+        }
+    }
+    // pip's packages lie beside each other, whoever of them is loaded.
+    for (const std::string& file : loaded_files) {
+        for (const char* packages : {"/site-packages/", "/dist-packages/"}) {
+            if (const std::size_t at = file.find(packages); at != std::string::npos) {
+                const std::string root = file.substr(0, at + std::strlen(packages)) + "nvidia/";
+                add(paths, root + "cu13/lib/" + soname);
+                add(paths, root + "cuda_cupti/lib/" + soname);
+            }
+        }
+    }
+    for (const char* root : {cuda_home, cuda_path}) {
+        if (root != nullptr && root[0] == '/') {
+            add_toolkit(paths, root);
+        }
+    }
+    // beside the runtime in use
+    for (const std::string& file : loaded_files) {
+        if (std::strncmp(file_name_of(file), "libcudart.so", std::strlen("libcudart.so")) == 0) {
+            add(paths, file.substr(0, file.rfind('/') + 1) + soname);
+        }
+    }
+    add(paths, soname);
+    add_toolkit(paths, "/usr/local/cuda");
+    for (int minor = 9; minor >= 0; --minor) {
+        add_toolkit(paths, "/usr/local/cuda-13." + std::to_string(minor));
+    }
+    return paths;
+}
+
+Library open_library(FindSymbol find, int driver_version) {
+    std::vector<std::string> loaded;
+    dl_iterate_phdr(collect, &loaded);
+    for (const std::string& path :
+         candidate_paths(loaded, std::getenv("CUDA_HOME"), std::getenv("CUDA_PATH"))) {
+        const bool is_loaded = std::find(loaded.begin(), loaded.end(), path) != loaded.end();
+        void* const handle =
+            dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | (is_loaded ? RTLD_NOLOAD : 0));
+        if (handle == nullptr) {
+            continue;
+        }
+        // The nearest one decides: another copy belongs to other CUDA libraries than these.
+        Library library;
+        examine(library, find, handle, path_of(find, handle, path), driver_version);
+        if (!library.usable && !is_loaded) {
+            dlclose(handle);
+        }
+        return library;
+    }
+    Library none;
+    none.problem =
+        "No libcupti.so.13 was found: not in the process, in CUDA_HOME, in pip's packages nor on "
+        "the loader's path.";
+    return none;
+}
+
+}  // namespace memlab::profiler::cupti

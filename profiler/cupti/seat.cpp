@@ -1,0 +1,446 @@
+#include "profiler/cupti/seat.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <unordered_map>
+
+#include "profiler/clock.hpp"
+#include "profiler/cupti/buffers.hpp"
+#include "profiler/cupti/current_call.hpp"
+#include "profiler/cupti/functions.hpp"
+
+namespace memlab::profiler::cupti {
+
+class Seat::Impl {
+  public:
+    Impl(const Library& library, Recorder& recorder, const SeatOptions& options)
+        : cupti_(*library.functions), recorder_(recorder), options_(options) {}
+
+    std::string take() noexcept;
+    bool taken() const { return taken_.load(std::memory_order_acquire); }
+    void flush() noexcept;
+    bool leave() noexcept;
+    Audit& audit() { return audit_; }
+    std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+    void forget() { taken_.store(false, std::memory_order_relaxed); }
+
+  private:
+    static void CUPTIAPI on_call(void* seat, CUpti_CallbackDomain domain, CUpti_CallbackId function,
+                                 const void* data);
+    static void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size,
+                                     std::size_t* max_records);
+    static void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                                     std::size_t size, std::size_t valid);
+    static std::uint64_t CUPTIAPI now();
+
+    CUptiResult switch_on() noexcept;
+    void switch_off() noexcept;
+    void on_runtime_call(CUpti_CallbackId function, const CUpti_CallbackData& data) noexcept;
+    void on_driver_call(const CUpti_CallbackData& data) noexcept;
+    void read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+              std::size_t valid) noexcept;
+    void see(const CUpti_ActivityMemory4& record) noexcept;
+    std::uint32_t name_id(const char* name) noexcept;
+    std::uint64_t in_our_clock(std::uint64_t time) const { return time + clock_offset_; }
+
+    const Functions cupti_;
+    Recorder& recorder_;
+    const SeatOptions options_;
+    Audit audit_;
+    BufferPool buffers_;
+    std::atomic<bool> taken_{false};
+    std::atomic<std::uint64_t> lost_{0};
+    std::uint64_t clock_offset_ = 0;  ///< ours less CUPTI's, where CUPTI cannot be given ours
+    CUpti_SubscriberHandle subscriber_ = nullptr;
+
+    static constexpr std::size_t runtime_functions = 1024;
+    std::atomic<std::uint32_t> api_ids_[runtime_functions] = {};
+
+    struct TextHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const {
+            return std::hash<std::string_view>()(text);
+        }
+    };
+    std::mutex reading_;  ///< before the recorder's
+    std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
+
+    // CUPTI hands buffers back without saying to whom they belong.
+    static std::atomic<Impl*> the_seat;
+    friend class Seat;
+};
+
+constinit std::atomic<Seat::Impl*> Seat::Impl::the_seat{nullptr};
+
+namespace {
+
+__attribute__((tls_model("initial-exec"))) constinit thread_local CurrentCall call_of_thread;
+
+struct RuntimeCall {
+    CUpti_CallbackId id;
+    const char* name;
+};
+constexpr RuntimeCall runtime_calls[] = {
+#define MEMLAB_RUNTIME_CALL(version, name) {CUPTI_RUNTIME_TRACE_CBID_##version, #name},
+#include "profiler/cupti/calls.inc"
+#undef MEMLAB_RUNTIME_CALL
+};
+constexpr CUpti_CallbackId driver_calls[] = {
+#define MEMLAB_DRIVER_CALL(name) CUPTI_DRIVER_TRACE_CBID_##name,
+#include "profiler/cupti/calls.inc"
+#undef MEMLAB_DRIVER_CALL
+};
+constexpr CUpti_ActivityKind work_kinds[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+    CUPTI_ACTIVITY_KIND_MEMSET};
+
+trace::MemoryKind kind_of(const CUpti_ActivityMemory4& record) {
+    switch (record.memoryKind) {
+        case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
+        case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
+            return trace::MemoryKind::pinned;
+        case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
+            return trace::MemoryKind::array;
+        case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+        case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+            return trace::MemoryKind::managed;
+        default:
+            return record.isAsync != 0 ? trace::MemoryKind::async_pool : trace::MemoryKind::device;
+    }
+}
+
+/// The fields that all versions of a record have at the same place.
+template <class Record>
+trace::Work work_of(const Record& record, trace::WorkKind kind) {
+    trace::Work work;
+    work.kind = kind;
+    work.device = record.deviceId;
+    work.stream = record.streamId;
+    work.correlation = record.correlationId;
+    work.start_ns = record.start;
+    work.end_ns = std::max(record.start, record.end);
+    if constexpr (requires { record.bytes; }) {
+        work.bytes = record.bytes;
+    }
+    return work;
+}
+
+/// Collects work, so that the recorder's lock is taken once for many.
+class Batch {
+  public:
+    explicit Batch(Recorder& recorder) : recorder_(recorder) {}
+    ~Batch() { pass_on(); }
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    void add(const trace::Work& work) {
+        if (count_ == work_.size()) {
+            pass_on();
+        }
+        work_[count_++] = work;
+    }
+
+  private:
+    void pass_on() {
+        recorder_.record_work(work_.data(), count_);
+        count_ = 0;
+    }
+
+    Recorder& recorder_;
+    std::array<trace::Work, 64> work_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace
+
+CurrentCall current_call() {
+    return call_of_thread;
+}
+
+Seat::Seat(const Library& library, Recorder& recorder, const SeatOptions& options)
+    : impl_(new Impl(library, recorder, options)) {}
+
+std::string Seat::take() noexcept {
+    return impl_->take();
+}
+
+bool Seat::taken() const {
+    return impl_->taken();
+}
+
+void Seat::flush() noexcept {
+    impl_->flush();
+}
+
+bool Seat::leave() noexcept {
+    return impl_->leave();
+}
+
+Audit& Seat::audit() {
+    return impl_->audit();
+}
+
+std::uint64_t Seat::lost_records() const {
+    return impl_->lost();
+}
+
+void Seat::forget_after_fork() noexcept {
+    call_of_thread = {};
+    if (Impl* const parents = Impl::the_seat.exchange(nullptr)) {
+        parents->forget();
+    }
+}
+
+std::string Seat::Impl::take() noexcept {
+    the_seat.store(this, std::memory_order_release);
+    const CUptiResult result = switch_on();
+    if (result == CUPTI_SUCCESS) {
+        taken_.store(true, std::memory_order_release);
+        return {};
+    }
+    switch_off();
+    const char* text = nullptr;
+    if (cupti_.result_string(result, &text) != CUPTI_SUCCESS || text == nullptr) {
+        text = "an unknown error";
+    }
+    try {
+        if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+            return "Another tool has CUPTI's only seat (" + std::string(text) + ").";
+        }
+        return "CUPTI could not be used (" + std::string(text) + ").";
+    } catch (const std::bad_alloc&) {
+        return "no memory";  // short enough to need none
+    }
+}
+
+CUptiResult Seat::Impl::switch_on() noexcept {
+    // Before anything else: who has the seat refuses it here, and nothing of theirs was touched.
+    if (const CUptiResult refused =
+            cupti_.subscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
+        subscriber_ = nullptr;
+        return refused;
+    }
+    if (cupti_.register_clock == nullptr || cupti_.register_clock(now) != CUPTI_SUCCESS) {
+        std::uint64_t theirs = 0;
+        if (cupti_.timestamp(&theirs) == CUPTI_SUCCESS) {
+            clock_offset_ = monotonic_ns() - theirs;
+        }
+    }
+    for (const RuntimeCall& call : runtime_calls) {
+        if (const CUptiResult failed =
+                cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, call.id)) {
+            return failed;
+        }
+    }
+    if (!options_.audit && !options_.work) {
+        return CUPTI_SUCCESS;
+    }
+    if (const CUptiResult failed = cupti_.register_buffers(give_buffer, take_buffer)) {
+        return failed;
+    }
+    if (options_.audit) {
+        for (const CUpti_CallbackId call : driver_calls) {
+            if (const CUptiResult failed =
+                    cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, call)) {
+                return failed;
+            }
+        }
+        if (const CUptiResult failed = cupti_.enable(CUPTI_ACTIVITY_KIND_MEMORY2)) {
+            return failed;
+        }
+    }
+    if (options_.work) {
+        for (const CUpti_ActivityKind kind : work_kinds) {
+            if (const CUptiResult failed = cupti_.enable(kind)) {
+                return failed;
+            }
+        }
+    }
+    return CUPTI_SUCCESS;
+}
+
+void Seat::Impl::switch_off() noexcept {
+    if (subscriber_ == nullptr) {
+        return;  // nothing was ever on
+    }
+    if (options_.audit) {
+        cupti_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+    }
+    if (options_.work) {
+        for (const CUpti_ActivityKind kind : work_kinds) {
+            cupti_.disable(kind);
+        }
+    }
+    if (options_.audit || options_.work) {
+        cupti_.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    }
+    cupti_.unsubscribe(subscriber_);
+}
+
+void Seat::Impl::flush() noexcept {
+    if (taken() && (options_.audit || options_.work)) {
+        cupti_.flush_all(0);
+    }
+}
+
+bool Seat::Impl::leave() noexcept {
+    if (!taken_.exchange(false, std::memory_order_acq_rel)) {
+        return false;
+    }
+    switch_off();
+    return true;
+}
+
+std::uint64_t Seat::Impl::now() {
+    return monotonic_ns();
+}
+
+// ---- callbacks around calls
+
+void Seat::Impl::on_call(void* seat, CUpti_CallbackDomain domain, CUpti_CallbackId function,
+                         const void* data) {
+    auto& self = *static_cast<Impl*>(seat);
+    const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
+        self.on_runtime_call(function, call);
+    } else if (domain == CUPTI_CB_DOMAIN_DRIVER_API && call.callbackSite == CUPTI_API_ENTER) {
+        self.on_driver_call(call);
+    }
+}
+
+void Seat::Impl::on_runtime_call(CUpti_CallbackId function,
+                                 const CUpti_CallbackData& data) noexcept {
+    if (data.callbackSite != CUPTI_API_ENTER || function >= runtime_functions || !taken()) {
+        call_of_thread = {};
+        return;
+    }
+    std::atomic<std::uint32_t>& known = api_ids_[function];
+    std::uint32_t id = known.load(std::memory_order_relaxed);
+    if (id == 0) {
+        for (const RuntimeCall& call : runtime_calls) {
+            if (call.id == function) {
+                id = recorder_.string_id(call.name);
+                known.store(id, std::memory_order_relaxed);
+            }
+        }
+    }
+    call_of_thread = {id, data.correlationId};
+}
+
+void Seat::Impl::on_driver_call(const CUpti_CallbackData& data) noexcept {
+    if (!taken() || options_.inside_memlab()) {
+        return;
+    }
+    const CurrentCall outer = call_of_thread;
+    const std::uint32_t api = outer.api != 0 ? outer.api : recorder_.string_id(data.functionName);
+    const std::uint32_t stack = recorder_.capture_call_site();
+    // A record carries the number of the outermost call.
+    audit_.stranger(data.correlationId, api, stack);
+    if (outer.correlation != 0) {
+        audit_.stranger(outer.correlation, api, stack);
+    }
+}
+
+// ---- records
+
+void Seat::Impl::give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
+    Impl* const self = the_seat.load(std::memory_order_acquire);
+    *buffer = self != nullptr ? self->buffers_.take() : nullptr;
+    *size = *buffer != nullptr ? BufferPool::buffer_bytes : 0;
+    *max_records = 0;  // as many as fit
+}
+
+void Seat::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                             std::size_t /*size*/, std::size_t valid) {
+    Impl* const self = the_seat.load(std::memory_order_acquire);
+    if (self == nullptr || buffer == nullptr) {
+        return;
+    }
+    self->read(context, stream, buffer, valid);
+    self->buffers_.put_back(buffer);
+}
+
+void Seat::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                      std::size_t valid) noexcept {
+    const std::lock_guard lock(reading_);
+    {
+        Batch batch(recorder_);
+        CUpti_Activity* record = nullptr;
+        while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+            trace::Work work;
+            switch (record->kind) {
+                case CUPTI_ACTIVITY_KIND_MEMORY2:
+                    see(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                    continue;
+                case CUPTI_ACTIVITY_KIND_KERNEL:
+                case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+                    const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+                    work = work_of(kernel, trace::WorkKind::kernel);
+                    work.name = name_id(kernel.name);
+                    break;
+                }
+                case CUPTI_ACTIVITY_KIND_MEMCPY:
+                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
+                                   trace::WorkKind::copy);
+                    break;
+                case CUPTI_ACTIVITY_KIND_MEMCPY2:
+                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
+                                   trace::WorkKind::copy);
+                    break;
+                case CUPTI_ACTIVITY_KIND_MEMSET:
+                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
+                                   trace::WorkKind::fill);
+                    break;
+                default:
+                    continue;
+            }
+            if (work.start_ns == 0) {
+                continue;  // CUPTI could not tell when it ran
+            }
+            work.start_ns = in_our_clock(work.start_ns);
+            work.end_ns = in_our_clock(work.end_ns);
+            batch.add(work);
+        }
+    }
+    std::size_t dropped = 0;
+    if (cupti_.dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) {
+        lost_.fetch_add(dropped, std::memory_order_relaxed);
+    }
+}
+
+void Seat::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
+    if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION) {
+        return;
+    }
+    audit_.seen({.address = record.address,
+                 .bytes = record.bytes,
+                 .monotonic_ns = in_our_clock(record.timestamp),
+                 .correlation = record.correlationId,
+                 .device = record.deviceId,
+                 .kind = kind_of(record)});
+}
+
+/// Of a kernel's name. The text is looked at each time: CUPTI's pointer may stand for another name
+/// once a module was unloaded.
+std::uint32_t Seat::Impl::name_id(const char* name) noexcept {
+    if (name == nullptr) {
+        return 0;
+    }
+    try {
+        const std::string_view text(name);
+        if (const auto known = names_.find(text); known != names_.end()) {
+            return known->second;
+        }
+        const std::uint32_t id = recorder_.string_id(text);
+        names_.emplace(text, id);
+        return id;
+    } catch (const std::bad_alloc&) {
+        return 0;
+    }
+}
+
+}  // namespace memlab::profiler::cupti

@@ -1,0 +1,202 @@
+"""CUPTI: the seat, the names, the audit and the kernels, on the simulated CUPTI (tests/simcupti)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from harness import Found, Outcome, judge_recordings, run, without_warnings
+from support import EndToEnd
+
+LIBRARY = "CUPTI 13.0.1, "
+
+
+def without_explanations(stderr: bytes) -> bytes:
+    """stderr less what memlab says of an allocation that is meant to fail."""
+    explains = b"memlab: out of memory" in stderr
+    return b"" if explains and not without_warnings(stderr) else stderr
+
+
+class Cupti(EndToEnd):
+    """Each run is judged as any other: report and log must say the same, whoever told them."""
+
+    def record(self, command: list[str], **settings: str) -> tuple[Outcome, Found]:
+        self.output = self.work / f"out{len(list(self.work.iterdir()))}"
+        outcome = self.under_memlab(command, settings)
+        self.assertEqual((outcome.code, without_explanations(outcome.stderr)), (0, b""),
+                         outcome.describe())
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        self.assertEqual(len(found), 1)
+        return outcome, found[0]
+
+    def apis(self, found: Found) -> set[str]:
+        return {site["api"] for site in found.report["sites"]}
+
+    def coverage(self, found: Found) -> dict:
+        return found.report["coverage"]
+
+    # ---- names
+
+    def test_without_cupti_the_driver_function_is_named(self) -> None:
+        _, found = self.record(self.program("runtime_api"))
+        self.assertIn("cuMemAlloc_v2", self.apis(found))
+        self.assertNotIn("cudaMalloc", self.apis(found))
+        coverage = self.coverage(found)
+        self.assertFalse(coverage["audited"])
+        self.assertIn("MEMLAB_AUDIT", coverage["because"])
+        self.assertEqual(coverage["cupti"], "")
+
+    def test_with_cupti_the_function_that_was_called_is_named(self) -> None:
+        _, found = self.record(self.program("runtime_api"), MEMLAB_CUPTI="on")
+        apis = self.apis(found)
+        for name in ("cudaMalloc", "cudaMallocPitch", "cudaMalloc3D", "cudaMallocManaged",
+                     "cudaMallocAsync"):
+            self.assertIn(name, apis)
+        self.assertNotIn("cuMemAllocPitch_v2", apis)
+        self.assertTrue(self.coverage(found)["cupti"].startswith(LIBRARY))
+
+    def test_a_driver_program_keeps_its_names(self) -> None:
+        _, found = self.record(self.program("malloc_free"), MEMLAB_CUPTI="on")
+        self.assertEqual({name[:2] for name in self.apis(found)}, {"cu"})
+        self.assertNotIn("cudaMalloc", self.apis(found))
+
+    # ---- the audit
+
+    def test_nothing_bypasses_memlab_in_an_ordinary_program(self) -> None:
+        for program in ("malloc_free", "kinds", "threads", "runtime_api", "contents"):
+            for pool in ("on", "off"):
+                _, found = self.record(self.program(program), MEMLAB_AUDIT="on", MEMLAB_POOL=pool)
+                coverage = self.coverage(found)
+                self.assertEqual((coverage["audited"], coverage["because"]), (True, ""), program)
+                self.assertEqual(coverage["bypassed"], [], program)
+                self.assertGreater(coverage["driver_count"], 0, program)
+
+    def test_a_bypass_is_found_and_named(self) -> None:
+        for asked in ({"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on"}):
+            outcome, found = self.record(self.program("bypass", "2"), **asked)
+            self.assertEqual(outcome.stdout, b"bypassing: 2\n")
+            coverage = self.coverage(found)
+            self.assertTrue(coverage["audited"])
+            self.assertEqual((coverage["bypassed_count"], coverage["bypassed_bytes"]), (2, 6 << 20))
+            self.assertEqual([each["api"] for each in coverage["bypassed"]], ["cuMemAlloc_v2"])
+            paths = self.modules_of(found, coverage["bypassed"][0]["stack"])
+            self.assertIn("bypassing.so", paths)
+            self.assertEqual(found.audit["bypassed"]["bytes"], 6 << 20)
+            summary = run([str(self.layout.tool("memlab-report")), str(found.report_path)],
+                          self.layout.environment(memlab=False), self.cwd)
+            self.assertIn(b"2 allocations of 6.00 MiB bypassed memlab", summary.stdout)
+
+    def modules_of(self, found: Found, stack: int) -> set[str]:
+        report = found.report
+        frames = [report["frames"][index] for index in report["stacks"][stack]["frames"]]
+        return {Path(report["modules"][frame["module"]]["path"]).name for frame in frames}
+
+    def test_more_bypasses_than_a_buffer_holds(self) -> None:
+        _, found = self.record(self.program("bypass", "5000"), MEMLAB_AUDIT="on")
+        self.assertEqual(self.coverage(found)["bypassed_count"], 5000)
+
+    def test_fail_on_bypass(self) -> None:
+        tool = str(self.layout.tool("memlab-run"))
+        environment = self.layout.environment(memlab=False)
+        for program, code, words in (("bypass", 1, b"2 allocations of 6.00 MiB in bypass (pid "),
+                                     ("contents", 0, b""), ("no_cuda", 0, b"")):
+            outcome = run([tool, "--quiet", "--fail-on-bypass", "-o", f"{self.output}/", "--",
+                           *self.program(program)], environment, self.cwd)
+            self.assertEqual(outcome.code, code, outcome.describe())
+            self.assertIn(words, outcome.stderr)
+            self.assertLessEqual(outcome.stderr.count(b"\n"), 1)
+        outcome = run([tool, "--quiet", "--fail-on-bypass", "-o", f"{self.output}/", "--",
+                       *self.program("contents")], environment | {"SIMCUPTI_FAULT": "seat_taken"}, self.cwd)
+        self.assertEqual(outcome.code, 1, outcome.describe())
+        self.assertIn(b"cannot tell whether memory bypassed memlab: contents", outcome.stderr)
+
+    # ---- the seat
+
+    def test_what_goes_wrong_with_cupti_is_said_and_nothing_else_goes_wrong(self) -> None:
+        for fault, words in (("seat_taken", "Another tool has CUPTI's only seat"),
+                             ("old_version", "is CUPTI of CUDA 12 (API version 27); memlab was tested"),
+                             ("no_activity", "CUPTI could not be used"),
+                             ("silent", "CUPTI delivered no record of an allocation")):
+            _, found = self.record(self.program("contents"), MEMLAB_CUPTI="on", SIMCUPTI_FAULT=fault)
+            coverage = self.coverage(found)
+            self.assertFalse(coverage["audited"], fault)
+            self.assertIn(words, coverage["because"])
+            self.assertEqual(coverage["bypassed"], [])
+
+    def test_buffers_that_come_at_the_end_are_in_time(self) -> None:
+        _, found = self.record(self.program("bypass"), MEMLAB_CUPTI="on", SIMCUPTI_FAULT="late")
+        self.assertTrue(self.coverage(found)["audited"])
+        self.assertEqual(self.coverage(found)["bypassed_count"], 2)
+
+    def test_auto_leaves_the_seat_to_others(self) -> None:
+        _, found = self.record(self.program("contents"), MEMLAB_AUDIT="on",
+                               CUDA_INJECTION64_PATH="/nonexistent/tool.so")
+        self.assertIn("CUDA_INJECTION64_PATH is set", self.coverage(found)["because"])
+        kineto = self.work / "libtorch_cpu.so"
+        shutil.copy(self.layout.program("libucp.so.0"), kineto)
+        preload = f"{self.layout.environment(memlab=True)['LD_PRELOAD']}:{kineto}"
+        _, found = self.record(self.program("contents"), MEMLAB_AUDIT="on", LD_PRELOAD=preload)
+        self.assertIn("kineto", self.coverage(found)["because"])
+        _, found = self.record(self.program("contents"), MEMLAB_CUPTI="on", LD_PRELOAD=preload)
+        self.assertTrue(self.coverage(found)["audited"])
+        _, found = self.record(self.program("contents"), MEMLAB_CUPTI="off", MEMLAB_KERNELS="on")
+        self.assertEqual(self.coverage(found)["because"], "MEMLAB_CUPTI=off.")
+
+    def test_who_asks_for_the_seat_gets_it(self) -> None:
+        native = self.without_memlab(self.program("seat_taker"))
+        self.assertIn(b"subscribe: 0\nenable: 0\nafter: 5\ncalls seen: 10\n", native.stdout)
+        for settings in ({}, {"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on"},
+                         {"MEMLAB_KERNELS": "on"}):
+            outcome, found = self.record(self.program("seat_taker"), **settings)
+            self.assertEqual(outcome.stdout, native.stdout)
+            coverage = self.coverage(found)
+            self.assertFalse(coverage["audited"])
+            if settings:
+                self.assertIn("Another profiler asked for CUPTI's only seat", coverage["because"])
+        # What was named until then stays named.
+        _, found = self.record(self.program("seat_taker"), MEMLAB_CUPTI="on")
+        self.assertIn("cudaMalloc", self.apis(found))
+
+    def test_forked_children_start_from_nothing(self) -> None:
+        self.output = self.work / "forked"
+        native = self.without_memlab(self.program("forks"))
+        outcome = self.under_memlab(self.program("forks"), {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"})
+        self.assertEqual((outcome.code, outcome.stdout), (native.code, native.stdout))
+        _, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+
+    def test_every_way_to_end(self) -> None:
+        for way in ("exit", "quick_exit", "return", "_exit", "sigkill", "abort"):
+            native = self.without_memlab(self.program("ways_to_end", way))
+            self.output = self.work / f"end_{way}"
+            outcome = self.under_memlab(self.program("ways_to_end", way),
+                                        {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"})
+            self.assertEqual((outcome.code, outcome.stdout), (native.code, native.stdout), way)
+            _, problems = judge_recordings(self.layout, self.output, None)
+            self.assert_sound(problems)
+
+    # ---- work
+
+    def test_kernels_at_the_peak(self) -> None:
+        sample = [str(self.layout.tool("sample_checkpointing")), "plain"]
+        _, found = self.record(sample, MEMLAB_KERNELS="on")
+        device = found.report["devices"][0]
+        self.assertGreater(device["work"]["kernel"]["count"], 0)
+        self.assertEqual(device["work"]["kernel"]["count"], found.audit["work"]["kernel"])
+        moment = device["kernels_at_peak"]
+        self.assertEqual(moment["from_ns"], device["at_peak"]["time_ns"])
+        names = [kernel["name"] for kernel in moment["kernels"]]
+        self.assertTrue(names and all(names), moment)
+        shown = run([str(self.layout.tool("memlab-report")), str(found.report_path)],
+                    self.layout.environment(memlab=False), self.cwd)
+        self.assertIn(b"What ran at that peak", shown.stdout)
+        summary = run([str(self.layout.tool("memlab-report")), "--json", str(found.report_path)],
+                      self.layout.environment(memlab=False), self.cwd)
+        first = json.loads(summary.stdout)["reports"][0]["devices"][0]
+        self.assertEqual(first["kernels_at_peak"]["kernels"][0]["name"], names[0])
+
+    def test_without_being_asked_no_work_is_recorded(self) -> None:
+        _, found = self.record([str(self.layout.tool("sample_checkpointing")), "plain"], MEMLAB_CUPTI="on")
+        self.assertNotIn("work", found.report["devices"][0])

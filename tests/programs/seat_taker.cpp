@@ -1,0 +1,49 @@
+// seat_taker: a program with a profiler of its own that asks CUPTI for its only seat when CUDA is
+// long in use. It must get it, as it does without memlab. Prints the answers.
+//
+// Recorded: ten allocations by cudaMalloc, freed.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+
+namespace {
+
+int allocate(int count) {
+    int good = 0;
+    for (int i = 0; i < count; ++i) {
+        void* memory = nullptr;
+        if (cudaMalloc(&memory, 1 << 20) == cudaSuccess && cudaFree(memory) == cudaSuccess) {
+            ++good;
+        }
+    }
+    return good;
+}
+
+void on_call(void* calls, int, unsigned, const void*) {
+    ++*static_cast<int*>(calls);
+}
+
+}  // namespace
+
+int main() {
+    std::printf("before: %d\n", allocate(5));
+    void* const cupti = dlopen("libcupti.so.13", RTLD_NOW);
+    if (cupti == nullptr) {
+        std::printf("no CUPTI: %s\n", dlerror());
+        return 77;
+    }
+    using Subscribe = int (*)(void**, void (*)(void*, int, unsigned, const void*), void*);
+    using Enable = int (*)(unsigned, void*, int, unsigned);
+    const auto subscribe = reinterpret_cast<Subscribe>(dlsym(cupti, "cuptiSubscribe"));
+    const auto enable = reinterpret_cast<Enable>(dlsym(cupti, "cuptiEnableCallback"));
+    void* subscriber = nullptr;
+    static int calls = 0;
+    std::printf("subscribe: %d\n", subscribe(&subscriber, on_call, &calls));
+    constexpr int runtime_api = 2;
+    constexpr unsigned cuda_malloc = 20;  // CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020
+    std::printf("enable: %d\n", enable(1, subscriber, runtime_api, cuda_malloc));
+    std::printf("after: %d\n", allocate(5));
+    std::printf("calls seen: %d\n", calls);
+    return 0;
+}

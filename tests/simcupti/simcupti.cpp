@@ -1,0 +1,419 @@
+// The simulated CUPTI: the functions that memlab and the tests' profilers call, over what the
+// simulated driver and runtime tell (tests/simcuda/tool.h), in CUPTI's own ABI.
+//
+// Like the real one it has one seat, numbers calls across runtime and driver, gives a record the
+// number of the outermost call, fills buffers that the subscriber lends, and delivers them late:
+// from a thread of its own once many records wait, and when it is flushed.
+//
+// SIMCUPTI_FAULT, one of:
+//   seat_taken   somebody else has the seat
+//   old_version  it is CUPTI of CUDA 12.9
+//   no_activity  activities cannot be switched on
+//   silent       no buffer is ever delivered
+//   late         buffers are delivered by a flush only
+// Another word is one line on stderr and exit code 2.
+#include <cupti.h>
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/simcuda/tool.h"
+
+namespace {
+
+enum class Fault { none, seat_taken, old_version, no_activity, silent, late };
+
+Fault fault() {
+    static const Fault chosen = [] {
+        const char* const text = std::getenv("SIMCUPTI_FAULT");
+        const std::string word = text != nullptr ? text : "";
+        const std::pair<const char*, Fault> words[] = {{"", Fault::none},
+                                                       {"seat_taken", Fault::seat_taken},
+                                                       {"old_version", Fault::old_version},
+                                                       {"no_activity", Fault::no_activity},
+                                                       {"silent", Fault::silent},
+                                                       {"late", Fault::late}};
+        for (const auto& [name, value] : words) {
+            if (word == name) {
+                return value;
+            }
+        }
+        std::fprintf(stderr, "simcupti: SIMCUPTI_FAULT=%s is none of its words\n", word.c_str());
+        std::_Exit(2);
+    }();
+    return chosen;
+}
+
+struct CallName {
+    const char* name;
+    CUpti_CallbackId id;
+};
+const CallName runtime_names[] = {
+#define MEMLAB_RUNTIME_CALL(version, name) {#name, CUPTI_RUNTIME_TRACE_CBID_##version},
+#include "profiler/cupti/calls.inc"
+#undef MEMLAB_RUNTIME_CALL
+};
+const CallName driver_names[] = {
+#define MEMLAB_DRIVER_CALL(name) {#name, CUPTI_DRIVER_TRACE_CBID_##name},
+#include "profiler/cupti/calls.inc"
+#undef MEMLAB_DRIVER_CALL
+};
+
+using Record = std::vector<std::uint64_t>;  // words, for the alignment
+
+struct State {
+    std::mutex mutex;
+    std::condition_variable many;
+    CUpti_CallbackFunc callback = nullptr;
+    void* user = nullptr;
+    std::set<std::pair<int, CUpti_CallbackId>> enabled;
+    CUpti_BuffersCallbackRequestFunc request = nullptr;
+    CUpti_BuffersCallbackCompleteFunc complete = nullptr;
+    std::set<int> kinds;
+    std::vector<Record> waiting;
+    CUpti_TimestampCallbackFunc clock = nullptr;
+    bool thread_started = false;
+    std::set<std::string> names;  // of kernels: their text must stay
+};
+
+// Never destroyed: threads may call until the very end.
+State& state() {
+    static State& once = *new State;
+    return once;
+}
+
+constexpr std::size_t many_records = 48;
+std::atomic<std::uint32_t> next_correlation{1};
+
+thread_local std::vector<std::uint32_t> numbers;  // of the calls that this thread is in
+
+std::uint64_t time_now() {
+    CUpti_TimestampCallbackFunc clock = nullptr;
+    {
+        const std::lock_guard lock(state().mutex);
+        clock = state().clock;
+    }
+    if (clock != nullptr) {
+        return clock();
+    }
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+template <std::size_t size>
+CUpti_CallbackId id_of(const CallName (&names)[size], const char* name) {
+    for (const CallName& known : names) {
+        if (std::strcmp(known.name, name) == 0) {
+            return known.id;
+        }
+    }
+    return 0;
+}
+
+void call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const char* name, int entering) {
+    if (entering != 0) {
+        numbers.push_back(next_correlation++);
+    } else if (numbers.empty()) {
+        return;  // it was under way when the tool was attached
+    }
+    const std::uint32_t number = numbers.back();
+    CUpti_CallbackFunc callback = nullptr;
+    void* user = nullptr;
+    {
+        const std::lock_guard lock(state().mutex);
+        if (id != 0 && state().enabled.count({domain, id}) != 0) {
+            callback = state().callback;
+            user = state().user;
+        }
+    }
+    if (callback != nullptr) {
+        CUpti_CallbackData data{};
+        data.callbackSite = entering != 0 ? CUPTI_API_ENTER : CUPTI_API_EXIT;
+        data.functionName = name;
+        data.correlationId = number;
+        callback(user, domain, id, &data);
+    }
+    if (entering == 0) {
+        numbers.pop_back();
+    }
+}
+
+void driver_call(const char* symbol, int entering) {
+    call(CUPTI_CB_DOMAIN_DRIVER_API, id_of(driver_names, symbol), symbol, entering);
+}
+
+void runtime_call(const char* name, int entering) {
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, id_of(runtime_names, name), name, entering);
+}
+
+template <class Activity>
+void keep(const Activity& activity) {
+    Record record((sizeof activity + 7) / 8);
+    std::memcpy(record.data(), &activity, sizeof activity);
+    const std::lock_guard lock(state().mutex);
+    if (state().kinds.count(static_cast<int>(activity.kind)) != 0) {
+        state().waiting.push_back(std::move(record));
+        if (state().waiting.size() >= many_records) {
+            state().many.notify_one();
+        }
+    }
+}
+
+std::uint32_t outermost() {
+    return numbers.empty() ? 0 : numbers.front();
+}
+
+void memory(simcuda_memory_kind kind, std::uint64_t address, std::uint64_t bytes, int device) {
+    CUpti_ActivityMemory4 record{};
+    record.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+    record.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+    record.memoryKind = kind == simcuda_managed  ? CUPTI_ACTIVITY_MEMORY_KIND_MANAGED
+                        : kind == simcuda_pinned ? CUPTI_ACTIVITY_MEMORY_KIND_PINNED
+                                                 : CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+    record.isAsync = kind == simcuda_async ? 1 : 0;
+    record.correlationId = outermost();
+    record.address = address;
+    record.bytes = bytes;
+    record.timestamp = time_now();
+    record.deviceId = static_cast<std::uint32_t>(device);
+    keep(record);
+}
+
+void work(simcuda_work_kind kind, const char* name, std::uint64_t nanoseconds, int device) {
+    const std::uint64_t start = time_now();
+    const auto fill_in = [&](auto& record) {
+        record.correlationId = outermost();
+        record.start = start;
+        record.end = start + nanoseconds;
+        record.deviceId = static_cast<std::uint32_t>(device);
+    };
+    if (kind == simcuda_kernel_work) {
+        CUpti_ActivityKernel10 record{};
+        record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+        fill_in(record);
+        {
+            const std::lock_guard lock(state().mutex);
+            record.name = state().names.insert(name).first->c_str();
+        }
+        keep(record);
+    } else if (kind == simcuda_copy_work) {
+        CUpti_ActivityMemcpy6 record{};
+        record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+        fill_in(record);
+        keep(record);
+    } else {
+        CUpti_ActivityMemset4 record{};
+        record.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+        fill_in(record);
+        keep(record);
+    }
+}
+
+constexpr simcuda_tool tool = {driver_call, runtime_call, memory, work};
+
+// Called with nothing locked: the subscriber's functions may take as long as they like.
+void deliver() {
+    if (fault() == Fault::silent) {
+        return;
+    }
+    std::vector<Record> records;
+    CUpti_BuffersCallbackRequestFunc request = nullptr;
+    CUpti_BuffersCallbackCompleteFunc complete = nullptr;
+    {
+        const std::lock_guard lock(state().mutex);
+        records.swap(state().waiting);
+        request = state().request;
+        complete = state().complete;
+    }
+    std::size_t next = 0;
+    while (next < records.size() && request != nullptr) {
+        std::uint8_t* buffer = nullptr;
+        std::size_t size = 0;
+        std::size_t most = 0;
+        request(&buffer, &size, &most);
+        if (buffer == nullptr) {
+            return;
+        }
+        std::size_t valid = 0;
+        for (; next < records.size() && valid + records[next].size() * 8 <= size; ++next) {
+            std::memcpy(buffer + valid, records[next].data(), records[next].size() * 8);
+            valid += records[next].size() * 8;
+        }
+        complete(nullptr, 0, buffer, size, valid);
+    }
+}
+
+void run() {
+    for (;;) {
+        {
+            std::unique_lock lock(state().mutex);
+            state().many.wait(lock, [] { return state().waiting.size() >= many_records; });
+        }
+        deliver();
+    }
+}
+
+std::size_t size_of(const CUpti_Activity& record) {
+    switch (record.kind) {
+        case CUPTI_ACTIVITY_KIND_MEMORY2:
+            return sizeof(CUpti_ActivityMemory4);
+        case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+            return sizeof(CUpti_ActivityKernel10);
+        case CUPTI_ACTIVITY_KIND_MEMCPY:
+            return sizeof(CUpti_ActivityMemcpy6);
+        default:
+            return sizeof(CUpti_ActivityMemset4);
+    }
+}
+
+bool attach() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver == nullptr) {
+        return false;
+    }
+    const auto set =
+        reinterpret_cast<decltype(&simcuda_set_tool)>(dlsym(driver, "simcuda_set_tool"));
+    if (set == nullptr) {
+        return false;
+    }
+    set(&tool);
+    return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUptiResult cuptiGetVersion(std::uint32_t* version) {
+    *version = fault() == Fault::old_version ? 27 : CUPTI_API_VERSION;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
+    *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+                : "CUPTI_ERROR_SIMULATED";
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
+                           void* user) {
+    const std::lock_guard lock(state().mutex);
+    if (state().callback != nullptr || fault() == Fault::seat_taken) {
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    }
+    if (!attach()) {
+        return CUPTI_ERROR_NOT_INITIALIZED;
+    }
+    state().callback = callback;
+    state().user = user;
+    *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(&state());
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
+                              void* user, CUpti_SubscriberParams*) {
+    return cuptiSubscribe(subscriber, callback, user);
+}
+
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+    const std::lock_guard lock(state().mutex);
+    state().callback = nullptr;
+    state().enabled.clear();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiEnableCallback(std::uint32_t enable, CUpti_SubscriberHandle,
+                                CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+    const std::lock_guard lock(state().mutex);
+    if (enable != 0) {
+        state().enabled.insert({domain, id});
+    } else {
+        state().enabled.erase({domain, id});
+    }
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
+                                           CUpti_BuffersCallbackCompleteFunc complete) {
+    const std::lock_guard lock(state().mutex);
+    state().request = request;
+    state().complete = complete;
+    if (!state().thread_started && fault() != Fault::late) {
+        state().thread_started = true;
+        sigset_t all;
+        sigset_t before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before);
+        std::thread(run).detach();
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
+    if (fault() == Fault::no_activity) {
+        return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+    }
+    const std::lock_guard lock(state().mutex);
+    state().kinds.insert(kind);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
+    const std::lock_guard lock(state().mutex);
+    state().kinds.erase(kind);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityFlushAll(std::uint32_t) {
+    deliver();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid,
+                                       CUpti_Activity** record) {
+    std::uint8_t* next = buffer;
+    if (*record != nullptr) {
+        next = reinterpret_cast<std::uint8_t*>(*record) + (size_of(**record) + 7) / 8 * 8;
+    }
+    if (next >= buffer + valid) {
+        return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    }
+    *record = reinterpret_cast<CUpti_Activity*>(next);
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
+    *dropped = 0;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiGetTimestamp(std::uint64_t* timestamp) {
+    *timestamp = time_now();
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
+    const std::lock_guard lock(state().mutex);
+    state().clock = clock;
+    return CUPTI_SUCCESS;
+}
+
+}  // extern "C"

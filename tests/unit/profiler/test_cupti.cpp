@@ -1,0 +1,221 @@
+// What of CUPTI needs no CUPTI: the audit's two ledgers, where a library may lie, versions,
+// buffers.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "profiler/cupti/audit.hpp"
+#include "profiler/cupti/buffers.hpp"
+#include "profiler/cupti/library.hpp"
+#include "tests/catch.hpp"
+
+using namespace memlab::profiler::cupti;
+
+namespace {
+
+Audit::Seen seen(std::uint64_t address, std::uint32_t correlation = 1, std::uint64_t time = 0) {
+    return {.address = address, .bytes = 100, .monotonic_ns = time, .correlation = correlation};
+}
+
+std::size_t position(const std::vector<std::string>& paths, const std::string& path) {
+    return static_cast<std::size_t>(std::find(paths.begin(), paths.end(), path) - paths.begin());
+}
+
+}  // namespace
+
+TEST_CASE("an allocation and its record cancel each other, in either order") {
+    Audit audit;
+    audit.made(16);
+    audit.seen(seen(16));
+    audit.seen(seen(32));
+    CHECK(audit.waits());
+    audit.made(32);
+    CHECK(!audit.waits());
+    const Audit::Result result = audit.result();
+    CHECK(result.bypassed.empty());
+    CHECK(result.records == 2);
+    CHECK(result.bytes == 200);
+    CHECK(result.made == 2);
+    CHECK(!result.overflowed);
+}
+
+TEST_CASE("an address that is used again counts as often as it is used") {
+    Audit audit;
+    for (int i = 0; i < 5; ++i) {
+        audit.made(16);
+    }
+    for (std::uint32_t i = 0; i < 7; ++i) {
+        audit.seen(seen(16, i + 1, i));
+    }
+    CHECK(audit.result().bypassed.size() == 2);
+}
+
+TEST_CASE("a stranger's record is never taken for memlab's own, and has its name") {
+    Audit audit;
+    audit.stranger(7, 3, 4);
+    audit.seen(seen(16, 7, 5));
+    CHECK(!audit.waits());  // nobody will account for it
+    audit.made(16);         // the same address later, by memlab
+    audit.seen(seen(16, 8, 6));
+    const Audit::Result result = audit.result();
+    REQUIRE(result.bypassed.size() == 1);
+    CHECK(result.bypassed[0].record.correlation == 7);
+    CHECK(result.bypassed[0].api == 3);
+    CHECK(result.bypassed[0].stack == 4);
+}
+
+TEST_CASE("memory that a graph takes when it runs bypasses nobody; a stranger's does") {
+    Audit audit;
+    Audit::Seen record = seen(16, 7);
+    record.kind = memlab::trace::MemoryKind::async_pool;
+    audit.seen(record);
+    CHECK(audit.result().bypassed.empty());
+    record.correlation = 8;
+    audit.stranger(8, 1, 1);
+    audit.seen(record);
+    CHECK(audit.result().bypassed.size() == 1);
+}
+
+TEST_CASE("allocations without a record are nobody's fault") {
+    Audit audit;
+    audit.made(16);
+    audit.made(32);
+    CHECK(audit.result().bypassed.empty());
+}
+
+TEST_CASE("whatever the order of two ledgers, what is left is what only one of them has") {
+    std::mt19937 random(5);
+    for (int round = 0; round < 200; ++round) {
+        struct Step {
+            bool made;
+            std::uint64_t address;
+            std::uint32_t correlation;
+        };
+        std::vector<Step> steps;
+        std::map<std::uint64_t, int> bypassed;
+        std::uint32_t correlation = 0;
+        std::vector<std::uint32_t> strangers;
+        for (int i = 0; i < 60; ++i) {
+            const std::uint64_t address = 512 * (1 + random() % 9);
+            ++correlation;
+            steps.push_back({false, address, correlation});
+            if (random() % 4 == 0) {
+                strangers.push_back(correlation);
+                ++bypassed[address];
+            } else {
+                steps.push_back({true, address, 0});
+            }
+        }
+        std::shuffle(steps.begin(), steps.end(), random);
+        Audit audit;
+        for (const std::uint32_t stranger : strangers) {
+            audit.stranger(stranger, 1, 1);
+        }
+        for (const Step& step : steps) {
+            if (step.made) {
+                audit.made(step.address);
+            } else {
+                audit.seen(seen(step.address, step.correlation));
+            }
+        }
+        CHECK(!audit.waits());
+        std::map<std::uint64_t, int> found;
+        for (const Audit::Left& left : audit.result().bypassed) {
+            CHECK(left.api == 1);
+            ++found[left.record.address];
+        }
+        REQUIRE(found == bypassed);
+    }
+}
+
+TEST_CASE("ledgers that drift too far apart end the audit instead of eating memory") {
+    Audit audit;
+    for (std::uint64_t i = 0; i <= Audit::max_open; ++i) {
+        audit.made(i * 512);
+    }
+    CHECK(audit.result().overflowed);
+}
+
+TEST_CASE("two threads and one audit") {
+    Audit audit;
+    std::thread driver([&] {
+        for (std::uint64_t i = 1; i <= 20000; ++i) {
+            audit.seen(seen(i % 50 * 512));
+        }
+    });
+    for (std::uint64_t i = 1; i <= 20000; ++i) {
+        audit.made(i % 50 * 512);
+    }
+    driver.join();
+    CHECK(audit.result().bypassed.empty());
+    CHECK(audit.result().records == 20000);
+}
+
+TEST_CASE("versions are said as people say them") {
+    CHECK(version_text(130001) == "13.0.1");
+    CHECK(version_text(131102) == "13.11.2");
+    CHECK(version_text(28) == "12 (API version 28)");
+    CHECK(version_text(18) == "11 (API version 18)");
+    CHECK(version_text(3) == "10 or older (API version 3)");
+    CHECK(major_of(130000) == 13);
+    CHECK(major_of(19) == 12);
+    CHECK(major_of(13) == 11);
+    CHECK(major_of(12) == 0);
+}
+
+TEST_CASE("file names of CUPTI") {
+    CHECK(is_cupti_file("libcupti.so.13"));
+    CHECK(is_cupti_file("libcupti.so"));
+    CHECK(is_cupti_file("libcupti-0b1c2d.so.12"));
+    CHECK(!is_cupti_file("libcuptihelper.so"));
+    CHECK(!is_cupti_file("libcupti"));
+    CHECK(!is_cupti_file("libcupti.a"));
+    CHECK(!is_cupti_file("mylibcupti.so.13"));
+}
+
+TEST_CASE(
+    "where libcupti is looked for: what is loaded, what belongs to it, the toolkit, the system") {
+    const auto paths = candidate_paths({"/usr/lib/libc.so.6", "/opt/app/libcupti.so.13.0.48",
+                                        "/env/lib/python3.12/site-packages/torch/lib/libtorch.so",
+                                        "/opt/cuda/lib64/libcudart.so.13"},
+                                       "/srv/cuda", nullptr);
+    CHECK(paths.at(0) == "/opt/app/libcupti.so.13.0.48");
+    const std::string packages = "/env/lib/python3.12/site-packages/nvidia/";
+    const std::size_t pip = position(paths, packages + "cu13/lib/libcupti.so.13");
+    const std::size_t old_pip = position(paths, packages + "cuda_cupti/lib/libcupti.so.13");
+    const std::size_t home = position(paths, "/srv/cuda/extras/CUPTI/lib64/libcupti.so.13");
+    const std::size_t beside = position(paths, "/opt/cuda/lib64/libcupti.so.13");
+    const std::size_t system = position(paths, "libcupti.so.13");
+    const std::size_t local = position(paths,
+                                       "/usr/local/cuda/targets/x86_64-linux/lib/"
+                                       "libcupti.so.13");
+    CHECK(0 < pip);
+    CHECK(pip < old_pip);
+    CHECK(old_pip < home);
+    CHECK(home < beside);
+    CHECK(beside < system);
+    CHECK(system < local);
+    CHECK(local < paths.size());
+    // A relative CUDA_HOME would mean another place after a chdir.
+    CHECK(position(candidate_paths({}, "cuda", nullptr), "cuda/lib64/libcupti.so.13") ==
+          candidate_paths({}, "cuda", nullptr).size());
+}
+
+TEST_CASE("buffers: bounded, reused, others' ignored") {
+    BufferPool pool;
+    std::vector<std::uint8_t*> taken;
+    for (std::size_t i = 0; i < BufferPool::max_buffers; ++i) {
+        taken.push_back(pool.take());
+        REQUIRE(taken.back() != nullptr);
+        taken.back()[BufferPool::buffer_bytes - 1] = 1;
+        CHECK(reinterpret_cast<std::uintptr_t>(taken.back()) % 8 == 0);
+    }
+    CHECK(pool.take() == nullptr);
+    std::uint8_t stranger = 0;
+    pool.put_back(&stranger);
+    CHECK(pool.take() == nullptr);
+    pool.put_back(taken[3]);
+    CHECK(pool.take() == taken[3]);
+    CHECK(pool.take() == nullptr);
+}
