@@ -254,6 +254,20 @@ class PythonFrames(EndToEnd):
             self.assertEqual(counts[called], (1, 2000) if starts == 1 else (2, 5000))
             self.assertEqual(set(counts), {(), called})
 
+    def test_out_of_memory_names_the_programs_own_lines(self) -> None:
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "out_of_memory.py", MEMLAB_LIMIT="64MiB")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            lines = outcome.stderr.decode().splitlines()
+            asked = [line for line in lines if "Asked for by " in line]
+            self.assertEqual(len(asked), 1, lines)
+            place = f"{PROGRAMS / 'out_of_memory.py'}:"
+            self.assertRegex(asked[0], rf"cuMemAlloc_v2 < {place}\d+ in allocate < {place}\d+ in fill "
+                                       rf"< {place}\d+ in <module>$")
+            self.assertTrue(any(" in 6 allocations: cuMemAlloc_v2 < " in line and "in fill" in line
+                                for line in lines), lines)
+            self.assertFalse(any("addr2line" in line for line in lines), lines)
+
     def test_the_summary_names_the_programs_own_line(self) -> None:
         if not self.layout.tool("memlab-report").exists():
             self.skipTest("memlab-report was not built")
