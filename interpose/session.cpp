@@ -12,6 +12,7 @@
 #include "interpose/hook.hpp"
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
+#include "interpose/program_notes.hpp"
 #include "interpose/work_clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/thread_id.hpp"
@@ -38,16 +39,6 @@ std::atomic<Session*> instance{nullptr};
 pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((tls_model("initial-exec"))) thread_local bool inside_memlab = false;
-
-// Marks set before the first use of CUDA ("start" usually is one). Plain memory: nothing may be
-// constructed in a process that never uses CUDA.
-struct EarlyMark {
-    char name[256];
-    std::size_t length;
-};
-constexpr std::size_t max_early_marks = 32;
-EarlyMark early_marks[max_early_marks];  // under start_lock
-std::size_t early_mark_count = 0;
 
 class StartLock {
   public:
@@ -109,6 +100,15 @@ Session* Session::current() {
     return instance.load(std::memory_order_acquire);
 }
 
+bool Session::may_start() {
+    return state.load(std::memory_order_acquire) == State::idle;
+}
+
+Session* Session::wait_for_start() {
+    const StartLock lock;
+    return current();
+}
+
 Session* Session::current_or_late() {
     Session* session = current();
     if (session != nullptr || state.load(std::memory_order_acquire) != State::idle) {
@@ -153,9 +153,8 @@ Session* Session::start_once(bool late) {
             warn(problem);
         }
         auto* session = new Session(std::move(loaded), late);
-        for (std::size_t i = 0; i < early_mark_count; ++i) {
-            session->record_mark({early_marks[i].name, early_marks[i].length});
-        }
+        look_for_other_nvtx_tools(*session);
+        record_early_notes(*session);
         instance.store(session, std::memory_order_release);
         state.store(State::running, std::memory_order_release);
         return session;
@@ -213,30 +212,6 @@ Session::Session(LoadedSettings loaded, bool late)
     debug("at work in process " + std::to_string(owner_pid_) +
           (files_.report.empty() ? std::string() : ", report " + files_.report) +
           (pooling() ? ", pooling" : ", not pooling"));
-}
-
-void Session::mark(std::string_view name) {
-    if (Session* session = current_or_late()) {
-        session->record_mark(name);
-        return;
-    }
-    const StartLock lock;
-    if (state.load(std::memory_order_relaxed) == State::idle &&
-        early_mark_count < max_early_marks) {
-        EarlyMark& early = early_marks[early_mark_count++];
-        early.length = name.copy(early.name, sizeof(early.name));
-    }
-}
-
-void Session::record_mark(std::string_view name) {
-    if (!recorder_) {
-        return;
-    }
-    trace::Event event;
-    event.type = trace::EventType::mark;
-    event.name = recorder_->string_id(name);
-    event.stack = recorder_->capture_call_site();
-    recorder_->record(event);
 }
 
 void Session::choose_pooling() {
@@ -359,6 +334,7 @@ void Session::forget_after_fork() {
     profiler::cupti::Seat::forget_after_fork();
     profiler::unwind::forget_unloads_after_fork();
     inside_memlab = false;
+    forget_notes_after_fork();
     Session* parents = instance.exchange(nullptr);
     note_fork(parents != nullptr);
     if (parents != nullptr && parents->recorder_) {

@@ -8,7 +8,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "interpose/capture_gate.hpp"
 #include "interpose/context_registry.hpp"
@@ -42,8 +41,11 @@ class Session {
     /// Starts the session unless there is one. Called after a successful cuInit.
     static void start(bool late);
 
-    /// A mark of the program's. Before there is a session it waits for one (the first few do).
-    static void mark(std::string_view name);
+    /// True while there may be a session one day, and is none yet.
+    static bool may_start();
+
+    /// The session when a start that is under way has ended. Call without any lock of ours.
+    static Session* wait_for_start();
 
     /// Writes the report. Called once, at the end of the process.
     static void finish(trace::EndKind kind);
@@ -101,7 +103,6 @@ class Session {
     Session(LoadedSettings loaded, bool late);
     static Session* start_once(bool late);
     void choose_pooling();
-    void record_mark(std::string_view name);
 
     static void forget_after_fork();
 

@@ -234,7 +234,7 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
 }
 
 void Recorder::record(trace::Event event) noexcept {
-    event.thread = thread_id();
+    event.thread = event.thread == 0 ? thread_id() : event.thread;
     impl_->quietly([&] { impl_->record_timed(event); });
 }
 

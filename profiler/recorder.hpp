@@ -35,7 +35,7 @@ class Recorder {
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept;
 
-    /// Times and thread are filled in here; the rest is the caller's.
+    /// Times are filled in here, and the thread where it is 0; the rest is the caller's.
     void record(trace::Event event) noexcept;
     void record(trace::OomEvent event) noexcept;
     void record(trace::DeviceSample sample) noexcept;

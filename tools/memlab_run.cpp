@@ -39,6 +39,7 @@ constexpr int exit_usage = 2;
 constexpr int exit_not_executable = 126;
 constexpr int exit_not_found = 127;
 constexpr const char* manifest_variable = "MEMLAB_RUN_MANIFEST";
+constexpr const char* nvtx_variable = "NVTX_INJECTION64_PATH";
 
 struct Arguments {
     std::string output;
@@ -264,7 +265,12 @@ Environment make_environment(const Arguments& arguments) {
         output = arguments.output;
     }
     environment.emplace_back("MEMLAB_OUTPUT", absolute_pattern(output));
-    environment.emplace_back("LD_PRELOAD", preload_with(find_library(arguments.library)));
+    const std::string library = find_library(arguments.library);
+    environment.emplace_back("LD_PRELOAD", preload_with(library));
+    // NVTX asks one tool only: a profiler that is there keeps it, and the report says so.
+    if (std::getenv(nvtx_variable) == nullptr) {
+        environment.emplace_back(nvtx_variable, library);
+    }
     return environment;
 }
 

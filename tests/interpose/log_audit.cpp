@@ -460,7 +460,9 @@ int main(int argc, char** argv) {
     }
     Audit audit;
     const memlab::trace::LogReadResult read = memlab::trace::read_log(argv[1], audit);
-    const std::string text = audit.finish(read, with_traffic).dump(1);
+    // Names are the program's own and need not be UTF-8; the report replaces what is not.
+    const std::string text =
+        audit.finish(read, with_traffic).dump(1, ' ', false, Json::error_handler_t::replace);
     std::printf("%s\n", text.c_str());
     if (read.status == memlab::trace::LogStatus::not_a_log) {
         return 2;

@@ -53,3 +53,8 @@ class Samples(EndToEnd):
                                        str(found.report_path)])
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIsInstance(json.loads(outcome.stdout), dict)
+
+    def test_a_leak_has_a_name_and_a_line(self) -> None:
+        _, found = self.run_sample("leak")
+        self.assertRegex(self.shown(found), r"400 steps by scope \"step\": growing\n +512 B/step  "
+                                            r"\S*leak\.cu:\d+  \S*remember_loss")

@@ -16,6 +16,7 @@ RUNS: list[tuple[str, tuple[str, ...]]] = [
     ("checkpointing", ("checkpointed",)),
     ("oom_recovery", ()),
     ("result_cache", ()),
+    ("leak", ()),
 ]
 
 # What each runs with under memlab, and which say on stderr that memory ran out.
@@ -30,7 +31,7 @@ FOUR_LINES = (("start", "0.00", "0.00"), ("after tensor", "3.81", "20.00"),
 def problems_of(name: str, arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
     """What the report of a sample's run lacks. Empty when it keeps its promise."""
     check = {"cache_lines": _cache_lines, "inplace": _inplace, "checkpointing": _checkpointing,
-             "oom_recovery": _oom_recovery, "result_cache": _result_cache}[name]
+             "oom_recovery": _oom_recovery, "result_cache": _result_cache, "leak": _leak}[name]
     if not report["devices"]:
         return ["the report knows no device"]
     try:
@@ -129,4 +130,29 @@ def _result_cache(_arguments: tuple[str, ...], stdout: str, report: dict) -> lis
         problems.append(f"the explanation is {said!r}")
     if device["live"]["bytes"] != 0:
         problems.append("something is live at the end")
+    return problems
+
+
+def _leak(_arguments: tuple[str, ...], stdout: str, report: dict) -> list[str]:
+    if stdout != "400 steps\n":
+        return [f"it printed {stdout!r}"]
+    problems = []
+    steps = [each for each in report["steps"] if each["name"] == "step"]
+    if [(each["steps"], each["verdict"]) for each in steps] != [(400, "growing")]:
+        return [f"the steps are {report['steps']}"]
+    growing = [report["sites"][each["site"]]["requested_bytes"] for each in steps[0]["growing_sites"]]
+    rates = [round(each["bytes_per_step"], 6) for each in steps[0]["growing_sites"]]
+    if (growing, rates) != ([400 * 512], [512]):
+        problems.append(f"what grows has {growing} bytes, by {rates} a step")
+    scopes = {scope["name"]: scope for scope in report["scopes"]}
+    forward, backward, step = scopes["forward"], scopes["backward"], scopes["step"]
+    if forward["escaped"]["bytes"] != backward["freed_bytes"] or forward["escaped"]["count"] != 3200:
+        problems.append(f"forward left {forward['escaped']}, backward freed {backward['freed_bytes']}")
+    if forward["peak_growth_bytes"] != 8 * 512 * (64 << 10):
+        problems.append(f"forward added {forward['peak_growth_bytes']} at its peak")
+    if step["escaped"]["count"] != 400 + 8:
+        problems.append(f"the steps left {step['escaped']}")
+    if [(label["name"], label["count"], label["live_count"]) for label in report["labels"]] != [
+            ("attention masks", 8, 0)]:
+        problems.append(f"the names are {report['labels']}")
     return problems

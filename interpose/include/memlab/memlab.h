@@ -1,8 +1,15 @@
-/* memlab's optional C API. Header only: include it, link nothing. Under memlab the calls reach the
- * preloaded libmemlab.so; without it the symbols are weak and undefined and every call is a no-op,
- * so instrumented programs run everywhere. Usable from C and C++, from any thread.
+/* memlab's optional C API: what a program may say of itself, and ask, so that its memory is told in
+ * its own words (docs/scopes.md). Header only: include it, link nothing. Usable from C99 and C++.
  *
- * A program needs none of this to be recorded. */
+ * Under memlab the calls reach the preloaded libmemlab.so; without it the symbols are weak and
+ * undefined, every call is a no-op, and instrumented programs run everywhere. The loader decides
+ * that when it loads the program or the library that makes the calls: memlab must be there by then
+ * (LD_PRELOAD, memlab-run; not dlopen later), and a wholly static program (-static) never has it.
+ * The static CUDA runtime is no obstacle.
+ *
+ * Thread-safety: every function, from any thread. None may be called from a signal handler. Names
+ * are copied, at most 255 bytes of UTF-8 of them; null means "". A program needs none of this to be
+ * recorded. */
 #ifndef MEMLAB_MEMLAB_H
 #define MEMLAB_MEMLAB_H
 
@@ -13,16 +20,59 @@
 extern "C" {
 #endif
 
-/* The symbols that libmemlab.so exports; call the functions below instead. */
-__attribute__((weak)) void memlab_api_mark(const char* name);
-__attribute__((weak)) uint64_t memlab_api_empty_cache(void);
+/* Figures of one device, in bytes unless they are counts. */
+struct memlab_device_stats {
+    size_t size;              /* how much of this structure is filled in; 0: nothing is known */
+    uint64_t requested_bytes; /* what the program has asked for and not given back */
+    uint64_t allocated_bytes; /* the blocks that serve it */
+    uint64_t active_bytes;    /* allocated, and freed blocks that are not yet safe to reuse */
+    uint64_t reserved_bytes;  /* taken from the driver */
+    uint64_t requested_peak_bytes; /* the highest so far, each on its own */
+    uint64_t allocated_peak_bytes;
+    uint64_t active_peak_bytes;
+    uint64_t reserved_peak_bytes;
+    uint64_t allocation_count; /* allocations so far */
+    uint64_t live_count;       /* of these, what has not been given back */
+    uint64_t oom_count;        /* allocations that failed for lack of memory */
+};
 
-/* Puts a named mark on the timeline; the report shows allocated and reserved bytes at each mark.
- * `name` is copied (at most 255 bytes of UTF-8). */
+/* The symbols that libmemlab.so exports; call the functions below instead. */
+__attribute__((weak)) void memlab_api_scope_begin(const char* name);
+__attribute__((weak)) void memlab_api_scope_end(void);
+__attribute__((weak)) void memlab_api_mark(const char* name);
+__attribute__((weak)) int memlab_api_label(const void* pointer, const char* name);
+__attribute__((weak)) uint64_t memlab_api_empty_cache(void);
+__attribute__((weak)) int memlab_api_snapshot(const char* name);
+__attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
+
+/* Begins a scope of the calling thread: what it allocates until the scope ends belongs to it, and
+ * to the scopes around it. Costs what recording an allocation costs, well below a microsecond. */
+static inline void memlab_scope_begin(const char* name) {
+    if (memlab_api_scope_begin) {
+        memlab_api_scope_begin(name);
+    }
+}
+
+/* Ends the innermost scope that this thread began with memlab_scope_begin. Without one it does
+ * nothing but count in the report. */
+static inline void memlab_scope_end(void) {
+    if (memlab_api_scope_end) {
+        memlab_api_scope_end();
+    }
+}
+
+/* Puts a named mark on the timeline; the report shows allocated and reserved bytes at each mark. A
+ * name that comes again delimits steps. Costs what recording an allocation costs. */
 static inline void memlab_mark(const char* name) {
     if (memlab_api_mark) {
         memlab_api_mark(name);
     }
+}
+
+/* Gives the live allocation that holds `pointer` a name; a later one replaces it. Returns 0, or -1
+ * when memlab knows no such allocation. */
+static inline int memlab_label(const void* pointer, const char* name) {
+    return memlab_api_label ? memlab_api_label(pointer, name) : -1;
 }
 
 /* Gives every wholly unused cached segment of every device back to the driver, after waiting for
@@ -31,8 +81,41 @@ static inline uint64_t memlab_empty_cache(void) {
     return memlab_api_empty_cache ? memlab_api_empty_cache() : 0;
 }
 
+/* Writes a report of everything recorded so far, while the program goes on. A name with a '/' is
+ * the path; any other name is put into the name of this process's report: "warm" makes
+ * memlab.app.42.warm.json of memlab.app.42.json. A file of that name is replaced. Other threads'
+ * allocations wait while the report is put together in memory (milliseconds; up to some hundred
+ * with 100,000 call sites), not while it is written. Returns 0, or -1 when nothing was written. */
+static inline int memlab_snapshot(const char* name) {
+    return memlab_api_snapshot ? memlab_api_snapshot(name) : -1;
+}
+
+/* The figures of `device` (the CUDA ordinal; -1: that of the current context). Returns 0, or -1,
+ * and all figures 0, without memlab, without recording, or before the device was used. Costs a
+ * lock. */
+static inline int memlab_stats(int device, struct memlab_device_stats* stats) {
+    static const struct memlab_device_stats nothing = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    *stats = nothing;
+    return memlab_api_stats ? memlab_api_stats(device, stats, sizeof(*stats)) : -1;
+}
+
 #ifdef __cplusplus
 }
+
+namespace memlab {
+
+/* A scope of the calling thread from here to the end of the block. */
+class Scope {
+  public:
+    explicit Scope(const char* name) { memlab_scope_begin(name); }
+    ~Scope() { memlab_scope_end(); }
+
+  private:
+    Scope(const Scope&);
+    Scope& operator=(const Scope&);
+};
+
+} /* namespace memlab */
 #endif
 
 #endif
