@@ -465,6 +465,8 @@ class Suite:
                 ("torch", "PyTorch, CUDA graphs", "graph_work.py", [], {}, 1),
                 ("torch", "PyTorch, without its cache", "train.py", [], uncached, 1000),
                 ("torch", "PyTorch, Python stacks", "python_stacks.py", [stacks], compared, 60),
+                ("torch", "PyTorch, NVTX scopes", "nvtx_scopes.py", [],
+                 uncached | {"NVTX_INJECTION64_PATH": str(self.packed / "lib" / "libmemlab.so")}, 100),
                 ("cupy", "CuPy, own cache", "cupy_work.py", [], {}, 1),
                 ("cupy", "CuPy, without its cache", "cupy_work.py", ["uncached"], {}, 10),
                 ("jax", "JAX, platform allocator", "jax_work.py", [],
@@ -492,6 +494,8 @@ class Suite:
                 verdict.problems += self.judge_torch_sites(found)
             if script == "python_stacks.py":
                 verdict.problems += self.judge_python_stacks(found, Path(stacks))
+            if script == "nvtx_scopes.py":
+                verdict.problems += self.judge_scopes(found, outcomes[1].stdout)
             if module == "jax" and outcomes[0].stdout.split()[:1] not in ([b"gpu"], [b"cuda"]):
                 verdict = Verdict(name, skipped="jax finds no GPU")
             self.add(verdict, *outcomes)
@@ -509,6 +513,38 @@ class Suite:
             return [f"{len(using)} recordings with memory in them, not 1: {[one.stem for one in found]}"]
         count = using[0].audit["kinds"].get("device", {"allocs": {"count": 0}})["allocs"]["count"]
         return [] if count >= at_least else [f"{count} device allocations, expected {at_least} at least"]
+
+    @staticmethod
+    def judge_scopes(found: list[Found], stdout: bytes) -> list[str]:
+        """What forward leaves behind is what autograd saved; backward, in threads of its own, and the
+        optimizer give it all back."""
+        said = re.fullmatch(rb"saved (\d+) parameters (\d+)\n", stdout)
+        scopes = {scope["name"]: scope for scope in found[0].report.get("scopes", [])} if found else {}
+        if said is None or not {"step", "forward", "backward", "optimizer"} <= scopes.keys():
+            return [f"it printed {stdout!r}; the scopes are {sorted(scopes)}"]
+        saved, parameters = int(said[1]), int(said[2])
+        step, forward = scopes["step"], scopes["forward"]
+        backward, optimizer = scopes["backward"], scopes["optimizer"]
+        steps, problems = forward["entries"], []
+        left = forward["escaped"]["bytes"] / steps
+        # Beside it: the loss, and in the first step the libraries' workspaces.
+        if not saved <= left <= 1.02 * saved + (64 << 20) / steps:
+            problems.append(f"forward leaves {left:.0f} bytes, autograd saved {saved}")
+        if forward["peak_growth_bytes"] < saved:
+            problems.append(f"forward adds {forward['peak_growth_bytes']} at its peak")
+        if backward["other_threads_bytes"] < steps * parameters:
+            problems.append(f"autograd's threads allocated {backward['other_threads_bytes']} in backward, "
+                            f"the gradients alone have {steps * parameters}")
+        if backward["freed_bytes"] < steps * saved:
+            problems.append(f"backward freed {backward['freed_bytes']}, not the {steps * saved} saved")
+        if optimizer["freed_bytes"] < steps * parameters:
+            problems.append(f"the optimizer freed {optimizer['freed_bytes']}, not the gradients")
+        if step["escaped"]["bytes"] > (64 << 20):
+            problems.append(f"the steps leave {step['escaped']['bytes']} bytes behind")
+        verdicts = {each["name"]: each["verdict"] for each in found[0].report.get("steps", [])}
+        if verdicts.get("step") != "steady":
+            problems.append(f"the verdicts are {verdicts}")
+        return problems
 
     @staticmethod
     def judge_python_stacks(found: list[Found], expected: Path) -> list[str]:

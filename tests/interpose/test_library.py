@@ -10,9 +10,9 @@ from support import ROOT, Build, EndToEnd
 
 GLIBC_FLOOR = (2, 36)
 
-# CUPTI's functions by which another profiler asks for the seat.
 # What NVTX looks for in the library that NVTX_INJECTION64_PATH names.
 NVTX = ("InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension")
+# CUPTI's functions by which another profiler asks for the seat.
 SEAT = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
 
 
