@@ -253,6 +253,28 @@ int walk_from_plugin(void* argument) {
 
 }  // namespace
 
+TEST_CASE("from within the loader, while it binds a function at its first call") {
+    void* library = dlopen(MEMLAB_PLUGIN_LAZY, RTLD_LAZY | RTLD_LOCAL);
+    REQUIRE(library != nullptr);
+    Walked walked;
+    walked.ours.depth = 0;
+    reinterpret_cast<PluginCall>(dlsym(library, "plugin_call"))(walk_from_plugin, &walked);
+    CHECK(walked.equal());
+    const unwind::Rule trampoline = [&walked] {
+        for (std::size_t i = 0; i < walked.ours.depth; ++i) {
+            const unwind::Rule rule = unwind::find_rule(walked.ours.addresses[i] - 1);
+            if (rule.kind() == unwind::Rule::Kind::general) {
+                return rule;
+            }
+        }
+        return unwind::Rule();
+    }();
+    // dlsym() binds nothing: the resolver ran at the call, through the loader's trampoline.
+    CHECK(trampoline.kind() == unwind::Rule::Kind::general);
+    const unwind::Unloading unloading;
+    dlclose(library);
+}
+
 TEST_CASE("a library in another's place has its own rules") {
     std::vector<PluginCall> places;
     int shared = 0;
