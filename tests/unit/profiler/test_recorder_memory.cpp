@@ -33,6 +33,9 @@ void* operator new(std::size_t size) {
     }
     return memory;
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+    return take(size);
+}
 void operator delete(void* memory) noexcept {
     std::free(memory);
 }
