@@ -36,6 +36,16 @@ std::string loaded_library() {
     return path;
 }
 
+/// A look-up that finds nothing leaves its message for dlerror(), and a program that asks that
+/// after a call of its own that went well must not read it.
+class NoErrorLeft {
+  public:
+    NoErrorLeft() = default;
+    ~NoErrorLeft() { dlerror(); }
+    NoErrorLeft(const NoErrorLeft&) = delete;
+    NoErrorLeft& operator=(const NoErrorLeft&) = delete;
+};
+
 class Symbols {
   public:
     explicit Symbols(void* handle) : handle_(handle) {}
@@ -86,6 +96,7 @@ std::string unusable(const std::string& version, const std::string& why) {
 }  // namespace
 
 Search find_interpreter(Interpreter* interpreter, std::string* why) {
+    const NoErrorLeft no_error_left;
     void* handle = RTLD_DEFAULT;
     if (dlsym(handle, "Py_GetVersion") == nullptr && dlsym(handle, "PyPy_GetVersion") == nullptr) {
         const std::string path = loaded_library();
