@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "profiler/python/frame_numbers.hpp"
@@ -301,4 +302,46 @@ TEST_CASE("without a number of its own a code object is known by what it says") 
     numbers.of(world.interpreter, true, &frame, 1, &id);
     CHECK(id == 3);
     CHECK(collected.frames[2].line == 11);
+}
+
+TEST_CASE("threads that number more places than the table holds agree on all of them") {
+    World world(11);
+    constexpr std::size_t functions = 6000;  // two places each: more than there are entries
+    std::vector<const void*> codes;
+    codes.reserve(functions);
+    for (std::size_t i = 0; i < functions; ++i) {
+        codes.push_back(world.code(("f" + std::to_string(i)).c_str(), "a.py", 10));
+    }
+    Collected collected;
+    FrameNumbers numbers(collected);
+    constexpr std::size_t threads = 4;
+    std::vector<std::vector<std::uint32_t>> ids(threads, std::vector<std::uint32_t>(functions * 2));
+    std::vector<std::thread> workers;
+    workers.reserve(threads);
+    for (std::size_t t = 0; t < threads; ++t) {
+        workers.emplace_back([&, t] {
+            for (std::size_t round = 0; round < 3; ++round) {
+                for (std::size_t i = 0; i < functions * 2; ++i) {
+                    const std::size_t place = t % 2 == 0 ? i : functions * 2 - 1 - i;
+                    const RawFrame frame{codes[place / 2], place % 2 == 0 ? 6 : 30};
+                    numbers.of(world.interpreter, true, &frame, 1, &ids[t][place]);
+                }
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    REQUIRE(collected.frames.size() == functions * 2);
+    std::size_t wrong = 0;
+    for (std::size_t place = 0; place < functions * 2; ++place) {
+        const std::uint32_t id = ids[0][place];
+        for (std::size_t t = 1; t < threads; ++t) {
+            wrong += ids[t][place] != id ? 1 : 0;
+        }
+        const memlab::trace::PythonFrameDef& frame = collected.frames.at(id - 1);
+        wrong += collected.strings[frame.function - 1] == "f" + std::to_string(place / 2) ? 0 : 1;
+        wrong += frame.line == 10 + place % 2 ? 0 : 1;
+    }
+    CHECK(wrong == 0);
 }
