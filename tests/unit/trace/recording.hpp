@@ -19,10 +19,9 @@ namespace memlab::test {
 
 using namespace memlab::trace;
 
-using AnyRecord =
-    std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost, StringDef,
-                 ModuleDef, PythonFrameDef, StackDef, Event, OomEvent, DeviceSample, Missed, Work,
-                 Bypass, Coverage, End>;
+using AnyRecord = std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost,
+                               StringDef, ModuleDef, PythonFrameDef, StackDef, Event, OomEvent,
+                               DeviceSample, Missed, Work, Bypass, Coverage, End>;
 using Records = std::vector<AnyRecord>;
 
 /// Keeps what it is given.
