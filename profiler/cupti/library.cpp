@@ -158,15 +158,15 @@ std::vector<std::string> candidate_paths(const std::vector<std::string>& loaded_
             }
         }
     }
-    for (const char* root : {cuda_home, cuda_path}) {
-        if (root != nullptr && root[0] == '/') {
-            add_toolkit(paths, root);
-        }
-    }
     // beside the runtime in use
     for (const std::string& file : loaded_files) {
         if (std::strncmp(file_name_of(file), "libcudart.so", std::strlen("libcudart.so")) == 0) {
             add(paths, file.substr(0, file.rfind('/') + 1) + soname);
+        }
+    }
+    for (const char* root : {cuda_home, cuda_path}) {
+        if (root != nullptr && root[0] == '/') {
+            add_toolkit(paths, root);
         }
     }
     add(paths, soname);

@@ -192,9 +192,9 @@ TEST_CASE(
                                        "libcupti.so.13");
     CHECK(0 < pip);
     CHECK(pip < old_pip);
-    CHECK(old_pip < home);
-    CHECK(home < beside);
-    CHECK(beside < system);
+    CHECK(old_pip < beside);
+    CHECK(beside < home);
+    CHECK(home < system);
     CHECK(system < local);
     CHECK(local < paths.size());
     // A relative CUDA_HOME would mean another place after a chdir.
