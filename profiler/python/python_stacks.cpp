@@ -44,8 +44,10 @@ class Merge {
     }
 
   private:
+    /// Of a frame whose end is not known nothing is said: a coroutine's first one may lie anywhere
+    /// below the activations of the stack that resumed it.
     bool has_activation_below(std::uintptr_t end) const {
-        return activation_ < python_.activation_count &&
+        return end != UINTPTR_MAX && activation_ < python_.activation_count &&
                python_.activations[activation_].on_stack < end;
     }
 
