@@ -567,7 +567,7 @@ class Suite:
             want, got = [entry["count"], entry["bytes"]], stacks.get(stack, [0, 0])
             if got != want and not (stack[0][0] == "multiplied" and got > want):
                 problems.append(f"{want} allocations and bytes at {stack[:3]}, the report has {got}")
-        return problems[:5] + ([] if len(wanted) > 20 else [f"only {len(wanted)} stacks"])
+        return problems[:5] + ([] if len(wanted) >= 20 else [f"only {len(wanted)} stacks"])
 
     @staticmethod
     def judge_torch_sites(found: list[Found]) -> list[str]:

@@ -93,7 +93,7 @@ def main() -> None:
     x.register_hook(lambda gradient: (empty(), None)[1])
     Square.apply(x).sum().backward()
     torch.cuda.synchronize()
-    print(len(expected) > 20)
+    print(len(expected) >= 20)
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w", encoding="utf-8") as out:
             json.dump([{"count": count, "bytes": size, "stack": stack}
