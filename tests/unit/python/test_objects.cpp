@@ -29,9 +29,9 @@ std::vector<unsigned char> text_object(const Layout& layout, const std::vector<C
     put(text_length, std::int64_t(text.size()));
     put(text_state,
         std::uint32_t(sizeof(Character) << 2 | (compact ? 1U : 0U) << 5 | (ascii ? 1U : 0U) << 6));
-    if (compact) {
+    if (compact && !text.empty()) {
         std::memcpy(object.data() + begin, text.data(), text.size() * sizeof(Character));
-    } else {
+    } else if (!compact) {
         put(layout.compact_size, text.data());
     }
     return object;
