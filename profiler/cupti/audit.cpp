@@ -78,14 +78,9 @@ Audit::Result Audit::result() const {
     result.overflowed = overflowed_;
     for (const auto& [address, ledger] : open_) {
         for (const Seen& seen : ledger.seen) {
-            Left left{.record = seen};
             if (const auto who = strangers_.find(seen.correlation); who != strangers_.end()) {
-                left.api = who->second.api;
-                left.stack = who->second.stack;
-            } else if (seen.kind == trace::MemoryKind::async_pool) {
-                continue;  // of a graph that was launched
+                result.bypassed.push_back({seen, who->second.api, who->second.stack});
             }
-            result.bypassed.push_back(left);
         }
     }
     std::sort(result.bypassed.begin(), result.bypassed.end(), [](const Left& a, const Left& b) {

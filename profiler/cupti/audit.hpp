@@ -3,14 +3,15 @@
 // Two ledgers are compared, address by address: what memlab made or recorded (its hooks tell), and
 // what CUPTI's MEMORY2 records tell of, which come from beneath every hook and much later.
 // Addresses are used again and the two ledgers run at different speeds, so only counts matter: a
-// record and an allocation at the same address cancel each other, in whatever order they come. What
-// is left of the records at the end bypassed memlab.
+// record and an allocation at the same address cancel each other, in whatever order they come. Of
+// the records that are left at the end, those bypassed memlab whose call came from outside of its
+// hooks.
 //
 // CUPTI's records do not name the function that was called; a callback at the driver's own entry
 // does. It is told to the audit for calls that come from outside of memlab's hooks, by the
-// correlation number that the record will carry. Stream-ordered memory that no call asked for is the
-// driver's own doing: a graph with allocation nodes takes it when it is launched, and the recording
-// has it from the graph's making.
+// correlation number that the record will carry. A record that is left without a stranger is of
+// memory that memlab knows by a handle and not by its address (cuMemCreate), or of what the driver
+// took by itself, as a graph with allocation nodes does when it is launched.
 #pragma once
 
 #include <cstdint>

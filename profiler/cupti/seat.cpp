@@ -106,7 +106,6 @@ trace::MemoryKind kind_of(const CUpti_ActivityMemory4& record) {
         case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
             return trace::MemoryKind::array;
         case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
-        case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
             return trace::MemoryKind::managed;
         default:
             return record.isAsync != 0 ? trace::MemoryKind::async_pool : trace::MemoryKind::device;
@@ -413,7 +412,10 @@ void Seat::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buf
 }
 
 void Seat::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
-    if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION) {
+    // The variables of a module come with it; there are thousands, and nobody allocates them.
+    if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ||
+        record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC ||
+        record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC) {
         return;
     }
     audit_.seen({.address = record.address,

@@ -45,10 +45,13 @@ TEST_CASE("an address that is used again counts as often as it is used") {
     for (int i = 0; i < 5; ++i) {
         audit.made(16);
     }
+    audit.stranger(2, 1, 1);
+    audit.stranger(5, 1, 1);
     for (std::uint32_t i = 0; i < 7; ++i) {
         audit.seen(seen(16, i + 1, i));
     }
     CHECK(audit.result().bypassed.size() == 2);
+    CHECK(!audit.waits());
 }
 
 TEST_CASE("a stranger's record is never taken for memlab's own, and has its name") {
