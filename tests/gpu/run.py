@@ -366,7 +366,7 @@ class Suite:
         """Every stack captured in a training run is the one that libgcc's unwinder finds."""
         for name, settings, at_least in (
                 ("unwinder: PyTorch, own cache", {}, 10),
-                ("unwinder: PyTorch, without its cache", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, 2000)):
+                ("unwinder: PyTorch, without its cache", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, 1000)):
             if not self.wanted(name):
                 continue
             if importlib.util.find_spec("torch") is None:

@@ -293,25 +293,36 @@ void go_on_at(void* path) {
 
 }  // namespace call_paths
 
+// A sanitizer makes each exception and each signal dear; it looks at the same code with fewer.
+// ThreadSanitizer's own stack and its qsort() do not survive coroutines and nested signals: there
+// the threads of test_odd_stacks.cpp have to do.
+#ifdef __SANITIZE_ADDRESS__
+constexpr int paths = 1000;
+#else
+constexpr int paths = 20000;
+#endif
+
+#ifndef __SANITIZE_THREAD__
 TEST_CASE("100,000 stacks of all sorts are those that libgcc finds") {
     install_handlers();
     const Tally tally;
     std::vector<std::thread> threads;
     for (std::uint64_t i = 0; i < 4; ++i) {
         threads.emplace_back([i] {
-            walk_paths(i << 32, 20000);
+            walk_paths(i << 32, paths);
             if (!difference.empty()) {
                 std::fputs(difference.c_str(), stderr);
             }
         });
     }
-    walk_paths(77, 20000);
+    walk_paths(77, paths);
     for (std::thread& thread : threads) {
         thread.join();
     }
-    tally.check(100000);
-    CHECK(frames_compared - tally.frames > 2000000);
+    tally.check(5UL * paths);
+    CHECK(frames_compared - tally.frames > 100UL * paths);
 }
+#endif
 
 TEST_CASE("a limit cuts the walk where it cuts libgcc's") {
     const Tally tally;
