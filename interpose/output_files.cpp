@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interpose/run_line.hpp"
+
 namespace memlab::interpose {
 namespace {
 
@@ -152,8 +154,7 @@ void announce(const std::string& manifest, const ClaimedFiles& files) {
     if (fd < 0) {
         return;  // the run is over
     }
-    const std::string line =
-        std::to_string(getpid()) + "\t" + files.log + "\t" + files.report + "\n";
+    const std::string line = run_line(files.log, files.report);
     const ssize_t written = write(fd, line.data(), line.size());
     static_cast<void>(written);  // memlab-run then does not know of us; the files are there
     close(fd);

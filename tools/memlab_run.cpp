@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -23,6 +25,7 @@
 #include "tools/diagnostics.hpp"
 #include "tools/launch.hpp"
 #include "tools/replace_caches.hpp"
+#include "tools/run_file.hpp"
 #include "tools/run_manifest.hpp"
 #include "tools/run_report.hpp"
 #include "tools/version.hpp"
@@ -70,10 +73,11 @@ class HelpFormatter : public CLI::Formatter {
 
 void define(CLI::App& app, Arguments& arguments) {
     app.formatter(std::make_shared<HelpFormatter>());
-    app.add_option(
-           "-o,--output", arguments.output,
-           "Where reports go: a folder ending in /, or a\nname with %e (program), %p (pid), "
-           "%h (host), %r (rank)")
+    app.add_option("-o,--output", arguments.output,
+                   "Where reports go: a folder ending in / (the run's\nown: memlab-report reads it "
+                   "as a whole), "
+                   "or a\nname with %e (program), %p (pid), "
+                   "%h (host), %r (rank)")
         ->type_name("PATTERN");
     app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
         ->type_name("NAME=VALUE")
@@ -224,8 +228,9 @@ std::string preload_with(const std::string& library) {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// What the options set. Where one is given twice the last one counts, as in a shell.
-Environment make_environment(const Arguments& arguments) {
+/// What the options set. Where one is given twice the last one counts, as in a shell. Notes in
+/// `run` what of it describes the run.
+Environment make_environment(const Arguments& arguments, RunDescription& run) {
     Environment environment;
     const char* inherited = std::getenv("MEMLAB_OUTPUT");
     std::string output =
@@ -241,6 +246,7 @@ Environment make_environment(const Arguments& arguments) {
         for (const std::string& remark : replacement.remarks) {
             memlab::tools::diagnostics().warn("{}", memlab::report::printable(remark, false));
         }
+        run.replaced = replacement.variables;
         for (auto& variable : replacement.variables) {
             environment.push_back(std::move(variable));
         }
@@ -264,7 +270,9 @@ Environment make_environment(const Arguments& arguments) {
         check_option("MEMLAB_OUTPUT", arguments.output);
         output = arguments.output;
     }
-    environment.emplace_back("MEMLAB_OUTPUT", absolute_pattern(output));
+    output = absolute_pattern(output);
+    run.folder = run_folder(output);
+    environment.emplace_back("MEMLAB_OUTPUT", output);
     const std::string library = find_library(arguments.library);
     environment.emplace_back("LD_PRELOAD", preload_with(library));
     // NVTX asks one tool only: a profiler that is there keeps it, and the report says so.
@@ -312,6 +320,12 @@ Arguments parse(int argc, char** argv) {
     return arguments;
 }
 
+std::uint64_t wall_ns() {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::system_clock::now().time_since_epoch())
+                                          .count());
+}
+
 int explain_start_error(const std::string& command, int error) {
     if (error == ENOENT) {
         memlab::tools::diagnostics().error(
@@ -329,7 +343,11 @@ int explain_start_error(const std::string& command, int error) {
 
 /// Runs the command; returns only when it could not be started.
 int run(const Arguments& arguments) {
-    Environment environment = make_environment(arguments);
+    RunDescription description;
+    description.memlab_version = MEMLAB_VERSION;
+    description.working_directory = working_directory();
+    description.command = arguments.command;
+    Environment environment = make_environment(arguments, description);
     RunManifest manifest;
     if (manifest.error().empty()) {
         environment.emplace_back(manifest_variable, manifest.path());
@@ -337,17 +355,27 @@ int run(const Arguments& arguments) {
         memlab::tools::diagnostics().warn(
             "{}; reports are written all the same, but not listed here", manifest.error());
     }
+    description.start_wall_ns = wall_ns();
     const LaunchResult result = launch(arguments.command, environment);
+    description.end_wall_ns = wall_ns();
     if (result.start_error != 0) {
         return explain_start_error(arguments.command[0], result.start_error);
     }
     RunReportOptions options;
     options.summary = !arguments.no_report;
     options.quiet = arguments.quiet;
-    options.working_directory = working_directory();
+    options.working_directory = description.working_directory;
+    options.folder = description.folder;
     const std::vector<RunFiles> files = manifest.take();
     if (manifest.error().empty()) {
-        report_run(files, result, options);
+        const std::vector<RunProcess> processes = report_run(files, result, options);
+        if (!description.folder.empty() && !processes.empty()) {
+            const std::string error =
+                write_run_file(description, render_run_file(description, result, processes));
+            if (!error.empty()) {
+                memlab::tools::diagnostics().error("{}", memlab::report::printable(error, false));
+            }
+        }
     }
     if (const char* outer = std::getenv(manifest_variable)) {
         pass_on(files, outer);

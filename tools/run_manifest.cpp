@@ -10,22 +10,53 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 namespace memlab::tools {
 
 namespace {
 
-bool parse_line(const std::string& line, RunFiles* files) {
-    const std::size_t first = line.find('\t');
-    const std::size_t second = line.find('\t', first == std::string::npos ? first : first + 1);
-    if (second == std::string::npos) {
+template <class Number>
+bool parse_number(std::string_view text, Number* number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
+    return error == std::errc() && end == text.data() + text.size();
+}
+
+std::vector<std::string_view> split(std::string_view line) {
+    std::vector<std::string_view> fields;
+    while (true) {
+        const std::size_t tab = line.find('\t');
+        fields.push_back(line.substr(0, tab));
+        if (tab == std::string_view::npos) {
+            return fields;
+        }
+        line.remove_prefix(tab + 1);
+    }
+}
+
+bool parse_line(std::string_view line, RunFiles* files) {
+    const std::vector<std::string_view> fields = split(line);
+    if (fields.size() < 3 || !parse_number(fields[0], &files->pid) || files->pid <= 0 ||
+        fields[2].empty()) {
         return false;
     }
-    const auto [end, error] = std::from_chars(line.data(), line.data() + first, files->pid);
-    files->log = line.substr(first + 1, second - first - 1);
-    files->json = line.substr(second + 1);
-    return error == std::errc() && end == line.data() + first && files->pid > 0 &&
-           !files->json.empty();
+    files->log = fields[1];
+    files->json = fields[2];
+    if (fields.size() >= 5 && (!parse_number(fields[3], &files->pid_namespace) ||
+                               !parse_number(fields[4], &files->start_ticks))) {
+        files->pid_namespace = files->start_ticks = 0;
+    }
+    for (std::size_t i = 5; i < fields.size(); ++i) {
+        Ancestor ancestor;
+        const std::size_t equals = fields[i].find('=');
+        if (equals == std::string_view::npos ||
+            !parse_number(fields[i].substr(0, equals), &ancestor.pid)) {
+            break;
+        }
+        ancestor.command = fields[i].substr(equals + 1);
+        files->ancestors.push_back(std::move(ancestor));
+    }
+    return true;
 }
 
 }  // namespace
@@ -71,7 +102,7 @@ std::vector<RunFiles> parse_manifest(const std::string& text) {
             break;  // not finished: its writer died
         }
         RunFiles files;
-        if (parse_line(text.substr(begin, end - begin), &files) &&
+        if (parse_line(std::string_view(text).substr(begin, end - begin), &files) &&
             std::find(all.begin(), all.end(), files) == all.end()) {
             all.push_back(std::move(files));
         }
@@ -86,8 +117,13 @@ void pass_on(const std::vector<RunFiles>& files, const std::string& manifest_pat
         return;  // the outer run is gone; ours is complete without it
     }
     for (const RunFiles& item : files) {
-        const std::string line =
-            std::to_string(item.pid) + "\t" + item.log + "\t" + item.json + "\n";
+        std::string line = std::to_string(item.pid) + "\t" + item.log + "\t" + item.json + "\t" +
+                           std::to_string(item.pid_namespace) + "\t" +
+                           std::to_string(item.start_ticks);
+        for (const Ancestor& ancestor : item.ancestors) {
+            line += "\t" + std::to_string(ancestor.pid) + "=" + ancestor.command;
+        }
+        line += "\n";
         if (write(fd, line.data(), line.size()) < 0) {
             break;
         }

@@ -1,8 +1,9 @@
 // How memlab-run learns which files belong to its run: it names an empty file to its children, and
-// each process that begins to record appends a line "pid<TAB>log<TAB>json". Looking for new files
-// in a folder would mix up runs that share it.
+// each process that begins to record appends a line (interpose/run_line.hpp says which). Looking
+// for new files in a folder would mix up runs that share it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,22 @@
 
 namespace memlab::tools {
 
-/// What one process writes.
+/// A process, as far as a descendant could see it.
+struct Ancestor {
+    pid_t pid = 0;
+    std::string command;
+
+    bool operator==(const Ancestor&) const = default;
+};
+
+/// What one process writes, and who it is.
 struct RunFiles {
     pid_t pid = 0;
     std::string log;
     std::string json;
+    std::uint64_t pid_namespace = 0;  ///< 0: not known
+    std::uint64_t start_ticks = 0;    ///< since boot; an exec keeps it; 0: not known
+    std::vector<Ancestor> ancestors;  ///< the parent first
 
     bool operator==(const RunFiles&) const = default;
 };

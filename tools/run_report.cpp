@@ -1,19 +1,16 @@
 #include "tools/run_report.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <iostream>
 
 #include "report/reader.hpp"
 #include "report/summary.hpp"
+#include "report/units.hpp"
 #include "tools/diagnostics.hpp"
 
 namespace memlab::tools {
@@ -30,54 +27,19 @@ bool exists(const std::string& path) {
     return stat(path.c_str(), &status) == 0;
 }
 
-/// Still writing: a process that the command left behind.
-bool still_runs(pid_t pid) {
-    return kill(pid, 0) == 0 || errno == EPERM;
-}
-
-/// Puts `text` at `path` at once and whole, or not at all; the system's error, 0 when it is there.
-int write_whole(const std::string& path, const std::string& text) {
-    std::string temporary = path + ".XXXXXX";
-    const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-    if (fd < 0) {
-        return errno;
-    }
-    int error = 0;
-    std::size_t done = 0;
-    while (done < text.size() && error == 0) {
-        const ssize_t written = write(fd, text.data() + done, text.size() - done);
-        if (written < 0 && errno != EINTR) {
-            error = errno;
-        }
-        done += written > 0 ? static_cast<std::size_t>(written) : 0;
-    }
-    // A new file has the usual permissions, not a temporary file's.
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (error == 0 && (fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0)) {
-        error = errno;
-    }
-    if (close(fd) != 0 && error == 0) {
-        error = errno;
-    }
-    // link never replaces a file that another process put there meanwhile.
-    if (error == 0 && link(temporary.c_str(), path.c_str()) != 0) {
-        error = errno;
-        const bool no_links = error == EPERM || error == ENOTSUP || error == ENOSYS;
-        if (no_links && !exists(path)) {
-            error = rename(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
-        }
-    }
-    unlink(temporary.c_str());
-    return error;
-}
-
 struct Recorded {
-    RunFiles files;
+    std::string file;
     bool recovered = false;
     Report report;
-    std::string warning;
 };
+
+std::uint64_t reserved_at_end(const Report& report) {
+    std::uint64_t bytes = 0;
+    for (const Device& device : report.devices) {
+        bytes += device.curve(Curve::reserved).at_end_bytes;
+    }
+    return bytes;
+}
 
 class RunReport {
   public:
@@ -88,27 +50,34 @@ class RunReport {
         text_.working_directory = options.working_directory;
     }
 
-    void add(const RunFiles& files, bool is_command) {
-        Recorded recorded;
-        recorded.files = files;
+    /// `is_command`: it ended as the command did. `may_run`: no later image of it is known.
+    void add(const RunFiles& files, bool is_command, bool may_run) {
+        RunProcess& process = processes_.emplace_back();
+        process.files = files;
         if (!exists(files.json)) {
-            if (files.pid != result_.pid && still_runs(files.pid)) {
-                ++running_;
+            if (files.pid != result_.pid && may_run && still_runs(files)) {
+                process.running = true;
+                if (const ReadResult read = read_report(files.log); read.report) {
+                    process.held_bytes = reserved_at_end(*read.report);
+                    process.process = read.report->process;
+                }
                 return;
             }
             if (!recover(files, is_command)) {
                 return;
             }
-            recorded.recovered = true;
+            process.recovered = true;
         }
         ReadResult read = read_report(files.json);
         if (!read.report) {
             error(files.json + ": " + read.error);
             return;
         }
-        recorded.report = std::move(*read.report);
-        recorded_.push_back(std::move(recorded));
+        process.process = read.report->process;
+        recorded_.push_back({files.json, process.recovered, std::move(*read.report)});
     }
+
+    const std::vector<RunProcess>& processes() const { return processes_; }
 
     void print(bool any) {
         if (options_.quiet) {
@@ -128,10 +97,10 @@ class RunReport {
             }
             print_one(recorded_[i]);
         }
-        if (running_ != 0) {
-            tools::diagnostics().info(
-                "{} still running; the report comes at the end of each",
-                running_ == 1 ? "1 process is" : std::to_string(running_) + " processes are");
+        print_running();
+        if (processes_.size() > 1 && !options_.folder.empty()) {
+            tools::diagnostics().info("{} processes; the run as a whole: memlab-report {}",
+                                      processes_.size(), shown(options_.folder));
         }
     }
 
@@ -173,6 +142,33 @@ class RunReport {
         return true;
     }
 
+    /// Memory that is held although the command has ended is the first thing to know of it.
+    void print_running() const {
+        std::uint64_t held = 0;
+        std::size_t count = 0;
+        for (const RunProcess& process : processes_) {
+            count += process.running ? 1 : 0;
+            held += process.running ? process.held_bytes : 0;
+        }
+        if (count == 0) {
+            return;
+        }
+        tools::diagnostics().info(
+            "{} still running and {} {} of GPU memory through memlab; {} at its end:",
+            count == 1 ? "1 process is" : std::to_string(count) + " processes are",
+            count == 1 ? "holds" : "hold", format_bytes(held),
+            count == 1 ? "it reports" : "each reports");
+        for (const RunProcess& process : processes_) {
+            if (!process.running) {
+                continue;
+            }
+            const LiveProcess live = describe_live(process.files.pid);
+            std::cerr << "  pid " << process.files.pid << "  " << format_bytes(process.held_bytes)
+                      << "  " << printable(live.command, false) << "\n    its parent: pid "
+                      << live.parent << "  " << printable(live.parent_command, false) << "\n";
+        }
+    }
+
     std::string shown(const std::string& path) const {
         const std::string folder = options_.working_directory + "/";
         const bool below = path.compare(0, folder.size(), folder) == 0;
@@ -183,15 +179,14 @@ class RunReport {
         if (options_.summary) {
             Symbolizer symbolizer;
             Resolver resolver(recorded.report, &symbolizer);
-            const Summary summary =
-                summarize(recorded.files.json, recorded.report, recorded.warning, resolver);
+            const Summary summary = summarize(recorded.file, recorded.report, "", resolver);
             std::cerr << "memlab-run: " << render_short(summary, text_);
         }
         const std::string indent = options_.summary ? "  " : "memlab-run: ";
-        std::cerr << indent << "report  " << shown(recorded.files.json)
+        std::cerr << indent << "report  " << shown(recorded.file)
                   << (recorded.recovered ? " (from the log: the program wrote none)" : "") << "\n";
         if (options_.summary) {
-            std::cerr << indent << "more    memlab-report " << shown(recorded.files.json) << "\n";
+            std::cerr << indent << "more    memlab-report " << shown(recorded.file) << "\n";
         }
     }
 
@@ -199,25 +194,25 @@ class RunReport {
     const RunReportOptions& options_;
     TextOptions text_;
     std::vector<Recorded> recorded_;
-    std::size_t running_ = 0;
+    std::vector<RunProcess> processes_;
 };
 
 }  // namespace
 
-void report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
-                const RunReportOptions& options) {
+std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
+                                   const RunReportOptions& options) {
     RunReport report(result, options);
-    // An exec keeps the process id: only the last image of the command ended as the command did.
-    std::size_t last_of_command = files.size();
     for (std::size_t i = 0; i < files.size(); ++i) {
-        if (files[i].pid == result.pid) {
-            last_of_command = i;
-        }
-    }
-    for (std::size_t i = 0; i < files.size(); ++i) {
-        report.add(files[i], i == last_of_command);
+        // An exec keeps the process id: only the last image runs, or ended as the command did.
+        const bool last = std::none_of(files.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                       files.end(), [&](const auto& later) {
+                                           return later.pid == files[i].pid &&
+                                                  later.start_ticks == files[i].start_ticks;
+                                       });
+        report.add(files[i], last && files[i].pid == result.pid, last);
     }
     report.print(!files.empty());
+    return report.processes();
 }
 
 }  // namespace memlab::tools

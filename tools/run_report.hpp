@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/launch.hpp"
+#include "tools/run_file.hpp"
 #include "tools/run_manifest.hpp"
 
 namespace memlab::tools {
@@ -14,12 +15,14 @@ struct RunReportOptions {
     bool summary = true;  ///< print the figures, not only the files
     bool quiet = false;   ///< print errors only
     std::string working_directory;
+    std::string folder;  ///< the run's own; empty: none
 };
 
 /// For each process without a JSON report (killed, _exit, exec) writes the one that its log amounts
 /// to, noting how the command ended where that is known; never overwrites, never leaves half a
-/// file. Then prints summaries, largest first.
-void report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
-                const RunReportOptions& options);
+/// file. Then prints summaries, largest first, and the processes that still run. Returns all
+/// processes in the order in which they began to record.
+std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
+                                   const RunReportOptions& options);
 
 }  // namespace memlab::tools

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "interpose/run_line.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::interpose;
@@ -111,7 +112,7 @@ TEST_CASE("the manifest gets one line a process") {
     announce(folder.path() + "/missing", files);
     std::stringstream content;
     content << std::ifstream(manifest).rdbuf();
-    const std::string line = std::to_string(getpid()) + "\t/x/a.memlog\t/x/a.json\n";
+    const std::string line = run_line("/x/a.memlog", "/x/a.json");
     CHECK(content.str() == line + line);
     CHECK_FALSE(exists(folder.path() + "/missing"));
 }
