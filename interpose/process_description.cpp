@@ -11,25 +11,10 @@
 
 #include "memlab_version.hpp"
 #include "profiler/clock.hpp"
+#include "report/rank_variables.hpp"
 
 namespace memlab::interpose {
 namespace {
-
-// One value of each launcher comes first, so that rank_of finds it.
-constexpr const char* rank_variables[] = {
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "SLURM_PROCID",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "SLURM_LOCALID",
-    "SLURM_NTASKS",
-};
-constexpr std::size_t rank_variables_of_rank = 5;
 
 std::string read_file(const char* path) {
     std::string content;
@@ -101,18 +86,23 @@ trace::ProcessInfo describe_process(bool started_late) {
     process.start_wall_ns = profiler::wall_ns();
     process.start_monotonic_ns = profiler::monotonic_ns();
     process.started_late = started_late;
-    for (const char* name : rank_variables) {
-        if (const char* value = std::getenv(name)) {
-            process.ranks.emplace_back(name, value);
+    const auto note = [&process](const auto& names) {
+        for (const char* name : names) {
+            if (const char* value = std::getenv(name)) {
+                process.ranks.emplace_back(name, value);
+            }
         }
-    }
+    };
+    note(report::rank_variables);
+    note(report::local_rank_variables);
+    note(report::world_size_variables);
     return process;
 }
 
 std::string rank_of(const trace::ProcessInfo& process) {
-    for (std::size_t i = 0; i < rank_variables_of_rank; ++i) {
+    for (const char* variable : report::rank_variables) {
         for (const auto& [name, value] : process.ranks) {
-            if (name == rank_variables[i]) {
+            if (name == variable) {
                 return value;
             }
         }

@@ -84,7 +84,7 @@ ReadResult read_file(const std::string& path) {
         return failure(explain(errno));
     }
     if (S_ISDIR(status.st_mode)) {
-        return failure("a directory; give the files in it: " + path + "/memlab.*.json");
+        return failure("a folder; give it alone, or files: " + path + "/memlab.*.json");
     }
     if (!S_ISREG(status.st_mode)) {
         return failure("not a regular file; give a memlab.*.json or .memlog file");

@@ -49,30 +49,6 @@ HoldersSummary summarize_holders(const Holders& holders, const Report& report, R
     return summary;
 }
 
-std::string describe_end(const Process& process) {
-    const std::string after = " after " + format_duration(process.duration_ns);
-    if (!process.signal.empty()) {
-        return "killed by " + process.signal + after;
-    }
-    if (process.ended == "cut off") {
-        if (process.exit_code) {
-            // No end was recorded, yet it was no signal: _exit, or another program by exec.
-            return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
-        }
-        return "was cut off" + after;
-    }
-    if (process.exit_code && *process.exit_code != 0) {
-        return "exited with code " + std::to_string(*process.exit_code) + after;
-    }
-    if (process.ended == "running") {
-        return "was running (a snapshot)" + after;
-    }
-    if (process.ended == "quick_exit") {
-        return "ended by quick_exit" + after;
-    }
-    return "ended normally" + after;
-}
-
 std::string joined(const std::vector<std::string>& sentences) {
     std::string text;
     for (const std::string& sentence : sentences) {
@@ -201,14 +177,42 @@ bool was_used(const Device& device) {
 
 }  // namespace
 
+std::string end_text(const Process& process) {
+    const std::string after = " after " + format_duration(process.duration_ns);
+    if (!process.signal.empty()) {
+        return "killed by " + process.signal + after;
+    }
+    if (process.ended == "cut off") {
+        if (process.exit_code) {
+            // No end was recorded, yet it was no signal: _exit, or another program by exec.
+            return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
+        }
+        return "was cut off" + after;
+    }
+    if (process.exit_code && *process.exit_code != 0) {
+        return "exited with code " + std::to_string(*process.exit_code) + after;
+    }
+    if (process.ended == "running") {
+        return "was running (a snapshot)" + after;
+    }
+    if (process.ended == "quick_exit") {
+        return "ended by quick_exit" + after;
+    }
+    return "ended normally" + after;
+}
+
+bool ended_well(const Process& process) {
+    return process.ended != "cut off" && process.signal.empty() &&
+           process.exit_code.value_or(0) == 0;
+}
+
 Summary summarize(const std::string& file, const Report& report, const std::string& warning,
                   Resolver& resolver) {
     Summary summary;
     summary.file = file;
     summary.report = &report;
-    summary.ended = describe_end(report.process);
-    summary.ended_well = report.process.ended != "cut off" && report.process.signal.empty() &&
-                         report.process.exit_code.value_or(0) == 0;
+    summary.ended = end_text(report.process);
+    summary.ended_well = ended_well(report.process);
     for (const Device& device : report.devices) {
         if (was_used(device)) {
             summary.devices.push_back({&device, summarize_holders(device.at_peak, report, resolver),

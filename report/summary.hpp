@@ -81,6 +81,12 @@ struct Summary {
 Summary summarize(const std::string& file, const Report& report, const std::string& warning,
                   Resolver& resolver);
 
+/// "killed by SIGKILL after 1.234 s": how the process ended, as far as anybody saw.
+std::string end_text(const Process& process);
+
+/// False where it was killed, cut off or ended with a code other than 0.
+bool ended_well(const Process& process);
+
 struct TextOptions {
     Style style;
     std::size_t top = 10;           ///< rows of the tables of sites

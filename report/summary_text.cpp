@@ -8,21 +8,12 @@
 #include "report/plot.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
+#include "report/text.hpp"
 #include "report/units.hpp"
 
 namespace memlab::report {
 
 namespace {
-
-std::string left(const std::string& text, std::size_t width) {
-    const std::size_t have = display_width(text);
-    return have >= width ? text : text + std::string(width - have, ' ');
-}
-
-std::string right(const std::string& text, std::size_t width) {
-    const std::size_t have = display_width(text);
-    return have >= width ? text : std::string(width - have, ' ') + text;
-}
 
 std::string base_name(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
@@ -55,21 +46,6 @@ std::string collapse_templates(const std::string& name, bool ascii) {
         }
     }
     return depth == 0 ? result : name;
-}
-
-/// A word that a shell takes as it is, or a quoted one.
-std::string shell_word(const std::string& word) {
-    const bool plain = !word.empty() && word.find_first_not_of(
-                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                            "0123456789_-+./:=@,%") == std::string::npos;
-    if (plain) {
-        return word;
-    }
-    std::string quoted = "'";
-    for (const char c : word) {
-        quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    }
-    return quoted + "'";
 }
 
 class TextWriter {
@@ -181,10 +157,7 @@ class TextWriter {
         const Report& report = *summary_.report;
         const Process& process = report.process;
         title();
-        std::string command;
-        for (std::size_t i = 0; i < process.arguments.size(); ++i) {
-            command += (i == 0 ? "" : " ") + shell_word(process.arguments[i]);
-        }
+        std::string command = command_line(process.arguments);
         if (command.empty()) {
             command = process.executable;
         }

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "report/reader.hpp"
+#include "report/runs/collection.hpp"
 #include "report/summary.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/run_command.hpp"
 #include "tools/version.hpp"
 #include "tools/whatif_command.hpp"
 
@@ -60,7 +62,8 @@ ColorMode color_mode(const std::string& word) {
 }
 
 void define(CLI::App& app, Arguments& arguments) {
-    app.add_option("FILE", arguments.files, "Reports (memlab.*.json) or event logs (*.memlog)")
+    app.add_option("FILE", arguments.files,
+                   "Reports (memlab.*.json) or event logs (*.memlog),\nor the folder of a run")
         ->required()
         ->type_name("");
     app.add_flag("--json", arguments.json, "Print the summary as JSON, for scripts");
@@ -87,6 +90,8 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
         "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
         "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+        "  memlab-report run/                                a run of several processes\n"
+        "  memlab-report merge run/                          its ranks side by side\n"
         "  memlab-report whatif memlab.train.4711.memlog     through other allocators\n"
         "  memlab-report replay memlab.train.4711.memlog     through the same pool again\n"
         "\n"
@@ -126,6 +131,13 @@ class Program {
     }
 
     int run() {
+        if (arguments_.files.size() == 1 && is_folder(arguments_.files.front())) {
+            memlab::tools::RunShowOptions options;
+            options.text = text_;
+            options.json = arguments_.json;
+            options.symbols = !arguments_.no_symbols;
+            return memlab::tools::show_run(arguments_.files.front(), options);
+        }
         for (const std::string& file : arguments_.files) {
             show(file);
         }
@@ -194,6 +206,9 @@ int main(int argc, char** argv) {
     const std::string_view command = argc > 1 ? argv[1] : "";
     if (command == "whatif") {
         return memlab::tools::whatif_command(argc - 1, argv + 1);
+    }
+    if (command == "merge") {
+        return memlab::tools::merge_command(argc - 1, argv + 1);
     }
     if (command == "replay") {
         return memlab::tools::replay_command(argc - 1, argv + 1);

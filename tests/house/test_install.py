@@ -24,6 +24,9 @@ EXPECTED = [
     "share/doc/memlab/LICENSE",
     "share/doc/memlab/README.md",
     "share/memlab/memlab-report-v1.schema.json",
+    "share/memlab/memlab-run-v1.schema.json",
+    "share/memlab/memlab-run-summary-v1.schema.json",
+    "share/memlab/memlab-merge-v1.schema.json",
 ]
 
 

@@ -1,0 +1,24 @@
+// The variables by which launchers tell a process its rank: torchrun, Open MPI, PMIx, MPICH and
+// Intel MPI, MVAPICH, Slurm. Those that come first win: a job of torchrun within an allocation of
+// Slurm has both.
+#pragma once
+
+#include <array>
+
+namespace memlab::report {
+
+/// The rank in the whole job.
+inline constexpr std::array rank_variables = {
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID",
+};
+/// The rank on its host.
+inline constexpr std::array local_rank_variables = {
+    "LOCAL_RANK",    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+};
+/// How many ranks there are.
+inline constexpr std::array world_size_variables = {
+    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS",
+};
+
+}  // namespace memlab::report

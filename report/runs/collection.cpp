@@ -1,0 +1,262 @@
+#include "report/runs/collection.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "report/reader.hpp"
+#include "report/runs/run_facts.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr const char* report_format = "memlab-report";
+constexpr const char* run_format = "memlab-run";
+
+bool ends_with(const std::string& text, std::string_view suffix) {
+    return text.size() >= suffix.size() &&
+           text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
+std::string head_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::array<char, 256> head{};
+    file.read(head.data(), head.size());
+    return {head.data(), static_cast<std::size_t>(file.gcount())};
+}
+
+std::string text_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+}
+
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+/// A process image is the same in its report, its log and a copy of either.
+auto identity(const Process& process) {
+    return std::make_tuple(process.host, process.pid, process.start_wall_ns);
+}
+
+std::string named(const Process& process) {
+    return "process " + std::to_string(process.pid) +
+           (process.host.empty() ? "" : " on " + process.host);
+}
+
+class Collector {
+  public:
+    void add(const std::string& path) {
+        if (is_folder(path)) {
+            add_folder(path);
+        } else {
+            add_named_file(path);
+        }
+    }
+
+    RunCollection finish() {
+        apply_facts();
+        std::stable_sort(out_.members.begin(), out_.members.end(),
+                         [](const RunMember& a, const RunMember& b) {
+                             const Process& p = a.report.process;
+                             const Process& q = b.report.process;
+                             return std::tie(p.start_wall_ns, p.host, p.pid) <
+                                    std::tie(q.start_wall_ns, q.host, q.pid);
+                         });
+        std::stable_sort(out_.runs.begin(), out_.runs.end(), [](const auto& a, const auto& b) {
+            return a.start_wall_ns < b.start_wall_ns;
+        });
+        note_versions();
+        if (out_.runs.size() > 1) {
+            out_.notes.push_back(std::to_string(out_.runs.size()) +
+                                 " runs of memlab-run are here and shown as one.");
+        }
+        return std::move(out_);
+    }
+
+  private:
+    void add_folder(const std::string& folder) {
+        std::error_code error;
+        std::vector<std::string> files;
+        for (std::filesystem::directory_iterator item(folder, error), end; !error && item != end;
+             item.increment(error)) {
+            files.push_back(item->path().filename().string());
+        }
+        if (error) {
+            fail(folder, "cannot be read (" + error.message() + "); check its permissions");
+            return;
+        }
+        std::sort(files.begin(), files.end());
+        const std::string prefix = folder + (folder.back() == '/' ? "" : "/");
+        const std::set<std::string> names(files.begin(), files.end());
+        std::size_t found = 0;
+        for (const std::string& name : files) {
+            const std::string stem = name.substr(0, name.rfind('.'));
+            const std::string path = prefix + name;
+            if (ends_with(name, ".json")) {
+                const std::string format = document_format(head_of(path));
+                found += format == report_format || format == run_format ? 1 : 0;
+                if (format == run_format) {
+                    add_facts(path);
+                } else if (format == report_format) {
+                    add_report(path, names.contains(stem + ".memlog") ? prefix + stem + ".memlog"
+                                                                      : std::string());
+                }
+            } else if (ends_with(name, ".memlog")) {
+                ++found;
+                const std::string beside = prefix + stem + ".json";
+                if (!names.contains(stem + ".json") ||
+                    document_format(head_of(beside)) != report_format) {
+                    add_report(path, "");
+                }
+            }
+        }
+        if (found == 0) {
+            fail(folder,
+                 "holds no report and no event log of memlab; give the folder of "
+                 "memlab-run -o FOLDER/, or files");
+        }
+    }
+
+    void add_named_file(const std::string& path) {
+        const std::string format = document_format(head_of(path));
+        if (format == run_format) {
+            add_facts(path);
+        } else {
+            add_report(path, "");
+        }
+    }
+
+    /// `log`: what to read instead where the report is damaged; empty: nothing.
+    void add_report(const std::string& path, const std::string& log) {
+        ReadResult read = read_report(path);
+        RunMember member;
+        member.file = path;
+        member.from_log = ends_with(path, ".memlog");
+        if (!read.report && !log.empty()) {
+            const std::string problem = read.error;
+            read = read_report(log);
+            if (read.report) {
+                out_.notes.push_back(path + " " + problem.substr(0, problem.find(';')) +
+                                     "; its log was read instead.");
+                member.file = log;
+                member.from_log = true;
+            }
+        }
+        if (!read.report) {
+            fail(path, read.error);
+            return;
+        }
+        if (!known_.insert(identity(read.report->process)).second) {
+            out_.notes.push_back(path + " holds " + named(read.report->process) +
+                                 " once more, which was left out.");
+            return;
+        }
+        member.warning = read.warning;
+        if (!read.warning.empty()) {
+            out_.notes.push_back(path + ": " + read.warning);
+        }
+        member.report = std::move(*read.report);
+        out_.members.push_back(std::move(member));
+    }
+
+    void add_facts(const std::string& path) {
+        RunFacts facts;
+        std::string error;
+        facts.file = path;
+        if (parse_run_facts(text_of(path), &facts, &error)) {
+            out_.runs.push_back(std::move(facts));
+        } else {
+            fail(path, error);
+        }
+    }
+
+    /// What memlab-run saw goes to the members; what is in only one of the two is said.
+    void apply_facts() {
+        std::set<std::size_t> described;
+        for (const RunFacts& run : out_.runs) {
+            for (const RunFacts::Member& fact : run.members) {
+                const auto found =
+                    std::find_if(out_.members.begin(), out_.members.end(), [&](const auto& member) {
+                        const Process& process = member.report.process;
+                        return process.pid == fact.pid && process.host == run.host &&
+                               process.start_wall_ns == fact.start_wall_ns;
+                    });
+                if (found == out_.members.end()) {
+                    out_.notes.push_back(
+                        base_name(run.file) + " names process " + std::to_string(fact.pid) +
+                        (fact.arguments.empty() ? "" : " (" + fact.arguments.front() + ")") +
+                        ", but neither its report nor its log is here.");
+                    continue;
+                }
+                found->start_ticks = fact.start_ticks;
+                found->from_log = found->from_log || fact.recovered;
+                // A report beside it was written since.
+                found->running = fact.running && ends_with(found->file, ".memlog");
+                described.insert(static_cast<std::size_t>(found - out_.members.begin()));
+            }
+        }
+        const std::size_t others = out_.members.size() - described.size();
+        if (!out_.runs.empty() && others != 0) {
+            out_.notes.push_back(format_plural(others, "recording") + " here " +
+                                 (others == 1 ? "belongs" : "belong") +
+                                 " to no run that memlab-run described.");
+        }
+    }
+
+    void note_versions() {
+        std::set<std::string> versions;
+        for (const RunMember& member : out_.members) {
+            versions.insert(member.report.memlab_version);
+        }
+        if (versions.size() > 1) {
+            std::string list;
+            for (const std::string& version : versions) {
+                list += (list.empty() ? "" : ", ") + version;
+            }
+            out_.notes.push_back(
+                "The recordings were made by different versions of memlab: " + list + ".");
+        }
+    }
+
+    void fail(const std::string& file, const std::string& error) {
+        out_.errors.emplace_back(file, error);
+    }
+
+    RunCollection out_;
+    std::set<std::tuple<std::string, std::uint64_t, std::uint64_t>> known_;
+};
+
+}  // namespace
+
+RunCollection collect_run(const std::vector<std::string>& paths) {
+    try {
+        Collector collector;
+        for (const std::string& path : paths) {
+            collector.add(path);
+        }
+        return collector.finish();
+    } catch (const std::bad_alloc&) {
+        RunCollection nothing;
+        nothing.errors.emplace_back(paths.empty() ? "" : paths.front(),
+                                    "needs more memory than there is; read it on a larger machine");
+        return nothing;
+    }
+}
+
+bool is_folder(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,314 @@
+#include "report/runs/ranks.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "report/rank_variables.hpp"
+#include "report/runs/tree.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::size_t most_places = 256;
+
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+template <class Names>
+std::optional<std::uint64_t> number_in(const Process& process, const Names& names) {
+    for (const char* name : names) {
+        const auto found = process.ranks.find(name);
+        if (found == process.ranks.end()) {
+            continue;
+        }
+        std::uint64_t number = 0;
+        const char* begin = found->second.data();
+        const char* end = begin + found->second.size();
+        const auto [stop, error] = std::from_chars(begin, end, number);
+        if (error == std::errc() && stop == end) {
+            return number;
+        }
+    }
+    return std::nullopt;
+}
+
+bool outside_the_device(const std::string& kind) {
+    return kind == "managed" || kind == "pinned" || kind == "ipc_import";
+}
+
+RankRow row_of(const Report& report) {
+    RankRow row;
+    double active = 0;
+    double reserved = 0;
+    for (const Device& device : report.devices) {
+        const CurveSummary& device_reserved = device.curve(Curve::reserved);
+        if (device_reserved.peak_bytes == 0 && device.kinds.empty()) {
+            continue;
+        }
+        row.gpus.push_back(device.uuid);
+        row.allocated_peak = add(row.allocated_peak, device.curve(Curve::allocated).peak_bytes);
+        row.reserved_peak = add(row.reserved_peak, device_reserved.peak_bytes);
+        if (device.fragmentation.at_peak) {
+            const auto of_pool = static_cast<double>(device_reserved.peak_bytes);
+            reserved += of_pool;
+            active += of_pool * (1 - *device.fragmentation.at_peak);
+        }
+        for (const auto& [kind, totals] : device.kinds) {
+            row.allocations = add(row.allocations, outside_the_device(kind) ? 0 : totals.count);
+        }
+    }
+    if (reserved > 0) {
+        row.fragmentation = 1 - active / reserved;
+    }
+    row.ooms = report.oom_count;
+    row.local_rank = number_in(report.process, local_rank_variables);
+    return row;
+}
+
+Imbalance imbalance_of(const std::vector<RankRow>& ranks, std::uint64_t RankRow::*figure) {
+    Imbalance result;
+    double sum = 0;
+    for (const RankRow& row : ranks) {
+        sum += static_cast<double>(row.*figure);
+        if (row.*figure > result.largest) {
+            result.largest = row.*figure;
+            result.rank = row.rank;
+        }
+    }
+    result.mean = ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
+    if (result.mean > 0) {
+        result.ratio = static_cast<double>(result.largest) / result.mean;
+    }
+    return result;
+}
+
+/// A stack by what its binaries are and where in them it lies: the same in every process that runs
+/// the same binaries, and cheap.
+std::string plain_key(const Report& report, const Site& site) {
+    std::string key = site.kind;
+    for (const std::size_t frame : report.stacks.at(site.stack).frames) {
+        const Frame& at = report.frames.at(frame);
+        const Module& module = report.modules.at(at.module);
+        char address[24];
+        std::snprintf(address, sizeof address, "+%llx|",
+                      static_cast<unsigned long long>(at.address));
+        key += module.path.substr(module.path.rfind('/') + 1) + module.build_id + address;
+    }
+    return key;
+}
+
+/// A stack by its names: the same for different builds of a library, too.
+std::string named_key(const std::string& kind, const std::vector<StackFrame>& frames) {
+    std::string key = kind;
+    for (const StackFrame& frame : frames) {
+        key += '|';
+        if (frame.function.empty()) {
+            key += frame.module.substr(frame.module.rfind('/') + 1) + "+" +
+                   std::to_string(frame.address);
+        } else {
+            key += frame.function + ":" + std::to_string(frame.line);
+        }
+    }
+    return key;
+}
+
+struct Candidate {
+    std::size_t member = 0;  ///< whose stack stands for it
+    std::size_t stack = 0;
+    std::string kind;
+    std::vector<std::uint64_t> peaks;
+};
+
+std::uint64_t difference_of(const std::vector<std::uint64_t>& peaks) {
+    const auto [least, most] = std::minmax_element(peaks.begin(), peaks.end());
+    return *most - *least;
+}
+
+/// Stacks that differ, before anything is given a name: names are dear, so only the largest get
+/// one.
+std::vector<Candidate> differing_stacks(const RunCollection& run,
+                                        const std::vector<RankRow>& ranks) {
+    std::map<std::string, Candidate> by_key;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+        const Report& report = run.members[ranks[i].member].report;
+        for (const Site& site : report.sites) {
+            if (outside_the_device(site.kind) || site.peak_bytes == 0) {
+                continue;
+            }
+            const auto [entry, is_new] = by_key.try_emplace(plain_key(report, site));
+            Candidate& candidate = entry->second;
+            if (is_new) {
+                candidate = {ranks[i].member, site.stack, site.kind,
+                             std::vector<std::uint64_t>(ranks.size())};
+            }
+            candidate.peaks[i] = add(candidate.peaks[i], site.peak_bytes);
+        }
+    }
+    std::vector<Candidate> candidates;
+    for (auto& [key, candidate] : by_key) {
+        if (difference_of(candidate.peaks) != 0) {
+            candidates.push_back(std::move(candidate));
+        }
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+        return difference_of(a.peaks) > difference_of(b.peaks);
+    });
+    // The same code under two builds is two candidates here: leave room for such pairs.
+    candidates.resize(std::min(candidates.size(), 4 * most_places));
+    return candidates;
+}
+
+std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<RankRow>& ranks,
+                                 const std::function<Resolver&(std::size_t)>& resolver_of) {
+    std::map<std::string, std::size_t> known;
+    std::vector<PlaceSpread> places;
+    for (const Candidate& candidate : differing_stacks(run, ranks)) {
+        Resolver& resolver = resolver_of(candidate.member);
+        const std::vector<StackFrame>& frames = resolver.frames(candidate.stack);
+        const auto [entry, is_new] =
+            known.try_emplace(named_key(candidate.kind, frames), places.size());
+        if (is_new) {
+            PlaceSpread spread;
+            spread.place = resolver.place(candidate.stack);
+            spread.kind = candidate.kind;
+            spread.frames = frames;
+            spread.peaks.resize(ranks.size());
+            places.push_back(std::move(spread));
+        }
+        std::vector<std::uint64_t>& peaks = places[entry->second].peaks;
+        for (std::size_t i = 0; i < peaks.size(); ++i) {
+            peaks[i] = add(peaks[i], candidate.peaks[i]);
+        }
+    }
+    for (PlaceSpread& spread : places) {
+        const auto [least, most] = std::minmax_element(spread.peaks.begin(), spread.peaks.end());
+        spread.least = static_cast<std::size_t>(least - spread.peaks.begin());
+        spread.most = static_cast<std::size_t>(most - spread.peaks.begin());
+    }
+    std::erase_if(places, [](const PlaceSpread& spread) { return spread.difference() == 0; });
+    std::stable_sort(places.begin(), places.end(),
+                     [](const auto& a, const auto& b) { return a.difference() > b.difference(); });
+    places.resize(std::min(places.size(), most_places));
+    return places;
+}
+
+/// True when one of two processes is above the other, or became it by exec.
+bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
+    const auto above = [&tree](std::size_t from, std::size_t to) {
+        std::size_t steps = 0;
+        for (std::size_t at = from; at != no_member && steps <= tree.nodes.size(); ++steps) {
+            if (at == to) {
+                return true;
+            }
+            at = tree.nodes[at].parent;
+        }
+        return false;
+    };
+    return above(a, b) || above(b, a);
+}
+
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+class Comparison {
+  public:
+    explicit Comparison(const RunCollection& run) : run_(run), tree_(build_tree(run)) {}
+
+    RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver_of) {
+        for (std::size_t i = 0; i < run_.members.size(); ++i) {
+            const Process& process = run_.members[i].report.process;
+            if (const auto rank = rank_of(process)) {
+                add(*rank, i);
+                const auto size = number_in(process, world_size_variables);
+                if (size && (!out_.world_size || *size > *out_.world_size)) {
+                    out_.world_size = size;
+                }
+            }
+        }
+        for (auto& [rank, row] : rows_) {
+            out_.ranks.push_back(std::move(row));
+        }
+        note_missing();
+        out_.allocated = imbalance_of(out_.ranks, &RankRow::allocated_peak);
+        out_.reserved = imbalance_of(out_.ranks, &RankRow::reserved_peak);
+        if (out_.ranks.size() > 1) {
+            out_.places = spreads(run_, out_.ranks, resolver_of);
+        }
+        return std::move(out_);
+    }
+
+  private:
+    void add(std::uint64_t rank, std::size_t member) {
+        RankRow row = row_of(run_.members[member].report);
+        row.rank = rank;
+        row.member = member;
+        const auto [entry, is_new] = rows_.try_emplace(rank, row);
+        if (is_new) {
+            return;
+        }
+        RankRow& known = entry->second;
+        const bool both_used = row.reserved_peak != 0 && known.reserved_peak != 0;
+        if (both_used && !related(tree_, member, known.member)) {
+            out_.notes.push_back("Rank " + std::to_string(rank) + " was found twice (" +
+                                 base_name(run_.members[known.member].file) + " and " +
+                                 base_name(run_.members[member].file) +
+                                 "); the larger stands for it. Are two runs in one place?");
+        }
+        const std::size_t processes = known.reserved_peak == 0 || row.reserved_peak == 0
+                                          ? known.processes
+                                          : known.processes + 1;
+        if (row.allocated_peak > known.allocated_peak ||
+            (known.reserved_peak == 0 && row.reserved_peak != 0)) {
+            known = std::move(row);
+        }
+        known.processes = processes;
+    }
+
+    void note_missing() {
+        if (!out_.world_size || out_.ranks.empty()) {
+            return;
+        }
+        constexpr std::uint64_t most_named = 16;
+        std::string list;
+        std::uint64_t missing = 0;
+        // A launcher's number may be anything.
+        const std::uint64_t bound = std::min<std::uint64_t>(*out_.world_size, 1 << 20);
+        for (std::uint64_t rank = 0; rank < bound; ++rank) {
+            if (!rows_.contains(rank) && ++missing <= most_named) {
+                list += (list.empty() ? "" : ", ") + std::to_string(rank);
+            }
+        }
+        if (missing != 0) {
+            out_.notes.push_back("Of " + std::to_string(*out_.world_size) + " ranks " +
+                                 std::to_string(missing) + (missing == 1 ? " is" : " are") +
+                                 " not here: " + list + (missing > most_named ? ", ..." : "") +
+                                 ".");
+        }
+    }
+
+    const RunCollection& run_;
+    ProcessTree tree_;
+    std::map<std::uint64_t, RankRow> rows_;
+    RankComparison out_;
+};
+
+}  // namespace
+
+std::optional<std::uint64_t> rank_of(const Process& process) {
+    return number_in(process, rank_variables);
+}
+
+RankComparison compare_ranks(const RunCollection& run,
+                             const std::function<Resolver&(std::size_t)>& resolver_of) {
+    return Comparison(run).compare(resolver_of);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,445 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "report/runs/render.hpp"
+#include "report/summary.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+std::string base_name(const std::string& path) {
+    return path.substr(path.rfind('/') + 1);
+}
+
+struct Figures {
+    std::uint64_t allocated = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t at_end = 0;
+    std::uint64_t count = 0;
+};
+
+Figures figures_of(const Report& report) {
+    Figures sums;
+    for (const Device& device : report.devices) {
+        sums.allocated += device.curve(Curve::allocated).peak_bytes;
+        sums.reserved += device.curve(Curve::reserved).peak_bytes;
+        sums.at_end += device.curve(Curve::allocated).at_end_bytes;
+        for (const auto& [kind, totals] : device.kinds) {
+            sums.count += totals.count;
+        }
+    }
+    return sums;
+}
+
+/// "GPU-1a2b3c4d": enough to tell a machine's GPUs apart.
+std::string short_uuid(const std::string& uuid) {
+    return uuid.substr(0, 12);
+}
+
+class Page {
+  public:
+    explicit Page(const Style& style)
+        : style_(style), width_(static_cast<std::size_t>(style.width)) {}
+
+    void line(const std::string& text) {
+        out_ += text;
+        out_.erase(out_.find_last_not_of(' ') + 1);
+        out_ += '\n';
+    }
+    std::string clean(std::string_view text) const { return printable(text, style_.ascii); }
+    std::string bold(const std::string& text) const { return paint(style_.bold(), text); }
+    std::string dim(const std::string& text) const { return paint(style_.dim(), text); }
+    std::string red(const std::string& text) const { return paint(style_.red(), text); }
+    std::string separator() const { return style_.ascii ? ", " : " · "; }
+
+    void heading(const std::string& title, const std::string& note = "") {
+        line("");
+        line(bold(title) + (note.empty() ? "" : dim("  " + note)));
+    }
+
+    /// The text wrapped, its first line behind `first`.
+    void paragraph(const std::string& first, const std::string& text) {
+        const std::string indent(display_width(first), ' ');
+        line(first + wrap(text, width_ - indent.size(), indent));
+    }
+
+    void warnings(const std::vector<std::string>& notes) {
+        if (notes.empty()) {
+            return;
+        }
+        line("");
+        for (const std::string& note : notes) {
+            paragraph("  " + paint(style_.yellow(), style_.ascii ? "! " : "⚠ "), clean(note));
+        }
+    }
+
+    const Style& style() const { return style_; }
+    std::size_t width() const { return width_; }
+    std::string take() { return std::move(out_); }
+
+  private:
+    std::string paint(std::string_view color, const std::string& text) const {
+        return text.empty() ? text : std::string(color) + text + std::string(style_.reset());
+    }
+
+    const Style& style_;
+    std::size_t width_;
+    std::string out_;
+};
+
+class RunText {
+  public:
+    RunText(const RunView& view, const Style& style) : view_(view), page_(style) {}
+
+    std::string write() {
+        header();
+        table();
+        for (const GpuTogether& gpu : view_.gpus) {
+            together(gpu);
+        }
+        still_running();
+        page_.warnings(view_.collection.notes);
+        return page_.take();
+    }
+
+  private:
+    static constexpr std::size_t pid_width = 8;
+    static constexpr std::size_t bytes_width = 13;
+    static constexpr std::size_t count_width = 10;
+    static constexpr std::size_t outcome_width = 10;
+
+    const Process& process_of(std::size_t member) const {
+        return view_.collection.members[member].report.process;
+    }
+
+    void header() {
+        const auto& members = view_.collection.members;
+        std::uint64_t begin = ~std::uint64_t{0};
+        std::uint64_t end = 0;
+        std::vector<std::string> hosts;
+        for (const RunMember& member : members) {
+            const Process& process = member.report.process;
+            begin = std::min(begin, process.start_wall_ns);
+            end = std::max(end, process.start_wall_ns + process.duration_ns);
+            if (std::find(hosts.begin(), hosts.end(), process.host) == hosts.end()) {
+                hosts.push_back(process.host);
+            }
+        }
+        std::string title = format_plural(members.size(), "process with CUDA");
+        if (members.size() != 1) {
+            title = format_count(members.size()) + " processes with CUDA";
+        }
+        if (hosts.size() > 1) {
+            title += " on " + format_plural(hosts.size(), "host");
+        }
+        if (end > begin) {
+            title += " in " + format_duration(end - begin);
+        }
+        page_.line(page_.bold(title));
+        for (const RunFacts& run : view_.collection.runs) {
+            std::string text = page_.clean(command_line(run.command));
+            page_.line("  " + shorten_end(text, page_.width() - 2, page_.style().ascii));
+            std::string note =
+                format_wall_time(run.start_wall_ns) + page_.separator() + page_.clean(run.host) +
+                page_.separator() + "the command " +
+                (run.signal.empty() ? "ended with " + std::to_string(run.exit_code.value_or(0))
+                                    : "was killed by " + page_.clean(run.signal));
+            for (const auto& [name, value] : run.replaced) {
+                note += page_.separator() + page_.clean(name) + "=" + page_.clean(value);
+            }
+            page_.line(page_.dim("  " + shorten_end(note, page_.width() - 2, page_.style().ascii)));
+        }
+    }
+
+    void table() {
+        const bool with_count = page_.width() >= 92;
+        const std::size_t rest =
+            3 * bytes_width + (with_count ? count_width : 0) + outcome_width + 2 + pid_width + 2;
+        name_width_ = page_.width() > rest + 16 ? page_.width() - rest : 16;
+        page_.line("");
+        page_.line(page_.dim(right("pid", pid_width) + "  " + left("process", name_width_) +
+                             right("allocated", bytes_width) + right("reserved", bytes_width) +
+                             (with_count ? right("count", count_width) : "") +
+                             right("at the end", bytes_width) + "  outcome"));
+        for (const std::size_t root : view_.tree.roots) {
+            node(root, "", "");
+        }
+        if (view_.collection.members.size() > 1) {
+            page_.line(page_.dim(std::string(pid_width + 2, ' ') +
+                                 "allocated, reserved: each process's own peak"));
+        }
+    }
+
+    std::string name_of(const TreeNode& node) const {
+        if (node.member == no_member) {
+            const std::string command = page_.clean(node.command);
+            return command.empty() ? "(not recorded)" : base_of_first(command);
+        }
+        const Process& process = process_of(node.member);
+        std::vector<std::string> arguments = process.arguments;
+        if (arguments.empty()) {
+            arguments.push_back(process.executable);
+        }
+        arguments.front() = base_name(arguments.front());
+        std::string name = page_.clean(command_line(arguments));
+        if (const auto rank = rank_of(process)) {
+            name.insert(0, "rank " + std::to_string(*rank) + ": ");
+        }
+        return (node.by_exec ? "exec " : "") + name;
+    }
+
+    /// "/usr/bin/python3 train.py" as "python3 train.py".
+    static std::string base_of_first(const std::string& command) {
+        const std::size_t blank = command.find(' ');
+        const std::size_t slash = command.rfind('/', blank);
+        return slash == std::string::npos ? command : command.substr(slash + 1);
+    }
+
+    void node(std::size_t index, const std::string& lead, const std::string& below) {
+        const TreeNode& node = view_.tree.nodes[index];
+        const bool ascii = page_.style().ascii;
+        const std::size_t room =
+            name_width_ > display_width(lead) + 8 ? name_width_ - display_width(lead) : 8;
+        const std::string name =
+            left(lead + shorten_end(name_of(node), room - 1, ascii), name_width_);
+        const std::string pid = right(std::to_string(node.pid), pid_width) + "  ";
+        if (node.member == no_member) {
+            page_.line(page_.dim(pid + name + right("no CUDA", bytes_width)));
+        } else {
+            row(node, pid + name);
+        }
+        for (std::size_t i = 0; i < node.children.size(); ++i) {
+            const bool last = i + 1 == node.children.size();
+            const std::string branch = ascii ? (last ? "`- " : "|- ") : (last ? "└─ " : "├─ ");
+            const std::string under = last ? "   " : (ascii ? "|  " : "│  ");
+            this->node(node.children[i], below + branch, below + under);
+        }
+    }
+
+    void row(const TreeNode& node, const std::string& name) {
+        const RunMember& member = view_.collection.members[node.member];
+        const Figures figures = figures_of(member.report);
+        const bool became =
+            std::any_of(node.children.begin(), node.children.end(),
+                        [&](std::size_t child) { return view_.tree.nodes[child].by_exec; });
+        const std::string outcome = outcome_word(member, became);
+        const bool fine = outcome == "ended" || outcome == "exec" || outcome == "running";
+        const std::string allocated = right(format_bytes(figures.allocated), bytes_width);
+        page_.line(name + (node.member == view_.largest ? page_.bold(allocated) : allocated) +
+                   right(format_bytes(figures.reserved), bytes_width) +
+                   (page_.width() >= 92 ? right(format_count(figures.count), count_width) : "") +
+                   right(format_bytes(figures.at_end), bytes_width) + "  " +
+                   (fine ? outcome : page_.red(page_.clean(outcome))));
+    }
+
+    void together(const GpuTogether& gpu) {
+        if (gpu.members.size() < 2) {
+            return;
+        }
+        page_.heading(page_.clean(gpu.name.empty() ? "GPU" : gpu.name),
+                      format_bytes(gpu.total_bytes) + page_.separator() +
+                          page_.clean(short_uuid(gpu.uuid)) + page_.separator() +
+                          format_plural(gpu.members.size(), "recording"));
+        page_.line(page_.dim("  " + left("", 12) + right("sum of peaks", bytes_width + 2) +
+                             right("at once, at most", bytes_width + 6) +
+                             right("at least", bytes_width)));
+        const auto row = [&](const char* name, const TogetherPeak& peak) {
+            page_.line("  " + left(name, 12) + right(format_bytes(peak.sum), bytes_width + 2) +
+                       page_.bold(right(format_bytes(peak.at_most), bytes_width + 6)) +
+                       right(format_bytes(peak.at_least), bytes_width));
+        };
+        row("allocated", gpu.allocated);
+        row("reserved", gpu.reserved);
+    }
+
+    void still_running() {
+        std::vector<std::size_t> running;
+        for (std::size_t i = 0; i < view_.collection.members.size(); ++i) {
+            if (view_.collection.members[i].running) {
+                running.push_back(i);
+            }
+        }
+        if (running.empty()) {
+            return;
+        }
+        page_.heading("Still running when the command had ended");
+        for (const std::size_t member : running) {
+            page_.line("  pid " + std::to_string(process_of(member).pid) + "  holds " +
+                       format_bytes(figures_of(view_.collection.members[member].report).at_end) +
+                       "  " + page_.clean(command_line(process_of(member).arguments)));
+        }
+    }
+
+    const RunView& view_;
+    Page page_;
+    std::size_t name_width_ = 0;
+};
+
+class RanksText {
+  public:
+    RanksText(const RunView& view, const RankComparison& ranks, const Style& style, std::size_t top,
+              const std::string& working_directory)
+        : view_(view), ranks_(ranks), page_(style), top_(top), directory_(working_directory) {}
+
+    std::string write() {
+        std::string title = format_plural(ranks_.ranks.size(), "rank");
+        if (ranks_.world_size) {
+            title += " of " + std::to_string(*ranks_.world_size);
+        }
+        page_.line(page_.bold(title));
+        table();
+        imbalance();
+        places();
+        std::vector<std::string> notes = ranks_.notes;
+        notes.insert(notes.end(), view_.collection.notes.begin(), view_.collection.notes.end());
+        page_.warnings(notes);
+        return page_.take();
+    }
+
+  private:
+    static std::string percent(const std::optional<double>& ratio) {
+        char text[16] = "-";
+        if (ratio) {
+            std::snprintf(text, sizeof text, "%.1f%%", *ratio * 100);
+        }
+        return text;
+    }
+
+    void table() {
+        page_.line("");
+        const bool wide = page_.width() >= 96;
+        page_.line(page_.dim(right("rank", 6) + right("pid", 9) + "  " + left("gpu", 13) +
+                             right("allocated", 13) + right("reserved", 13) + right("frag", 7) +
+                             (wide ? right("count", 11) : "") + right("ooms", 5) + "  outcome" +
+                             (wide ? "   host" : "")));
+        for (const RankRow& row : ranks_.ranks) {
+            const RunMember& member = view_.collection.members[row.member];
+            const Process& process = member.report.process;
+            const std::string gpu = row.gpus.size() == 1 ? page_.clean(short_uuid(row.gpus.front()))
+                                                         : format_plural(row.gpus.size(), "GPU");
+            const std::string allocated = right(format_bytes(row.allocated_peak), 13);
+            const bool largest = row.rank == ranks_.allocated.rank && row.allocated_peak != 0;
+            const std::string outcome = outcome_word(member, false);
+            page_.line(
+                right(std::to_string(row.rank), 6) + right(std::to_string(process.pid), 9) + "  " +
+                left(gpu, 13) + (largest ? page_.bold(allocated) : allocated) +
+                right(format_bytes(row.reserved_peak), 13) + right(percent(row.fragmentation), 7) +
+                (wide ? right(format_count(row.allocations), 11) : "") +
+                right(std::to_string(row.ooms), 5) + "  " +
+                (outcome == "ended" ? left(outcome, 7) : page_.red(left(page_.clean(outcome), 7))) +
+                (wide ? "   " + page_.clean(process.host) : ""));
+        }
+        const bool helpers = std::any_of(ranks_.ranks.begin(), ranks_.ranks.end(),
+                                         [](const RankRow& row) { return row.processes > 1; });
+        if (helpers) {
+            page_.line(page_.dim(
+                "        some ranks have several processes: the largest stands for each"));
+        }
+    }
+
+    void imbalance() {
+        page_.heading("Imbalance", "the largest rank / the mean of all; 1.00 is even");
+        const auto row = [&](const char* name, const Imbalance& of) {
+            char ratio[16] = "-";
+            if (of.ratio) {
+                std::snprintf(ratio, sizeof ratio, "%.2f", *of.ratio);
+            }
+            page_.line("  " + left(name, 11) + right(ratio, 6) + "   rank " +
+                       std::to_string(of.rank) + " peaks at " +
+                       page_.bold(format_bytes(of.largest)) + ", the mean is " +
+                       format_bytes(static_cast<std::uint64_t>(of.mean)));
+        };
+        row("allocated", ranks_.allocated);
+        row("reserved", ranks_.reserved);
+    }
+
+    void places() {
+        if (ranks_.ranks.size() < 2) {
+            return;
+        }
+        page_.heading("Where ranks differ most", "by the peak of each call stack");
+        if (ranks_.places.empty()) {
+            page_.line("  nowhere: every stack had the same peak in every rank");
+            return;
+        }
+        page_.line(page_.dim("  " + right("difference", 12) + right("most", 12) + right("rank", 6) +
+                             right("least", 12) + right("rank", 6) + "  where"));
+        const std::size_t room = page_.width() > 72 ? page_.width() - 52 : 20;
+        for (std::size_t i = 0; i < ranks_.places.size() && i < top_; ++i) {
+            const PlaceSpread& spread = ranks_.places[i];
+            std::string where = page_.clean(location_text(spread.place, directory_));
+            if (!spread.place.function.empty()) {
+                where += "  " + page_.clean(spread.place.function);
+            }
+            if (spread.kind != "device") {
+                where += "  [" + page_.clean(spread.kind) + "]";
+            }
+            page_.line("  " + right(format_bytes(spread.difference()), 12) +
+                       right(format_bytes(spread.peaks[spread.most]), 12) +
+                       right(std::to_string(ranks_.ranks[spread.most].rank), 6) +
+                       right(format_bytes(spread.peaks[spread.least]), 12) +
+                       right(std::to_string(ranks_.ranks[spread.least].rank), 6) + "  " +
+                       shorten_end(where, room, page_.style().ascii));
+        }
+        if (ranks_.places.size() > top_) {
+            page_.line(page_.dim("  " + format_plural(ranks_.places.size() - top_, "place") +
+                                 " more; --json has them"));
+        }
+    }
+
+    const RunView& view_;
+    const RankComparison& ranks_;
+    Page page_;
+    std::size_t top_;
+    const std::string& directory_;
+};
+
+}  // namespace
+
+RunView view_run(const std::string& source, RunCollection collection) {
+    RunView view;
+    view.source = source;
+    view.collection = std::move(collection);
+    view.tree = build_tree(view.collection);
+    view.gpus = gpus_together(view.collection);
+    std::uint64_t most = 0;
+    for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
+        const std::uint64_t peak = figures_of(view.collection.members[i].report).allocated;
+        if (view.largest == no_member || peak > most) {
+            view.largest = i;
+            most = peak;
+        }
+    }
+    return view;
+}
+
+std::string outcome_word(const RunMember& member, bool became) {
+    const Process& process = member.report.process;
+    if (member.running) {
+        return "running";
+    }
+    if (!process.signal.empty()) {
+        return process.signal;
+    }
+    if (became) {
+        return "exec";
+    }
+    if (process.exit_code && *process.exit_code != 0) {
+        return "exit " + std::to_string(*process.exit_code);
+    }
+    return process.ended == "cut off" && !process.exit_code ? "cut off" : "ended";
+}
+
+std::string render_run_text(const RunView& view, const Style& style) {
+    return RunText(view, style).write();
+}
+
+std::string render_ranks_text(const RunView& view, const RankComparison& ranks, const Style& style,
+                              std::size_t top, const std::string& working_directory) {
+    return RanksText(view, ranks, style, top, working_directory).write();
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,141 @@
+// Ranks side by side: which process stands for a rank, how uneven they are, where they differ.
+#include "report/runs/ranks.hpp"
+
+#include <cmath>
+
+#include "tests/catch.hpp"
+#include "tests/unit/runs/made_up.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+RunMember ranked(std::uint64_t rank, std::uint64_t pid, std::uint64_t parent,
+                 std::uint64_t allocated, std::uint64_t world = 4) {
+    RunMember member = made_up(pid, parent, 100 + pid);
+    member.report.process.ranks = {{"RANK", std::to_string(rank)},
+                                   {"LOCAL_RANK", std::to_string(rank % 2)},
+                                   {"WORLD_SIZE", std::to_string(world)}};
+    if (allocated != 0) {
+        give_device(member, "GPU-" + std::to_string(rank), allocated, 2 * allocated);
+    }
+    return member;
+}
+
+/// A site of `bytes` at `address` in a library of that build.
+void give_site(RunMember& member, std::uint64_t address, const std::string& build,
+               std::uint64_t bytes, const std::string& kind = "device") {
+    Report& report = member.report;
+    report.modules.push_back({"/lib/libx.so", build});
+    report.frames.push_back({report.modules.size() - 1, address});
+    Stack stack;
+    stack.frames = {report.frames.size() - 1};
+    report.stacks.push_back(stack);
+    Site site;
+    site.kind = kind;
+    site.stack = report.stacks.size() - 1;
+    site.peak_bytes = bytes;
+    report.sites.push_back(site);
+}
+
+RankComparison compare(const RunCollection& run) {
+    std::map<std::size_t, Resolver> resolvers;
+    return compare_ranks(run, [&](std::size_t member) -> Resolver& {
+        return resolvers.try_emplace(member, run.members[member].report, nullptr).first->second;
+    });
+}
+
+}  // namespace
+
+TEST_CASE("the variables of the launchers") {
+    Process process;
+    CHECK_FALSE(rank_of(process));
+    for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                             "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+        process.ranks = {{name, "12"}, {"LOCAL_RANK", "3"}};
+        CHECK(rank_of(process) == 12);
+    }
+    process.ranks = {{"RANK", "1"}, {"SLURM_PROCID", "0"}};
+    CHECK(rank_of(process) == 1);
+    for (const char* value : {"", "x", "1x", "-1", "99999999999999999999"}) {
+        process.ranks = {{"RANK", value}};
+        CHECK_FALSE(rank_of(process));
+    }
+    process.ranks = {{"RANK", "none"}, {"PMI_RANK", "2"}};
+    CHECK(rank_of(process) == 2);
+}
+
+TEST_CASE("imbalance is the largest over the mean") {
+    RunCollection run;
+    run.members = {ranked(2, 12, 1, 100), ranked(0, 10, 1, 100), ranked(1, 11, 1, 300),
+                   ranked(3, 13, 1, 100)};
+    const RankComparison result = compare(run);
+    REQUIRE(result.ranks.size() == 4);
+    CHECK(result.ranks[1].rank == 1);
+    CHECK(result.ranks[1].member == 2);
+    CHECK(result.ranks[1].local_rank == 1);
+    CHECK(result.ranks[1].gpus == std::vector<std::string>{"GPU-1"});
+    CHECK(result.world_size == 4);
+    CHECK(result.allocated.rank == 1);
+    CHECK(result.allocated.largest == 300);
+    CHECK(std::fabs(result.allocated.mean - 150) < 1e-9);
+    REQUIRE(result.allocated.ratio);
+    CHECK(std::fabs(*result.allocated.ratio - 2) < 1e-9);
+    CHECK(result.reserved.largest == 600);
+    CHECK(result.notes.empty());
+}
+
+TEST_CASE("ranks that used nothing have no imbalance") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 0, 2), ranked(1, 11, 1, 0, 2)};
+    const RankComparison result = compare(run);
+    CHECK(result.ranks.size() == 2);
+    CHECK_FALSE(result.allocated.ratio);
+}
+
+TEST_CASE("helpers of a rank are counted, a second run is said") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 100, 2), ranked(1, 11, 1, 100, 2), ranked(0, 20, 10, 500, 2),
+                   ranked(1, 21, 11, 0, 2)};
+    RankComparison result = compare(run);
+    CHECK(result.notes.empty());
+    CHECK(result.ranks[0].processes == 2);
+    CHECK(result.ranks[0].allocated_peak == 500);
+    CHECK(result.ranks[1].processes == 1);  // a helper without memory is none
+    run.members.push_back(ranked(1, 31, 1, 50, 2));
+    result = compare(run);
+    REQUIRE(result.notes.size() == 1);
+    CHECK(result.notes[0].find("Rank 1 was found twice (memlab.x.11.json and memlab.x.31.json)") ==
+          0);
+    CHECK(result.ranks[1].allocated_peak == 100);
+}
+
+TEST_CASE("missing ranks are named") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 1, 5), ranked(3, 13, 1, 1, 5)};
+    const RankComparison result = compare(run);
+    REQUIRE(result.notes.size() == 1);
+    CHECK(result.notes[0] == "Of 5 ranks 3 are not here: 1, 2, 4.");
+    run.members = {ranked(0, 10, 1, 1, ~std::uint64_t{0})};
+    CHECK(compare(run).notes[0].size() < 200);
+}
+
+TEST_CASE("places that differ, whatever the build of the library; equal ones are left out") {
+    RunCollection run;
+    run.members = {ranked(0, 10, 1, 1000, 2), ranked(1, 11, 1, 1000, 2)};
+    give_site(run.members[0], 0x10, "aa", 700);
+    give_site(run.members[1], 0x10, "bb", 500);  // another build: the names decide
+    give_site(run.members[0], 0x20, "aa", 300);
+    give_site(run.members[1], 0x20, "bb", 300);
+    give_site(run.members[1], 0x30, "bb", 90);
+    give_site(run.members[1], 0x30, "bb", 10);              // a second site of that place
+    give_site(run.members[1], 0x40, "bb", 9999, "pinned");  // not the GPU's
+    const RankComparison result = compare(run);
+    REQUIRE(result.places.size() == 2);
+    CHECK(result.places[0].peaks == std::vector<std::uint64_t>{700, 500});
+    CHECK(result.places[0].difference() == 200);
+    CHECK(result.places[0].most == 0);
+    CHECK(result.places[0].least == 1);
+    CHECK(result.places[1].peaks == std::vector<std::uint64_t>{0, 100});
+    CHECK(result.places[1].most == 1);
+}

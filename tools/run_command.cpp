@@ -1,0 +1,214 @@
+#include "tools/run_command.hpp"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "report/runs/render.hpp"
+#include "report/symbolizer.hpp"
+#include "report/terminal.hpp"
+#include "tools/diagnostics.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+constexpr int exit_bad_input = 2;
+
+int fail(const std::string& text) {
+    diagnostics().error("{}", printable(text, false));
+    return exit_bad_input;
+}
+
+int flushed(int code) {
+    std::cout.flush();
+    return std::cout ? code : fail("cannot write to standard output; is the disk full?");
+}
+
+/// Says what could not be read; the exit code.
+int report_errors(const RunCollection& collection) {
+    std::cout.flush();  // what was shown comes before the errors, also where both go to one file
+    for (const auto& [file, error] : collection.errors) {
+        fail(file + ": " + error);
+    }
+    return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
+}
+
+std::string working_directory() {
+    char* path = getcwd(nullptr, 0);
+    std::string result = path == nullptr ? "" : path;
+    std::free(path);
+    return result;
+}
+
+/// A resolver for each member that is asked about, over one symbolizer.
+class Resolvers {
+  public:
+    Resolvers(const RunCollection& run, bool symbols) : run_(run), symbols_(symbols) {}
+
+    Resolver& operator()(std::size_t member) {
+        std::unique_ptr<Resolver>& resolver = resolvers_[member];
+        if (!resolver) {
+            resolver = std::make_unique<Resolver>(run_.members.at(member).report,
+                                                  symbols_ ? &symbolizer_ : nullptr);
+        }
+        return *resolver;
+    }
+
+  private:
+    const RunCollection& run_;
+    bool symbols_;
+    Symbolizer symbolizer_;
+    std::map<std::size_t, std::unique_ptr<Resolver>> resolvers_;
+};
+
+void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
+    const RunMember& member = view.collection.members.at(view.largest);
+    Resolver& resolver = resolvers(view.largest);
+    const Summary summary = summarize(member.file, member.report, member.warning, resolver);
+    if (view.collection.members.size() > 1) {
+        std::cout << "\n"
+                  << options.style.dim()
+                  << "==> the process with the largest peak <==" << options.style.reset() << "\n";
+    } else {
+        std::cout << "\n";
+    }
+    std::cout << render_text(summary, resolver, options);
+}
+
+struct MergeArguments {
+    std::vector<std::string> inputs;
+    std::string output;
+    bool json = false;
+    bool ascii = false;
+    bool no_symbols = false;
+    std::size_t top = 10;
+    std::string color = "auto";
+};
+
+std::string at_least_one(const std::string& text) {
+    const bool digits = !text.empty() && text.size() < 10 &&
+                        text.find_first_not_of("0123456789") == std::string::npos;
+    return digits && text.find_first_not_of('0') != std::string::npos
+               ? std::string()
+               : "takes a number from 1 on, not " + text;
+}
+
+std::string color_word(const std::string& text) {
+    return text == "auto" || text == "always" || text == "never"
+               ? std::string()
+               : "takes auto, always or never, not " + text;
+}
+
+void define(CLI::App& app, MergeArguments& arguments) {
+    app.add_option("RANKS", arguments.inputs,
+                   "Folders (memlab-run -o FOLDER/), reports or event logs")
+        ->required()
+        ->type_name("");
+    app.add_option("-o,--output", arguments.output, "Also write the comparison as JSON to FILE")
+        ->type_name("FILE");
+    app.add_flag("--json", arguments.json, "Print the comparison as JSON");
+    app.add_option("--top", arguments.top, "Places in the table (default 10)")
+        ->type_name("N")
+        ->check(at_least_one);
+    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
+        ->type_name("WHEN")
+        ->check(color_word);
+    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+    app.add_flag("--no-symbols", arguments.no_symbols, "Compare module+offset, look nothing up");
+    app.get_formatter()->column_width(24);
+    app.get_formatter()->label("REQUIRED", "");
+    app.footer(
+        "Examples:\n"
+        "  memlab-report merge run/                        the ranks of one run\n"
+        "  memlab-report merge host1/ host2/ -o ranks.json   of several hosts\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read, there is no rank, or the usage is wrong.");
+}
+
+int merge(const MergeArguments& arguments) {
+    const RunView view = view_run(arguments.inputs.front(), collect_run(arguments.inputs));
+    Resolvers resolvers(view.collection, !arguments.no_symbols);
+    const RankComparison ranks = compare_ranks(
+        view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); });
+    if (ranks.ranks.empty() && !view.collection.members.empty()) {
+        return fail(
+            "none of these recordings has a rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, "
+            "SLURM_PROCID, ...); memlab-report FOLDER shows the processes as a tree");
+    }
+    const std::string json = render_ranks_json(view, ranks);
+    if (!arguments.output.empty()) {
+        std::ofstream file(arguments.output, std::ios::binary | std::ios::trunc);
+        file << json;
+        file.close();
+        if (!file) {
+            return fail("cannot write " + arguments.output + " (" + std::strerror(errno) +
+                        "); name another place with -o");
+        }
+    }
+    if (arguments.json) {
+        std::cout << json;
+    } else if (!ranks.ranks.empty()) {
+        const ColorMode mode = arguments.color == "always"  ? ColorMode::always
+                               : arguments.color == "never" ? ColorMode::never
+                                                            : ColorMode::automatic;
+        const Style style = style_for(STDOUT_FILENO, mode, arguments.ascii);
+        std::cout << render_ranks_text(view, ranks, style, arguments.top, working_directory());
+    }
+    return flushed(report_errors(view.collection));
+}
+
+constexpr const char* no_memory = "needs more memory than there is; read it on a larger machine";
+
+}  // namespace
+
+int show_run(const std::string& folder, const RunShowOptions& options) {
+    try {
+        const RunView view = view_run(folder, collect_run({folder}));
+        if (options.json) {
+            std::cout << render_run_json(view);
+        } else if (!view.collection.members.empty()) {
+            Resolvers resolvers(view.collection, options.symbols);
+            std::cout << render_run_text(view, options.text.style);
+            print_largest(view, resolvers, options.text);
+        }
+        return flushed(report_errors(view.collection));
+    } catch (const std::bad_alloc&) {
+        return fail(folder + ": " + no_memory);
+    }
+}
+
+int merge_command(int argc, char** argv) {
+    MergeArguments arguments;
+    CLI::App app(
+        "Compares the ranks of a job (torchrun, mpirun, srun): what each needed, how uneven they\n"
+        "are, which rank peaks, and which code makes the difference.",
+        "memlab-report merge");
+    define(app, arguments);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);
+        }
+        return fail(std::string(error.what()) + "; memlab-report merge --help shows the usage");
+    }
+    try {
+        return merge(arguments);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.inputs.front() + ": " + no_memory);
+    }
+}
+
+}  // namespace memlab::tools
