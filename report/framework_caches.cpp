@@ -23,8 +23,9 @@ constexpr FrameworkCache caches[] = {
                "XLA_PYTHON_CLIENT_ALLOCATOR=platform memlab sees each array",
      .switch_name = "XLA_PYTHON_CLIENT_ALLOCATOR",
      .switch_value = "platform",
-     .changes = "JAX does not take 75% of the GPU at its start, and gives each array back when it "
-                "is done with it; device.memory_stats() has no figures."},
+     .changes = "JAX does not take 75% of the GPU at its start, and allocates and frees each array "
+                "on its own; it maps them itself (kind vmm), so memlab records each and pools "
+                "none."},
     {.key = "tensorflow",
      .name = "TensorFlow",
      .library = "libtensorflow",

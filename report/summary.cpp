@@ -231,6 +231,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
         summary.bypasses.begin(), summary.bypasses.end(),
         [](const auto& a, const auto& b) { return a.bypassed->bytes > b.bypassed->bytes; });
     summary.steps = summarize_steps(report, resolver);
+    summary.frameworks = find_frameworks(report);
     summary.warnings = collect_warnings(report, warning, resolver);
     return summary;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/framework_findings.hpp"
 #include "report/model.hpp"
 #include "report/resolver.hpp"
 #include "report/terminal.hpp"
@@ -71,6 +72,7 @@ struct Summary {
     bool ended_well = false;
     std::vector<DeviceSummary> devices;
     std::vector<OomSummary> ooms;
+    std::vector<FrameworkFinding> frameworks;
     std::vector<BypassSummary> bypasses;  ///< most bytes first
     std::vector<StepsSummary> steps;      ///< those with a verdict: growing first, then most steps
     std::vector<std::string> warnings;

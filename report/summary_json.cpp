@@ -10,6 +10,8 @@
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
 //   ooms [time_ns, device, api, kind, requested_bytes, device_free_bytes, device_total_bytes,
 //     largest_free_block_bytes, error, place, explanation, holders], oom_count,
+//   frameworks [name, key, switched_off, peak_bytes, text, command (null where none helps)]: caches
+//     on top of memlab's pool, and those that were switched off,
 //   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
 //   steps [kind, name, steps, verdict, growing [bytes_per_step, place]], warnings [text].
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
@@ -302,6 +304,15 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
         out["ooms"].push_back(oom_json(oom, resolver, top));
     }
     out["oom_count"] = report.oom_count;
+    out["frameworks"] = json::array();
+    for (const FrameworkFinding& finding : summary.frameworks) {
+        out["frameworks"].push_back({{"name", finding.cache->name},
+                                     {"key", finding.cache->key},
+                                     {"switched_off", finding.switched_off},
+                                     {"peak_bytes", finding.peak_bytes},
+                                     {"text", finding.text},
+                                     {"command", text_or_null(finding.command)}});
+    }
     out["marks"] = json::array();
     for (const Mark& mark : report.marks) {
         json devices = json::array();

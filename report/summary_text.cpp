@@ -69,6 +69,7 @@ class TextWriter {
         scopes();
         labels();
         steps();
+        frameworks();
         ooms();
         coverage();
         warnings(summary_.warnings.size());
@@ -104,6 +105,12 @@ class TextWriter {
         }
         if (summary_.report->coverage.bypassed_count != 0) {
             line("  " + yellow(bypassed_text()));
+        }
+        for (const FrameworkFinding& finding : summary_.frameworks) {
+            if (!finding.command.empty()) {
+                line(dim(std::string("  behind ") + finding.cache->name +
+                         "'s cache: --replace=" + finding.cache->key + " shows what is in it"));
+            }
         }
         warnings(3);
         return std::move(out_);
@@ -736,6 +743,19 @@ class TextWriter {
     }
 
     // --- the end ------------------------------------------------------------------------------
+
+    void frameworks() {
+        if (summary_.frameworks.empty()) {
+            return;
+        }
+        heading("Frameworks");
+        for (const FrameworkFinding& finding : summary_.frameworks) {
+            paragraph("  ", "  ", clean(finding.text));
+            if (!finding.command.empty()) {
+                line("    " + bold(clean(finding.command)));
+            }
+        }
+    }
 
     void ooms() {
         if (summary_.ooms.empty()) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <tuple>
@@ -52,6 +53,15 @@ auto identity(const Process& process) {
 std::string named(const Process& process) {
     return "process " + std::to_string(process.pid) +
            (process.host.empty() ? "" : " on " + process.host);
+}
+
+/// A report that the program asked for on its way (memlab_snapshot), not one of its end.
+bool is_snapshot(const Report& report) {
+    return report.process.ended == "running";
+}
+
+bool is_snapshot(const RunMember& member) {
+    return is_snapshot(member.report);
 }
 
 class Collector {
@@ -157,7 +167,18 @@ class Collector {
             fail(path, read.error);
             return;
         }
-        if (!known_.insert(identity(read.report->process)).second) {
+        const auto [known, is_new] =
+            known_.try_emplace(identity(read.report->process), out_.members.size());
+        if (!is_new) {
+            RunMember& other = out_.members.at(known->second);
+            if (is_snapshot(other) && !is_snapshot(*read.report)) {
+                other.file = path;
+                other.report = std::move(*read.report);
+                return;
+            }
+            if (is_snapshot(*read.report)) {
+                return;  // of a process that is here already
+            }
             out_.notes.push_back(path + " holds " + named(read.report->process) +
                                  " once more, which was left out.");
             return;
@@ -234,7 +255,8 @@ class Collector {
     }
 
     RunCollection out_;
-    std::set<std::tuple<std::string, std::uint64_t, std::uint64_t>> known_;
+    /// By what identity() gives: the member's index.
+    std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, std::size_t> known_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Runs and comparisons of ranks for scripts; docs/report-format.md lists the members.
 #include <nlohmann/json.hpp>
 
 #include "report/runs/render.hpp"

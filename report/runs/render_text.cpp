@@ -1,3 +1,5 @@
+// Runs and comparisons of ranks for people: tables as wide as the terminal, the important first.
+// Everything that comes from a recording passes printable().
 #include <algorithm>
 #include <cstdio>
 
@@ -418,7 +420,7 @@ RunView view_run(const std::string& source, RunCollection collection) {
 
 std::string outcome_word(const RunMember& member, bool became) {
     const Process& process = member.report.process;
-    if (member.running) {
+    if (member.running || process.ended == "running") {
         return "running";
     }
     if (!process.signal.empty()) {

@@ -706,6 +706,114 @@ class Suite:
                 verdict.problems.append(f"it claims an audit: {using[0].report['coverage']}")
             self.add(verdict, *outcomes)
 
+    def forked(self) -> None:
+        """A child that uses its parent's CUDA fails as it does without memlab; who cannot know why is told."""
+        for module, told in (("torch", 0), ("numba", 1), ("cupy", 1)):  # PyTorch looks for the fork itself
+            name = f"fork: {module}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            work, layout = self.folder(name), Layout(self.packed)
+            command = [sys.executable, str(HERE / "py" / "fork_work.py"), module]
+            outcomes = [run(command, layout.environment(memlab=memlab, output=work / "out", inherit=True), work, 90)
+                        for memlab in (False, True)]
+            lines = [line for line in outcomes[1].stderr.splitlines() if line.startswith(b"memlab: process ")]
+            verdict = Verdict(name, str(outcomes[0].code), str(outcomes[1].code))
+            if outcomes[0].code != 0 or outcomes[0].stdout != outcomes[1].stdout:
+                verdict.problems += [outcome.describe() for outcome in outcomes]
+            if len(lines) != told:
+                verdict.problems.append(f"memlab said {lines}, expected {told} lines")
+            self.tables.append(f"{name}: {outcomes[0].stdout.decode(errors='replace').splitlines()[1]}\n")
+            self.add(verdict, *outcomes)
+
+    def ranks(self) -> None:
+        """torchrun with two ranks on one GPU: a run folder, its tree, and the ranks side by side."""
+        name = "ranks: torchrun"
+        if not self.wanted(name):
+            return
+        if importlib.util.find_spec("torch") is None:
+            self.skip(name, "torch is not installed")
+            return
+        work, start, layout = self.folder(name), time.monotonic(), Layout(self.packed)
+        environment = layout.environment(memlab=False, inherit=True)
+        outcome = run([str(layout.tool("memlab-run")), "--quiet", "-o", f"{work}/run/", "--", sys.executable, "-m",
+                       "torch.distributed.run", "--nproc-per-node", "2", str(HERE / "py" / "ranks_work.py")],
+                      environment, work, 120)
+        verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+        merged = run([str(layout.tool("memlab-report")), "merge", "--json", f"{work}/run"], environment, work, 60)
+        tree = run([str(layout.tool("memlab-report")), "--json", f"{work}/run"], environment, work, 60)
+        try:
+            rows = json.loads(merged.stdout)["ranks"]
+            seen = [(row["rank"], row["local_rank"], row["allocated_peak_bytes"]) for row in rows]
+            if [row[:2] for row in seen] != [(0, 0), (1, 1)] or seen[1][2] - seen[0][2] != 32 << 20:
+                verdict.problems.append(f"not two ranks of which the second keeps 32 MiB more: {seen}")
+            (gpu,) = json.loads(tree.stdout)["gpus"]
+            at_once = gpu["allocated"]
+            if not at_once["at_once_at_least_bytes"] <= at_once["at_once_at_most_bytes"] <= at_once["sum_of_peaks_bytes"]:
+                verdict.problems.append(f"what both held at once: {at_once}")
+        except (ValueError, KeyError, IndexError) as error:
+            verdict.problems.append(f"{error!r}: {merged.describe()} {tree.describe()}")
+        for what, view in (("tree", [f"{work}/run"]), ("ranks", ["merge", f"{work}/run"])):
+            text = run([str(layout.tool("memlab-report")), *view], environment | {"COLUMNS": "110"}, work, 60)
+            (self.out / "logs" / f"torchrun_{what}.txt").write_bytes(text.stdout + text.stderr)
+        self.add(verdict, outcome)
+
+    def frameworks(self) -> None:
+        """Each framework with its own cache and without: time a step and peaks, as docs/frameworks.md has them."""
+        off = {"torch": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, "jax": {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}}
+        small = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".10"}  # of a GPU that others may use too
+        for module in ("torch", "jax", "cupy", "numba"):
+            name = f"framework: {module}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            verdict, sums, outcomes = Verdict(name), set(), []
+            without = {"cupy": ["uncached"]}.get(module, [])
+            variants = [("alone", None, [], {}), ("memlab", [], [], {})]
+            if module != "numba":  # keeps nothing
+                variants += [("alone, its cache off", None, without, off.get(module, {})),
+                             ("memlab --replace", ["--replace"] if not without else [], without, {})]
+            for variant, options, arguments, settings in variants:
+                work = self.folder(f"{name} {variant}")
+                command = [sys.executable, os.path.relpath(HERE / "py" / "framework_steps.py"), module, *arguments]
+                if options is not None:
+                    command = [str(self.layout.tool("memlab-run")), "--quiet", "-o", f"{work}/out/", *options, "--",
+                               *command]
+                environment = Layout(self.packed).environment(memlab=False, inherit=True, settings=small | settings)
+                outcome = run(command, environment, Path.cwd(), 120)
+                outcomes.append(outcome)
+                if outcome.code != 0:
+                    verdict.problems.append(f"{variant}: {outcome.describe()}")
+                    continue
+                figures = json.loads(outcome.stdout.splitlines()[-1])
+                sums.add(figures["sum"])
+                line = f"{name}, {variant}: {figures['ms']} ms a step"
+                if options is not None:
+                    line += self.framework_peaks(work / "out", f"{module}_{file_name(variant)}")
+                self.tables.append(line + "\n")
+            if len(sums) != 1:
+                verdict.problems.append(f"different results: {sums}")
+            self.add(verdict, *outcomes)
+
+    def framework_peaks(self, folder: Path, name: str) -> str:
+        """The peaks of the recording in a folder, which is kept where it is small."""
+        found = max(folder.glob("memlab.*.json"), key=lambda path: path.stat().st_size)
+        report = json.loads(found.read_text(encoding="utf-8"))
+        for path in (found, found.with_suffix(".memlog")):
+            if path.stat().st_size < SMALL_RECORDING:
+                shutil.copy(path, self.out / "recordings" / f"framework_{name}{path.suffix}")
+        text = ""
+        for device in report["devices"]:
+            curves = device["curves"]
+            text += (f", allocated {curves['allocated']['peak_bytes'] / (1 << 20):.2f} MiB, reserved "
+                     f"{curves['reserved']['peak_bytes'] / (1 << 20):.2f} MiB, "
+                     f"{sum(kind['count'] for kind in device['kinds'].values())} allocations")
+        return text
+
     def sanitizer(self) -> None:
         tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
         for sample, arguments in (("inplace_static", ()), ("checkpointing_static", ("checkpointed",))):
@@ -821,7 +929,8 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.unwinder, suite.work_clock, suite.benchmarks):
+                 suite.cupti, suite.python, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.benchmarks):
         try:
             part()
         except Exception as error:  # one broken part must not cost the results of the others

@@ -195,21 +195,21 @@ class Runs(EndToEnd):
         self.assertEqual(len(list(self.folder.iterdir())), 3 * 2 + 1)
 
     def test_one_that_is_left_behind_is_listed(self) -> None:
-        outcome = self.shell(f"setsid {shlex.quote(str(self.layout.program('churn')))} > ready 2>&1 & "
+        outcome = self.shell(f"setsid {shlex.quote(str(self.layout.program('tree')))} f~ > ready 2>&1 & "
                              "echo $!; until grep -q ready ready; do sleep 0.02; done; sleep 0.1")
         left = int(outcome.stdout)
         try:
             said = outcome.stderr.decode("utf-8")
-            self.assertRegex(said, r"memlab-run: 1 process is still running and holds [0-9.]+ MiB of GPU memory "
+            self.assertRegex(said, r"memlab-run: 1 process is still running and holds 20\.00 MiB of GPU memory "
                                    r"through memlab; it reports at its end:\n"
-                                   rf"  pid {left}  [0-9.]+ MiB  .*churn\n    its parent: pid \d+  ")
+                                   rf"  pid {left}  20\.00 MiB  .*tree f~\n    its parent: pid \d+  ")
             (described,) = self.run_files()
             (process,) = described["processes"]
             self.assertEqual((process["pid"], process["ended"], process["report"]), (left, "running", None))
             self.assertGreater(process["held_bytes"], 0)
             document = self.seen()
             self.assertEqual(document["processes"][0]["outcome"], "running")
-            self.assert_text(r"Still running when the command had ended\n  pid \d+  holds [0-9.]+ MiB")
+            self.assert_text(r"Still running when the command had ended\n  pid \d+  holds 6\.00 MiB")
         finally:
             os.kill(left, signal.SIGKILL)
 

@@ -7,6 +7,7 @@
 //   c/       the same, and ends by _exit
 //   d#       the same, and is killed by SIGKILL
 //   e=3      the same, and ends with code 3
+//   f~       allocates and keeps it, says "ready" and waits for a signal to end it
 //   -        no CUDA at all
 //   +x       x runs while the siblings after it do; it is waited for at the end
 // A child is the program again, by exec, with its own part as its argument.
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
     if (uses_cuda) {
         use_device();
         const CUdeviceptr block = allocate(static_cast<std::size_t>(own[0] - 'a' + 1) << 20);
-        if (!says('!')) {
+        if (!says('!') && !says('~')) {
             release(block);
         }
     }
@@ -85,6 +86,10 @@ int main(int argc, char** argv) {
     }
     for (const pid_t pid : beside) {
         ::waitpid(pid, nullptr, 0);
+    }
+    if (says('~')) {
+        SAY("ready\n");
+        ::pause();
     }
     if (says('/')) {
         ::_exit(0);
