@@ -7,7 +7,8 @@
 //                    ran the exit handlers or not, neither wrote nor changed anything.
 //   after-use        the child is forked after CUDA started and tries to allocate. What the driver
 //                    answers is printed. Recorded: the parent's report as above.
-//   after-many-use   five children are forked after CUDA started; each asks the driver in many ways,
+//   after-many-use   five children are forked after CUDA started; each asks the driver in many
+//   ways,
 //                    and the last forks a grandchild that does so too. Every answer is printed.
 //                    Recorded: the parent's report as above, and that six processes tried.
 //   child            only the child uses CUDA (started in it).

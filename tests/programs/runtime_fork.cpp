@@ -1,5 +1,6 @@
-// A program of the runtime API whose forked children use it: with a static or a shared runtime, which
-// asks the driver in its own way. Each child makes one call, so that no other call is what is seen.
+// A program of the runtime API whose forked children use it: with a static or a shared runtime,
+// which asks the driver in its own way. Each child makes one call, so that no other call is what is
+// seen.
 //
 // Recorded: one report, the parent's: 2 allocations, 1 free, and that three processes tried.
 #include <cuda_runtime_api.h>

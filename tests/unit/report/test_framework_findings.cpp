@@ -33,9 +33,11 @@ TEST_CASE("PyTorch's cache on top is named, with the command that shows the tens
           "memlab-run --replace=pytorch -- python3 train.py --name 'two words'");
 }
 
-TEST_CASE("a framework whose cache is off is no cache on top, whether or not its switch was recorded") {
-    for (const char* name : {"h100/pytorch_without_its_cache.json", "h100/cupy_without_its_cache.json",
-                             "h100/jax_platform_allocator.json"}) {
+TEST_CASE(
+    "a framework whose cache is off is no cache on top, whether or not its switch was recorded") {
+    for (const char* name :
+         {"h100/pytorch_without_its_cache.json", "h100/cupy_without_its_cache.json",
+          "h100/jax_platform_allocator.json"}) {
         INFO(name);
         CHECK(find_frameworks(recording(name)).empty());
     }
