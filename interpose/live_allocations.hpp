@@ -2,7 +2,7 @@
 //
 // A free must be recorded before the driver can hand the same address to another thread, and only
 // if it succeeds. So it has two halves around the real call: begin_free keeps the entry but marks
-// it; an allocation that receives the address meanwhile waits in add() until finish_free.
+// it; an allocation that receives any of its bytes meanwhile waits in add() until finish_free.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "interpose/function_ref.hpp"
 #include "profiler/trace/record.hpp"
@@ -68,8 +69,16 @@ class LiveAllocations {
         bool freeing = false;
     };
 
+    /// Memory whose free is under way: [begin, end).
+    struct Leaving {
+        std::uint64_t begin;
+        std::uint64_t end;
+    };
+    bool is_leaving(const Key& key, const LiveAllocation& allocation) const;
+
     mutable std::mutex mutex_;
     std::unordered_map<Key, Entry, Hash> entries_;
+    std::vector<Leaving> leaving_;  ///< one a thread at most
 };
 
 }  // namespace memlab::interpose

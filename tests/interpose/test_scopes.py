@@ -151,7 +151,7 @@ class Scopes(EndToEnd):
                    *self.program("nvtx_ranges")]
         outcome = self.without_memlab(command)
         self.assertEqual(outcome.code, 0, outcome.describe())
-        (path,) = self.output.glob("*.json")
+        (path,) = self.output.glob("memlab.*.json")  # beside the run's own
         self.assertIn("forward", by_path(json.loads(path.read_bytes())))
 
 

@@ -65,22 +65,38 @@ TEST_CASE("a context takes its allocations along") {
     CHECK(live.find(HandleClass::memory, 2));
 }
 
-TEST_CASE("an address reused while its free is being recorded: the free is recorded first") {
+TEST_CASE("bytes reused while their free is being recorded: the free is recorded first") {
+    // From the driver's cuts: the same address, one inside, one that only ends inside.
+    const std::uint64_t again = GENERATE(0x1000, 0x1200, 0x0c00);
     for (int round = 0; round < 200; ++round) {
         LiveAllocations live;
-        live.add(HandleClass::memory, 0x1000, of(10), nothing);
+        live.add(HandleClass::memory, 0x1000, of(0x400), nothing);
         REQUIRE(live.begin_free(HandleClass::memory, 0x1000));
         std::atomic<int> order{0};
         int alloc_at = 0;
         int free_at = 0;
-        // Another thread gets the address from the driver before this one has recorded its free.
+        // Another thread gets the bytes from the driver before this one has recorded its free.
         std::thread other(
-            [&] { live.add(HandleClass::memory, 0x1000, of(20), [&] { alloc_at = ++order; }); });
+            [&] { live.add(HandleClass::memory, again, of(0x401), [&] { alloc_at = ++order; }); });
         std::this_thread::yield();
         live.finish_free(HandleClass::memory, 0x1000, true, [&] { free_at = ++order; });
         other.join();
         CHECK(free_at == 1);
         CHECK(alloc_at == 2);
-        CHECK(live.find(HandleClass::memory, 0x1000)->requested == 20);
+        CHECK(live.find(HandleClass::memory, again)->requested == 0x401);
     }
+}
+
+TEST_CASE("what lies beside memory that is being freed need not wait") {
+    LiveAllocations live;
+    live.add(HandleClass::memory, 0x1000, of(0x400), nothing);
+    REQUIRE(live.begin_free(HandleClass::memory, 0x1000));
+    int recorded = 0;
+    live.add(HandleClass::memory, 0x1400, of(1), [&] { ++recorded; });
+    live.add(HandleClass::memory, 0x0fff, of(1), [&] { ++recorded; });
+    live.add(HandleClass::array, 0x1200, of(1), [&] { ++recorded; });
+    CHECK(recorded == 3);
+    live.finish_free(HandleClass::memory, 0x1000, false, nothing);
+    live.add(HandleClass::memory, 0x1300, of(1), [&] { ++recorded; });
+    CHECK(recorded == 4);
 }
