@@ -186,8 +186,8 @@ class Pool::Impl {
     BlockList deferred_;  ///< no fence yet, in the order of the frees
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
-    std::size_t left_pending_ = 0;  ///< how many were, when they were last asked
-    unsigned small_unasked_ = 0;    ///< small allocations since then that needed no answer
+    std::size_t left_pending_ = 0;       ///< how many were, when they were last asked
+    unsigned small_unasked_ = 0;         ///< small allocations since then that needed no answer
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
     bool no_more_ranges_ = false;
     static constexpr std::uint64_t ids_at_once = 1024;
@@ -498,11 +498,11 @@ void Pool::Impl::look_at_pending(const SizePolicy::Plan& plan) {
     settle_all();
 }
 
-/// Fences complete in the order in which they were recorded, so one that is complete answers for all
-/// before it: looks back from the newest, since "pending" is the cheap answer, by doubled distances
-/// from where frees were still pending the last time, and stops at the first that is complete. What
-/// lies between is left for later. Where the device is far behind the way along the list would cost
-/// more than it saves.
+/// Fences complete in the order in which they were recorded, so one that is complete answers for
+/// all before it: looks back from the newest, since "pending" is the cheap answer, by doubled
+/// distances from where frees were still pending the last time, and stops at the first that is
+/// complete. What lies between is left for later. Where the device is far behind the way along the
+/// list would cost more than it saves.
 void Pool::Impl::settle_most() {
     constexpr std::size_t near = 32;
     Block* block = pending_.newest();

@@ -237,7 +237,8 @@ TEST_CASE("pending frees complete oldest first, and the look stops at the first 
     CHECK(world.problem() == sound);
 }
 
-TEST_CASE("a small allocation asks little: now and then while one can be cut, from the newest back") {
+TEST_CASE(
+    "a small allocation asks little: now and then while one can be cut, from the newest back") {
     World world(gib, with(FreeSync::never));
     // All of a small segment, each block freed behind work of its own.
     constexpr std::size_t count = 2048;
