@@ -28,25 +28,6 @@ void put_little_endian(std::uint8_t* to, Integer value) {
     }
 }
 
-template <typename Record>
-constexpr bool is_definition = false;
-template <>
-constexpr bool is_definition<ProcessInfo> = true;
-template <>
-constexpr bool is_definition<OptionValue> = true;
-template <>
-constexpr bool is_definition<DeviceInfo> = true;
-template <>
-constexpr bool is_definition<ContextInfo> = true;
-template <>
-constexpr bool is_definition<StringDef> = true;
-template <>
-constexpr bool is_definition<ModuleDef> = true;
-template <>
-constexpr bool is_definition<PythonFrameDef> = true;
-template <>
-constexpr bool is_definition<StackDef> = true;
-
 }  // namespace
 
 class LogWriter::Impl {
@@ -135,7 +116,7 @@ class LogWriter::Impl {
 
     template <typename Record>
     void drop() {
-        dropped_ += is_definition<Record> ? 0 : 1;
+        dropped_ += std::is_same_v<Record, Event> ? 1 : 0;
     }
 
     const Definitions& definitions() const { return definitions_; }

@@ -65,7 +65,7 @@ class LogWriter final : public RecordSink {
 
     const std::string& path() const;
     std::uint64_t bytes_written() const;
-    /// Records other than definitions that are missing from the log.
+    /// Events that are missing from the log: what the aggregate has of them and the log has not.
     std::uint64_t events_dropped() const;
 
     /// Empty while all is well; else one sentence (no path, no full stop) saying why the log

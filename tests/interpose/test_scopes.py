@@ -6,7 +6,7 @@ import json
 import unittest
 
 from harness import Found, Outcome, differences, judge_recordings
-from support import EndToEnd
+from support import Build, EndToEnd
 
 MIB = 1 << 20
 
@@ -143,6 +143,7 @@ class Scopes(EndToEnd):
         (missed,) = json.loads(path.read_bytes())["missed"]
         self.assertIn("/no/such/profiler.so (NVTX_INJECTION64_PATH)", missed["reason"])
 
+    @unittest.skipIf(Build.sanitizer, "a sanitizer's runtime must be preloaded first")
     def test_memlab_run_is_the_tool_of_nvtx(self) -> None:
         tool = self.layout.tool("memlab-run")
         if not tool.exists():
