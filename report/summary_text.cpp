@@ -2,6 +2,7 @@
 // what is wrong and what to do next. Everything that comes from the recording passes printable().
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -739,7 +740,8 @@ class TextWriter {
     static std::string rate(double bytes_per_step) {
         const double positive = std::max(bytes_per_step, 0.0);
         constexpr double most = 9e18;
-        return format_bytes(static_cast<std::uint64_t>(std::min(positive, most) + 0.5)) + "/step";
+        return format_bytes(static_cast<std::uint64_t>(std::llround(std::min(positive, most)))) +
+               "/step";
     }
 
     // --- the end ------------------------------------------------------------------------------
