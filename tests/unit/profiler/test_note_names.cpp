@@ -68,6 +68,7 @@ TEST_CASE("threads find the same names") {
     constexpr int count = 600;  // more than the cache has places
     std::vector<std::vector<const NoteName*>> found(4);
     std::vector<std::thread> threads;
+    threads.reserve(found.size());
     for (auto& mine : found) {
         threads.emplace_back([&names, &mine] {
             for (int round = 0; round < 20; ++round) {
