@@ -40,7 +40,9 @@ int flushed(int code) {
 int report_errors(const RunCollection& collection) {
     std::cout.flush();  // what was shown comes before the errors, also where both go to one file
     for (const auto& [file, error] : collection.errors) {
-        fail(file + ": " + error);
+        std::string problem = file;
+        problem.append(": ").append(error);
+        fail(problem);
     }
     return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
 }

@@ -75,7 +75,8 @@ struct GoesOnWhenLeft {
 
 // Goes on while an exception is on its way through the frame.
 __attribute__((noinline)) void thrower(Path& path) {
-    const GoesOnWhenLeft leaving{path};
+    GoesOnWhenLeft leaving{path};
+    use(&leaving);
     throw 1;
 }
 
