@@ -1,7 +1,9 @@
 #include "interpose/diagnostics.hpp"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 
@@ -43,6 +45,29 @@ void warn(const std::vector<std::string>& lines) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) != Verbosity::quiet) {
         say(lines.data(), lines.size());
     }
+}
+
+void warn_without_heap(std::initializer_list<std::string_view> pieces) noexcept {
+    if (current_verbosity.load(std::memory_order_relaxed) == Verbosity::quiet) {
+        return;
+    }
+    std::array<iovec, 18> parts;
+    std::size_t count = 0;
+    const auto add = [&](std::string_view piece) {
+        if (count < parts.size()) {
+            // writev only reads; iovec has no const.
+            parts[count++] = {const_cast<char*>(piece.data()), piece.size()};
+        }
+    };
+    add("memlab: ");
+    for (std::string_view piece : pieces) {
+        add(piece);
+    }
+    add("\n");
+    const int saved_errno = errno;
+    const ssize_t written = writev(STDERR_FILENO, parts.data(), static_cast<int>(count));
+    static_cast<void>(written);  // nobody to tell
+    errno = saved_errno;
 }
 
 void debug(const std::string& message) noexcept {

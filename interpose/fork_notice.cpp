@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <charconv>
 #include <new>
-#include <string>
+#include <string_view>
 
 #include "interpose/diagnostics.hpp"
 
@@ -21,6 +22,11 @@ pid_t cuda_process = 0;  // the one that started CUDA
 
 std::atomic<bool> forked_from_cuda{false};
 std::atomic<bool> was_refused{false};
+
+template <std::size_t size>
+std::string_view in_digits(pid_t process, char (&text)[size]) noexcept {
+    return {text, static_cast<std::size_t>(std::to_chars(text, text + size, process).ptr - text)};
+}
 
 }  // namespace
 
@@ -46,14 +52,14 @@ void driver_not_initialized() noexcept {
     if (refused != nullptr && refused->fetch_add(1, std::memory_order_relaxed) != 0) {
         return;
     }
-    try {
-        warn("process " + std::to_string(getpid()) + " was forked from process " +
-             std::to_string(cuda_process) +
-             " after CUDA had started there, and CUDA does not survive a fork: its calls fail "
-             "with \"initialization error\" (3). Start such processes with exec (Python: "
-             "multiprocessing's 'spawn' start method), or fork before the first CUDA call");
-    } catch (const std::bad_alloc&) {  // nothing left to say it with
-    }
+    char own[16];
+    char parents[16];
+    warn_without_heap({"process ", in_digits(getpid(), own), " was forked from process ",
+                       in_digits(cuda_process, parents),
+                       " after CUDA had started there, and CUDA does not survive a fork: its calls "
+                       "fail with \"initialization error\" (3). Start such processes with exec "
+                       "(Python: multiprocessing's 'spawn' start method), or fork before the first "
+                       "CUDA call"});
 }
 
 std::uint32_t refused_children() noexcept {

@@ -20,7 +20,7 @@ void prepare_fork_notice() noexcept;
 void note_fork(bool cuda_started) noexcept;
 
 /// The driver answered CUDA_ERROR_NOT_INITIALIZED: warns when that is because of a fork.
-/// Thread-safe.
+/// Thread-safe; without the heap, whose lock another thread of the parent may have held.
 void driver_not_initialized() noexcept;
 
 /// How many processes forked from this one, at any depth, have used CUDA in vain so far.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import unittest
 
-from support import EndToEnd
+from support import Build, EndToEnd
 
 
 class Forks(EndToEnd):
@@ -40,6 +41,13 @@ class Forks(EndToEnd):
         lines, missed = self.said("", program="runtime_fork")
         self.assertEqual(len(lines), 1, lines)
         self.assertEqual([entry["count"] for entry in missed], [3])
+
+    @unittest.skipIf(Build.sanitizer, "the sanitizer's malloc comes before the program's")
+    def test_the_heap_may_be_locked_in_the_child(self) -> None:
+        outcome = self.under_memlab(self.program("fork_heap"))
+        self.assertEqual((outcome.code, outcome.stdout), (0, b"the child ended with 5\n"),
+                         outcome.describe())
+        self.assertIn(b"was forked from process", outcome.stderr)
 
     def test_quiet(self) -> None:
         lines, missed = self.said("after-many-use", {"MEMLAB_VERBOSITY": "quiet"})

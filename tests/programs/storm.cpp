@@ -27,9 +27,12 @@ using namespace program;
 namespace {
 
 std::atomic<bool> over{false};
+std::atomic<bool> joined{false};
 std::atomic<std::uint64_t> allocations{0};
 std::atomic<std::uint64_t> frees{0};
 volatile sig_atomic_t signals = 0;
+
+constexpr std::uint64_t ended = ~std::uint64_t{0};
 
 struct alignas(64) Progress {
     std::atomic<std::uint64_t> steps{0};
@@ -64,6 +67,7 @@ void allocate_and_free(CUcontext context, unsigned seed, unsigned pause, Progres
         release(block);
         ++frees;
     }
+    progress->steps = ended;
 }
 
 void load_and_unload(CUcontext context, const std::string& path, Progress* progress) {
@@ -82,6 +86,7 @@ void load_and_unload(CUcontext context, const std::string& path, Progress* progr
         ::dlclose(library);
         ++progress->steps;
     }
+    progress->steps = ended;
 }
 
 void fork_children(Progress* progress) {
@@ -111,19 +116,20 @@ void fork_children(Progress* progress) {
         ++progress->steps;
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+    progress->steps = ended;
 }
 
 void watch(const Progress* progress, std::size_t count) {
-    constexpr int patience = 30;
+    constexpr int patience = 300;  // 30 seconds
     std::vector<std::uint64_t> before(count, 0);
     std::vector<int> still(count, 0);
-    while (!over.load()) {
-        std::this_thread::sleep_for(std::chrono::seconds(1));
+    while (!joined.load()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         for (std::size_t i = 0; i < count; ++i) {
             const std::uint64_t now = progress[i].steps.load();
             still[i] = now == before[i] ? still[i] + 1 : 0;
             before[i] = now;
-            if (still[i] == patience && !over.load()) {
+            if (still[i] == patience && now != ended) {
                 ::dprintf(STDERR_FILENO, "thread %zu of %zu is stuck\n", i, count);
                 ::_exit(9);
             }
@@ -170,6 +176,7 @@ int main(int argc, char** argv) {
     for (std::thread& worker : workers) {
         worker.join();
     }
+    joined = true;
     watchdog.join();
     const itimerval off{};
     ::setitimer(ITIMER_REAL, &off, nullptr);
