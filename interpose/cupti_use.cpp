@@ -1,15 +1,13 @@
 #include "interpose/cupti_use.hpp"
 
-#include <link.h>
-
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <new>
 #include <string_view>
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/loaded_objects.hpp"
 #include "interpose/loader.hpp"
 #include "interpose/process_description.hpp"
 #include "interpose/session.hpp"
@@ -31,23 +29,6 @@ constexpr Known known_profilers[] = {
     {"libToolsInjection", "a tool of NVIDIA's"},
     {"libscorep_adapter_cuda", "Score-P"},
 };
-
-struct Search {
-    unsigned long long seen = 0;
-    unsigned long long adds = 0;
-    const char* name = nullptr;
-};
-
-int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
-    auto& search = *static_cast<Search*>(data);
-    search.adds = info->dlpi_adds;
-    if (info->dlpi_adds == search.seen) {
-        return 1;  // nothing was loaded since
-    }
-    const char* const slash = std::strrchr(info->dlpi_name, '/');
-    search.name = profiler_of_file(slash == nullptr ? info->dlpi_name : slash + 1);
-    return search.name != nullptr ? 1 : 0;
-}
 
 // Registered after CUDA's own handlers, so that it runs before them.
 void finish_at_exit() {
@@ -75,9 +56,13 @@ const char* profiler_of_file(const char* file_name) {
 }
 
 std::string other_profiler() {
-    Search search;
-    dl_iterate_phdr(visit, &search);
-    return search.name == nullptr ? std::string() : search.name;
+    const char* name = nullptr;
+    unsigned long long loads = 0;
+    find_loaded_object(&loads, [&name](const char* file) {
+        name = profiler_of_file(file);
+        return name != nullptr;
+    });
+    return name == nullptr ? std::string() : name;
 }
 
 std::string CuptiSeat::reason_not_to_sit(const Session& session) const {
@@ -151,11 +136,11 @@ void CuptiSeat::look_for_others() noexcept {
     if (seat == nullptr || !automatic_ || !seat->taken()) {
         return;
     }
-    Search search;
-    search.seen = objects_seen_.load(std::memory_order_relaxed);
-    dl_iterate_phdr(visit, &search);
-    objects_seen_.store(search.adds, std::memory_order_relaxed);
-    if (search.name != nullptr) {
+    unsigned long long loads = objects_seen_.load(std::memory_order_relaxed);
+    const bool found = find_loaded_object(
+        &loads, [](const char* file) { return profiler_of_file(file) != nullptr; });
+    objects_seen_.store(loads, std::memory_order_relaxed);
+    if (found) {
         leave_wanted_.store(true, std::memory_order_relaxed);
     }
 }

@@ -1,9 +1,8 @@
 #include "interpose/ipc_users.hpp"
 
-#include <link.h>
-
-#include <cstring>
 #include <string_view>
+
+#include "interpose/loaded_objects.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -16,31 +15,6 @@ constexpr std::string_view beginnings[] = {
     "libmpi.so",    "libmpich.so", "libmpi_", "libmpifort.so",  // Open MPI, MPICH, Intel, Cray
     "liboshmem.so",
 };
-
-struct Search {
-    unsigned long long seen;
-    unsigned long long adds;
-    IpcUsers::Name* name;
-    bool found;
-};
-
-int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
-    auto& search = *static_cast<Search*>(data);
-    search.adds = info->dlpi_adds;
-    if (info->dlpi_adds == search.seen) {
-        return 1;  // nothing was loaded since
-    }
-    const char* const slash = std::strrchr(info->dlpi_name, '/');
-    const char* const file = slash == nullptr ? info->dlpi_name : slash + 1;
-    if (!is_ipc_user(file)) {
-        return 0;
-    }
-    search.found = true;
-    const std::size_t length =
-        std::string_view(file).copy(search.name->data(), search.name->size() - 1);
-    (*search.name)[length] = '\0';
-    return 1;
-}
 
 }  // namespace
 
@@ -55,10 +29,17 @@ bool is_ipc_user(const char* file_name) {
 }
 
 bool IpcUsers::look(Name* name) {
-    Search search{seen_.load(std::memory_order_relaxed), 0, name, false};
-    dl_iterate_phdr(visit, &search);
-    seen_.store(search.adds, std::memory_order_relaxed);
-    return search.found;
+    unsigned long long loads = seen_.load(std::memory_order_relaxed);
+    const bool found = find_loaded_object(&loads, [name](const char* file) {
+        if (!is_ipc_user(file)) {
+            return false;
+        }
+        const std::size_t length = std::string_view(file).copy(name->data(), name->size() - 1);
+        (*name)[length] = '\0';
+        return true;
+    });
+    seen_.store(loads, std::memory_order_relaxed);
+    return found;
 }
 
 }  // namespace memlab::interpose
