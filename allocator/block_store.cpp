@@ -62,21 +62,18 @@ bool BlockStore::fits(const Block& block, std::uint64_t size, bool small) const 
 }
 
 Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
-    return coarse(size) ? half(small).by_capacity.at_least(size, 0)
-                        : half(small).by_size.at_least(size, 0);
+    Block* best = coarse(size) ? half(small).by_capacity.at_least(size, 0)
+                               : half(small).by_size.at_least(size, 0);
+    return best != nullptr && policy_.may_use(size, best->size) ? best : nullptr;
 }
 
 Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
     Block* best = best_fit(size, small);
-    if (best == nullptr || !policy_.may_use(size, best->size)) {
-        return nullptr;
-    }
-    return &take_from(*best, size);
+    return best != nullptr ? &take_from(*best, size) : nullptr;
 }
 
 bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
-    const Block* best = best_fit(size, small);
-    return best != nullptr && policy_.may_use(size, best->size);
+    return best_fit(size, small) != nullptr;
 }
 
 bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
