@@ -535,10 +535,7 @@ DecodeStatus RecordDecoder::decode(ContextInfo& record) {
 DecodeStatus RecordDecoder::decode(ContextLost& record, CodecState& state) {
     difference(record.time_ns, state.time_ns);
     number(record.context);
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(StringDef& record) {
@@ -554,6 +551,14 @@ DecodeStatus RecordDecoder::decode(ModuleDef& record) {
     number(record.bias);
     number(record.start);
     number(record.end);
+    return status_;
+}
+
+/// Ends a record that has a time: that of the next one is a difference from it.
+DecodeStatus RecordDecoder::end_at(std::uint64_t time_ns, CodecState& state) {
+    if (status_ == DecodeStatus::ok) {
+        state.time_ns = time_ns;
+    }
     return status_;
 }
 
@@ -736,10 +741,7 @@ DecodeStatus RecordDecoder::decode_plain(OomEvent& record, CodecState& state) {
     number(record.device_total);
     number(record.largest_free_block);
     number(record.error);
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(OomEvent& record, CodecState& state) {
@@ -755,10 +757,7 @@ DecodeStatus RecordDecoder::decode(DeviceSample& record, CodecState& state) {
     number(record.device);
     number(record.used);
     number(record.total);
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(Missed& record, CodecState& state) {
@@ -766,10 +765,7 @@ DecodeStatus RecordDecoder::decode(Missed& record, CodecState& state) {
     number(record.reason);
     number(record.count);
     number(record.bytes);
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(Work& record, CodecState& state) {
@@ -809,10 +805,7 @@ DecodeStatus RecordDecoder::decode(Bypass& record, CodecState& state) {
         number(record.address);
         number(record.bytes);
     });
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(Coverage& record, CodecState& state) {
@@ -825,10 +818,7 @@ DecodeStatus RecordDecoder::decode(Coverage& record, CodecState& state) {
         number(record.bytes);
         number(record.lost);
     });
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
@@ -841,10 +831,7 @@ DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
     }
     number(record.events_dropped);
     text(record.log_stopped_because);
-    if (status_ == DecodeStatus::ok) {
-        state.time_ns = record.time_ns;
-    }
-    return status_;
+    return end_at(record.time_ns, state);
 }
 
 }  // namespace memlab::trace

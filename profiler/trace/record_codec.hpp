@@ -145,6 +145,7 @@ class RecordDecoder {
     void flag(bool& value);
     void kind(MemoryKind& value);
     void rest_of_event(std::uint32_t fields, Event& record);
+    DecodeStatus end_at(std::uint64_t time_ns, CodecState& state);
     std::size_t count(std::size_t smallest_item);
     template <typename Fields>
     void sized(Fields fields);
