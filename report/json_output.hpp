@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <string_view>
 
 namespace memlab::report {
@@ -19,6 +20,16 @@ class ByteSink {
     ByteSink& operator=(const ByteSink&) = delete;
     virtual ~ByteSink() = default;
     virtual bool write(const char* data, std::size_t size) = 0;
+};
+
+/// Keeps the text. May throw std::bad_alloc.
+class StringSink final : public ByteSink {
+  public:
+    bool write(const char* data, std::size_t size) override {
+        text.append(data, size);
+        return true;
+    }
+    std::string text;
 };
 
 /// Writes one JSON value. The caller keeps begin and end calls balanced; inside an object every

@@ -802,15 +802,6 @@ class DescriptorSink final : public ByteSink {
     int error_ = 0;
 };
 
-class StringSink final : public ByteSink {
-  public:
-    bool write(const char* data, std::size_t size) override {
-        text.append(data, size);
-        return true;
-    }
-    std::string text;
-};
-
 WriteResult failure(const std::string& path, int error_number) {
     WriteResult result;
     result.error = "cannot write the report '" + path + "': " + trace::describe_errno(error_number);

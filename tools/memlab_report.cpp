@@ -1,6 +1,4 @@
 // memlab-report: what a recording says, for people or for scripts.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +14,7 @@
 #include "report/summary.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/run_command.hpp"
+#include "tools/subcommand.hpp"
 #include "tools/version.hpp"
 #include "tools/whatif_command.hpp"
 
@@ -23,42 +22,19 @@ namespace {
 
 using namespace memlab::report;
 
-constexpr int exit_bad_input = 2;
-
 struct Arguments {
     std::vector<std::string> files;
     bool json = false;
-    bool ascii = false;
     bool no_symbols = false;
     std::size_t top = 10;
     std::size_t stacks = 0;
     std::optional<std::uint64_t> device;
-    std::string color = "auto";
+    memlab::tools::Looks looks;
 };
-
-/// CLI11's own checks name types and ranges in its words, and take -1 for a large number; these say
-/// what is taken.
-std::string whole_number(const std::string& text) {
-    const bool digits = !text.empty() && text.size() < 10 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    return digits ? std::string() : "takes a whole number, not " + text;
-}
 
 std::string at_least_one(const std::string& text) {
     const bool zero = text.find_first_not_of('0') == std::string::npos;
-    return zero ? "takes a number from 1 on, not " + text : whole_number(text);
-}
-
-std::string color_word(const std::string& text) {
-    return text == "auto" || text == "always" || text == "never"
-               ? std::string()
-               : "takes auto, always or never, not " + text;
-}
-
-ColorMode color_mode(const std::string& word) {
-    return word == "always"  ? ColorMode::always
-           : word == "never" ? ColorMode::never
-                             : ColorMode::automatic;
+    return zero ? "takes a number from 1 on, not " + text : memlab::tools::whole_number(text);
 }
 
 void define(CLI::App& app, Arguments& arguments) {
@@ -72,18 +48,13 @@ void define(CLI::App& app, Arguments& arguments) {
         ->check(at_least_one);
     app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
         ->type_name("N")
-        ->check(whole_number);
+        ->check(memlab::tools::whole_number);
     app.add_option("--device", arguments.device, "Only this GPU, by its index in the program")
         ->type_name("N")
-        ->check(whole_number);
-    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
-        ->type_name("WHEN")
-        ->check(color_word);
-    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+        ->check(memlab::tools::whole_number);
+    memlab::tools::add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
     app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
-    app.get_formatter()->column_width(24);
-    app.get_formatter()->label("REQUIRED", "");
     app.footer(
         "Examples:\n"
         "  memlab-report memlab.train.4711.json              the summary\n"
@@ -97,13 +68,6 @@ void define(CLI::App& app, Arguments& arguments) {
         "\n"
         "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
-}
-
-std::string working_directory() {
-    char* path = getcwd(nullptr, 0);
-    std::string result = path == nullptr ? "" : path;
-    std::free(path);
-    return result;
 }
 
 /// False when the device that was asked for is not in the report.
@@ -124,10 +88,10 @@ bool select_device(Summary& summary, const std::optional<std::uint64_t>& device)
 class Program {
   public:
     explicit Program(const Arguments& arguments) : arguments_(arguments) {
-        text_.style = style_for(STDOUT_FILENO, color_mode(arguments.color), arguments.ascii);
+        text_.style = memlab::tools::style_of(arguments.looks);
         text_.top = arguments.top;
         text_.stacks = arguments.stacks;
-        text_.working_directory = working_directory();
+        text_.working_directory = memlab::tools::working_directory();
     }
 
     int run() {
@@ -144,13 +108,8 @@ class Program {
         if (arguments_.json) {
             std::cout << render_json_document(objects_, errors_);
         }
-        std::cout.flush();
-        if (!std::cout) {
-            memlab::tools::diagnostics().error(
-                "cannot write to standard output; is the disk full?");
-            return exit_bad_input;
-        }
-        return errors_.empty() ? EXIT_SUCCESS : exit_bad_input;
+        return memlab::tools::flushed(errors_.empty() ? EXIT_SUCCESS
+                                                      : memlab::tools::exit_bad_input);
     }
 
   private:
@@ -219,15 +178,8 @@ int main(int argc, char** argv) {
         "what was never freed, and why an allocation failed.",
         "memlab-report");
     define(app, arguments);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) {
-            return app.exit(error);
-        }
-        memlab::tools::diagnostics().error("{}; memlab-report --help shows the usage",
-                                           error.what());
-        return exit_bad_input;
+    if (const std::optional<int> code = memlab::tools::parse(app, argc, argv, "memlab-report")) {
+        return *code;
     }
     return Program(arguments).run();
 }

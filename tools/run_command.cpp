@@ -1,7 +1,5 @@
 #include "tools/run_command.hpp"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
@@ -11,12 +9,12 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "report/runs/render.hpp"
 #include "report/symbolizer.hpp"
-#include "report/terminal.hpp"
-#include "tools/diagnostics.hpp"
+#include "tools/subcommand.hpp"
 
 namespace memlab::tools {
 
@@ -24,34 +22,14 @@ namespace {
 
 using namespace memlab::report;
 
-constexpr int exit_bad_input = 2;
-
-int fail(const std::string& text) {
-    diagnostics().error("{}", printable(text, false));
-    return exit_bad_input;
-}
-
-int flushed(int code) {
-    std::cout.flush();
-    return std::cout ? code : fail("cannot write to standard output; is the disk full?");
-}
-
 /// Says what could not be read; the exit code.
 int report_errors(const RunCollection& collection) {
-    std::cout.flush();  // what was shown comes before the errors, also where both go to one file
     for (const auto& [file, error] : collection.errors) {
         std::string problem = file;
         problem.append(": ").append(error);
         fail(problem);
     }
     return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
-}
-
-std::string working_directory() {
-    char* path = getcwd(nullptr, 0);
-    std::string result = path == nullptr ? "" : path;
-    std::free(path);
-    return result;
 }
 
 /// A resolver for each member that is asked about, over one symbolizer.
@@ -92,25 +70,16 @@ void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions&
 struct MergeArguments {
     std::vector<std::string> inputs;
     std::string output;
+    Looks looks;
     bool json = false;
-    bool ascii = false;
     bool no_symbols = false;
     std::size_t top = 10;
-    std::string color = "auto";
 };
 
 std::string at_least_one(const std::string& text) {
-    const bool digits = !text.empty() && text.size() < 10 &&
-                        text.find_first_not_of("0123456789") == std::string::npos;
-    return digits && text.find_first_not_of('0') != std::string::npos
+    return whole_number(text).empty() && text.find_first_not_of('0') != std::string::npos
                ? std::string()
                : "takes a number from 1 on, not " + text;
-}
-
-std::string color_word(const std::string& text) {
-    return text == "auto" || text == "always" || text == "never"
-               ? std::string()
-               : "takes auto, always or never, not " + text;
 }
 
 void define(CLI::App& app, MergeArguments& arguments) {
@@ -124,13 +93,8 @@ void define(CLI::App& app, MergeArguments& arguments) {
     app.add_option("--top", arguments.top, "Places in the table (default 10)")
         ->type_name("N")
         ->check(at_least_one);
-    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
-        ->type_name("WHEN")
-        ->check(color_word);
-    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+    add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Compare module+offset, look nothing up");
-    app.get_formatter()->column_width(24);
-    app.get_formatter()->label("REQUIRED", "");
     app.footer(
         "Examples:\n"
         "  memlab-report merge run/                        the ranks of one run\n"
@@ -162,11 +126,8 @@ int merge(const MergeArguments& arguments) {
     if (arguments.json) {
         std::cout << json;
     } else if (!ranks.ranks.empty()) {
-        const ColorMode mode = arguments.color == "always"  ? ColorMode::always
-                               : arguments.color == "never" ? ColorMode::never
-                                                            : ColorMode::automatic;
-        const Style style = style_for(STDOUT_FILENO, mode, arguments.ascii);
-        std::cout << render_ranks_text(view, ranks, style, arguments.top, working_directory());
+        std::cout << render_ranks_text(view, ranks, style_of(arguments.looks), arguments.top,
+                                       working_directory());
     }
     return flushed(report_errors(view.collection));
 }
@@ -198,13 +159,8 @@ int merge_command(int argc, char** argv) {
         "are, which rank peaks, and which code makes the difference.",
         "memlab-report merge");
     define(app, arguments);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) {
-            return app.exit(error);
-        }
-        return fail(std::string(error.what()) + "; memlab-report merge --help shows the usage");
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report merge")) {
+        return *code;
     }
     try {
         return merge(arguments);

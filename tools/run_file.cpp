@@ -1,32 +1,22 @@
 #include "tools/run_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <set>
 
 #include "report/json_output.hpp"
+#include "report/json_writer.hpp"
 
 namespace memlab::tools {
 
 namespace {
 
 using report::JsonOutput;
-
-class StringSink final : public report::ByteSink {
-  public:
-    bool write(const char* data, std::size_t size) override {
-        text.append(data, size);
-        return true;
-    }
-    std::string text;
-};
 
 bool exists(const std::string& path) {
     struct stat status {};
@@ -125,7 +115,7 @@ void write_ancestors(JsonOutput& json, const std::vector<RunProcess>& processes)
 
 std::string render_run_file(const RunDescription& run, const LaunchResult& result,
                             const std::vector<RunProcess>& processes) {
-    StringSink sink;
+    report::StringSink sink;
     JsonOutput json(sink);
     json.begin_object();
     json.member("format", "memlab-run");
@@ -162,42 +152,6 @@ std::string render_run_file(const RunDescription& run, const LaunchResult& resul
     return std::move(sink.text);
 }
 
-int write_whole(const std::string& path, const std::string& text) {
-    std::string temporary = path + ".XXXXXX";
-    const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-    if (fd < 0) {
-        return errno;
-    }
-    int error = 0;
-    std::size_t done = 0;
-    while (done < text.size() && error == 0) {
-        const ssize_t written = write(fd, text.data() + done, text.size() - done);
-        if (written < 0 && errno != EINTR) {
-            error = errno;
-        }
-        done += written > 0 ? static_cast<std::size_t>(written) : 0;
-    }
-    // A new file has the usual permissions, not a temporary file's.
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (error == 0 && (fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0)) {
-        error = errno;
-    }
-    if (close(fd) != 0 && error == 0) {
-        error = errno;
-    }
-    // link never replaces a file that another process put there meanwhile.
-    if (error == 0 && link(temporary.c_str(), path.c_str()) != 0) {
-        error = errno;
-        const bool no_links = error == EPERM || error == ENOTSUP || error == ENOSYS;
-        if (no_links && !exists(path)) {
-            error = rename(temporary.c_str(), path.c_str()) == 0 ? 0 : errno;
-        }
-    }
-    unlink(temporary.c_str());
-    return error;
-}
-
 std::string write_run_file(const RunDescription& run, const std::string& text) {
     constexpr int most_tries = 1000;
     std::string host = host_name();
@@ -207,8 +161,9 @@ std::string write_run_file(const RunDescription& run, const std::string& text) {
     const std::string stem = run.folder + "memlab-run." + host + "." + std::to_string(getpid());
     int error = EEXIST;
     for (int attempt = 1; error == EEXIST && attempt <= most_tries; ++attempt) {
-        error =
-            write_whole(stem + (attempt == 1 ? "" : "." + std::to_string(attempt)) + ".json", text);
+        const std::string path =
+            stem + (attempt == 1 ? "" : "." + std::to_string(attempt)) + ".json";
+        error = report::write_text(text, path, report::Existing::refuse).error_number;
     }
     return error == 0 ? std::string()
                       : "cannot write " + stem + ".json (" + std::strerror(error) +

@@ -39,10 +39,6 @@ struct RunDescription {
 std::string render_run_file(const RunDescription& run, const LaunchResult& result,
                             const std::vector<RunProcess>& processes);
 
-/// Puts `text` at `path` at once and whole, or not at all, and never in the place of a file that is
-/// there; the system's error, 0 when it is done.
-int write_whole(const std::string& path, const std::string& text);
-
 /// Writes render_run_file's text into the run's folder under a name that was free; the error, or
 /// empty.
 std::string write_run_file(const RunDescription& run, const std::string& text);

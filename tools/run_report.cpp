@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "report/json_writer.hpp"
 #include "report/reader.hpp"
 #include "report/summary.hpp"
 #include "report/units.hpp"
@@ -133,7 +134,8 @@ class RunReport {
         } else if (is_command && WIFEXITED(result_.wait_status)) {
             derived.json = with_end(derived.json, "", WEXITSTATUS(result_.wait_status));
         }
-        const int failed = write_whole(files.json, derived.json);
+        const int failed =
+            report::write_text(derived.json, files.json, report::Existing::refuse).error_number;
         if (failed != 0) {
             error("cannot write " + files.json + " (" + std::strerror(failed) +
                   "); memlab-report reads " + files.log + " as well");

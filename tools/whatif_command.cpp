@@ -1,7 +1,5 @@
 #include "tools/whatif_command.hpp"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -23,13 +21,13 @@
 #include "report/whatif/replay.hpp"
 #include "report/whatif/table.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/subcommand.hpp"
 
 namespace memlab::tools {
 
 namespace {
 
 constexpr int exit_differs = 1;
-constexpr int exit_bad_input = 2;
 
 using allocator::PoolOptions;
 
@@ -102,37 +100,10 @@ struct Arguments {
     std::vector<std::string> policies;
     std::vector<std::string> options;
     std::string limit;
-    std::string color = "auto";
+    Looks looks;
     bool json = false;
-    bool ascii = false;
     bool no_symbols = false;
 };
-
-int fail(const std::string& what) {
-    std::cout.flush();
-    diagnostics().error("{}", report::printable(what, false));
-    return exit_bad_input;
-}
-
-/// Standard output may be a full disk.
-int flushed(int code) {
-    std::cout.flush();
-    return std::cout ? code : fail("cannot write to standard output; is the disk full?");
-}
-
-/// Nothing when the program shall go on, else its exit code.
-std::optional<int> parse(CLI::App& app, int argc, char** argv, const char* name) {
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) {
-            return app.exit(error);
-        }
-        return fail(std::string(error.what()) + "; memlab-report " + name +
-                    " --help shows the usage");
-    }
-    return std::nullopt;
-}
 
 void define(CLI::App& app, Arguments& arguments) {
     app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
@@ -148,17 +119,8 @@ void define(CLI::App& app, Arguments& arguments) {
     app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
         ->type_name("SIZE");
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
-    app.add_option("--color", arguments.color, "auto (default: on a terminal), always or never")
-        ->type_name("WHEN")
-        ->check([](const std::string& word) {
-            return word == "auto" || word == "always" || word == "never"
-                       ? std::string()
-                       : "takes auto, always or never, not " + word;
-        });
-    app.add_flag("--ascii", arguments.ascii, "Draw with ASCII characters only");
+    add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
-    app.get_formatter()->column_width(24);
-    app.get_formatter()->label("REQUIRED", "");
     app.footer(
         "Examples:\n"
         "  memlab-report whatif memlab.train.4711.memlog\n"
@@ -271,11 +233,7 @@ int try_out(const Arguments& arguments) {
     if (arguments.json) {
         std::cout << whatif::render_json(arguments.log, recording, tables, place_of);
     } else {
-        const report::ColorMode mode = arguments.color == "always"  ? report::ColorMode::always
-                                       : arguments.color == "never" ? report::ColorMode::never
-                                                                    : report::ColorMode::automatic;
-        std::cout << whatif::render_text(
-            recording, tables, report::style_for(STDOUT_FILENO, mode, arguments.ascii), place_of);
+        std::cout << whatif::render_text(recording, tables, style_of(arguments.looks), place_of);
     }
     return flushed(EXIT_SUCCESS);
 }
@@ -311,7 +269,7 @@ int whatif_command(int argc, char** argv) {
         "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
         "memlab-report whatif");
     define(app, arguments);
-    if (const std::optional<int> code = parse(app, argc, argv, "whatif")) {
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report whatif")) {
         return *code;
     }
     try {
@@ -328,10 +286,8 @@ int replay_command(int argc, char** argv) {
         "block and segment: the strongest check that pool and log are right.",
         "memlab-report replay");
     app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");
-    app.get_formatter()->column_width(24);
-    app.get_formatter()->label("REQUIRED", "");
     app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");
-    if (const std::optional<int> code = parse(app, argc, argv, "replay")) {
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report replay")) {
         return *code;
     }
     int worst = EXIT_SUCCESS;

@@ -24,20 +24,12 @@ using namespace memlab::test;
 using namespace memlab::trace;
 using memlab::report::Existing;
 using memlab::report::report_to_string;
+using memlab::report::StringSink;
 using memlab::report::write_report;
 using memlab::report::WriteResult;
 using Json = nlohmann::json;
 
 namespace {
-
-class StringSink final : public memlab::report::ByteSink {
-  public:
-    bool write(const char* data, std::size_t size) override {
-        text.append(data, size);
-        return true;
-    }
-    std::string text;
-};
 
 /// How the writer puts one string, without its quotes and the final newline.
 std::string written(const std::string& value) {
