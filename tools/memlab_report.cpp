@@ -22,6 +22,28 @@ namespace {
 
 using namespace memlab::report;
 
+/// What is not the summary. A file of such a name is given as ./whatif.
+struct Command {
+    std::string_view name;
+    int (*run)(int argc, char** argv);  ///< argv[0] is the name; returns the exit code
+    std::string_view what;              ///< for --help: at most 50 characters
+};
+
+constexpr Command commands[] = {
+    {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
+    {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
+    {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
+};
+
+std::string list_of_commands() {
+    std::string text = "Commands (memlab-report COMMAND --help says more):\n";
+    for (const Command& command : commands) {
+        text.append("  ").append(command.name).append(14 - command.name.size(), ' ');
+        text.append(command.what).append("\n");
+    }
+    return text;
+}
+
 struct Arguments {
     std::vector<std::string> files;
     bool json = false;
@@ -55,19 +77,20 @@ void define(CLI::App& app, Arguments& arguments) {
     memlab::tools::add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
     app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
-    app.footer(
-        "Examples:\n"
-        "  memlab-report memlab.train.4711.json              the summary\n"
-        "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
-        "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
-        "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
-        "  memlab-report run/                                a run of several processes\n"
-        "  memlab-report merge run/                          its ranks side by side\n"
-        "  memlab-report whatif memlab.train.4711.memlog     through other allocators\n"
-        "  memlab-report replay memlab.train.4711.memlog     through the same pool again\n"
-        "\n"
-        "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
-        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+    app.footer(list_of_commands() +
+               "\n"
+               "Examples:\n"
+               "  memlab-report memlab.train.4711.json              the summary\n"
+               "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
+               "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
+               "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+               "  memlab-report run/                                a run of several processes\n"
+               "  memlab-report merge run/                          its ranks side by side\n"
+               "  memlab-report whatif memlab.train.4711.memlog     through other allocators\n"
+               "  memlab-report replay memlab.train.4711.memlog     through the same pool again\n"
+               "\n"
+               "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
+               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
 }
 
 /// False when the device that was asked for is not in the report.
@@ -155,23 +178,7 @@ class Program {
     std::vector<std::pair<std::string, std::string>> errors_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    // Nothing that this program might start shall be profiled.
-    unsetenv("LD_PRELOAD");
-    memlab::tools::name_program("memlab-report");
-    // A file of such a name is given as ./whatif.
-    const std::string_view command = argc > 1 ? argv[1] : "";
-    if (command == "whatif") {
-        return memlab::tools::whatif_command(argc - 1, argv + 1);
-    }
-    if (command == "merge") {
-        return memlab::tools::merge_command(argc - 1, argv + 1);
-    }
-    if (command == "replay") {
-        return memlab::tools::replay_command(argc - 1, argv + 1);
-    }
+int summary_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
         "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"
@@ -182,4 +189,22 @@ int main(int argc, char** argv) {
         return *code;
     }
     return Program(arguments).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // Nothing that this program might start shall be profiled.
+    unsetenv("LD_PRELOAD");
+    memlab::tools::name_program("memlab-report");
+    const std::string_view name = argc > 1 ? argv[1] : "";
+    if (name == "summary") {
+        return summary_command(argc - 1, argv + 1);
+    }
+    for (const Command& command : commands) {
+        if (name == command.name) {
+            return command.run(argc - 1, argv + 1);
+        }
+    }
+    return summary_command(argc, argv);
 }
