@@ -133,6 +133,12 @@ struct Device {
         const auto& found = curves.at(static_cast<std::size_t>(which));
         return found ? *found : none;
     }
+
+    /// False for a GPU of the machine that the program left alone.
+    bool used() const {
+        return curve(Curve::reserved).peak_bytes != 0 || curve(Curve::allocated).peak_bytes != 0 ||
+               !kinds.empty();
+    }
 };
 
 struct Lifetime {

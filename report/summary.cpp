@@ -1,7 +1,6 @@
 #include "report/summary.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <utility>
@@ -170,11 +169,6 @@ std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolv
     return all;
 }
 
-bool was_used(const Device& device) {
-    return device.curve(Curve::reserved).peak_bytes != 0 ||
-           device.curve(Curve::allocated).peak_bytes != 0 || !device.kinds.empty();
-}
-
 }  // namespace
 
 std::string end_text(const Process& process) {
@@ -214,7 +208,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     summary.ended = end_text(report.process);
     summary.ended_well = ended_well(report.process);
     for (const Device& device : report.devices) {
-        if (was_used(device)) {
+        if (device.used()) {
             summary.devices.push_back({&device, summarize_holders(device.at_peak, report, resolver),
                                        summarize_holders(device.live, report, resolver)});
         }
@@ -242,27 +236,6 @@ std::string scope_path(const Report& report, std::size_t scope) {
         path.insert(0, report.scopes.at(*up).name + "/");
     }
     return path;
-}
-
-std::string location_text(const Place& place, const std::string& working_directory) {
-    if (!place.recorded) {
-        return "(no stack)";
-    }
-    if (!place.file.empty()) {
-        std::string file = place.file;
-        const std::string folder = working_directory + "/";
-        if (!working_directory.empty() && file.compare(0, folder.size(), folder) == 0) {
-            file.erase(0, folder.size());
-        }
-        return file + ":" + std::to_string(place.line);
-    }
-    std::string module = place.module.substr(place.module.rfind('/') + 1);
-    if (!place.function.empty()) {
-        return module;
-    }
-    char offset[32];
-    std::snprintf(offset, sizeof offset, "%#llx", static_cast<unsigned long long>(place.address));
-    return module.empty() ? std::string(offset) : module + "+" + offset;
 }
 
 }  // namespace memlab::report

@@ -106,15 +106,7 @@ std::string render_short(const Summary& summary, const TextOptions& options);
 /// nanoseconds. `top` bounds each list of places.
 std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top);
 
-/// The document around several of render_json's objects: {"format": "memlab-summary", "version": 1,
-/// "reports": [...], "errors": [{"file", "error"}]}.
-std::string render_json_document(const std::vector<std::string>& objects,
-                                 const std::vector<std::pair<std::string, std::string>>& errors);
-
 /// "train/step/forward": a scope's name after those around it.
 std::string scope_path(const Report& report, std::size_t scope);
-
-/// "train.cpp:42", "libfoo.so+0x1234", "(no stack)": where a place is, without its function.
-std::string location_text(const Place& place, const std::string& working_directory);
 
 }  // namespace memlab::report

@@ -21,6 +21,7 @@
 // Members keep their names and meaning; new ones may appear.
 #include <nlohmann/json.hpp>
 
+#include "report/json_values.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
 
@@ -32,40 +33,8 @@ using json = nlohmann::ordered_json;
 
 constexpr std::size_t most_stacks = 8;
 
-json text_or_null(const std::string& text) {
-    return text.empty() ? json(nullptr) : json(text);
-}
-
 json ratio_json(const std::optional<double>& ratio) {
     return ratio ? json(*ratio) : json(nullptr);
-}
-
-json place_json(const Place& place) {
-    if (!place.recorded) {
-        return nullptr;
-    }
-    return {{"function", text_or_null(place.function)},
-            {"file", text_or_null(place.file)},
-            {"line", place.line > 0 ? json(place.line) : json(nullptr)},
-            {"module", text_or_null(place.module)},
-            {"address", place.address != 0 ? json(place.address) : json(nullptr)},
-            {"through", text_or_null(place.through)},
-            {"problem", text_or_null(place.problem)}};
-}
-
-json stack_json(const std::vector<StackFrame>& frames) {
-    json list = json::array();
-    for (const StackFrame& frame : frames) {
-        list.push_back({{"function", text_or_null(frame.function)},
-                        {"file", text_or_null(frame.file)},
-                        {"line", frame.line > 0 ? json(frame.line) : json(nullptr)},
-                        {"module", text_or_null(frame.module)},
-                        {"address", frame.address},
-                        {"inlined", frame.inlined},
-                        {"python", frame.python},
-                        {"problem", text_or_null(frame.problem)}});
-    }
-    return list;
 }
 
 json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t top,
@@ -347,22 +316,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
         out["steps"].push_back(steps_json(steps));
     }
     out["warnings"] = summary.warnings;
-    // File names and symbols need not be UTF-8; the output must be.
-    return out.dump(2, ' ', false, json::error_handler_t::replace);
-}
-
-std::string render_json_document(const std::vector<std::string>& objects,
-                                 const std::vector<std::pair<std::string, std::string>>& errors) {
-    std::string out = "{\n\"format\": \"memlab-summary\",\n\"version\": 1,\n\"reports\": [";
-    for (std::size_t i = 0; i < objects.size(); ++i) {
-        out += (i == 0 ? "\n" : ",\n") + objects[i];
-    }
-    json list = json::array();
-    for (const auto& [file, error] : errors) {
-        list.push_back({{"file", file}, {"error", error}});
-    }
-    out += "],\n\"errors\": " + list.dump(2, ' ', false, json::error_handler_t::replace) + "\n}\n";
-    return out;
+    return json_text(out);
 }
 
 }  // namespace memlab::report

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "report/names.hpp"
+#include "report/place_text.hpp"
 #include "report/plot.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
@@ -15,39 +17,6 @@
 namespace memlab::report {
 
 namespace {
-
-std::string base_name(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
-}
-
-/// Names in tables: nobody looks for "(anonymous namespace)::".
-std::string without_anonymous(std::string name) {
-    static constexpr std::string_view anonymous = "(anonymous namespace)::";
-    for (std::size_t at = name.find(anonymous); at != std::string::npos;
-         at = name.find(anonymous)) {
-        name.erase(at, anonymous.size());
-    }
-    return name;
-}
-
-/// "run<std::vector<int>>::step" becomes "run<…>::step".
-std::string collapse_templates(const std::string& name, bool ascii) {
-    std::string result;
-    int depth = 0;
-    for (std::size_t i = 0; i < name.size(); ++i) {
-        const bool after_operator = i >= 8 && name.compare(i - 8, 8, "operator") == 0;
-        if (name[i] == '<' && !after_operator) {
-            if (depth++ == 0) {
-                result += ascii ? "<...>" : "<…>";
-            }
-        } else if (name[i] == '>' && depth > 0) {
-            --depth;
-        } else if (depth == 0) {
-            result += name[i];
-        }
-    }
-    return depth == 0 ? result : name;
-}
 
 class TextWriter {
   public:
@@ -368,48 +337,10 @@ class TextWriter {
              right(format_percent(bytes, whole), 8) + right(format_count(count), 8) + "  " + text);
     }
 
-    /// "train.cpp:42  Step::forward  via libcublas.so.13  [managed]" in what is left of the line.
-    /// What tells least goes first where that is too long: the library between, then, for a place
-    /// without source, the library itself.
     std::string describe(const PlaceShare& share, const std::string& indent) const {
-        const std::string kind =
-            share.kind == "device" ? std::string() : "  [" + clean(share.kind) + "]";
-        std::string where = location(share.place);
-        std::string function = clean(without_anonymous(share.place.function));
-        if (!share.place.recorded) {
-            function = clean(share.api);
-        }
         const std::size_t room = width_ - std::min(width_ - 20, 2 + 12 + 8 + 8 + 2 + indent.size());
-        std::string extra = kind;
-        if (!share.place.through.empty()) {
-            const std::string through = "  via " + clean(share.place.through) + kind;
-            const std::size_t whole =
-                display_width(where) + 2 + display_width(function) + display_width(through);
-            if (whole <= room || !share.place.file.empty()) {
-                extra = shorten_end(through, room / 3, style_.ascii);
-            }
-        }
-        const std::size_t left_over = room - display_width(extra) - 2;
-        if (display_width(where) + display_width(function) > left_over) {
-            function = collapse_templates(function, style_.ascii);
-        }
-        const bool only_a_library = share.place.recorded && share.place.file.empty();
-        if (only_a_library && !function.empty() &&
-            display_width(where) + display_width(function) > left_over) {
-            return shorten_begin(function, left_over + 2, style_.ascii) + dim(extra);
-        }
-        if (display_width(where) + display_width(function) > left_over) {
-            where = where.substr(where.rfind('/') + 1);
-        }
-        const std::size_t for_where = std::min(
-            display_width(where),
-            std::max(left_over / 2, left_over - std::min(left_over, display_width(function))));
-        where = shorten_begin(where, for_where, style_.ascii);
-        function = shorten_begin(function, left_over - for_where, style_.ascii);
-        if (function.empty()) {
-            return where + dim(extra);
-        }
-        return where + "  " + function + dim(extra);
+        return describe_place(share.place, share.kind, share.api, room,
+                              {style_, options_.working_directory});
     }
 
     // --- marks, kinds, stacks -----------------------------------------------------------------

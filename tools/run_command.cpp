@@ -14,6 +14,7 @@
 
 #include "report/runs/render.hpp"
 #include "report/symbolizer.hpp"
+#include "tools/report_options.hpp"
 #include "tools/subcommand.hpp"
 
 namespace memlab::tools {
@@ -75,12 +76,6 @@ struct MergeArguments {
     bool no_symbols = false;
     std::size_t top = 10;
 };
-
-std::string at_least_one(const std::string& text) {
-    return whole_number(text).empty() && text.find_first_not_of('0') != std::string::npos
-               ? std::string()
-               : "takes a number from 1 on, not " + text;
-}
 
 void define(CLI::App& app, MergeArguments& arguments) {
     app.add_option("RANKS", arguments.inputs,

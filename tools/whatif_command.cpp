@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "interpose/options/option_table.hpp"
+#include "report/place_text.hpp"
 #include "report/reader.hpp"
 #include "report/resolver.hpp"
 #include "report/summary.hpp"

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "report/names.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary.hpp"
 #include "report/text.hpp"
@@ -11,10 +14,6 @@
 namespace memlab::report {
 
 namespace {
-
-std::string base_name(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
-}
 
 struct Figures {
     std::uint64_t allocated = 0;
@@ -40,57 +39,6 @@ Figures figures_of(const Report& report) {
 std::string short_uuid(const std::string& uuid) {
     return uuid.substr(0, 12);
 }
-
-class Page {
-  public:
-    explicit Page(const Style& style)
-        : style_(style), width_(static_cast<std::size_t>(style.width)) {}
-
-    void line(const std::string& text) {
-        out_ += text;
-        out_.erase(out_.find_last_not_of(' ') + 1);
-        out_ += '\n';
-    }
-    std::string clean(std::string_view text) const { return printable(text, style_.ascii); }
-    std::string bold(const std::string& text) const { return paint(style_.bold(), text); }
-    std::string dim(const std::string& text) const { return paint(style_.dim(), text); }
-    std::string red(const std::string& text) const { return paint(style_.red(), text); }
-    std::string separator() const { return style_.ascii ? ", " : " · "; }
-
-    void heading(const std::string& title, const std::string& note = "") {
-        line("");
-        line(bold(title) + (note.empty() ? "" : dim("  " + note)));
-    }
-
-    /// The text wrapped, its first line behind `first`.
-    void paragraph(const std::string& first, const std::string& text) {
-        const std::string indent(display_width(first), ' ');
-        line(first + wrap(text, width_ - indent.size(), indent));
-    }
-
-    void warnings(const std::vector<std::string>& notes) {
-        if (notes.empty()) {
-            return;
-        }
-        line("");
-        for (const std::string& note : notes) {
-            paragraph("  " + paint(style_.yellow(), style_.ascii ? "! " : "⚠ "), clean(note));
-        }
-    }
-
-    const Style& style() const { return style_; }
-    std::size_t width() const { return width_; }
-    std::string take() { return std::move(out_); }
-
-  private:
-    std::string paint(std::string_view color, const std::string& text) const {
-        return text.empty() ? text : std::string(color) + text + std::string(style_.reset());
-    }
-
-    const Style& style_;
-    std::size_t width_;
-    std::string out_;
-};
 
 class RunText {
   public:

@@ -210,7 +210,7 @@ class Report(ToolTest):
                 (["--stacks", "1e9", "x"], "takes a whole number, not 1e9"),
                 (["missing.json"], "missing.json: no such file; check the name"),
                 (["."], ".: holds no report and no event log of memlab"),
-                ([".", "missing.json"], ".: a folder; give it alone"),
+                ([".", "missing.json"], ".: holds no report and no event log of memlab"),
                 ([SYNTH], "neither a memlab report nor an event log")):
             result = self.call(REPORT, *arguments)
             self.assertEqual(result.returncode, 2, arguments)

@@ -1,0 +1,77 @@
+// The way in that memlab-report's commands share: which reports, which part of them, how they are
+// to look; and one loop over them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/filter.hpp"
+#include "report/model.hpp"
+#include "report/place_text.hpp"
+#include "report/resolver.hpp"
+#include "tools/subcommand.hpp"
+
+namespace memlab::tools {
+
+/// A command adds those of the options that it heeds; the others keep their defaults.
+struct ReportOptions {
+    std::vector<std::string> files;
+    bool json = false;
+    bool no_symbols = false;
+    bool templates = false;
+    std::size_t top = 10;
+    std::string sort;
+    std::optional<std::uint64_t> device;
+    report::Filter filter;
+    Looks looks;
+};
+
+void add_files(CLI::App& app, ReportOptions& options);
+/// `what` is printed ("the summary").
+void add_json(CLI::App& app, ReportOptions& options, const std::string& what);
+/// `what` is counted ("Places in each table"); `by_default` of them are shown.
+void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
+             std::size_t by_default = 10);
+/// `orders`: what it takes, the default first.
+void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders);
+void add_device(CLI::App& app, ReportOptions& options);
+void add_filter(CLI::App& app, ReportOptions& options);
+void add_templates(CLI::App& app, ReportOptions& options);
+/// --no-symbols, --color and --ascii.
+void add_rendering(CLI::App& app, ReportOptions& options);
+
+/// A check for CLI11: empty for 1, 2, ...
+std::string at_least_one(const std::string& text);
+
+/// A report as a command is given it.
+struct OpenReport {
+    const std::string& file;  ///< as it was found
+    const report::Report& report;
+    const std::string& warning;  ///< the reader's, of a log; empty: none
+    report::Resolver& resolver;
+};
+
+/// Calls `show` for each report of `files`, one after the other; a run directory stands for its
+/// processes. What `show` returns is printed: text, under a heading where there are several, or
+/// with --json the text of a JSON value, in a document of `format`. A file that cannot be read, or
+/// has nothing of the GPU that was asked for, is one line on stderr and an error in the document.
+/// The exit code.
+int show_reports(const ReportOptions& options, std::string_view format,
+                 const std::function<std::string(const OpenReport&)>& show);
+
+/// One report, for commands that compare: of a run directory the only process.
+struct LoadedReport {
+    std::string file;
+    std::string warning;
+    report::Report report;
+};
+
+/// Nothing, and `problem` ("FILE: what; what to do"), when it cannot be read.
+std::optional<LoadedReport> load_report(const std::string& path, std::string* problem);
+
+}  // namespace memlab::tools

@@ -1,0 +1,83 @@
+#include "tools/summary_command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/runs/collection.hpp"
+#include "report/summary.hpp"
+#include "tools/report_options.hpp"
+#include "tools/run_command.hpp"
+#include "tools/version.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct Arguments : ReportOptions {
+    std::size_t stacks = 0;
+};
+
+void define(CLI::App& app, Arguments& arguments, const char* commands) {
+    add_files(app, arguments);
+    add_json(app, arguments, "the summary");
+    add_top(app, arguments, "Places in each table");
+    app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
+        ->type_name("N")
+        ->check(whole_number);
+    add_device(app, arguments);
+    add_rendering(app, arguments);
+    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
+    app.footer(std::string(commands) +
+               "\n"
+               "Examples:\n"
+               "  memlab-report memlab.train.4711.json              the summary\n"
+               "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
+               "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
+               "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+               "  memlab-report run/                                a run of several processes\n"
+               "\n"
+               "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
+               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+void select_device(report::Summary& summary, const std::optional<std::uint64_t>& device) {
+    if (device) {
+        std::erase_if(summary.devices, [&](const report::DeviceSummary& each) {
+            return each.device->index != *device;
+        });
+    }
+}
+
+}  // namespace
+
+int summary_command(int argc, char** argv, const char* commands) {
+    Arguments arguments;
+    CLI::App app(
+        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"
+        "what was never freed, and why an allocation failed.",
+        "memlab-report");
+    define(app, arguments, commands);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report")) {
+        return *code;
+    }
+    report::TextOptions text;
+    text.style = style_of(arguments.looks);
+    text.top = arguments.top;
+    text.stacks = arguments.stacks;
+    text.working_directory = working_directory();
+    if (arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
+        return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
+    }
+    return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
+        report::Summary summary =
+            report::summarize(open.file, open.report, open.warning, open.resolver);
+        select_device(summary, arguments.device);
+        return arguments.json ? report::render_json(summary, open.resolver, arguments.top)
+                              : report::render_text(summary, open.resolver, text);
+    });
+}
+
+}  // namespace memlab::tools
