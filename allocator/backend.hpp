@@ -114,6 +114,14 @@ class DeviceBackend {
     /// during a capture).
     virtual BackendStatus fence_wait_device(Fence fence) = 0;
 
+    /// True when all *future* work of the context is ordered behind the fence anyway, as if
+    /// fence_wait_device() had been called: the backend knows that all work goes to one stream, and
+    /// sees to the order before any goes to another.
+    virtual bool ordered_behind(Fence fence) {
+        static_cast<void>(fence);
+        return false;
+    }
+
     /// Blocks the calling thread until the fence is complete; returns the device's pending
     /// asynchronous error, if any. Called without the pool's lock.
     virtual BackendStatus fence_wait_host(Fence fence) = 0;

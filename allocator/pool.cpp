@@ -414,7 +414,11 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
     // A query costs more than the record while the device is at work: none where nothing depends on
     // the answer. The next allocation that needs the memory asks.
+    const std::uint64_t epoch = epoch_;
     if (sync == FreeSync::never || (sync == FreeSync::automatic && host_goes_on(lock, *block))) {
+        if (epoch_ == epoch && backend_.ordered_behind(fence)) {
+            settle_up_to(*block);
+        }
         return {FreeResult::Kind::freed, {}};
     }
     if (sync == FreeSync::automatic && backend_.fence_query(fence) == FenceState::complete) {

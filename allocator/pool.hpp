@@ -13,7 +13,8 @@
 //
 // How frees become reusable (PoolOptions::free_sync says when the host waits):
 //   free -> [deferred, while a capture forbids fences] -> pending behind its fence -> free block,
-// by a look at the fence (every allocate), by a host wait, or by ordering the device behind it.
+// by a look at the fence (every allocate), by a host wait, or by ordering the device behind it: at
+// once where the backend knows it to be (ordered_behind), else when memory is short.
 //
 // Locking: one mutex per pool. The observer and the backend are called with it held, but for what
 // may take long: fence_wait_host and segment_free (and caller_needs_host_wait), during which other

@@ -240,6 +240,16 @@ BackendStatus SimulatedBackend::fence_wait_device(Fence fence) {
     return {};
 }
 
+bool SimulatedBackend::ordered_behind(Fence fence) {
+    const std::lock_guard lock(mutex_);
+    const FenceEntry* entry = known(fence, "ordered_behind");
+    if (!one_stream_ || entry == nullptr) {
+        return false;
+    }
+    ordered_ = std::max(ordered_, entry->position);
+    return true;
+}
+
 BackendStatus SimulatedBackend::fence_wait_host(Fence fence) {
     std::unique_lock lock(mutex_);
     call_without_lock(lock, hook_);
@@ -379,6 +389,11 @@ void SimulatedBackend::set_caller_needs_host_wait(std::function<bool()> answer) 
 void SimulatedBackend::set_knows_idle(bool knows) {
     const std::lock_guard lock(mutex_);
     knows_idle_ = knows;
+}
+
+void SimulatedBackend::set_one_stream(bool one_stream) {
+    const std::lock_guard lock(mutex_);
+    one_stream_ = one_stream;
 }
 
 void SimulatedBackend::fail(Call call, std::uint64_t nth, BackendStatus status) {

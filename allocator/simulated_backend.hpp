@@ -44,6 +44,7 @@ class SimulatedBackend final : public DeviceBackend {
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;
     BackendStatus fence_wait_device(Fence fence) override;
+    bool ordered_behind(Fence fence) override;
     BackendStatus fence_wait_host(Fence fence) override;
     bool caller_needs_host_wait() const override;
     void fence_release(Fence fence) override;
@@ -86,6 +87,9 @@ class SimulatedBackend final : public DeviceBackend {
 
     /// false: fence_record gives a real fence even when nothing is running. (Default: it gives 0.)
     void set_knows_idle(bool knows);
+
+    /// true: ordered_behind() sees to the order at once, as while all work goes to one stream.
+    void set_one_stream(bool one_stream);
 
     // --- failures ---
 
@@ -171,6 +175,7 @@ class SimulatedBackend final : public DeviceBackend {
     std::function<void()> segment_free_hook_;
     std::function<bool()> needs_host_wait_;
     bool knows_idle_ = true;
+    bool one_stream_ = false;
     bool broken_ = false;
     std::int32_t broken_code_ = 0;
     std::uint64_t calls_[call_kinds] = {};

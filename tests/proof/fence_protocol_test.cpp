@@ -101,7 +101,8 @@ void explore_all(unsigned depth) {
     };
     for (const Extra& extra : {Extra{"captures", &Setting::captures, true},
                                {"a call that fails", &Setting::failures, true},
-                               {"callers that rely on nothing", &Setting::relies, false}}) {
+                               {"callers that rely on nothing", &Setting::relies, false},
+                               {"one stream, as long as it is", &Setting::one_stream, true}}) {
         Sum sum;
         for (Setting each : settings(3)) {
             if (each.layout == Layout::own_segments && each.sync != FreeSync::always) {
@@ -122,6 +123,8 @@ struct Broken {
     FreeSync sync;
     Knowledge knowledge;
     bool captures;
+    bool one_stream = false;
+    bool relies = true;
 };
 
 const Broken all_broken[] = {
@@ -238,6 +241,95 @@ const Broken all_broken[] = {
      FreeSync::never,
      Knowledge::exact,
      true},
+    {"a second stream that waits for nothing",
+     2,
+     {Flaw::reuse},
+     Mutation::second_orders_nothing,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a second stream that waits after its first work",
+     2,
+     {Flaw::reuse},
+     Mutation::second_orders_late,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a third stream that need not wait for the second one's wait",
+     2,
+     {Flaw::reuse},
+     Mutation::second_told_early,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a free that counts on one stream while a second one begins",
+     2,
+     {Flaw::reuse},
+     Mutation::second_told_late,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a second stream that waits for more than the frees",
+     2,
+     {Flaw::late},
+     Mutation::second_orders_everything,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a second stream that begins in a capture",
+     2,
+     {Flaw::books},
+     Mutation::second_in_capture,
+     FreeSync::never,
+     Knowledge::clock,
+     true,
+     true},
+    {"an older free's fence in the place of a newer one's",
+     2,
+     {Flaw::reuse},
+     Mutation::older_fence_ordered,
+     FreeSync::automatic,
+     Knowledge::exact,
+     false,
+     true,
+     false},
+    {"two streams taken for one",
+     2,
+     {Flaw::reuse},
+     Mutation::streams_confused,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a destroyed stream's handle taken for it",
+     2,
+     {Flaw::reuse},
+     Mutation::destroyed_stays_known,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a stream that is not looked at",
+     2,
+     {Flaw::reuse},
+     Mutation::one_stream_unseen,
+     FreeSync::never,
+     Knowledge::clock,
+     false,
+     true},
+    {"a free that promises and does not wait for the one stream",
+     2,
+     {Flaw::promise},
+     Mutation::one_stream_is_idle,
+     FreeSync::automatic,
+     Knowledge::clock,
+     false,
+     true},
 };
 
 }  // namespace
@@ -251,6 +343,8 @@ TEST_CASE("every broken rule of the fence protocol is found") {
         setting.blocks = broken.blocks;
         setting.live = broken.blocks;
         setting.captures = broken.captures;
+        setting.one_stream = broken.one_stream;
+        setting.relies = broken.relies;
         REQUIRE(explore(setting, usual_depth - 1).story == sound);
         setting.mutation = broken.mutation;
         const Exploration found = explore(setting, 8);
@@ -262,7 +356,12 @@ TEST_CASE("every broken rule of the fence protocol is found") {
 // What stands behind visiting equal states once: without it the same states are found.
 TEST_CASE("states that look the same lead to the same states") {
     for (const std::size_t live : {1, 3}) {
-        for (Setting each : settings(live)) {
+        std::vector<Setting> all = settings(live);
+        Setting one_stream;
+        one_stream.live = live;
+        one_stream.one_stream = true;
+        all.push_back(one_stream);
+        for (Setting each : all) {
             each.captures = true;
             const std::vector<std::uint64_t> merged = reachable(each, merge_depth, true);
             CAPTURE(describe(each));

@@ -1,6 +1,7 @@
 #include "tests/proof/model_device.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace memlab::proof {
@@ -32,9 +33,15 @@ Counts first_busy_part(const Counts& of, const Counts& completed) {
 
 }  // namespace
 
-ModelDevice::ModelDevice(std::uint64_t total, Knowledge knowledge, Mutation mutation,
-                         Checker& checker)
-    : total_(total), knowledge_(knowledge), mutation_(mutation), checker_(checker) {}
+ModelDevice::ModelDevice(std::uint64_t total, Knowledge knowledge, bool one_stream,
+                         Mutation mutation, Checker& checker)
+    : total_(total),
+      knowledge_(knowledge),
+      mutation_(mutation),
+      checker_(checker),
+      streams_(one_stream ? Streams::none : Streams::many) {
+    std::iota(handles_.begin(), handles_.end(), std::size_t{0});
+}
 
 bool ModelDevice::failed(Failing what) {
     return std::exchange(failing_[static_cast<std::size_t>(what)], false);
@@ -113,7 +120,8 @@ BackendStatus ModelDevice::fence_record(Fence* fence) {
     if (failed(Failing::record)) {
         return failure;
     }
-    if (mutation_ == Mutation::no_fence) {
+    if (mutation_ == Mutation::no_fence ||
+        (mutation_ == Mutation::one_stream_is_idle && streams_ == Streams::one)) {
         return {};
     }
     std::uint64_t time = clock_.now();
@@ -262,6 +270,77 @@ void ModelDevice::fence_release(Fence fence) {
             fence_release(fence);
         }
     }
+}
+
+// --- one stream ---
+
+std::size_t ModelDevice::handle_of(std::size_t stream) const {
+    const std::size_t handle = handles_[stream];
+    return mutation_ == Mutation::streams_confused && handle == 1 ? 0 : handle;
+}
+
+bool ModelDevice::ordered_behind(Fence fence) {
+    const Record* record = record_of(fence);
+    if (record == nullptr) {
+        checker_.broken("a fence counts as ordered that is not held");
+        return false;
+    }
+    if (streams_ != Streams::one && streams_ != Streams::gone) {
+        return false;
+    }
+    if (mutation_ == Mutation::older_fence_ordered || covers(record->captured, ordered_)) {
+        ordered_ = record->captured;
+    }
+    return true;
+}
+
+bool ModelDevice::look_at(std::size_t stream) {
+    if (mutation_ == Mutation::one_stream_unseen && stream == 0) {
+        return false;
+    }
+    if (streams_ == Streams::none) {
+        streams_ = Streams::one;
+        known_ = handle_of(stream);
+    }
+    if (streams_ == Streams::many || is_known(stream)) {
+        return false;
+    }
+    if (mutation_ == Mutation::second_told_early) {
+        streams_ = Streams::many;
+    } else if (mutation_ != Mutation::second_told_late) {
+        streams_ = Streams::ordering;
+    }
+    return true;
+}
+
+void ModelDevice::order_second() {
+    if (capturing_) {
+        checker_.broken("a device wait fell into a capture");
+    }
+    if (mutation_ == Mutation::second_orders_everything) {
+        raise(barrier_, submitted_);
+    } else if (mutation_ != Mutation::second_orders_nothing) {
+        raise(barrier_, ordered_);
+    }
+}
+
+void ModelDevice::tell_second() {
+    streams_ = Streams::many;
+}
+
+void ModelDevice::give_up_one_stream() {
+    if (streams_ != Streams::many) {
+        order_second();
+        tell_second();
+    }
+}
+
+void ModelDevice::replace(std::size_t stream, std::size_t next) {
+    if (is_known(stream) && mutation_ != Mutation::destroyed_stays_known) {
+        streams_ = Streams::gone;
+    }
+    gone_[stream] = true;
+    handles_[next] = handles_[stream];
 }
 
 void ModelDevice::submit(std::size_t stream, Address begin, Address end, std::uint64_t owner) {

@@ -60,6 +60,27 @@ enum class Mutation : std::uint8_t {
     release_forgotten,       ///< a fence is not released
     released_twice,
     capture_end_forgotten,  ///< what was freed during a capture is not fenced after it
+    // Of what is known while all work goes to one stream:
+    second_orders_nothing,     ///< a second stream begins without waiting for anything
+    second_orders_late,        ///< ... and waits only after its first work
+    second_told_early,         ///< others may submit before the device waits
+    second_told_late,          ///< frees count on one stream until after the device waits
+    second_orders_everything,  ///< the device waits for more than frees have left behind
+    second_in_capture,         ///< a capture begins with one stream known
+    older_fence_ordered,       ///< an older free's fence takes the place of a newer one's
+    streams_confused,          ///< two streams are taken for one
+    destroyed_stays_known,     ///< a new stream with a destroyed one's handle is taken for it
+    one_stream_unseen,         ///< a stream's submissions are not looked at
+    one_stream_is_idle,        ///< a free need not wait for the one stream
+};
+
+/// What is known of the streams that were given work (interpose/one_stream.hpp).
+enum class Streams : std::uint8_t {
+    none,      ///< nothing was submitted
+    one,       ///< all work went to one
+    gone,      ///< ... which was destroyed since
+    ordering,  ///< a second one begins: the device is made to wait for what frees left behind
+    many,
 };
 
 /// The rules of the work clock (interpose/work_clock.hpp), as a plain state machine: work ticks
@@ -103,7 +124,9 @@ class ModelDevice final : public allocator::DeviceBackend {
         virtual void broken(const char* rule) = 0;
     };
 
-    ModelDevice(std::uint64_t total, Knowledge knowledge, Mutation mutation, Checker& checker);
+    /// `one_stream`: notices while all work goes to one stream.
+    ModelDevice(std::uint64_t total, Knowledge knowledge, bool one_stream, Mutation mutation,
+                Checker& checker);
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override;
     BackendStatus segment_free(Address address, std::uint64_t bytes) override;
@@ -112,6 +135,7 @@ class ModelDevice final : public allocator::DeviceBackend {
     BackendStatus fence_wait_device(Fence fence) override;
     BackendStatus fence_wait_host(Fence fence) override;
     void fence_release(Fence fence) override;
+    bool ordered_behind(Fence fence) override;
     bool caller_needs_host_wait() const override { return checker_.caller_relies(); }
 
     // --- work ---
@@ -124,6 +148,25 @@ class ModelDevice final : public allocator::DeviceBackend {
     };
     void submit(std::size_t stream, Address begin, Address end, std::uint64_t owner);
     void tick(std::size_t stream);
+
+    // What a submitting call does first, in its steps.
+
+    /// Looks at the stream; true: it is a second one, and the next two must follow.
+    bool look_at(std::size_t stream);
+    void order_second();
+    void tell_second();
+    void give_up_one_stream();
+    /// The stream is destroyed; `next` is made and gets its handle.
+    void replace(std::size_t stream, std::size_t next);
+    bool gone(std::size_t stream) const { return gone_[stream]; }
+    Streams streams() const { return streams_; }
+    /// All work went to this one.
+    bool is_known(std::size_t stream) const {
+        return streams_ == Streams::one && !gone_[stream] && handle_of(stream) == known_;
+    }
+    /// What the newest fence covers whose block was free at once.
+    const Counts& ordered() const { return ordered_; }
+
     /// A stream's oldest unfinished item can finish now.
     bool can_finish(std::size_t stream) const;
     void finish(std::size_t stream);
@@ -171,6 +214,7 @@ class ModelDevice final : public allocator::DeviceBackend {
     bool known_idle(std::uint64_t time) const;
     bool may_share(const Record& newest, std::uint64_t time) const;
     void close_late_records();
+    std::size_t handle_of(std::size_t stream) const;
 
     const std::uint64_t total_;
     const Knowledge knowledge_;
@@ -186,6 +230,12 @@ class ModelDevice final : public allocator::DeviceBackend {
     ModelClock clock_;
     bool capturing_ = false;
     std::array<bool, failures> failing_{};
+
+    Streams streams_;
+    std::size_t known_ = 0;  ///< the one stream's handle
+    Counts ordered_{};
+    std::array<std::size_t, max_streams> handles_{};
+    std::array<bool, max_streams> gone_{};
 
     std::map<Fence, Record> records_;
     Fence last_ = 0;

@@ -18,10 +18,10 @@ using allocator::Tag;
 
 constexpr std::uint64_t mib = 1ULL << 20;
 
-const char* const step_names[] = {"submit",        "submit_begin", "submit_end",   "finish",
-                                  "allocate",      "free",         "free_go_on",   "go_on",
-                                  "begin_capture", "end_capture",  "capture_over", "empty_cache",
-                                  "fail_next"};
+const char* const step_names[] = {"submit",      "submit_begin", "submit_end",  "submit_look",
+                                  "submit_next", "replace",      "finish",      "allocate",
+                                  "free",        "free_go_on",   "go_on",       "begin_capture",
+                                  "end_capture", "capture_over", "empty_cache", "fail_next"};
 
 allocator::PoolOptions options_of(const Setting& setting) {
     allocator::PoolOptions options;
@@ -46,7 +46,11 @@ std::string describe(const Operation& operation) {
     switch (operation.step) {
         case Step::submit:
         case Step::submit_begin:
+        case Step::submit_look:
             return text + "(stream " + std::to_string(operation.first) + ", block " +
+                   std::to_string(operation.second) + ")";
+        case Step::replace:
+            return text + "(stream " + std::to_string(operation.first) + " by " +
                    std::to_string(operation.second) + ")";
         case Step::begin_capture:
         case Step::end_capture:
@@ -66,7 +70,8 @@ std::string describe(const Setting& setting) {
            (setting.layout == Layout::own_segments ? "own segments" : "one segment") + ", " +
            std::to_string(setting.streams) + " streams, memory for " +
            std::to_string(setting.blocks) + " blocks, " + std::to_string(setting.live) + " live" +
-           (setting.captures ? ", captures" : "") + (setting.failures ? ", failures" : "") +
+           (setting.captures ? ", captures" : "") + (setting.one_stream ? ", one stream" : "") +
+           (setting.failures ? ", failures" : "") +
            (setting.relies ? "" : ", nobody relies on frees");
 }
 
@@ -95,7 +100,7 @@ Protocol::Protocol(const Setting& setting, Fibers& fibers)
     : setting_(setting),
       fibers_(fibers),
       device_(setting.layout == Layout::own_segments ? setting.blocks * 12 * mib : 2 * mib,
-              setting.knowledge, setting.mutation, *this),
+              setting.knowledge, setting.one_stream, setting.mutation, *this),
       pool_(std::make_unique<allocator::Pool>(options_of(setting), device_,
                                               static_cast<allocator::PoolObserver*>(this))) {
     install(this);
@@ -197,11 +202,19 @@ std::vector<Operation> Protocol::possible() const {
             add(Step::finish, stream);
         }
         if (in_flight_[stream].on) {
-            add(Step::submit_end, stream);
+            add(setting_.one_stream ? Step::submit_next : Step::submit_end, stream);
             continue;
         }
-        // Streams without unfinished work are all alike.
-        if (device_.items(stream).empty() && std::exchange(idle_seen, true)) {
+        if (device_.gone(stream) || device_.streams() == Streams::ordering) {
+            continue;  // nobody has that stream, or every submission waits
+        }
+        // Streams without unfinished work are all alike, but for the one that is known.
+        if (device_.is_known(stream)) {
+            const auto next = idle_stream();
+            if (next < setting_.streams) {
+                add(Step::replace, stream, next);
+            }
+        } else if (device_.items(stream).empty() && std::exchange(idle_seen, true)) {
             continue;
         }
         bool untouched_seen = false;
@@ -213,7 +226,9 @@ std::vector<Operation> Protocol::possible() const {
                 continue;
             }
             add(Step::submit, stream, slot);
-            if (setting_.knowledge == Knowledge::clock) {
+            if (setting_.one_stream) {
+                add(Step::submit_look, stream, slot);
+            } else if (setting_.knowledge == Knowledge::clock) {
                 add(Step::submit_begin, stream, slot);
             }
         }
@@ -223,7 +238,7 @@ std::vector<Operation> Protocol::possible() const {
             add(Step::go_on, call);
         }
     }
-    if (setting_.captures) {
+    if (setting_.captures && device_.streams() != Streams::ordering) {
         add(device_.capturing() ? Step::end_capture : Step::begin_capture);
     }
     if (lock_is_held()) {
@@ -261,17 +276,100 @@ std::vector<Operation> Protocol::possible() const {
     return all;
 }
 
+/// One that is not the known one and has no work; the number of streams when there is none.
+std::size_t Protocol::idle_stream() const {
+    std::size_t stream = 0;
+    while (stream < setting_.streams && (in_flight_[stream].on || !device_.items(stream).empty() ||
+                                         device_.gone(stream) || device_.is_known(stream))) {
+        ++stream;
+    }
+    return stream;
+}
+
 void Protocol::submit(std::size_t stream, std::size_t slot) {
+    const Address begin = begin_of(slot);
+    const Address end = begin + slots_[slot].width * unit();
+    for (std::size_t other = 0; setting_.one_stream && other < max_streams; ++other) {
+        std::uint8_t number = device_.completed()[other];
+        for (const ModelDevice::Item& item : device_.items(other)) {
+            ++number;
+            if (other != stream && item.begin < end && item.end > begin &&
+                item.owner != slots_[slot].owner && device_.barrier()[other] < number) {
+                found(Flaw::reuse,
+                      "work begins while an earlier owner's work on its memory is unfinished and "
+                      "not ordered before it");
+            }
+        }
+    }
     device_.submit(stream, begin_of(slot), begin_of(slot) + slots_[slot].width * unit(),
                    slots_[slot].owner);
+}
+
+void Protocol::look_at(std::size_t stream, std::size_t slot) {
+    InFlight& submission = in_flight_[stream];
+    submission = {true, static_cast<std::uint8_t>(slot), Next::submit};
+    if (device_.look_at(stream)) {
+        submission.next =
+            setting_.mutation == Mutation::second_orders_late ? Next::tell : Next::order;
+    }
+}
+
+void Protocol::submit_next(std::size_t stream) {
+    InFlight& submission = in_flight_[stream];
+    switch (submission.next) {
+        case Next::order:
+            order_second();
+            submission.next = Next::tell;
+            return;
+        case Next::tell:
+            device_.tell_second();
+            submission.next = Next::submit;
+            return;
+        case Next::submit:
+            submit(stream, submission.block);
+            submission.next = Next::tick;
+            return;
+        case Next::tick:
+            if (setting_.mutation == Mutation::second_orders_late) {
+                order_second();
+            }
+            device_.tick(stream);
+            submission.on = false;
+            return;
+    }
+}
+
+void Protocol::order_second() {
+    const Counts before = device_.barrier();
+    device_.order_second();
+    for (std::size_t stream = 0; stream < max_streams; ++stream) {
+        if (device_.barrier()[stream] > std::max(before[stream], device_.ordered()[stream])) {
+            found(Flaw::late, "a second stream waits for work that was submitted after every free");
+        }
+    }
 }
 
 void Protocol::apply(const Operation& operation) {
     const bool tick_first = setting_.mutation == Mutation::tick_before_submit;
     switch (operation.step) {
         case Step::submit:
+            if (setting_.one_stream) {
+                for (look_at(operation.first, operation.second); in_flight_[operation.first].on;) {
+                    submit_next(operation.first);
+                }
+                return;
+            }
             submit(operation.first, operation.second);
             device_.tick(operation.first);
+            return;
+        case Step::submit_look:
+            look_at(operation.first, operation.second);
+            return;
+        case Step::submit_next:
+            submit_next(operation.first);
+            return;
+        case Step::replace:
+            device_.replace(operation.first, operation.second);
             return;
         case Step::submit_begin:
             in_flight_[operation.first] = {true, operation.second};
@@ -293,6 +391,9 @@ void Protocol::apply(const Operation& operation) {
             device_.finish(operation.first);
             return;
         case Step::begin_capture:
+            if (setting_.mutation != Mutation::second_in_capture) {
+                device_.give_up_one_stream();
+            }
             device_.set_capturing(true);
             for (Call& call : calls_) {
                 call.in_capture = true;
@@ -328,8 +429,8 @@ void Protocol::apply(const Operation& operation) {
 
 void Protocol::start(Call call) {
     for (std::size_t i = 0; i < max_streams; ++i) {
-        const bool unreturned =
-            in_flight_[i].on && setting_.mutation != Mutation::tick_before_submit;
+        const bool unreturned = in_flight_[i].on && in_flight_[i].next == Next::tick &&
+                                setting_.mutation != Mutation::tick_before_submit;
         call.returned[i] = static_cast<std::uint8_t>(device_.submitted()[i] - (unreturned ? 1 : 0));
     }
     call.in_capture = device_.capturing();
@@ -541,7 +642,7 @@ void Protocol::on_alloc(const BlockInfo& block, Tag) {
         std::uint8_t number = device_.completed()[stream];
         for (const ModelDevice::Item& item : device_.items(stream)) {
             ++number;
-            if (item.begin < end && item.end > block.address &&
+            if (!setting_.one_stream && item.begin < end && item.end > block.address &&
                 device_.barrier()[stream] < number) {
                 found(Flaw::reuse,
                       "memory was handed out while an earlier owner's work on it is unfinished and "
@@ -600,8 +701,9 @@ void Protocol::check() {
 void Protocol::settle_calls() {
     for (int round = 0; round < 64; ++round) {
         for (std::size_t stream = 0; stream < max_streams; ++stream) {
-            if (in_flight_[stream].on) {
-                apply({Step::submit_end, static_cast<std::uint8_t>(stream), 0});
+            while (in_flight_[stream].on) {
+                const Step step = setting_.one_stream ? Step::submit_next : Step::submit_end;
+                apply({step, static_cast<std::uint8_t>(stream), 0});
             }
         }
         device_.finish_all();
@@ -780,6 +882,7 @@ class Protocol::Writer {
             const std::size_t stream = streams_[i];
             const InFlight& submission = run_.in_flight_[stream];
             put(submission.on && submission.block == index);
+            put(submission.next);
             std::uint8_t number = run_.device_.completed()[stream];
             for (const ModelDevice::Item& item : run_.device_.items(stream)) {
                 ++number;
@@ -809,6 +912,12 @@ class Protocol::Writer {
             }
         }
         put_counts(run_.device_.barrier());
+        put(run_.device_.streams());
+        for (const std::size_t stream : streams_) {
+            put(run_.device_.is_known(stream));
+            put(run_.device_.gone(stream));
+        }
+        put_counts(run_.device_.ordered());
     }
 
     /// Which of the test's places a call takes does not matter.
@@ -860,11 +969,13 @@ class Protocol::Writer {
 };
 
 std::uint64_t Protocol::fingerprint() const {
-    // Streams without unfinished work are alike: only the busy ones have to be exchanged.
+    // Streams without unfinished work are alike: only the busy ones have to be exchanged, and the
+    // one that is known.
     Writer::Streams streams{};
     std::iota(streams.begin(), streams.end(), std::size_t{0});
     const auto end = std::stable_partition(streams.begin(), streams.end(), [this](std::size_t i) {
-        return in_flight_[i].on || !device_.items(i).empty();
+        return in_flight_[i].on || !device_.items(i).empty() || device_.is_known(i) ||
+               device_.gone(i);
     });
     Writer::Bytes smallest;
     do {

@@ -4,11 +4,14 @@
 //
 // What is checked:
 //  - reuse: memory is handed out only when all work of earlier owners on it is finished, or is
-//    ordered before everything submitted from now on;
+//    ordered before everything submitted from now on; while all work goes to one stream, work is
+//    submitted only where all work of earlier owners on its memory is finished or ordered before
+//    it;
 //  - promise: a free that may stop the host returns when all work is finished whose submission
 //    returned before the free was called;
 //  - lateness: a free waits for nothing that was submitted after it: neither does its host wait,
-//    nor is its block still kept back when all earlier work is finished;
+//    nor is its block still kept back when all earlier work is finished, nor does work wait for
+//    more than a free before it;
 //  - liveness: once the device is idle every freed block is free again, every call has returned,
 //    every unused segment can be given back;
 //  - books: each fence is released once, none is recorded in a capture, and validate() is empty.
@@ -32,6 +35,9 @@ enum class Step : std::uint8_t {
     submit,        ///< stream, block: work, and its tick
     submit_begin,  ///< stream, block: the first of these two only
     submit_end,    ///< stream: the second
+    submit_look,   ///< stream, block: a look at the stream, where one stream counts
+    submit_next,   ///< stream: the next step of that submission, the last of which is its tick
+    replace,       ///< stream, stream: the one is destroyed, the other made and has its handle
     finish,        ///< stream: its oldest work is done
     allocate,      ///< size: 0 a block, 1 a double one
     free,          ///< block
@@ -66,8 +72,9 @@ struct Setting {
     std::size_t live = 0;    ///< so many are allocated at the beginning
     bool captures = false;
     bool failures = false;
-    bool relies = true;     ///< programs rely on the wait of their frees
-    std::size_t calls = 3;  ///< so many calls wait at the same time at most
+    bool one_stream = false;  ///< it counts when all work goes to one stream
+    bool relies = true;       ///< programs rely on the wait of their frees
+    std::size_t calls = 3;    ///< so many calls wait at the same time at most
     Mutation mutation = Mutation::none;
 };
 std::string describe(const Setting& setting);
@@ -146,9 +153,12 @@ class Protocol final : private ModelDevice::Checker,
         Counts due{};  ///< what the block may wait for at most
         bool has_due = false;
     };
+    /// What a submission that looks at its stream does next.
+    enum class Next : std::uint8_t { order, tell, submit, tick };
     struct InFlight {
         bool on = false;
         std::uint8_t block = 0;
+        Next next = Next::tick;
     };
 
     // ModelDevice::Checker
@@ -182,6 +192,10 @@ class Protocol final : private ModelDevice::Checker,
     std::size_t slot_at(allocator::Address address) const;
     allocator::Address begin_of(std::size_t slot) const;
     void submit(std::size_t stream, std::size_t slot);
+    std::size_t idle_stream() const;
+    void look_at(std::size_t stream, std::size_t slot);
+    void submit_next(std::size_t stream);
+    void order_second();
     void start(Call call);
     void ended(std::size_t call);
     void allocated(const Call& call);

@@ -196,6 +196,73 @@ TEST_CASE("never: a free does not stop the host, and the block waits behind its 
     CHECK(world.problem_at_end() == sound);
 }
 
+TEST_CASE("while all work goes to one stream a free that need not wait completes at once") {
+    for (const FreeSync sync : {FreeSync::never, FreeSync::automatic}) {
+        World world(gib, with(sync));
+        world.backend.set_one_stream(true);
+        world.backend.set_caller_needs_host_wait([] { return false; });
+        const BlockInfo a = world.get(2 * mib);
+        const BlockInfo b = world.get(2 * mib);
+        world.backend.access(a.id, a.address, a.size);
+        world.give(a.address);
+        CHECK(world.active() == 2 * mib);
+        const BlockInfo c = world.get(2 * mib);
+        CHECK(c.address == a.address);
+        world.backend.access(c.id, c.address, c.size);  // a problem, were it not ordered
+        CHECK(world.backend.queries() == 0);
+        CHECK(world.backend.calls(Call::fence_wait_host) == 0);
+
+        // From the second stream on frees wait for their fences again.
+        world.backend.set_one_stream(false);
+        world.backend.access(b.id, b.address, b.size);
+        world.give(b.address);
+        CHECK(world.active() == 4 * mib);
+        CHECK(world.get(2 * mib).address != b.address);
+        CHECK(world.problem() == sound);
+    }
+}
+
+TEST_CASE("all work on one stream is no reason not to wait for a free that promises it") {
+    for (const FreeSync sync : {FreeSync::always, FreeSync::automatic}) {
+        World world(gib, with(sync));
+        world.backend.set_one_stream(true);
+        const BlockInfo a = world.get(2 * mib);
+        const auto use = world.backend.access(a.id, a.address, a.size);
+        world.give(a.address);
+        CHECK(world.backend.calls(Call::fence_wait_host) == 1);
+        CHECK(world.backend.completed() == use);
+        CHECK(world.problem_at_end() == sound);
+    }
+}
+
+TEST_CASE("on one stream what was freed before is as safe as what was freed last") {
+    World world(gib, with(FreeSync::never));
+    const BlockInfo a = world.get(2 * mib);
+    const BlockInfo b = world.get(2 * mib);
+    world.backend.access(a.id, a.address, a.size);
+    world.give(a.address);
+    CHECK(world.active() == 4 * mib);
+    world.backend.set_one_stream(true);
+    world.give(b.address);
+    CHECK(world.active() == 0);
+    CHECK(world.backend.fences() == 0);
+    CHECK(world.problem_at_end() == sound);
+}
+
+TEST_CASE("abandoning while the caller is looked at leaves the free alone on one stream, too") {
+    World world(gib, with(FreeSync::automatic));
+    world.backend.set_one_stream(true);
+    world.backend.set_caller_needs_host_wait([&] {
+        world.pool.abandon();
+        return false;
+    });
+    const BlockInfo a = world.get(2 * mib);
+    world.backend.access(a.id, a.address, a.size);
+    CHECK(world.pool.free(a.address, 0).status.ok());
+    CHECK(world.active() == 0);
+    CHECK(world.pool.validate().empty());
+}
+
 TEST_CASE("a free may leave the host running whatever the policy") {
     for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
         World world(gib, with(sync));
