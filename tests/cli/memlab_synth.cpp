@@ -3,6 +3,8 @@
 // the same bytes, but for the stacks, which name this very program.
 //
 //   memlab-synth SCENARIO PATH       write one log
+//   memlab-synth --events N --sites S --seed K -o FILE
+//                                    a training run as large as wanted (synthetic_run.hpp)
 //   memlab-synth --run SCENARIO END  as a recorded program would under memlab-run: announces and
 //                                    writes its log in MEMLAB_OUTPUT's folder, then ends by END
 //                                    (an exit code, or "kill", "term" or "wait")
@@ -19,8 +21,10 @@
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 #include "profiler/trace/log_writer.hpp"
+#include "tests/cli/synthetic_run.hpp"
 
 namespace {
 
@@ -334,14 +338,64 @@ int run_as_program(const std::string& scenario, const std::string& ending) {
     return std::atoi(ending.c_str());
 }
 
+/// -1 where it is none.
+long long whole_number(const char* text) {
+    char* end = nullptr;
+    const long long value = std::strtoll(text, &end, 10);
+    return end == text || *end != '\0' ? -1 : value;
+}
+
+/// The arguments are pairs of an option and its value.
+int synthesize(int argc, char** argv) {
+    memlab::test::SyntheticRun run;
+    std::string path;
+    bool good = argc % 2 == 1;
+    for (int i = 1; good && i + 1 < argc; i += 2) {
+        const std::string_view option = argv[i];
+        const long long value = whole_number(argv[i + 1]);
+        if (option == "-o") {
+            path = argv[i + 1];
+        } else if (option == "--events" && value >= 0) {
+            run.events = static_cast<std::uint64_t>(value);
+        } else if (option == "--sites" && value >= 1 && value <= 10'000'000) {
+            run.sites = static_cast<std::uint32_t>(value);
+        } else if (option == "--seed" && value >= 0) {
+            run.seed = static_cast<std::uint64_t>(value);
+        } else {
+            good = false;
+        }
+    }
+    if (!good || path.empty()) {
+        std::cerr << "usage: memlab-synth [--events N] [--sites S] [--seed K] -o FILE\n";
+        return 2;
+    }
+    auto created = LogWriter::create(path, 0);
+    if (!created.writer) {
+        std::cerr << "memlab-synth: " << created.error << "\n";
+        return 2;
+    }
+    memlab::test::write_synthetic_run(run, *created.writer);
+    const std::string stopped = created.writer->stopped_because();
+    created.writer->close();
+    if (!stopped.empty()) {
+        std::cerr << "memlab-synth: " << path << ": " << stopped << "\n";
+        return 2;
+    }
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (argc > 1 && argv[1][0] == '-' && std::strcmp(argv[1], "--run") != 0) {
+        return synthesize(argc, argv);
+    }
     if (argc == 4 && std::strcmp(argv[1], "--run") == 0) {
         return run_as_program(argv[2], argv[3]);
     }
     if (argc != 3) {
-        std::cerr << "usage: memlab-synth SCENARIO PATH | memlab-synth --run SCENARIO END\n";
+        std::cerr << "usage: memlab-synth SCENARIO PATH | memlab-synth --run SCENARIO END | "
+                     "memlab-synth [--events N] [--sites S] [--seed K] -o FILE\n";
         return 2;
     }
     return write_log(argv[1], argv[2], 4711) ? 0 : 1;

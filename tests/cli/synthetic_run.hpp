@@ -1,0 +1,27 @@
+// A training run that never was, as large as wanted: the log that memlab would have written of it.
+// For benchmarks, fuzzers and whoever wants to see a report of ten million events.
+//
+// The memory is served by memlab's own pool on a simulated device, so that segments, completions
+// and reuse are as in a real log, and the log replays exactly. A run has steps (a scope, with
+// forward and backward inside, and a mark behind each); in a step every layer allocates, a third of
+// the blocks are temporary, the rest is freed in the opposite order on the way back; weights stay;
+// one site leaks 4 KiB a step.
+#pragma once
+
+#include <cstdint>
+
+#include "profiler/trace/log_writer.hpp"
+
+namespace memlab::test {
+
+struct SyntheticRun {
+    std::uint64_t events = 100'000;  ///< the run stops at the first step's end behind so many
+    std::uint32_t sites = 1000;      ///< 1 at least
+    std::uint64_t seed = 1;
+    std::uint32_t pid = 4711;
+};
+
+/// Writes the whole log. The same run gives the same bytes.
+void write_synthetic_run(const SyntheticRun& run, trace::LogWriter& log);
+
+}  // namespace memlab::test
