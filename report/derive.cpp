@@ -1,10 +1,11 @@
 // From an event log to the report that the process would have written, had it been able to.
 #include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_reader.hpp"
 #include "report/json_writer.hpp"
+#include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 
 namespace memlab::report {
@@ -13,7 +14,7 @@ DeriveResult derive_json(const std::string& log_path) {
     DeriveResult result;
     try {
         trace::Aggregator aggregator;
-        const trace::LogReadResult read = trace::read_log(log_path, aggregator);
+        const trace::LogReadResult read = read_log_ahead(log_path, aggregator);
         // The reader names the file; so does whoever shows our result.
         std::string message = read.message;
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
@@ -35,6 +36,8 @@ DeriveResult derive_json(const std::string& log_path) {
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {
         result.error = "needs more memory than there is; read it on a larger machine";
+    } catch (const std::system_error&) {
+        result.error = "needs a thread of its own, and the system gives none; see ulimit -u";
     }
     return result;
 }

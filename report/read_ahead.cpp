@@ -1,0 +1,178 @@
+#include "report/read_ahead.hpp"
+
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <thread>
+
+namespace memlab::report {
+
+namespace {
+
+/// Events of a stretch: some hundred KiB, so that a stretch is still in the cache when it is read.
+constexpr std::size_t stretch_events = 2048;
+/// Other records: definitions come in crowds.
+constexpr std::size_t stretch_others = 1024;
+
+/// A ring of stretches between the two threads.
+class Ring {
+  public:
+    /// For the reader: a stretch to fill; null when nobody wants any more.
+    LogStretch* to_fill() {
+        std::unique_lock lock(mutex_);
+        moved_.wait(lock, [&] { return filled_ - taken_ < size || abandoned_; });
+        return abandoned_ ? nullptr : &stretches_[filled_ % size];
+    }
+    void fill() {
+        const std::lock_guard lock(mutex_);
+        ++filled_;
+        moved_.notify_all();
+    }
+    void end() {
+        const std::lock_guard lock(mutex_);
+        ended_ = true;
+        moved_.notify_all();
+    }
+
+    /// For the caller: what comes after the stretch that it has; null at the end.
+    LogStretch* take() {
+        std::unique_lock lock(mutex_);
+        if (holds_) {
+            ++taken_;
+            holds_ = false;
+            moved_.notify_all();
+        }
+        moved_.wait(lock, [&] { return filled_ != taken_ || ended_; });
+        holds_ = filled_ != taken_;
+        return holds_ ? &stretches_[taken_ % size] : nullptr;
+    }
+    void abandon() {
+        const std::lock_guard lock(mutex_);
+        abandoned_ = true;
+        moved_.notify_all();
+    }
+
+  private:
+    static constexpr std::size_t size = 4;
+    LogStretch stretches_[size];
+    std::mutex mutex_;
+    std::condition_variable moved_;
+    std::size_t filled_ = 0;
+    std::size_t taken_ = 0;
+    bool holds_ = false;
+    bool ended_ = false;
+    bool abandoned_ = false;
+};
+
+/// Nobody wants the rest.
+struct Abandoned {};
+
+/// Fills stretches with what the reader delivers.
+class Filler final : public trace::RecordSink {
+  public:
+    explicit Filler(Ring& ring) : ring_(ring) {}
+
+    void on(const trace::Event& record) override {
+        LogStretch& stretch = open();
+        stretch.events.push_back(record);
+        if (stretch.events.size() >= stretch_events) {
+            close();
+        }
+    }
+    void on(const trace::ProcessInfo& record) override { other(record); }
+    void on(const trace::OptionValue& record) override { other(record); }
+    void on(const trace::DeviceInfo& record) override { other(record); }
+    void on(const trace::ContextInfo& record) override { other(record); }
+    void on(const trace::ContextLost& record) override { other(record); }
+    void on(const trace::StringDef& record) override { other(record); }
+    void on(const trace::ModuleDef& record) override { other(record); }
+    void on(const trace::PythonFrameDef& record) override { other(record); }
+    void on(const trace::StackDef& record) override { other(record); }
+    void on(const trace::OomEvent& record) override { other(record); }
+    void on(const trace::DeviceSample& record) override { other(record); }
+    void on(const trace::Missed& record) override { other(record); }
+    void on(const trace::Work& record) override { other(record); }
+    void on(const trace::Bypass& record) override { other(record); }
+    void on(const trace::Coverage& record) override { other(record); }
+    void on(const trace::End& record) override { other(record); }
+
+    /// What is in hand goes on its way.
+    void close() {
+        if (stretch_ != nullptr) {
+            stretch_ = nullptr;
+            ring_.fill();
+        }
+    }
+
+  private:
+    LogStretch& open() {
+        if (stretch_ == nullptr) {
+            stretch_ = ring_.to_fill();
+            if (stretch_ == nullptr) {
+                throw Abandoned();
+            }
+            stretch_->events.clear();
+            stretch_->others.clear();
+            stretch_->events.reserve(stretch_events);
+        }
+        return *stretch_;
+    }
+    template <typename Record>
+    void other(const Record& record) {
+        LogStretch& stretch = open();
+        stretch.others.emplace_back(stretch.events.size(), record);
+        if (stretch.others.size() >= stretch_others) {
+            close();
+        }
+    }
+
+    Ring& ring_;
+    LogStretch* stretch_ = nullptr;
+};
+
+}  // namespace
+
+class ReadAhead::Impl {
+  public:
+    explicit Impl(const std::string& path) {
+        thread_ = std::thread([this, path] { read(path); });
+    }
+    ~Impl() {
+        ring_.abandon();
+        thread_.join();
+    }
+
+    const LogStretch* next() { return ring_.take(); }
+    const trace::LogReadResult& result() const { return result_; }
+
+  private:
+    void read(const std::string& path) noexcept {
+        Filler filler(ring_);
+        try {
+            result_ = trace::read_log(path, filler);
+            filler.close();
+        } catch (const Abandoned&) {  // the caller knows
+        } catch (const std::bad_alloc&) {
+            result_.status = trace::LogStatus::damaged;
+        }
+        ring_.end();
+    }
+
+    Ring ring_;
+    trace::LogReadResult result_;
+    std::thread thread_;
+};
+
+ReadAhead::ReadAhead(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+
+ReadAhead::~ReadAhead() = default;
+
+const LogStretch* ReadAhead::next() {
+    return impl_->next();
+}
+
+const trace::LogReadResult& ReadAhead::result() const {
+    return impl_->result();
+}
+
+}  // namespace memlab::report

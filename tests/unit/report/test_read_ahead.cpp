@@ -1,0 +1,82 @@
+// Reading ahead delivers what reading does, in the same order, whatever the log and its end.
+#include <stdexcept>
+
+#include "profiler/trace/log_writer.hpp"
+#include "report/read_ahead.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/temporary_folder.hpp"
+
+using namespace memlab::test;
+using memlab::report::read_log_ahead;
+
+namespace {
+
+std::string written(const TemporaryFolder& folder, const Records& records) {
+    const std::string path = folder / "log";
+    auto created = LogWriter::create(path, 0);
+    REQUIRE(created.writer);
+    feed(records, *created.writer);
+    created.writer->close();
+    return path;
+}
+
+void check_same(const std::string& path) {
+    Recording expected;
+    Recording found;
+    const LogReadResult plain = read_log(path, expected);
+    const LogReadResult ahead = read_log_ahead(path, found);
+    CHECK(difference(found.records, expected.records) == nothing);
+    CHECK(ahead.status == plain.status);
+    CHECK(ahead.records == plain.records);
+    CHECK(ahead.offset == plain.offset);
+    CHECK(ahead.message == plain.message);
+}
+
+/// Has seen enough after some events.
+struct Impatient {
+    int seen = 0;
+    template <typename Record>
+    void on(const Record& /*record*/) {
+        if (++seen == 100) {
+            throw std::runtime_error("enough");
+        }
+    }
+};
+
+}  // namespace
+
+TEST_CASE("reading ahead delivers the same records in the same order") {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+        const TemporaryFolder wild;
+        check_same(written(wild, WildRecords::make(seed, 20000, true)));
+        const TemporaryFolder plausible;
+        check_same(written(plausible, PlausibleRecords::make(seed, 20000)));
+    }
+}
+
+TEST_CASE("reading ahead ends where reading does: cut off, damaged, empty, no log, no file") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, PlausibleRecords::make(1, 20000));
+    const std::vector<std::uint8_t> whole = read_file(path);
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{5}, std::size_t{100}, whole.size() / 3, whole.size() - 1}) {
+        write_file(path, {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
+        check_same(path);
+    }
+    std::vector<std::uint8_t> damaged = whole;
+    damaged[damaged.size() / 2] ^= 1;
+    write_file(path, damaged);
+    check_same(path);
+    write_file(path, {'n', 'o', 'n', 'e'});
+    check_same(path);
+    check_same(folder / "missing");
+}
+
+TEST_CASE("a sink that has seen enough stops the reading") {
+    const TemporaryFolder folder;
+    const std::string path = written(folder, PlausibleRecords::make(1, 100'000));
+    Impatient sink;
+    CHECK_THROWS_AS(read_log_ahead(path, sink), std::runtime_error);
+    CHECK(sink.seen == 100);
+}
