@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 
 namespace memlab::report {
@@ -163,7 +164,12 @@ class ReadAhead::Impl {
     std::thread thread_;
 };
 
-ReadAhead::ReadAhead(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+ReadAhead::ReadAhead(const std::string& path) {
+    try {
+        impl_ = std::make_unique<Impl>(path);
+    } catch (const std::system_error&) {  // no thread: see started()
+    }
+}
 
 ReadAhead::~ReadAhead() = default;
 

@@ -2,6 +2,7 @@
 // up.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ struct LogStretch {
     std::vector<std::pair<std::size_t, Other>> others;
 };
 
-/// The reading thread. The constructor throws std::system_error where the system gives none.
+/// The reading thread.
 class ReadAhead {
   public:
     explicit ReadAhead(const std::string& path);
@@ -34,6 +35,9 @@ class ReadAhead {
     ~ReadAhead();
     ReadAhead(const ReadAhead&) = delete;
     ReadAhead& operator=(const ReadAhead&) = delete;
+
+    /// False where the system gives no thread; then there is nothing to ask for.
+    bool started() const { return impl_ != nullptr; }
 
     /// The next stretch, valid until the next call; null at the end.
     const LogStretch* next();
@@ -46,11 +50,14 @@ class ReadAhead {
     std::unique_ptr<Impl> impl_;
 };
 
-/// As trace::read_log, but throws std::system_error where the system gives no thread. What the sink
-/// throws is passed on.
-template <typename Sink>
+/// As trace::read_log, with a thread more where the system gives one. What the sink throws is
+/// passed on.
+template <std::derived_from<trace::RecordSink> Sink>
 trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink) {
     ReadAhead log(path);
+    if (!log.started()) {
+        return trace::read_log(path, sink);
+    }
     while (const LogStretch* stretch = log.next()) {
         auto other = stretch->others.begin();
         const auto deliver_others = [&](std::size_t before) {

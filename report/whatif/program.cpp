@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "report/read_ahead.hpp"
+
 namespace memlab::whatif {
 
 using trace::Event;
@@ -279,7 +281,7 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
 
 Recording read_recording(const std::string& path, std::string* error) {
     ProgramBuilder builder;
-    const trace::LogReadResult read = trace::read_log(path, builder);
+    const trace::LogReadResult read = report::read_log_ahead(path, builder);
     if (read.status == trace::LogStatus::not_a_log) {
         *error = not_a_log_error(read, path);
         return {};

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "allocator/pool.hpp"
+#include "report/read_ahead.hpp"
 #include "report/whatif/program.hpp"
 
 namespace memlab::whatif {
@@ -386,7 +387,8 @@ ReplayResult replay_records(const FeedRecords& feed, const ReadPoolOptions& read
 ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_options) {
     trace::LogReadResult read;
     ReplayResult result = replay_records(
-        [&](trace::RecordSink& sink) { return read = trace::read_log(path, sink); }, read_options);
+        [&](trace::RecordSink& sink) { return read = report::read_log_ahead(path, sink); },
+        read_options);
     if (read.status == trace::LogStatus::not_a_log) {
         result.error = not_a_log_error(read, path);
     } else if (read.status == trace::LogStatus::damaged) {
