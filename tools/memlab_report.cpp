@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/run_command.hpp"
 #include "tools/summary_command.hpp"
@@ -18,6 +19,7 @@ struct Command {
 };
 
 constexpr Command commands[] = {
+    {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},

@@ -19,6 +19,7 @@ needs_build=(
     "nlohmann-json3-dev|header nlohmann/json.hpp"
     "libcli11-dev|header CLI/CLI.hpp"
     "libdw-dev|header elfutils/libdwfl.h"
+    "libtomlplusplus-dev|header toml++/toml.h"
     "catch2|header catch2/catch.hpp catch2/catch_all.hpp"
     "python3|command python3"
     "python3-jsonschema|module jsonschema"

@@ -1,0 +1,303 @@
+#include "report/check/check.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "report/names.hpp"
+#include "report/runs/ranks.hpp"
+
+namespace memlab::check {
+
+namespace {
+
+using report::base_name;
+
+/// "rank 3", "train.py" (a script is known by its own name, whichever Python runs it), "app".
+std::string stable_name(const report::Process& process) {
+    if (const std::optional<std::uint64_t> rank = report::rank_of(process)) {
+        return "rank " + std::to_string(*rank);
+    }
+    const std::string executable = base_name(process.executable);
+    if (executable.starts_with("python")) {
+        for (std::size_t i = 1; i < process.arguments.size(); ++i) {
+            if (process.arguments[i].ends_with(".py")) {
+                return base_name(process.arguments[i]);
+            }
+        }
+    }
+    return executable;
+}
+
+/// What the figures of a row are kept under. A process without a GPU has none.
+BaselineKey key_of(const Process& process, const std::optional<std::uint64_t>& device) {
+    for (const report::DeviceSummary& each : process.summary.devices) {
+        if (!device || each.device->index == *device) {
+            return {each.device->name, each.device->driver_version};
+        }
+    }
+    return {};
+}
+
+MeasuredProcess measured(const Process& process) {
+    return {process.summary, *process.resolver, process.damage};
+}
+
+class Judge {
+  public:
+    Judge(const std::vector<Process>& processes, const Options& options)
+        : processes_(processes), options_(options) {
+        for (const Process& process : processes) {
+            std::set<BaselineKey> keys;
+            for (const report::DeviceSummary& each : process.summary.devices) {
+                keys.insert({each.device->name, each.device->driver_version});
+            }
+            for (const BaselineKey& key : keys) {
+                ++processes_of_key_[key];
+            }
+        }
+    }
+
+    void hold(const Limit& limit) {
+        std::size_t held = 0;
+        std::string absent;
+        for (std::size_t p = 0; p < processes_.size(); ++p) {
+            Measured found = measure(measured(processes_[p]), limit.metric, limit.subject);
+            const std::string what = name_of(limit.metric, limit.subject) + ": ";
+            if (found.values.empty()) {
+                if (found.unknowable) {
+                    problem(named(p) + what + found.absent);
+                    ++held;
+                } else if (absent.empty()) {
+                    absent =
+                        (processes_.size() == 1 ? named(p) : std::string()) + what + found.absent;
+                }
+            }
+            for (Measurement& value : found.values) {
+                ++held;
+                Row row{p, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
+                judge(row);
+                if (row.verdict == Verdict::kept && !found.unproven.empty()) {
+                    row.verdict = Verdict::unknown;
+                    problem(named(p) + what + found.unproven);
+                }
+                out_.rows.push_back(std::move(row));
+            }
+        }
+        if (held == 0) {
+            problem(absent + " (limited by " + limit.origin + ")");
+        }
+    }
+
+    /// A recording without an end is judged all the same: memory is live until its last event.
+    void note_ends() {
+        for (const Process& process : processes_) {
+            const std::string& ended = process.summary.report->process.ended;
+            if (ended == "cut off" || ended == "running") {
+                say(out_.notes, process.name + " " + process.summary.ended +
+                                    ": figures are those of its last event.");
+            }
+        }
+    }
+
+    /// Shown whether or not anybody limits it.
+    void show(Metric metric) {
+        for (std::size_t p = 0; p < processes_.size(); ++p) {
+            for (Measurement& value : measure(measured(processes_[p]), metric, Subject()).values) {
+                const bool there =
+                    std::any_of(out_.rows.begin(), out_.rows.end(), [&](const Row& row) {
+                        return row.process == p && row.metric == metric &&
+                               row.subject == Subject() && row.measured.device == value.device;
+                    });
+                if (!there) {
+                    out_.rows.push_back(
+                        {p, metric, Subject(), {}, std::move(value), {}, {}, Verdict::shown});
+                }
+            }
+        }
+    }
+
+    Outcome finish() {
+        std::stable_sort(out_.rows.begin(), out_.rows.end(), [](const Row& a, const Row& b) {
+            const auto rank = [](const Row& row) {
+                return std::make_tuple(row.process, !row.measured.device,
+                                       row.measured.device.value_or(0), row.subject.kind,
+                                       row.metric);
+            };
+            return rank(a) < rank(b);
+        });
+        return std::move(out_);
+    }
+
+  private:
+    /// Which process: needless where there is only one.
+    std::string named(std::size_t p) const {
+        return processes_.size() == 1 ? std::string() : processes_[p].name + ": ";
+    }
+
+    void problem(const std::string& what) { say(out_.problems, what); }
+
+    static void say(std::vector<std::string>& list, const std::string& what) {
+        if (std::find(list.begin(), list.end(), what) == list.end()) {
+            list.push_back(what);
+        }
+    }
+
+    void judge(Row& row) {
+        const Limit& limit = *row.limit;
+        const Unit unit = info(row.metric).unit;
+        if (limit.bound.relative()) {
+            if (options_.update) {
+                row.verdict = Verdict::recorded;
+                return;
+            }
+            row.baseline = baseline_of(row);
+            if (!row.baseline) {
+                row.verdict =
+                    options_.missing_baseline_passes ? Verdict::no_baseline : Verdict::unknown;
+                return;
+            }
+        }
+        row.allowed = allowed(limit.bound, unit, row.baseline.value_or(Figure()));
+        row.verdict = row.measured.figure > *row.allowed ? Verdict::exceeded : Verdict::kept;
+    }
+
+    std::optional<Figure> baseline_of(const Row& row) {
+        const BaselineKey key = key_of(processes_[row.process], row.measured.device);
+        std::string missing;
+        if (options_.baseline == nullptr) {
+            missing = "the limit of " + name_of(row.metric, row.subject) + " (" +
+                      row.limit->origin +
+                      ") is above a baseline, and none is named; add "
+                      "--baseline FILE";
+        } else if (!options_.baseline->knows(key)) {
+            missing = options_.baseline_name + " has no baseline for " + key_text(key) +
+                      "; record one on this machine with --update";
+        } else {
+            const std::vector<std::string> names = options_.baseline->processes(key);
+            const bool only_one = names.size() == 1 && processes_of_key_[key] == 1;
+            const auto found = options_.baseline->find(
+                key, only_one ? std::string() : processes_[row.process].name, row.measured.device,
+                row.metric, row.subject);
+            if (found) {
+                return found;
+            }
+            missing = options_.baseline_name + " has no " + name_of(row.metric, row.subject) +
+                      (only_one ? std::string() : " of " + processes_[row.process].name) + " for " +
+                      key_text(key) + "; record it with --update";
+        }
+        say(options_.missing_baseline_passes && options_.baseline != nullptr ? out_.notes
+                                                                             : out_.problems,
+            missing);
+        return std::nullopt;
+    }
+
+    const std::vector<Process>& processes_;
+    const Options& options_;
+    std::map<BaselineKey, std::size_t> processes_of_key_;
+    Outcome out_;
+};
+
+}  // namespace
+
+std::vector<Process> processes_of(const report::RunCollection& run, report::Symbolizer* symbolizer,
+                                  const std::optional<std::uint64_t>& device) {
+    std::vector<Process> processes;
+    std::map<std::string, std::size_t> taken;
+    for (const report::RunMember& member : run.members) {
+        const report::Process& process = member.report.process;
+        Process& out = processes.emplace_back();
+        out.file = member.file;
+        out.name = stable_name(process);
+        if (const std::size_t earlier = taken[out.name]++; earlier != 0) {
+            out.name += " #" + std::to_string(earlier + 1);
+        }
+        out.pid = process.pid;
+        out.damage = member.warning;
+        const report::LogInfo& log = member.report.log;
+        if (out.damage.empty() && member.from_log &&
+            (log.dropped != 0 || !log.stopped_because.empty())) {
+            out.damage = "The event log lost events.";
+        }
+        out.resolver = std::make_unique<report::Resolver>(member.report, symbolizer);
+        out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
+        if (device) {
+            std::erase_if(out.summary.devices,
+                          [&](const auto& each) { return each.device->index != *device; });
+        }
+    }
+    return processes;
+}
+
+const char* name_of(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::kept:
+            return "ok";
+        case Verdict::exceeded:
+            return "EXCEEDED";
+        case Verdict::shown:
+            return "no limit";
+        case Verdict::recorded:
+            return "recorded";
+        case Verdict::no_baseline:
+            return "no baseline";
+        case Verdict::unknown:
+            return "UNKNOWN";
+    }
+    return "";
+}
+
+std::size_t Outcome::count(Verdict verdict) const {
+    return static_cast<std::size_t>(std::count_if(
+        rows.begin(), rows.end(), [&](const Row& row) { return row.verdict == verdict; }));
+}
+
+int Outcome::exit_code() const {
+    if (count(Verdict::exceeded) != 0) {
+        return 1;
+    }
+    return problems.empty() ? 0 : 2;
+}
+
+Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,
+              const Options& options) {
+    Judge judge(processes, options);
+    judge.note_ends();
+    for (const Limit& limit : limits) {
+        judge.hold(limit);
+    }
+    judge.show(Metric::peak_allocated);
+    judge.show(Metric::peak_reserved);
+    return judge.finish();
+}
+
+std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
+                                       const std::vector<Limit>& limits) {
+    std::vector<std::pair<Metric, Subject>> wanted;
+    for (const MetricInfo& metric : metrics()) {
+        wanted.emplace_back(metric.metric, Subject());
+    }
+    for (const Limit& limit : limits) {
+        const std::pair<Metric, Subject> one(limit.metric, limit.subject);
+        if (std::find(wanted.begin(), wanted.end(), one) == wanted.end()) {
+            wanted.push_back(one);
+        }
+    }
+    std::vector<BaselineFigure> figures;
+    for (const Process& process : processes) {
+        if (process.summary.devices.empty()) {
+            continue;
+        }
+        for (const auto& [metric, subject] : wanted) {
+            for (const Measurement& value : measure(measured(process), metric, subject).values) {
+                figures.push_back({key_of(process, value.device), process.name, value.device,
+                                   metric, subject, value.figure});
+            }
+        }
+    }
+    return figures;
+}
+
+}  // namespace memlab::check

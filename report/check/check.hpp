@@ -1,0 +1,87 @@
+// The gate: what a run needed against what it may need. Every limit is held against every process
+// and GPU that it applies to, and ends in a verdict; a limit that could not be held against
+// anything is a problem, never a pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/check/baseline.hpp"
+#include "report/check/limit.hpp"
+#include "report/check/measure.hpp"
+#include "report/resolver.hpp"
+#include "report/runs/collection.hpp"
+#include "report/summary.hpp"
+#include "report/symbolizer.hpp"
+
+namespace memlab::check {
+
+/// A process of the run, ready to be measured.
+struct Process {
+    std::string file;  ///< that it was read from
+    std::string name;  ///< "rank 0", "train.py": the same from run to run, unique within one
+    std::string damage;
+    std::uint64_t pid = 0;
+    report::Summary summary;
+    std::unique_ptr<report::Resolver> resolver;
+};
+
+/// Without a symbolizer sites are known by module and offset alone; with `device` only that GPU is
+/// looked at. `run` and `symbolizer` must outlive the result.
+std::vector<Process> processes_of(const report::RunCollection& run, report::Symbolizer* symbolizer,
+                                  const std::optional<std::uint64_t>& device = std::nullopt);
+
+enum class Verdict : std::uint8_t {
+    kept,
+    exceeded,
+    shown,        ///< nobody limits it
+    recorded,     ///< goes into the baseline: not judged by the old one
+    no_baseline,  ///< passed over, as was asked for
+    unknown,      ///< could not be judged: one of the problems says why
+};
+
+/// "ok", "EXCEEDED", ...
+const char* name_of(Verdict verdict);
+
+struct Row {
+    std::size_t process = 0;  ///< index into the processes
+    Metric metric = Metric::peak_allocated;
+    Subject subject;
+    std::optional<Limit> limit;  ///< none: only shown
+    Measurement measured;
+    std::optional<Figure> allowed;
+    std::optional<Figure> baseline;
+    Verdict verdict = Verdict::shown;
+};
+
+struct Outcome {
+    std::vector<Row> rows;  ///< by process, then by GPU (what is of the whole process last)
+    std::vector<std::string> problems;  ///< why it is not all proven: one line each
+    std::vector<std::string> notes;
+
+    std::size_t count(Verdict verdict) const;
+    /// 1 when a limit is exceeded, else 2 when there are problems, else 0.
+    int exit_code() const;
+};
+
+struct Options {
+    const Baseline* baseline = nullptr;  ///< null: none was named
+    std::string baseline_name;           ///< for messages
+    bool missing_baseline_passes = false;
+    bool update = false;  ///< relative limits are recorded, not judged
+};
+
+/// Never throws but std::bad_alloc.
+Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,
+              const Options& options);
+
+/// What a baseline keeps of a run: every metric that it has of the whole, and what `limits` say of
+/// sites and scopes.
+std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
+                                       const std::vector<Limit>& limits);
+
+}  // namespace memlab::check

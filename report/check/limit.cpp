@@ -1,0 +1,157 @@
+#include "report/check/limit.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "report/filter.hpp"
+
+namespace memlab::check {
+
+namespace {
+
+const char* takes(Unit unit) {
+    switch (unit) {
+        case Unit::count:
+            return "a whole number (100), or one above the baseline (+10, +5%)";
+        case Unit::share:
+            return "a share (20%, 0.2), or percentage points above the baseline (+5%)";
+        default:
+            return "a size (4GiB, 1048576), or one above the baseline (+64MiB, +5%)";
+    }
+}
+
+/// One percent, of what is written as a share.
+constexpr Figure::Wide percent = 100;
+
+std::optional<Bound> read(std::string_view text, Unit unit) {
+    Bound bound;
+    const std::size_t first = text.find_first_not_of(" \t");
+    if (first != std::string_view::npos && text[first] == '+') {
+        bound.kind = Bound::Kind::above_baseline;
+        text.remove_prefix(first + 1);
+    }
+    const auto split = split_number(text);
+    if (!split) {
+        return std::nullopt;
+    }
+    bound.amount = split->number;
+    if (split->unit == "%") {
+        if (unit != Unit::share && !bound.relative()) {
+            return std::nullopt;
+        }
+        if (split->number.in_millionths() % percent != 0) {
+            return std::nullopt;  // finer than a figure is
+        }
+        bound.amount = Figure::millionths(split->number.in_millionths() / percent);
+        if (unit != Unit::share) {
+            bound.kind = Bound::Kind::share_above_baseline;
+        }
+    } else if (unit == Unit::share || unit == Unit::count) {
+        if (!split->unit.empty() || (unit == Unit::count && !split->number.is_whole())) {
+            return std::nullopt;
+        }
+    } else {
+        const auto bytes = in_bytes(split->number, split->unit);
+        if (!bytes) {
+            return std::nullopt;
+        }
+        bound.amount = *bytes;
+    }
+    const bool too_large = unit == Unit::share && bound.amount > Figure::whole(1);
+    return too_large ? std::nullopt : std::optional<Bound>(bound);
+}
+
+}  // namespace
+
+const std::vector<MetricInfo>& metrics() {
+    static const std::vector<MetricInfo> table = {
+        {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true,
+         "Most that the program held at once"},
+        {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false,
+         "Most that was taken from the driver (varies with\nthe pool's history)"},
+        {Metric::leaks, "leaks", Unit::bytes, true, true, "Held at the end"},
+        {Metric::leak_count, "leak_count", Unit::count, true, false,
+         "Allocations that are live at the end"},
+        {Metric::allocations, "allocations", Unit::count, true, true,
+         "Allocations of device memory in all"},
+        {Metric::growth, "growth", Unit::bytes_per_step, true, true,
+         "Growth per step; 0: steady (needs marks or scopes)"},
+        {Metric::fragmentation, "fragmentation", Unit::share, false, false,
+         "1 - active peak / reserved peak of the pool"},
+        {Metric::bypass, "bypass", Unit::bytes, true, false,
+         "Allocated past memlab (needs MEMLAB_AUDIT=on)"},
+        {Metric::ooms, "ooms", Unit::count, false, false, "Failures for want of memory"},
+    };
+    return table;
+}
+
+const MetricInfo& info(Metric metric) {
+    return metrics().at(static_cast<std::size_t>(metric));
+}
+
+const MetricInfo* find_metric(std::string_view name) {
+    const auto& all = metrics();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
+    return found == all.end() ? nullptr : &*found;
+}
+
+bool measures(const MetricInfo& metric, Subject::Kind kind) {
+    return kind == Subject::Kind::all || (kind == Subject::Kind::site && metric.of_sites) ||
+           (kind == Subject::Kind::scope && metric.of_scopes);
+}
+
+std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* problem) {
+    std::optional<Bound> bound = read(text, unit);
+    if (!bound) {
+        *problem = std::string("takes ") + takes(unit) + ", not \"" + std::string(text) + "\"";
+    }
+    return bound;
+}
+
+std::string problem_of(const Subject& subject) {
+    return subject.kind == Subject::Kind::site ? report::Filter().add(subject.text) : std::string();
+}
+
+Figure allowed(const Bound& bound, Unit unit, Figure baseline) {
+    switch (bound.kind) {
+        case Bound::Kind::absolute:
+            return bound.amount;
+        case Bound::Kind::above_baseline:
+            // A share cannot be above the whole.
+            return unit == Unit::share ? std::min(baseline + bound.amount, Figure::whole(1))
+                                       : baseline + bound.amount;
+        case Bound::Kind::share_above_baseline:
+            break;
+    }
+    // Both factors are below 2^84 and 2^77, so the share is taken in two steps, rounded down.
+    const Figure::Wide whole = bound.amount.in_millionths() / Figure::one;
+    const Figure::Wide rest = bound.amount.in_millionths() % Figure::one;
+    const Figure::Wide base = std::max<Figure::Wide>(baseline.in_millionths(), 0);
+    constexpr Figure::Wide most = static_cast<Figure::Wide>(1) << 100;
+    const Figure::Wide times = whole > most / std::max<Figure::Wide>(base, 1) ? most : base * whole;
+    return baseline + Figure::millionths(times + base * rest / Figure::one);
+}
+
+std::string bound_text(const Bound& bound, Unit unit) {
+    const std::string sign = bound.relative() ? "+" : "";
+    return sign + figure_text(bound.amount,
+                              bound.kind == Bound::Kind::share_above_baseline ? Unit::share : unit);
+}
+
+std::string name_of(Metric metric, const Subject& subject) {
+    std::string name(info(metric).name);
+    switch (subject.kind) {
+        case Subject::Kind::all:
+            break;
+        case Subject::Kind::site:
+            name += " of site " + subject.text;
+            break;
+        case Subject::Kind::scope:
+            name += " of scope " + subject.text;
+            break;
+    }
+    return name;
+}
+
+}  // namespace memlab::check

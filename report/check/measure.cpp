@@ -1,0 +1,367 @@
+#include "report/check/measure.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "report/filter.hpp"
+#include "report/units.hpp"
+
+namespace memlab::check {
+
+namespace {
+
+using namespace memlab::report;
+
+/// Largest first, at most as many as anybody reads.
+void keep_largest(std::vector<Responsible>& all) {
+    constexpr std::size_t most = 10;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const auto& a, const auto& b) { return a.figure > b.figure; });
+    all.resize(std::min(all.size(), most));
+}
+
+/// Adds up what belongs to one place.
+class ByPlace {
+  public:
+    void add(const Place& place, const std::string& kind, Figure figure) {
+        Figure& sum = sums_[{place, kind}];
+        sum = sum + figure;
+    }
+    std::vector<Responsible> largest() const {
+        std::vector<Responsible> all;
+        for (const auto& [key, figure] : sums_) {
+            if (figure > Figure()) {
+                all.push_back({key.first, key.second, figure});
+            }
+        }
+        keep_largest(all);
+        return all;
+    }
+
+  private:
+    std::map<std::pair<Place, std::string>, Figure> sums_;
+};
+
+std::vector<Responsible> responsible_of(const HoldersSummary& holders, Metric metric) {
+    std::vector<Responsible> all;
+    for (const PlaceShare& share : holders.places) {
+        all.push_back({share.place, share.kind,
+                       Figure::whole(metric == Metric::leak_count ? share.count : share.bytes)});
+    }
+    keep_largest(all);
+    return all;
+}
+
+class Measurer {
+  public:
+    Measurer(MeasuredProcess process, Metric metric, const Subject& subject)
+        : process_(process),
+          summary_(process.summary),
+          report_(*process.summary.report),
+          resolver_(process.resolver),
+          metric_(metric),
+          subject_(subject) {
+        if (subject.kind == Subject::Kind::site) {
+            filter_.add(subject.text);  // problem_of() has looked at it
+        }
+    }
+
+    Measured run() {
+        switch (metric_) {
+            case Metric::growth:
+                growth();
+                break;
+            case Metric::bypass:
+                bypass();
+                break;
+            case Metric::ooms:
+                ooms();
+                break;
+            default:
+                switch (subject_.kind) {
+                    case Subject::Kind::all:
+                        of_devices();
+                        break;
+                    case Subject::Kind::site:
+                        of_site();
+                        break;
+                    case Subject::Kind::scope:
+                        of_scope();
+                        break;
+                }
+        }
+        if (report_.integrity.incomplete) {
+            out_.unproven = "figures stop where the host ran out of memory; record again";
+        } else if (!process_.damage.empty()) {
+            out_.unproven = "the recording is damaged; record again";
+        } else if (report_.process.started_late) {
+            out_.unproven =
+                "memory from before memlab was loaded is missing; load it with the program "
+                "(memlab-run)";
+        }
+        return std::move(out_);
+    }
+
+  private:
+    // ---- of a whole process --------------------------------------------------------------------
+
+    void of_devices() {
+        for (const DeviceSummary& summary : summary_.devices) {
+            Measurement value;
+            value.device = summary.device->index;
+            if (of_device(summary, value)) {
+                out_.values.push_back(std::move(value));
+            }
+        }
+        if (out_.values.empty()) {
+            out_.absent = metric_ == Metric::fragmentation && !summary_.devices.empty()
+                              ? "no memory went through memlab's pool; leave this limit out, or "
+                                "record with MEMLAB_POOL=on"
+                              : "no GPU memory was recorded; check what was run";
+        }
+    }
+
+    bool of_device(const DeviceSummary& summary, Measurement& value) {
+        const Device& device = *summary.device;
+        switch (metric_) {
+            case Metric::peak_allocated:
+                value.figure = Figure::whole(device.curve(Curve::allocated).peak_bytes);
+                value.responsible = responsible_of(summary.at_peak, metric_);
+                return true;
+            case Metric::peak_reserved:
+                value.figure = Figure::whole(device.curve(Curve::reserved).peak_bytes);
+                return true;
+            case Metric::leaks:
+                value.figure = Figure::whole(summary.live.bytes);
+                value.responsible = responsible_of(summary.live, metric_);
+                return true;
+            case Metric::leak_count:
+                value.figure = Figure::whole(summary.live.count);
+                value.responsible = responsible_of(summary.live, metric_);
+                return true;
+            case Metric::allocations: {
+                for (const auto& [kind, totals] : device.kinds) {
+                    value.figure = value.figure + Figure::whole(in_curves(kind) ? totals.count : 0);
+                }
+                ByPlace places;
+                for (const Site& site : report_.sites) {
+                    if (site.device == device.index && in_curves(site.kind)) {
+                        places.add(resolver_.place(site.stack), site.kind,
+                                   Figure::whole(site.count));
+                    }
+                }
+                value.responsible = places.largest();
+                return true;
+            }
+            default:  // fragmentation
+                if (device.fragmentation.at_peak) {
+                    value.figure = Figure::real(*device.fragmentation.at_peak);
+                }
+                return device.fragmentation.at_peak.has_value();
+        }
+    }
+
+    // ---- of a site -----------------------------------------------------------------------------
+
+    bool is_chosen(const std::string& kind, std::size_t stack) const {
+        return filter_.empty() || filter_.takes(kind, resolver_.frames(stack));
+    }
+
+    bool is_looked_at(std::uint64_t device) const {
+        return std::any_of(summary_.devices.begin(), summary_.devices.end(),
+                           [&](const auto& each) { return each.device->index == device; });
+    }
+
+    void of_site() {
+        std::map<std::uint64_t, std::pair<Figure, ByPlace>> devices;
+        const std::vector<bool> chosen = filter_.sites(report_, resolver_);
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            const Site& site = report_.sites[i];
+            if (!chosen[i] || !in_curves(site.kind) || !is_looked_at(site.device)) {
+                continue;
+            }
+            const std::uint64_t amount = metric_ == Metric::peak_allocated ? site.peak_bytes
+                                         : metric_ == Metric::leaks        ? site.live_bytes
+                                         : metric_ == Metric::leak_count   ? site.live_count
+                                                                           : site.count;
+            auto& [sum, places] = devices[site.device];
+            sum = sum + Figure::whole(amount);
+            places.add(resolver_.place(site.stack), site.kind, Figure::whole(amount));
+        }
+        for (const auto& [device, found] : devices) {
+            Measurement value;
+            value.device = device;
+            value.figure = found.first;
+            value.responsible = found.second.largest();
+            if (metric_ == Metric::peak_allocated) {
+                value.note = "the sum of its call sites' own peaks";
+            }
+            out_.values.push_back(std::move(value));
+        }
+        no_such("call stack matches");
+    }
+
+    // ---- of a scope ----------------------------------------------------------------------------
+
+    void of_scope() {
+        const Scope* worst = nullptr;
+        Figure most;
+        for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
+            const Scope& scope = report_.scopes[i];
+            if (scope.name != subject_.text && scope_path(report_, i) != subject_.text) {
+                continue;
+            }
+            const Figure figure =
+                Figure::whole(metric_ == Metric::peak_allocated ? scope.peak_bytes
+                              : metric_ == Metric::leaks        ? scope.most_escaped_bytes
+                                                                : scope.allocated_count);
+            if (worst == nullptr || figure > most) {
+                worst = &scope;
+                most = figure;
+            }
+        }
+        if (worst != nullptr) {
+            Measurement value;
+            value.figure = most;
+            if (metric_ == Metric::leaks) {
+                value.note = "the most that one entry left behind";
+                ByPlace places;
+                for (const Holders::Share& share : worst->escaped.sites) {
+                    const Site& site = report_.sites.at(share.site);
+                    places.add(resolver_.place(site.stack), site.kind, Figure::whole(share.bytes));
+                }
+                value.responsible = places.largest();
+            }
+            out_.values.push_back(std::move(value));
+        }
+        no_such("scope is named");
+    }
+
+    void no_such(const std::string& what) {
+        if (out_.values.empty()) {
+            out_.absent = "no " + what + " \"" + subject_.text +
+                          "\"; memlab-report shows those that there are";
+        }
+    }
+
+    // ---- growth --------------------------------------------------------------------------------
+
+    /// What a kind of step says of the subject.
+    Measurement growth_of(const Steps& steps) {
+        Measurement value;
+        ByPlace places;
+        Figure of_sites;
+        for (const Steps::Growing& growing : steps.growing) {
+            const Site& site = report_.sites.at(growing.site);
+            if (is_chosen(site.kind, site.stack)) {
+                const Figure rate = Figure::real(std::max(growing.trend.bytes_per_step, 0.0));
+                of_sites = of_sites + rate;
+                places.add(resolver_.place(site.stack), site.kind, rate);
+            }
+        }
+        const bool grows = steps.verdict == "growing";
+        const bool whole = subject_.kind != Subject::Kind::site;
+        if (grows) {
+            value.figure =
+                whole ? Figure::real(std::max(steps.trend.bytes_per_step, 0.0)) : of_sites;
+            value.responsible = places.largest();
+        }
+        value.note =
+            steps.verdict + " over " + format_plural(steps.steps, "step") + " of " + steps.name;
+        return value;
+    }
+
+    void growth() {
+        bool too_few = false;
+        for (const Steps& steps : report_.steps) {
+            const bool right_kind =
+                subject_.kind != Subject::Kind::scope ||
+                (steps.kind != "mark" &&
+                 (steps.name == subject_.text || subject_.text.ends_with("/" + steps.name)));
+            if (!right_kind || (subject_.kind == Subject::Kind::site && !steps.by_site)) {
+                continue;
+            }
+            if (steps.verdict == "too few steps") {
+                too_few = true;
+                continue;
+            }
+            Measurement value = growth_of(steps);
+            if (out_.values.empty()) {
+                out_.values.push_back(std::move(value));
+            } else if (value.figure > out_.values.front().figure) {
+                out_.values.front() = std::move(value);
+            }
+        }
+        if (out_.values.empty()) {
+            out_.absent = too_few ? "there were too few steps for a verdict; run more of them"
+                                  : "there are no steps to tell growth by; mark them (memlab_mark, "
+                                    "memlab_scope or NVTX: docs/scopes.md)";
+        }
+    }
+
+    // ---- counted by the process ----------------------------------------------------------------
+
+    void bypass() {
+        const Coverage& coverage = report_.coverage;
+        if (!coverage.audited && coverage.bypassed_count == 0) {
+            out_.absent =
+                "not audited: " +
+                (coverage.because.empty() ? std::string("nobody asked") : coverage.because) +
+                " Record with MEMLAB_AUDIT=on";
+            out_.unknowable = true;
+            return;
+        }
+        Measurement value;
+        ByPlace places;
+        Figure sum;
+        for (const BypassSummary& bypass : summary_.bypasses) {
+            if (is_chosen(bypass.bypassed->kind, bypass.bypassed->stack)) {
+                const Figure bytes = Figure::whole(bypass.bypassed->bytes);
+                sum = sum + bytes;
+                places.add(bypass.place, bypass.bypassed->kind, bytes);
+            }
+        }
+        value.figure =
+            subject_.kind == Subject::Kind::all ? Figure::whole(coverage.bypassed_bytes) : sum;
+        value.responsible = places.largest();
+        out_.values.push_back(std::move(value));
+        if (!coverage.audited || coverage.lost_records != 0) {
+            out_.unproven =
+                "the audit is not whole; " +
+                (coverage.lost_records != 0 ? std::string("CUPTI lost records") : coverage.because);
+        }
+    }
+
+    void ooms() {
+        Measurement value;
+        value.figure = Figure::whole(report_.oom_count);
+        ByPlace places;
+        for (const OomSummary& oom : summary_.ooms) {
+            places.add(oom.place, oom.oom->kind, Figure::whole(1));
+        }
+        value.responsible = places.largest();
+        out_.values.push_back(std::move(value));
+    }
+
+    MeasuredProcess process_;
+    const Summary& summary_;
+    const Report& report_;
+    Resolver& resolver_;
+    Metric metric_;
+    const Subject& subject_;
+    Filter filter_;
+    Measured out_;
+};
+
+}  // namespace
+
+Measured measure(MeasuredProcess process, Metric metric, const Subject& subject) {
+    return Measurer(process, metric, subject).run();
+}
+
+bool in_curves(const std::string& kind) {
+    return kind != "managed" && kind != "pinned" && kind != "ipc_import";
+}
+
+}  // namespace memlab::check

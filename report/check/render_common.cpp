@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "report/check/render.hpp"
+#include "report/place_text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::check {
+
+namespace {
+
+std::string percent_above(Figure figure, Figure limit) {
+    if (limit <= Figure()) {
+        return {};
+    }
+    const double percent = 100 * ((figure - limit).as_double() / limit.as_double());
+    char text[48];
+    std::snprintf(text, sizeof text, percent < 0.05 ? " (<0.1%%)" : " (%.1f%%)", percent);
+    return text;
+}
+
+std::string relative_to(const std::string& folder, const std::string& file, bool* inside) {
+    const std::string prefix = folder + "/";
+    *inside = !folder.empty() && file.starts_with(prefix);
+    // Debug information may name files relative to where they were compiled: the repository, often.
+    if (!file.empty() && file.front() != '/') {
+        *inside = !file.starts_with("../");
+        return file.starts_with("./") ? file.substr(2) : file;
+    }
+    return *inside ? file.substr(prefix.size()) : file;
+}
+
+}  // namespace
+
+std::string limit_text(const Row& row) {
+    if (!row.limit) {
+        return "-";
+    }
+    const Unit unit = info(row.metric).unit;
+    const std::string given = bound_text(row.limit->bound, unit);
+    if (!row.limit->bound.relative() || !row.allowed) {
+        return given;
+    }
+    return figure_text(*row.allowed, unit) + " (" + given + ")";
+}
+
+std::string verdict_text(const Row& row) {
+    std::string text = name_of(row.verdict);
+    if (row.verdict == Verdict::exceeded) {
+        text += " by " + figure_text(row.measured.figure - *row.allowed, info(row.metric).unit) +
+                percent_above(row.measured.figure, *row.allowed);
+    }
+    return text;
+}
+
+std::string sentence(const View& view, const Row& row) {
+    const Unit unit = info(row.metric).unit;
+    std::string text =
+        view.processes.size() > 1 ? view.processes[row.process].name + ": " : std::string();
+    text += name_of(row.metric, row.subject);
+    if (row.measured.device) {
+        text += " on GPU " + std::to_string(*row.measured.device);
+    }
+    text += ": " + figure_text(row.measured.figure, unit);
+    if (row.allowed) {
+        const bool above = row.verdict == Verdict::exceeded;
+        text += above ? ", " + figure_text(row.measured.figure - *row.allowed, unit) + " above"
+                      : ", within";
+        text += " its limit of " + limit_text(row);
+    }
+    return text;
+}
+
+std::string responsible_text(const View& view, const Row& row, const Responsible& responsible) {
+    const report::Place& place = responsible.place;
+    std::string text = figure_text(responsible.figure, info(row.metric).unit) + "  " +
+                       report::location_text(place, view.working_directory);
+    if (!place.function.empty()) {
+        text += "  " + place.function;
+    }
+    if (!place.through.empty()) {
+        text += "  via " + place.through;
+    }
+    return text;
+}
+
+std::string conclusion(const Outcome& outcome) {
+    const std::size_t exceeded = outcome.count(Verdict::exceeded);
+    const std::size_t kept = outcome.count(Verdict::kept);
+    const std::size_t judged = exceeded + kept + outcome.count(Verdict::unknown);
+    if (exceeded != 0) {
+        return std::to_string(exceeded) + " of " + report::format_plural(judged, "limit") +
+               (exceeded == 1 ? " is exceeded" : " are exceeded");
+    }
+    if (!outcome.problems.empty()) {
+        return "not everything could be checked";
+    }
+    if (kept == 0) {
+        const std::size_t passed = outcome.count(Verdict::no_baseline);
+        return passed != 0 ? "nothing was judged: there is no baseline yet" : "nothing was judged";
+    }
+    return report::format_plural(kept, "limit") + (kept == 1 ? " is kept" : " are kept");
+}
+
+std::optional<SourceLine> source_line(const View& view, const Row& row) {
+    std::optional<SourceLine> outside;
+    for (const Responsible& responsible : row.measured.responsible) {
+        const report::Place& place = responsible.place;
+        if (place.file.empty() || place.line <= 0) {
+            continue;
+        }
+        SourceLine line;
+        line.file = relative_to(view.working_directory, place.file, &line.relative);
+        line.line = place.line;
+        if (line.relative) {
+            return line;
+        }
+        outside = outside ? outside : line;
+    }
+    return outside;
+}
+
+}  // namespace memlab::check

@@ -1,0 +1,262 @@
+#include "report/check/settings_tree.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+// Header only: the tools then need no shared library for it.
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+namespace memlab::check {
+
+namespace {
+
+/// A budget nests three deep.
+constexpr std::size_t deepest = 16;
+constexpr const char* too_deep = "is nested too deeply for a budget";
+/// toml++ bounds how deep brackets nest, but makes a table for each part of a dotted key, and takes
+/// them down by recursion. A key stands on one line.
+constexpr std::ptrdiff_t most_dots = 256;
+
+struct TooDeep {
+    Position at;
+};
+
+Position position_of(const toml::source_region& source) {
+    return {source.begin.line, source.begin.column};
+}
+
+template <typename Number>
+std::string number_text(Number number) {
+    char digits[64];
+    const auto end = std::to_chars(digits, digits + sizeof digits, number);
+    return {digits, end.ptr};
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): `deepest` bounds it
+Setting from_toml(const toml::node& node, std::size_t depth) {
+    Setting setting;
+    setting.at = position_of(node.source());
+    if (depth > deepest) {
+        throw TooDeep{setting.at};
+    }
+    if (const auto* text = node.as_string()) {
+        setting.value = Setting::Scalar{text->get(), false};
+    } else if (const auto* whole = node.as_integer()) {
+        setting.value = Setting::Scalar{number_text(whole->get()), true};
+    } else if (const auto* real = node.as_floating_point()) {
+        setting.value =
+            std::isfinite(real->get())
+                ? std::variant<Setting::Other, Setting::Scalar, Setting::List, Setting::Table>(
+                      Setting::Scalar{number_text(real->get()), true})
+                : Setting::Other{"no finite number"};
+    } else if (const auto* list = node.as_array()) {
+        Setting::List items;
+        for (const toml::node& item : *list) {
+            items.push_back(from_toml(item, depth + 1));
+        }
+        setting.value = std::move(items);
+    } else if (const auto* table = node.as_table()) {
+        Setting::Table members;
+        for (const auto& [key, value] : *table) {
+            members.push_back(
+                {std::string(key.str()), position_of(key.source()), from_toml(value, depth + 1)});
+        }
+        // toml++ sorts by key; people read, and are told of errors, from top to bottom.
+        std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+            return std::pair(a.at.line, a.at.column) < std::pair(b.at.line, b.at.column);
+        });
+        setting.value = std::move(members);
+    } else {
+        setting.value = Setting::Other{node.is_boolean() ? "true or false" : "a date or time"};
+    }
+    return setting;
+}
+
+/// nlohmann's parser tells no positions; it reads one character after the other, so counting them
+/// does.
+class CountingIterator {
+  public:
+    // NOLINTBEGIN(readability-identifier-naming): the names that iterators have
+    using iterator_category = std::input_iterator_tag;
+    using value_type = char;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const char*;
+    using reference = const char&;
+    // NOLINTEND(readability-identifier-naming)
+
+    CountingIterator(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+    reference operator*() const { return *at_; }
+    CountingIterator& operator++() {
+        *furthest_ = ++at_;
+        return *this;
+    }
+    CountingIterator operator++(int) {
+        CountingIterator before = *this;
+        ++*this;
+        return before;
+    }
+    bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+    bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
+
+  private:
+    const char* at_;
+    const char** furthest_;
+};
+
+class JsonTree final : public nlohmann::json_sax<nlohmann::json> {
+  public:
+    JsonTree(std::string_view text, const char** furthest) : text_(text), furthest_(furthest) {}
+
+    SettingsResult take() { return std::move(result_); }
+
+    bool null() override { return add({here(), Setting::Other{"null"}}); }
+    bool boolean(bool /*value*/) override { return add({here(), Setting::Other{"true or false"}}); }
+    bool number_integer(number_integer_t value) override {
+        return add({here(), Setting::Scalar{std::to_string(value), true}});
+    }
+    bool number_unsigned(number_unsigned_t value) override {
+        return add({here(), Setting::Scalar{std::to_string(value), true}});
+    }
+    bool number_float(number_float_t /*value*/, const string_t& digits) override {
+        return add({here(), Setting::Scalar{digits, true}});
+    }
+    bool string(string_t& value) override {
+        return add({here(), Setting::Scalar{std::move(value), false}});
+    }
+    bool binary(binary_t& /*value*/) override { return false; }  // JSON has none
+    bool start_object(std::size_t /*size*/) override { return open(Setting::Table()); }
+    bool start_array(std::size_t /*size*/) override { return open(Setting::List()); }
+    bool end_object() override { return close(); }
+    bool end_array() override { return close(); }
+
+    bool key(string_t& name) override {
+        auto& table = std::get<Setting::Table>(open_.back().value);
+        const Position at = start_of_string();
+        if (std::any_of(table.begin(), table.end(),
+                        [&](const Member& member) { return member.key == name; })) {
+            return fail("has the key \"" + name + "\" twice; remove one", at);
+        }
+        table.push_back({std::move(name), at, {}});
+        return true;
+    }
+
+    bool parse_error(std::size_t position, const std::string& /*token*/,
+                     const nlohmann::json::exception& /*error*/) override {
+        return fail("is not valid JSON here", position_at(position == 0 ? 0 : position - 1));
+    }
+
+  private:
+    bool fail(const std::string& what, Position at) {
+        result_.error = what;
+        result_.at = at;
+        return false;
+    }
+
+    Position position_at(std::size_t offset) const {
+        const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
+        const std::size_t line_begin = before.rfind('\n');
+        return {1 + static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n')),
+                before.size() - (line_begin == std::string_view::npos ? 0 : line_begin + 1) + 1};
+    }
+
+    std::size_t consumed() const { return static_cast<std::size_t>(*furthest_ - text_.data()); }
+
+    /// The value that was just read belongs to its key.
+    Position here() const {
+        if (!open_.empty()) {
+            if (const auto* table = std::get_if<Setting::Table>(&open_.back().value)) {
+                return table->back().at;
+            }
+        }
+        return position_at(consumed() == 0 ? 0 : consumed() - 1);
+    }
+
+    /// The string ends where the reading is: its opening quote is the last one before that is not
+    /// escaped.
+    Position start_of_string() const {
+        std::size_t quote = consumed() - 1;
+        while (quote > 0) {
+            --quote;
+            std::size_t escapes = 0;
+            while (escapes < quote && text_[quote - 1 - escapes] == '\\') {
+                ++escapes;
+            }
+            if (text_[quote] == '"' && escapes % 2 == 0) {
+                break;
+            }
+        }
+        return position_at(quote);
+    }
+
+    bool add(Setting setting) {
+        if (open_.empty()) {
+            result_.root = std::move(setting);
+        } else if (auto* table = std::get_if<Setting::Table>(&open_.back().value)) {
+            table->back().value = std::move(setting);
+        } else {
+            std::get<Setting::List>(open_.back().value).push_back(std::move(setting));
+        }
+        return true;
+    }
+
+    template <typename Container>
+    bool open(Container container) {
+        if (open_.size() == deepest) {
+            return fail(too_deep, here());
+        }
+        open_.push_back({here(), std::move(container)});
+        return true;
+    }
+
+    bool close() {
+        Setting done = std::move(open_.back());
+        open_.pop_back();
+        return add(std::move(done));
+    }
+
+    std::string_view text_;
+    const char** furthest_;
+    std::vector<Setting> open_;
+    SettingsResult result_;
+};
+
+}  // namespace
+
+SettingsResult parse_toml(std::string_view text) {
+    SettingsResult result;
+    std::size_t line = 1;
+    for (std::size_t begin = 0; begin < text.size(); ++line) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        const std::string_view content = text.substr(begin, end - begin);
+        if (std::count(content.begin(), content.end(), '.') > most_dots) {
+            result.error = too_deep;
+            result.at = {line, 1};
+            return result;
+        }
+        begin = end + 1;
+    }
+    try {
+        result.root = from_toml(toml::parse(text), 0);
+    } catch (const TooDeep& error) {
+        result.error = too_deep;
+        result.at = error.at;
+    } catch (const toml::parse_error& error) {
+        result.error = "is not valid TOML here: " + std::string(error.description());
+        result.at = position_of(error.source());
+    }
+    return result;
+}
+
+SettingsResult parse_json(std::string_view text) {
+    const char* furthest = text.data();
+    JsonTree tree(text, &furthest);
+    nlohmann::json::sax_parse(CountingIterator(text.data(), &furthest),
+                              CountingIterator(text.data() + text.size(), &furthest), &tree);
+    return tree.take();
+}
+
+}  // namespace memlab::check

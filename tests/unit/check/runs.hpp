@@ -1,0 +1,55 @@
+// Processes that never were, ready to be checked.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/check/check.hpp"
+#include "tests/unit/runs/made_up.hpp"
+
+namespace memlab::check {
+
+/// A process with one GPU; what it needs beside this a test adds to run.members.back().
+inline report::RunMember member_with_gpu(std::uint64_t allocated, std::uint64_t reserved,
+                                         std::uint64_t pid = 7) {
+    report::RunMember member = report::made_up(pid, 1, pid);
+    report::Device& device =
+        report::give_device(member, "GPU-" + std::to_string(pid), allocated, reserved);
+    device.name = "Made Up 9000";
+    device.driver_version = 13000;
+    return member;
+}
+
+inline Limit limit_of(Metric metric, const std::string& bound, Subject subject = {}) {
+    std::string problem;
+    const auto parsed = parse_bound(bound, info(metric).unit, &problem);
+    if (!parsed) {
+        throw std::invalid_argument(problem);
+    }
+    return {metric, std::move(subject), *parsed, "--test"};
+}
+
+/// The run and its processes, which point into it.
+struct Run {
+    report::RunCollection collection;
+    std::vector<Process> processes;
+
+    explicit Run(std::vector<report::RunMember> members) {
+        collection.members = std::move(members);
+        processes = processes_of(collection, nullptr);
+    }
+    Outcome held_to(const std::vector<Limit>& limits, const Options& options = {}) const {
+        return check(processes, limits, options);
+    }
+    /// The verdict on the only limit.
+    Verdict verdict(const Limit& limit, const Options& options = {}) const {
+        for (const Row& row : held_to({limit}, options).rows) {
+            if (row.limit) {
+                return row.verdict;
+            }
+        }
+        return Verdict::unknown;
+    }
+};
+
+}  // namespace memlab::check

@@ -1,0 +1,243 @@
+// Verdicts: at the limit is within it, what is not measured is no pass, and every process counts.
+#include "tests/catch.hpp"
+#include "tests/unit/check/runs.hpp"
+
+using namespace memlab::check;
+using memlab::report::RunMember;
+
+namespace {
+
+/// A stack of one frame in `module`, and a site of it.
+memlab::report::Site& give_site(RunMember& member, const std::string& module) {
+    memlab::report::Report& report = member.report;
+    report.modules.push_back({module, ""});
+    report.frames.push_back({report.modules.size() - 1, 16});
+    memlab::report::Stack stack;
+    stack.frames = {report.frames.size() - 1};
+    report.stacks.push_back(stack);
+    memlab::report::Site site;
+    site.kind = "device";
+    site.stack = report.stacks.size() - 1;
+    report.sites.push_back(site);
+    return report.sites.back();
+}
+
+memlab::report::Steps steps_of(const std::string& verdict, double slope) {
+    memlab::report::Steps steps;
+    steps.kind = "scope";
+    steps.name = "step";
+    steps.steps = 100;
+    steps.verdict = verdict;
+    steps.trend.bytes_per_step = slope;
+    steps.by_site = true;
+    return steps;
+}
+
+Subject site(const std::string& text) {
+    return {Subject::Kind::site, text};
+}
+
+Subject scope(const std::string& name) {
+    return {Subject::Kind::scope, name};
+}
+
+}  // namespace
+
+TEST_CASE("what lies exactly at its limit is kept") {
+    const Run run({member_with_gpu(1000, 2000)});
+    CHECK(run.verdict(limit_of(Metric::peak_allocated, "1000")) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::peak_allocated, "999")) == Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::peak_reserved, "2000")) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::peak_reserved, "1999")) == Verdict::exceeded);
+    CHECK(run.held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 0);
+    CHECK(run.held_to({limit_of(Metric::peak_allocated, "999")}).exit_code() == 1);
+}
+
+TEST_CASE("reserved memory is shown, and a limit only when asked for") {
+    const Run run({member_with_gpu(1000, 1ULL << 40)});
+    const Outcome outcome = run.held_to({limit_of(Metric::peak_allocated, "1000")});
+    CHECK(outcome.exit_code() == 0);
+    REQUIRE(outcome.rows.size() == 2);
+    CHECK(outcome.rows[1].metric == Metric::peak_reserved);
+    CHECK(outcome.rows[1].verdict == Verdict::shown);
+}
+
+TEST_CASE("shares compare as they are written") {
+    RunMember member = member_with_gpu(1, 1);
+    member.report.devices[0].fragmentation.at_peak = 0.1;
+    const Run run({member});
+    CHECK(run.verdict(limit_of(Metric::fragmentation, "10%")) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::fragmentation, "0.1")) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::fragmentation, "9.9999%")) == Verdict::exceeded);
+}
+
+TEST_CASE("a metric that is asked for and not there is a problem, not a pass") {
+    const Run run({member_with_gpu(1000, 2000)});
+    for (const Limit& limit :
+         {limit_of(Metric::fragmentation, "100%"), limit_of(Metric::growth, "1TiB"),
+          limit_of(Metric::bypass, "1TiB"), limit_of(Metric::leaks, "1TiB", site("nowhere")),
+          limit_of(Metric::peak_allocated, "1TiB", scope("nowhere")),
+          limit_of(Metric::growth, "1TiB", scope("nowhere"))}) {
+        const Outcome outcome = run.held_to({limit});
+        CAPTURE(name_of(limit.metric, limit.subject));
+        CHECK(outcome.exit_code() == 2);
+        REQUIRE(outcome.problems.size() == 1);
+        CHECK(outcome.problems[0].find(name_of(limit.metric, limit.subject)) == 0);
+    }
+    const Run empty({memlab::report::made_up(1, 0, 0)});
+    CHECK(empty.held_to({limit_of(Metric::peak_allocated, "1TiB")}).exit_code() == 2);
+    CHECK(empty.held_to({limit_of(Metric::ooms, "0")}).exit_code() == 0);
+    const Run nobody({});
+    CHECK(nobody.held_to({limit_of(Metric::ooms, "0")}).exit_code() == 2);
+}
+
+TEST_CASE("every process is checked, and the one that fails is named") {
+    RunMember small = member_with_gpu(10, 10, 1);
+    RunMember large = member_with_gpu(30, 30, 2);
+    small.report.process.ranks = {{"RANK", "0"}};
+    large.report.process.ranks = {{"RANK", "1"}};
+    const Run run({small, large});
+    CHECK(run.processes[1].name == "rank 1");
+    const Outcome outcome = run.held_to({limit_of(Metric::peak_allocated, "20")});
+    CHECK(outcome.exit_code() == 1);
+    CHECK(outcome.count(Verdict::kept) == 1);
+    REQUIRE(outcome.count(Verdict::exceeded) == 1);
+    for (const Row& row : outcome.rows) {
+        CHECK((row.verdict != Verdict::exceeded || row.process == 1));
+    }
+    // A helper without a GPU hides nothing, and nothing is asked of it.
+    const Run with_helper({memlab::report::made_up(3, 1, 3), large});
+    CHECK(with_helper.held_to({limit_of(Metric::peak_allocated, "30")}).exit_code() == 0);
+}
+
+TEST_CASE("each GPU is held to the limit on its own") {
+    RunMember member = member_with_gpu(10, 10);
+    memlab::report::give_device(member, "GPU-b", 30, 30);
+    const Run run({member});
+    const Outcome outcome = run.held_to({limit_of(Metric::peak_allocated, "20")});
+    CHECK(outcome.count(Verdict::kept) == 1);
+    CHECK(outcome.count(Verdict::exceeded) == 1);
+    const auto only = processes_of(run.collection, nullptr, 0);
+    CHECK(check(only, {limit_of(Metric::peak_allocated, "20")}, {}).exit_code() == 0);
+}
+
+TEST_CASE("a recording with holes proves no limit kept, but one exceeded") {
+    for (const int kind : {0, 1, 2, 3}) {
+        RunMember member = member_with_gpu(1000, 1000);
+        member.report.integrity.incomplete = kind == 0;
+        member.warning = kind == 1 ? "The event log is damaged." : "";
+        member.report.process.started_late = kind == 2;
+        member.from_log = kind == 3;
+        member.report.log.dropped = kind == 3 ? 5 : 0;
+        const Run run({member});
+        CAPTURE(kind);
+        CHECK(run.held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 2);
+        CHECK(run.held_to({limit_of(Metric::peak_allocated, "999")}).exit_code() == 1);
+    }
+    // What a log dropped, the report that the process itself wrote has.
+    RunMember whole = member_with_gpu(1000, 1000);
+    whole.report.log.dropped = 5;
+    CHECK(Run({whole}).held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 0);
+}
+
+TEST_CASE("sites are what matches, added up, device memory only") {
+    RunMember member = member_with_gpu(1000, 1000);
+    give_site(member, "/lib/libone.so").live_bytes = 100;
+    give_site(member, "/lib/libone.so.2").live_bytes = 11;
+    give_site(member, "/lib/libtwo.so").live_bytes = 1000;
+    memlab::report::Site& host = give_site(member, "/lib/libone.so");
+    host.kind = "pinned";
+    host.live_bytes = 5000;
+    const Run run({member});
+    CHECK(run.verdict(limit_of(Metric::leaks, "111", site("libone"))) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::leaks, "110", site("libone"))) == Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::leaks, "11", site("module=libone.so.2"))) == Verdict::kept);
+    const Outcome outcome = run.held_to({limit_of(Metric::leaks, "0", site("libone"))});
+    REQUIRE(outcome.rows.back().measured.responsible.size() == 2);
+    CHECK(outcome.rows.back().measured.responsible[0].figure == Figure::whole(100));
+}
+
+TEST_CASE("sums of hostile figures do not wrap around") {
+    RunMember member = member_with_gpu(1000, 1000);
+    give_site(member, "/lib/libone.so").live_bytes = ~0ULL;
+    give_site(member, "/lib/libone.so").live_bytes = ~0ULL;
+    CHECK(Run({member}).verdict(limit_of(Metric::leaks, "18446744073709551615", site("libone"))) ==
+          Verdict::exceeded);
+}
+
+TEST_CASE("a scope is known by its path or its name, the worst of several counts") {
+    RunMember member = member_with_gpu(1000, 1000);
+    memlab::report::Scope outer;
+    outer.name = "train";
+    outer.peak_bytes = 50;
+    memlab::report::Scope inner;
+    inner.name = "step";
+    inner.parent = 0;
+    inner.peak_bytes = 70;
+    inner.most_escaped_bytes = 8;
+    memlab::report::Scope other = inner;
+    other.parent.reset();
+    other.peak_bytes = 90;
+    member.report.scopes = {outer, inner, other};
+    const Run run({member});
+    CHECK(run.verdict(limit_of(Metric::peak_allocated, "70", scope("train/step"))) ==
+          Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::peak_allocated, "69", scope("train/step"))) ==
+          Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::peak_allocated, "89", scope("step"))) == Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::leaks, "8", scope("step"))) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::leaks, "7", scope("step"))) == Verdict::exceeded);
+}
+
+TEST_CASE("growth is what the verdict on the steps says") {
+    const auto verdict_of = [](const std::string& verdict, double slope, const char* limit,
+                               Subject subject = {}) {
+        RunMember member = member_with_gpu(1000, 1000);
+        member.report.steps = {steps_of(verdict, slope)};
+        return Run({member}).verdict(limit_of(Metric::growth, limit, std::move(subject)));
+    };
+    CHECK(verdict_of("steady", 3.5, "0") == Verdict::kept);  // within the noise
+    CHECK(verdict_of("sawtooth", 900, "0") == Verdict::kept);
+    CHECK(verdict_of("growing", 0.5, "0") == Verdict::exceeded);
+    CHECK(verdict_of("growing", 512, "512") == Verdict::kept);
+    CHECK(verdict_of("growing", 512.01, "512") == Verdict::exceeded);
+    CHECK(verdict_of("growing", -3, "0") == Verdict::kept);
+    CHECK(verdict_of("growing", 1, "0", scope("step")) == Verdict::exceeded);
+    CHECK(verdict_of("growing", 1, "0", scope("train/step")) == Verdict::exceeded);
+    CHECK(verdict_of("too few steps", 0, "1TiB") == Verdict::unknown);
+}
+
+TEST_CASE("a bypass is known when the audit was whole, or when one was seen") {
+    RunMember member = member_with_gpu(1000, 1000);
+    member.report.coverage.audited = true;
+    CHECK(Run({member}).held_to({limit_of(Metric::bypass, "0")}).exit_code() == 0);
+    member.report.coverage.lost_records = 1;
+    CHECK(Run({member}).held_to({limit_of(Metric::bypass, "0")}).exit_code() == 2);
+    member.report.coverage.audited = false;
+    member.report.coverage.bypassed_count = 1;
+    member.report.coverage.bypassed_bytes = 512;
+    CHECK(Run({member}).held_to({limit_of(Metric::bypass, "0")}).exit_code() == 1);
+    // One process that was not audited is enough not to know.
+    RunMember audited = member_with_gpu(1, 1, 8);
+    audited.report.coverage.audited = true;
+    const Run two({member_with_gpu(1, 1, 9), audited});
+    CHECK(two.held_to({limit_of(Metric::bypass, "0")}).exit_code() == 2);
+}
+
+TEST_CASE("out of memory is counted") {
+    RunMember member = member_with_gpu(1000, 1000);
+    member.report.oom_count = 2;
+    CHECK(Run({member}).verdict(limit_of(Metric::ooms, "2")) == Verdict::kept);
+    CHECK(Run({member}).verdict(limit_of(Metric::ooms, "1")) == Verdict::exceeded);
+}
+
+TEST_CASE("a name is the same from run to run") {
+    RunMember python = member_with_gpu(1, 1, 1);
+    python.report.process.executable = "/usr/bin/python3.12";
+    python.report.process.arguments = {"python3", "-u", "src/train.py", "--lr", "1"};
+    RunMember again = python;
+    again.report.process.pid = 2;
+    const Run run({python, again});
+    CHECK(run.processes[0].name == "train.py");
+    CHECK(run.processes[1].name == "train.py #2");
+}
