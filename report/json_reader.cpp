@@ -390,6 +390,8 @@ Site read_site(const Node& node, std::size_t stack_count) {
     site.requested_bytes = node.member("requested_bytes").number();
     site.bytes = node.member("bytes").number();
     site.peak_bytes = node.member("peak_bytes").number();
+    site.at_peak_count = node.member("at_peak_count").number();
+    site.at_peak_bytes = node.member("at_peak_bytes").number();
     site.live_count = node.member("live_count").number();
     site.live_bytes = node.member("live_bytes").number();
     site.temporaries = node.member("temporaries").number();

@@ -1,5 +1,7 @@
 #include "report/json_values.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace memlab::report {
 
 ordered_json text_or_null(const std::string& text) {

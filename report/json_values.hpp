@@ -2,7 +2,7 @@
 // summary's; each command's own document names those that it uses.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>

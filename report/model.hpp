@@ -155,7 +155,9 @@ struct Site {
     std::uint64_t count = 0;
     std::uint64_t requested_bytes = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;
+    std::uint64_t peak_bytes = 0;     ///< its own
+    std::uint64_t at_peak_count = 0;  ///< held at the device's allocated peak
+    std::uint64_t at_peak_bytes = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t temporaries = 0;
@@ -163,6 +165,12 @@ struct Site {
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime;
 };
+
+/// False for memory on the host, memory that migrates, and what another process holds: the curves
+/// leave it out.
+inline bool is_in_curves(const std::string& kind) {
+    return kind != "managed" && kind != "pinned" && kind != "ipc_import";
+}
 
 struct Stack {
     std::vector<std::size_t> frames;  ///< indexes into Report::frames, the call into CUDA first

@@ -448,7 +448,7 @@ class TextWriter {
         line(dim("  " + left("", 11) + right("count", 10) + right("bytes in all", 14) +
                  right("peak", 12) + right("at the end", 12)));
         for (const auto& [kind, totals] : device.kinds) {
-            const bool outside = kind == "managed" || kind == "pinned" || kind == "ipc_import";
+            const bool outside = !is_in_curves(kind);
             const char* note = kind == "managed"      ? "not in the curves: it migrates"
                                : kind == "pinned"     ? "host memory, not in the curves"
                                : kind == "ipc_import" ? "another process holds it"

@@ -6,6 +6,7 @@
 #include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/run_command.hpp"
+#include "tools/sites_command.hpp"
 #include "tools/summary_command.hpp"
 #include "tools/whatif_command.hpp"
 
@@ -22,6 +23,8 @@ constexpr Command commands[] = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
+    {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},
+    {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
 };
 

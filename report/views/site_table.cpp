@@ -1,0 +1,177 @@
+#include "report/views/site_table.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "report/json_values.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+SiteTable table_of(const Report& report, const Device& device, Resolver& resolver,
+                   const std::vector<bool>& taken, const ViewOptions& options) {
+    SiteTable table;
+    table.device = &device;
+    table.whole = figures_of(report, device);
+    std::map<std::pair<Place, std::string>, std::size_t> known;
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        const Site& site = report.sites[i];
+        if (site.device != device.index || !taken.at(i)) {
+            continue;
+        }
+        const Place& place = resolver.place(site.stack);
+        const auto [entry, is_new] = known.try_emplace({place, site.kind}, table.rows.size());
+        if (is_new) {
+            table.rows.push_back({place, site.kind, site.api, {}, {}});
+        }
+        SiteRow& row = table.rows[entry->second];
+        row.figures.add(figures_of(site));
+        row.sites.push_back(i);
+        table.taken.add(figures_of(site));
+    }
+    std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
+        return value_of(a.figures, options.order) > value_of(b.figures, options.order);
+    });
+    return table;
+}
+
+/// At fewer columns than this a row takes two lines: its figures, then its place.
+constexpr std::size_t one_line_from = 104;
+constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 11 + 12 + 8;
+
+class Text {
+  public:
+    explicit Text(const ViewOptions& options) : options_(options), page_(options.style) {}
+
+    std::string write(const std::vector<SiteTable>& tables) {
+        for (const SiteTable& table : tables) {
+            one(table);
+        }
+        if (tables.empty()) {
+            page_.line("No GPU memory was allocated.");
+        }
+        return page_.take();
+    }
+
+  private:
+    void one(const SiteTable& table) {
+        page_.heading(
+            device_title(*table.device, options_.style.ascii),
+            format_plural(table.rows.size(), "place") + ", by " +
+                order_names().at(static_cast<std::size_t>(options_.order)) +
+                (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
+        if (table.rows.empty()) {
+            page_.line("  no call site matches");
+            return;
+        }
+        page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("in all", 12) +
+                             right("count", 11) + right("at end", 12) + right("temps", 8) +
+                             (one_line() ? "  where" : "")));
+        Figures rest;
+        for (std::size_t i = 0; i < table.rows.size(); ++i) {
+            const SiteRow& row = table.rows[i];
+            if (i >= options_.top) {
+                rest.add(row.figures);
+                continue;
+            }
+            const std::size_t room =
+                one_line() ? page_.width() - figures_width - 2 : page_.width() - 6;
+            line(table, row.figures,
+                 describe_place(row.place, row.kind, row.api, room,
+                                {options_.style, options_.working_directory, options_.templates}));
+        }
+        if (table.rows.size() > options_.top) {
+            line(table, rest,
+                 page_.dim("[" + format_plural(table.rows.size() - options_.top, "other") + "]"));
+        }
+        if (table.rows.size() > 1) {
+            line(table, table.taken, page_.dim("[all]"));
+        }
+    }
+
+    bool one_line() const { return page_.width() >= one_line_from; }
+
+    void line(const SiteTable& table, const Figures& figures, const std::string& where) {
+        const std::uint64_t part = value_of(figures, options_.order);
+        const std::uint64_t whole = value_of(table.whole, options_.order);
+        const std::string row =
+            "  " + right(format_bytes(figures.peak_bytes), 11) +
+            right(format_percent(part, whole), 8) + right(format_bytes(figures.bytes), 12) +
+            right(format_count(figures.count), 11) + right(format_bytes(figures.live_bytes), 12) +
+            right(format_count(figures.temporaries), 8);
+        if (one_line() || display_width(row) + 2 + display_width(where) <= page_.width()) {
+            page_.line(row + "  " + where);
+        } else {
+            page_.line(row);
+            page_.line("      " + where);
+        }
+    }
+
+    const ViewOptions& options_;
+    Page page_;
+};
+
+}  // namespace
+
+std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
+                                   const std::vector<bool>& taken, const ViewOptions& options) {
+    std::vector<SiteTable> tables;
+    for (const Device& device : report.devices) {
+        if (device.used() && (!options.device || *options.device == device.index)) {
+            tables.push_back(table_of(report, device, resolver, taken, options));
+        }
+    }
+    return tables;
+}
+
+std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options) {
+    return Text(options).write(tables);
+}
+
+std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
+                              const ViewOptions& options) {
+    ordered_json out = {{"file", file},
+                        {"sort", order_names().at(static_cast<std::size_t>(options.order))},
+                        {"filter", text_or_null(options.filter)},
+                        {"devices", ordered_json::array()}};
+    for (const SiteTable& table : tables) {
+        ordered_json sites = ordered_json::array();
+        Figures rest;
+        for (const SiteRow& row : table.rows) {
+            if (sites.size() >= options.top) {
+                rest.add(row.figures);
+                continue;
+            }
+            ordered_json site = {{"place", place_json(row.place)},
+                                 {"kind", row.kind},
+                                 {"api", row.api},
+                                 {"share", share_of(value_of(row.figures, options.order),
+                                                    value_of(table.whole, options.order))}};
+            site.update(figures_json(row.figures));
+            site["sites"] = row.sites;
+            sites.push_back(std::move(site));
+        }
+        ordered_json others = {{"places", table.rows.size() - sites.size()}};
+        others.update(figures_json(rest));
+        out["devices"].push_back({{"index", table.device->index},
+                                  {"name", table.device->name},
+                                  {"total", figures_json(table.whole)},
+                                  {"taken", figures_json(table.taken)},
+                                  {"sites", std::move(sites)},
+                                  {"others", std::move(others)}});
+    }
+    return json_text(out);
+}
+
+std::string device_title(const Device& device, bool ascii) {
+    return "GPU " + std::to_string(device.index) + ": " + printable(device.name, ascii);
+}
+
+}  // namespace memlab::report

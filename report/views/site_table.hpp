@@ -1,0 +1,59 @@
+// The call sites of a report as one flat table: a row for each place of the source and kind of
+// memory, with what it took over the whole run.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/resolver.hpp"
+#include "report/terminal.hpp"
+#include "report/views/figures.hpp"
+
+namespace memlab::report {
+
+struct SiteRow {
+    Place place;
+    std::string kind;
+    std::string api;  ///< of its first site
+    Figures figures;
+    std::vector<std::size_t> sites;  ///< indexes into Report::sites
+};
+
+struct SiteTable {
+    const Device* device = nullptr;
+    Figures whole;  ///< of the device
+    Figures taken;  ///< of what the filter took
+    std::vector<SiteRow> rows;
+};
+
+/// What a view is to show, whatever its form.
+struct ViewOptions {
+    Style style;
+    Order order = Order::peak;
+    std::size_t top = 10;
+    bool templates = false;               ///< their arguments are shown even where there is no room
+    std::string filter;                   ///< Filter::text(), for the heading; empty: none
+    std::string working_directory;        ///< files below it are shown relative to it
+    std::optional<std::uint64_t> device;  ///< only this one
+};
+
+/// A table for each device that was used, rows sorted by `order`, then by place. `taken`: for each
+/// site whether it is shown. Points into `report`.
+std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
+                                   const std::vector<bool>& taken, const ViewOptions& options);
+
+/// For people; ends with a newline.
+std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options);
+
+/// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind, api,
+/// share, <figures>, sites], others {places, <figures>}]}. `total` is of the device, `taken` of
+/// what the filter took; share is of the total by `sort`. <figures>: see figures_json().
+std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
+                              const ViewOptions& options);
+
+/// "GPU 0: NVIDIA H100", for a heading of a view; printable.
+std::string device_title(const Device& device, bool ascii);
+
+}  // namespace memlab::report

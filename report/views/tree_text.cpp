@@ -1,0 +1,272 @@
+// A call tree for people and for scripts: the same choice of nodes, twice.
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "report/json_values.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+#include "report/views/call_tree.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// What is shown of a node's children.
+struct Shown {
+    std::size_t count = 0;  ///< the first ones
+    std::size_t others = 0;
+    Figures rest;  ///< of the others
+};
+
+Shown choose(const CallTree& tree, const CallTree::Node& node, const ViewOptions& options,
+             const TreeOptions& how) {
+    const double whole = static_cast<double>(value_of(tree.whole, options.order));
+    Shown shown;
+    for (const std::size_t child : node.children) {
+        const Figures& figures = tree.nodes[child].figures;
+        const std::uint64_t value = value_of(figures, options.order);
+        // A figure of 0 tells nothing in this order, whatever the threshold.
+        if (value != 0 && shown.others == 0 && shown.count < options.top &&
+            static_cast<double>(value) >= how.least_share * whole) {
+            ++shown.count;
+        } else {
+            ++shown.others;
+            shown.rest.add(figures);
+        }
+    }
+    return shown;
+}
+
+/// Calls visit(node, depth, what is shown of its children) for each node that is shown, parents
+/// first, largest first; leave(depth, others) once its children are done. Nothing recurses: a stack
+/// may be deep.
+void walk(const CallTree& tree, const ViewOptions& options, const TreeOptions& how,
+          const std::function<void(std::size_t, std::size_t, const Shown&)>& visit,
+          const std::function<void(std::size_t, const Shown&)>& leave) {
+    struct Open {
+        std::size_t node;
+        std::size_t next;
+        Shown shown;
+    };
+    std::vector<Open> open;
+    const auto enter = [&](std::size_t node) {
+        const Shown shown = choose(tree, tree.nodes[node], options, how);
+        visit(node, open.size(), shown);
+        open.push_back({node, 0, shown});
+    };
+    enter(0);
+    while (!open.empty()) {
+        Open& top = open.back();
+        if (top.next < top.shown.count) {
+            enter(tree.nodes[top.node].children[top.next++]);
+            continue;
+        }
+        leave(open.size(), top.shown);
+        open.pop_back();
+    }
+}
+
+class Text {
+  public:
+    Text(const ViewOptions& options, const TreeOptions& how)
+        : options_(options), how_(how), page_(options.style) {}
+
+    std::string write(const std::vector<CallTree>& trees) {
+        for (const CallTree& tree : trees) {
+            one(tree);
+        }
+        if (trees.empty()) {
+            page_.line("No GPU memory was allocated.");
+        }
+        return page_.take();
+    }
+
+  private:
+    static constexpr std::size_t figures_width = 2 + 11 + 8 + 11;
+
+    /// A way without branches. A long one is shown by its two ends, unless all frames are wanted.
+    struct Chain {
+        static constexpr std::size_t first = 6;
+        static constexpr std::size_t last = 3;
+        std::size_t position = 0;
+        std::size_t length = 0;
+
+        std::size_t hidden() const { return length > first + last + 1 ? length - first - last : 0; }
+        bool is_shown() const {
+            return hidden() == 0 || position < first || position >= first + hidden();
+        }
+    };
+
+    static bool continues_parent(const CallTree& tree, const CallTree::Node& node) {
+        return node.parent != 0 && node.figures == tree.nodes[node.parent].figures;
+    }
+
+    std::size_t chain_length(const CallTree& tree, std::size_t node) const {
+        std::size_t length = 1;
+        while (!how_.all_frames && tree.nodes[node].children.size() == 1 &&
+               continues_parent(tree, tree.nodes[tree.nodes[node].children.front()])) {
+            node = tree.nodes[node].children.front();
+            ++length;
+        }
+        return length;
+    }
+
+    void one(const CallTree& tree) {
+        page_.heading(
+            device_title(*tree.device, options_.style.ascii),
+            std::string(how_.top_down ? "top-down" : "bottom-up") + ", by " +
+                order_names().at(static_cast<std::size_t>(options_.order)) +
+                (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
+        if (tree.nodes.front().children.empty()) {
+            page_.line("  no call stack matches");
+            return;
+        }
+        header();
+        std::vector<std::size_t> level(1, 0);  // of each open node
+        Chain chain;
+        walk(
+            tree, options_, how_,
+            [&](std::size_t node, std::size_t depth, const Shown&) {
+                level.resize(depth + 1);
+                if (depth == 0) {
+                    return;
+                }
+                // A node that is all of its parent continues the parent's line of figures: only
+                // where the tree branches it is indented.
+                const CallTree::Node& here = tree.nodes[node];
+                const bool continues = continues_parent(tree, here);
+                level[depth] = depth == 1 ? 0 : level[depth - 1] + (continues ? 0 : 1);
+                chain = continues ? Chain{chain.position + 1, chain.length}
+                                  : Chain{0, chain_length(tree, node)};
+                if (!chain.is_shown()) {
+                    if (chain.position == Chain::first) {
+                        page_.line(std::string(figures_width + 2, ' ') + indent(level[depth]) +
+                                   page_.dim(std::string(options_.style.ascii ? "... " : "… ") +
+                                             format_plural(chain.hidden(), "call") + " between"));
+                    }
+                    return;
+                }
+                row(here.figures, tree.whole, continues, depth > 1, level[depth],
+                    tree.frames[here.frame]);
+            },
+            [&](std::size_t depth, const Shown& shown) {
+                if (value_of(shown.rest, options_.order) != 0) {
+                    const std::size_t at = depth == 1 ? 0 : level[depth - 1] + 1;
+                    page_.line(figures(shown.rest, tree.whole) + indent(at) +
+                               page_.dim("[" + format_plural(shown.others, "other") + "]"));
+                }
+            });
+        page_.line(figures(tree.nodes.front().figures, tree.whole) + page_.dim("[all]"));
+    }
+
+    void header() {
+        const char* value = options_.order == Order::peak    ? "at peak"
+                            : options_.order == Order::bytes ? "in all"
+                            : options_.order == Order::count ? "count"
+                            : options_.order == Order::live  ? "at end"
+                                                             : "temps";
+        const char* beside = options_.order == Order::count ? "in all" : "count";
+        page_.line(page_.dim(
+            "  " + right(value, 11) + right("share", 8) + right(beside, 11) + "  " +
+            (how_.top_down ? "function, and what it called" : "where, and who called it")));
+    }
+
+    std::string figures(const Figures& figures, const Figures& whole) const {
+        const std::uint64_t value = value_of(figures, options_.order);
+        const bool bytes = options_.order == Order::peak || options_.order == Order::bytes ||
+                           options_.order == Order::live;
+        const std::string beside =
+            options_.order == Order::count  ? format_bytes(figures.bytes)
+            : options_.order == Order::peak ? format_count(figures.peak_count)
+            : options_.order == Order::live ? format_count(figures.live_count)
+                                            : format_count(figures.count);
+        return "  " + right(bytes ? format_bytes(value) : format_count(value), 11) +
+               right(format_percent(value, value_of(whole, options_.order)), 8) +
+               right(beside, 11) + "  ";
+    }
+
+    /// Half of the room at most, however deep.
+    std::string indent(std::size_t level) const {
+        const std::size_t room = page_.width() - std::min(page_.width(), figures_width + 2);
+        return std::string(std::min(2 * level, room / 2), ' ');
+    }
+
+    void row(const Figures& what, const Figures& whole, bool continues, bool arrow,
+             std::size_t level, const Place& place) {
+        const std::string begin =
+            (continues ? std::string(figures_width + 2, ' ') : figures(what, whole)) +
+            indent(level);
+        const std::string sign = !arrow                 ? ""
+                                 : options_.style.ascii ? (how_.top_down ? "-> " : "<- ")
+                                                        : (how_.top_down ? "→ " : "← ");
+        const std::size_t used = display_width(begin) + display_width(sign);
+        const std::size_t room = page_.width() - std::min(page_.width() - 20, used);
+        page_.line(
+            begin + page_.dim(sign) +
+            describe_place(place, "device", "", room,
+                           {options_.style, options_.working_directory, options_.templates}));
+    }
+
+    const ViewOptions& options_;
+    const TreeOptions& how_;
+    Page page_;
+};
+
+ordered_json nodes_json(const CallTree& tree, const ViewOptions& options, const TreeOptions& how) {
+    ordered_json nodes = ordered_json::array();
+    std::vector<std::size_t> number;  // of each open node, in the list
+    walk(
+        tree, options, how,
+        [&](std::size_t node, std::size_t depth, const Shown& shown) {
+            number.resize(depth + 1);
+            number[depth] = nodes.size();
+            const CallTree::Node& here = tree.nodes[node];
+            ordered_json out = {
+                {"parent", depth == 0 ? ordered_json(nullptr) : ordered_json(number[depth - 1])},
+                {"depth", depth}};
+            ordered_json place =
+                place_json(depth == 0 || tree.frames.empty() ? Place{} : tree.frames[here.frame]);
+            for (const char* member : {"function", "file", "line", "module", "address"}) {
+                out[member] = place.is_null() ? ordered_json(nullptr) : place[member];
+            }
+            out["share"] = share_of(value_of(here.figures, options.order),
+                                    value_of(tree.whole, options.order));
+            out.update(figures_json(here.figures));
+            out["others"] = nullptr;
+            if (shown.others != 0) {
+                out["others"] = {{"nodes", shown.others}};
+                out["others"].update(figures_json(shown.rest));
+            }
+            nodes.push_back(std::move(out));
+        },
+        [](std::size_t, const Shown&) {});
+    return nodes;
+}
+
+}  // namespace
+
+std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptions& options,
+                             const TreeOptions& tree) {
+    return Text(options, tree).write(trees);
+}
+
+std::string render_tree_json(const std::string& file, const std::vector<CallTree>& trees,
+                             const ViewOptions& options, const TreeOptions& tree) {
+    ordered_json out = {{"file", file},
+                        {"direction", tree.top_down ? "top-down" : "bottom-up"},
+                        {"sort", order_names().at(static_cast<std::size_t>(options.order))},
+                        {"filter", text_or_null(options.filter)},
+                        {"devices", ordered_json::array()}};
+    for (const CallTree& each : trees) {
+        out["devices"].push_back({{"index", each.device->index},
+                                  {"name", each.device->name},
+                                  {"total", figures_json(each.whole)},
+                                  {"nodes", nodes_json(each, options, tree)}});
+    }
+    return json_text(out);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,131 @@
+// Call stacks as one tree.
+#include <nlohmann/json.hpp>
+
+#include "report/views/call_tree.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/views/made_up.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+std::vector<CallTree> trees_of(const Report& report, const ViewOptions& options,
+                               const TreeOptions& how) {
+    Resolver resolver(report, nullptr);
+    return call_trees(report, resolver, std::vector<bool>(report.sites.size(), true), options, how);
+}
+
+std::string text_of(const Report& report, const TreeOptions& how, std::size_t top = 10) {
+    ViewOptions options;
+    options.style.ascii = true;
+    options.top = top;
+    return render_tree_text(trees_of(report, options, how), options, how);
+}
+
+MadeUp training() {
+    MadeUp made;
+    made.site({"forward", "step", "main"}, 6 * mib);
+    made.site({"forward", "validate", "main"}, 3 * mib);
+    made.site({"load", "main"}, mib);
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("bottom-up: places first, and who called them") {
+    CHECK(text_of(training().report, {}) ==
+          "GPU 0: GPU  bottom-up, by peak\n"
+          "      at peak   share      count  where, and who called it\n"
+          "     9.00 MiB   90.0%          2  /src/forward.py:1  forward\n"
+          "     6.00 MiB   60.0%          1    <- /src/step.py:2  step\n"
+          "                                    <- /src/main.py:3  main\n"
+          "     3.00 MiB   30.0%          1    <- /src/validate.py:4  validate\n"
+          "                                    <- /src/main.py:3  main\n"
+          "     1.00 MiB   10.0%          1  /src/load.py:5  load\n"
+          "                                  <- /src/main.py:3  main\n"
+          "    10.00 MiB  100.0%          3  [all]\n");
+}
+
+TEST_CASE("top-down: from main to the places") {
+    TreeOptions how;
+    how.top_down = true;
+    CHECK(text_of(training().report, how) ==
+          "GPU 0: GPU  top-down, by peak\n"
+          "      at peak   share      count  function, and what it called\n"
+          "    10.00 MiB  100.0%          3  /src/main.py:3  main\n"
+          "     6.00 MiB   60.0%          1    -> /src/step.py:2  step\n"
+          "                                    -> /src/forward.py:1  forward\n"
+          "     3.00 MiB   30.0%          1    -> /src/validate.py:4  validate\n"
+          "                                    -> /src/forward.py:1  forward\n"
+          "     1.00 MiB   10.0%          1    -> /src/load.py:5  load\n"
+          "    10.00 MiB  100.0%          3  [all]\n");
+}
+
+TEST_CASE("small branches and many branches are summed up") {
+    TreeOptions how;
+    how.least_share = 0.2;
+    const std::string small = text_of(training().report, how);
+    CHECK(small.find("load") == std::string::npos);
+    CHECK(small.find("     1.00 MiB   10.0%          1  [1 other]\n") != std::string::npos);
+    how.least_share = 0;
+    const std::string few = text_of(training().report, how, 1);
+    CHECK(few.find("     3.00 MiB   30.0%          1    [1 other]\n") != std::string::npos);
+}
+
+TEST_CASE("a function that calls itself is a node for each call") {
+    MadeUp made;
+    made.site({"f", "f", "f", "main"}, mib);
+    const auto trees = trees_of(made.report, {}, {});
+    CHECK(trees[0].nodes.size() == 5);
+    CHECK(trees[0].frames.size() == 2);
+}
+
+TEST_CASE("a long way without branches is shown by its ends") {
+    MadeUp made;
+    std::vector<std::string> functions;
+    for (int i = 0; i < 30; ++i) {
+        functions.push_back("f" + std::to_string(i));
+    }
+    made.site(functions, mib);
+    const std::string text = text_of(made.report, {});
+    CHECK(text.find("... 21 calls between\n") != std::string::npos);
+    CHECK(text.find("  f5\n") != std::string::npos);
+    CHECK(text.find("  f6\n") == std::string::npos);
+    CHECK(text.find("  f26\n") == std::string::npos);
+    CHECK(text.find("  f27\n") != std::string::npos);
+    TreeOptions all;
+    all.all_frames = true;
+    CHECK(text_of(made.report, all).find("  f15\n") != std::string::npos);
+}
+
+TEST_CASE("stacks of any depth, and none") {
+    MadeUp made;
+    made.site({"leaf"}, mib);
+    made.report.stacks.back().frames.resize(200'000, made.report.stacks.back().frames.front());
+    made.site({}, mib);
+    const std::string text = text_of(made.report, {});
+    CHECK(text.find("199,991 calls between") != std::string::npos);
+    CHECK(text.find("(no stack)") != std::string::npos);
+    ViewOptions options;
+    const auto json = nlohmann::json::parse(
+        render_tree_json("f", trees_of(made.report, options, {}), options, {}));
+    CHECK(json["devices"][0]["nodes"].size() == 200'002);
+}
+
+TEST_CASE("the figures of a node are the sums of what passes through it") {
+    const MadeUp made = training();
+    ViewOptions options;
+    const auto json = nlohmann::json::parse(
+        render_tree_json("f", trees_of(made.report, options, {}), options, {}));
+    const auto& nodes = json["devices"][0]["nodes"];
+    CHECK(nodes[0]["parent"].is_null());
+    CHECK(nodes[0]["at_peak_bytes"] == 10 * mib);
+    CHECK(nodes[1]["function"] == "forward");
+    CHECK(nodes[1]["parent"] == 0);
+    CHECK(nodes[1]["share"] == 0.9);
+    CHECK(nodes[2]["function"] == "step");
+    CHECK(nodes[2]["parent"] == 1);
+    CHECK(nodes[2]["depth"] == 2);
+}
