@@ -5,6 +5,7 @@
 
 #include "interpose/current_context.hpp"
 #include "interpose/driver.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/session.hpp"
 #include "interpose/uuid.hpp"
 
@@ -184,6 +185,7 @@ void ContextRegistry::lost(CUcontext handle) {
             return;
         }
         context = it->second;
+        one_stream.count_on_nothing("a context that ended");
         std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
         generation_.fetch_add(1, std::memory_order_release);
         for (const auto& [other, peer] : contexts_) {
@@ -239,6 +241,15 @@ void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
     const Context* running = find(accessor);
     const CUcontext handle = running != nullptr ? running->handle() : accessor;
     owner->backend().fences().set_peer(handle, true);
+}
+
+void ContextRegistry::order_second_stream() noexcept {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [handle, context] : contexts_) {
+        if (context->handle() == handle) {
+            context->backend().fences().order_second_stream();
+        }
+    }
 }
 
 std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {

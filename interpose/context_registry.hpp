@@ -79,6 +79,9 @@ class ContextRegistry {
     /// for that, so the fences of another context's memory must cover `accessor` from now on.
     void used_by_copy(std::uint64_t address, CUcontext accessor);
 
+    /// A second stream is about to be given work: as CudaFences's, for every context.
+    void order_second_stream() noexcept;
+
     /// Tells the recording of the device, once.
     void describe_device(CUdevice device);
 

@@ -127,6 +127,10 @@ BackendStatus CudaBackend::fence_wait_device(Fence fence) {
     return status_of(fences_.wait_device(fence));
 }
 
+bool CudaBackend::ordered_behind(Fence fence) {
+    return fences_.ordered_behind(fence);
+}
+
 BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     return status_of(fences_.wait_host(fence));
 }

@@ -29,6 +29,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus fence_record(allocator::Fence* fence) override;
     allocator::FenceState fence_query(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_device(allocator::Fence fence) override;
+    bool ordered_behind(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_host(allocator::Fence fence) override;
     void fence_release(allocator::Fence fence) override;
     bool caller_needs_host_wait() const override;

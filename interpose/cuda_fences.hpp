@@ -6,6 +6,8 @@
 //  - frees between two submissions share one record (an epoch of the work clock);
 //  - no call of ours falls into a stream capture: what could end one is made with the CaptureGate
 //    held, or in relaxed mode where it waits for the device and must not hold anything;
+//  - where the device is to wait, in the context and in every one that has access to its memory, so
+//    are those that get access later: what the wait made free may still be in use;
 //  - a driver without cuCtxRecordEvent (before CUDA 12.5) synchronizes, as plain cudaFree does.
 //
 // Lock order: pool -> gate (shared) -> this.
@@ -35,9 +37,14 @@ class CudaFences {
     CUresult record(allocator::Fence* fence) noexcept;
     allocator::FenceState query(allocator::Fence fence);
     CUresult wait_device(allocator::Fence fence);
+    /// As DeviceBackend::ordered_behind: while all work goes to one stream (one_stream.hpp).
+    bool ordered_behind(allocator::Fence fence);
+    /// A second stream begins: orders all future work of the contexts behind the newest fence that
+    /// ordered_behind() held for.
+    void order_second_stream();
     CUresult wait_host(allocator::Fence fence);
-    /// Waits on the host for the last fence that wait_device() ordered work behind: memory may have
-    /// been declared free by that alone, with old work still running on it.
+    /// Waits on the host for the last fences that work was ordered behind: memory may have been
+    /// declared free by that alone, with old work still running on it.
     void settle_barrier();
     void release(allocator::Fence fence) noexcept;
 
@@ -60,6 +67,8 @@ class CudaFences {
     CUresult record_new(std::optional<std::uint64_t> time, allocator::Fence* fence);
     CUresult spare_record(std::unique_ptr<Record>* record);
     CUresult synchronize_all();
+    CUresult order_behind(const Record& record);
+    void order_peer_behind(CUcontext peer, const Record& record);
 
     CaptureGate& captures_;
     const CUcontext context_;
@@ -69,9 +78,11 @@ class CudaFences {
     mutable std::mutex mutex_;  // protects what follows; taken last
     std::vector<CUcontext> peers_;
     std::uint64_t peers_generation_ = 0;
-    Record* newest_ = nullptr;   ///< while it may be shared
-    Record* spare_ = nullptr;    ///< released ones with their events, linked
-    Record* barrier_ = nullptr;  ///< what settle_barrier() waits for; a reference of its own
+    Record* newest_ = nullptr;  ///< while it may be shared
+    Record* spare_ = nullptr;   ///< released ones with their events, linked
+    // What future work is ordered behind, each a reference of its own.
+    Record* barrier_ = nullptr;  ///< by wait_device()
+    Record* ordered_ = nullptr;  ///< by the one stream, or from its end on by the device
 };
 
 }  // namespace memlab::interpose

@@ -2,6 +2,7 @@
 // must cover. A context enters the registry when memory is first allocated in it.
 #include "interpose/current_context.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/one_stream.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -58,9 +59,12 @@ CUresult release_primary(CUdevice device, const Real& real) {
 }
 
 // A process that makes contexts of its own may have several.
-CUresult created(CUresult result) {
+CUresult created(CUresult result, const CUcontext* context) {
     if (Session* session = Session::current()) {
         session->contexts().expect_several();
+    }
+    if (result == CUDA_SUCCESS) {
+        mi::one_stream.has_context(*context);
     }
     return result;
 }
@@ -88,23 +92,25 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate, context, flags, device));
+    return created(mi::call_real(&Driver::cuCtxCreate, context, flags, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device));
+    return created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
     return created(
-        mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device));
+        mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device),
+        context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device));
+    return created(mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device),
+                   context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
@@ -133,7 +139,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    return mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device);
+    const CUresult result = mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device);
+    if (result == CUDA_SUCCESS) {
+        mi::one_stream.has_context(*context);
+    }
+    return result;
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -169,7 +179,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResour
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
     const auto real = mi::real_call(&Driver::cuCtxFromGreenCtx, context, green);
-    return mi::hook(
+    const CUresult answer = mi::hook(
         [&](Session& session) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
@@ -186,6 +196,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx 
             return result;
         },
         real);
+    if (answer == CUDA_SUCCESS) {
+        mi::one_stream.has_context(*context);
+    }
+    return answer;
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
@@ -195,6 +209,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
             CUcontext context = nullptr;
             const bool known =
                 mi::call_real(&Driver::cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS;
+            // Its streams end with it, as with cuStreamDestroy.
+            mi::one_stream.count_on_nothing("a context that ended");
             const CUresult result = real();
             if (result == CUDA_SUCCESS && known) {
                 session.contexts().remove_green(context);

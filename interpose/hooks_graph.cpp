@@ -3,6 +3,7 @@
 #include "interpose/device_memory.hpp"
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/sampled_call.hpp"
 #include "interpose/work_clock.hpp"
 
@@ -47,6 +48,13 @@ CUresult make_from(const void* from, const Made* made, const Real& real) {
             return result;
         },
         real);
+}
+
+// A graph runs as a whole in the order of the stream that it is launched in.
+void before_launch(CUstream stream, bool per_thread) {
+    if (mi::one_stream.notices()) {
+        mi::one_stream.before_work(mi::stream_key(stream, per_thread));
+    }
 }
 
 template <class Real>
@@ -161,6 +169,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
 // Memory of a graph takes physical space at its first launch. A launch is work for the device.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    before_launch(stream, false);
     const CUresult result =
         mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
     mi::work_clock.tick();
@@ -168,6 +177,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream st
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
+    before_launch(stream, true);
     const CUresult result =
         mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
     mi::work_clock.tick();

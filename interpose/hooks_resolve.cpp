@@ -5,12 +5,12 @@
 #include "interpose/hook.hpp"
 #include "interpose/hooked_names.hpp"
 #include "interpose/loader.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/work_clock.hpp"
 
 using memlab::interpose::call_real;
 using memlab::interpose::Driver;
 using memlab::interpose::substitute;
-using memlab::interpose::work_clock;
 
 namespace {
 
@@ -20,7 +20,7 @@ void* resolved(const char* symbol, void* function) {
     void* ours = substitute(function);
     const bool counted = ours != function || !memlab::interpose::is_hooked_function(symbol);
     if (function != nullptr && (!counted || !memlab::interpose::is_known_function(symbol))) {
-        work_clock.distrust();
+        memlab::interpose::work_goes_unseen();
     }
     return ours;
 }

@@ -1,5 +1,6 @@
 // Streams, as far as captures go: no call of ours may fall into one.
 #include "interpose/hook.hpp"
+#include "interpose/one_stream.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -9,6 +10,7 @@ namespace {
 
 template <class Real>
 CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
+    mi::one_stream.give_up("a stream capture");
     return mi::hook(
         [&](Session& session) { return session.captures().begin(stream, per_thread, real); }, real);
 }
@@ -46,6 +48,7 @@ template <class Real>
 CUresult destroy_stream(CUstream stream, const Real& real) {
     return mi::hook(
         [&](Session& session) {
+            mi::one_stream.before_destroy(stream);
             const CUresult result = real();
             if (result == CUDA_SUCCESS && session.captures().end(stream, false)) {
                 capture_over(session);

@@ -1,4 +1,5 @@
-// Every driver function that only has to be counted: the real call, then a tick of the work clock.
+// Every driver function that only has to be counted: a look at its stream (one_stream.hpp), the
+// real call, then a tick of the work clock.
 //
 // A copy needs no peer access to reach memory of another context. In processes with more than one,
 // the device addresses of a call are looked at first, so that the fences of that memory cover the
@@ -8,6 +9,7 @@
 // exported symbols are jumps (submit_stubs.S) through the table below.
 #include "interpose/driver.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/work_clock.hpp"
 
 namespace mi = memlab::interpose;
@@ -110,12 +112,65 @@ void note_uses(Arguments... arguments) noexcept {
     }
 }
 
-template <auto Function>
+// The stream that a call's work goes to, by the types of its arguments. A call without a stream is
+// a synchronous copy or fill, or a launch of the oldest kind: they use the default stream.
+class WorkStream {
+  public:
+    explicit WorkStream(bool per_thread) : per_thread_(per_thread) {}
+
+    void see(CUstream stream) { stream_ = stream; }
+    void see(const CUlaunchConfig* config) {
+        if (config == nullptr) {
+            return;
+        }
+        stream_ = config->hStream;
+        for (unsigned i = 0; config->attrs != nullptr && i < config->numAttrs; ++i) {
+            one_ = one_ && !begins_early(config->attrs[i]);
+        }
+    }
+    // Several devices, several contexts.
+    void see(CUDA_LAUNCH_PARAMS*) { one_ = false; }
+    void see(const CUDA_MEMCPY3D_PEER*) { one_ = false; }
+    void see(CUcontext) { one_ = false; }
+    template <class Other>
+    void see(const Other&) {}
+
+    mi::StreamKey key() const {
+        return one_ ? mi::stream_key(stream_, per_thread_) : mi::no_stream;
+    }
+
+  private:
+    // Such a kernel may run beside the one before it in its stream, so it may write memory that is
+    // new to it while that one still uses what was there before. Who knows what attributes of later
+    // CUDAs allow.
+    static bool begins_early(const CUlaunchAttribute& attribute) {
+        return attribute.id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ||
+               attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+               (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                attribute.value.programmaticStreamSerializationAllowed != 0);
+    }
+
+    const bool per_thread_;
+    bool one_ = true;
+    CUstream stream_ = nullptr;
+};
+
+template <bool per_thread, class... Arguments>
+mi::StreamKey stream_of(Arguments... arguments) {
+    WorkStream stream(per_thread);
+    (stream.see(arguments), ...);
+    return stream.key();
+}
+
+template <auto Function, bool per_thread>
 struct Submit;
 
-template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
-struct Submit<Function> {
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), bool per_thread>
+struct Submit<Function, per_thread> {
     static CUresult CUDAAPI call(Arguments... arguments) {
+        if (mi::one_stream.notices()) {
+            mi::one_stream.before_work(stream_of<per_thread>(arguments...));
+        }
         note_uses(arguments...);
         const CUresult result = mi::call_real(Function, arguments...);
         mi::work_clock.tick();
@@ -127,7 +182,7 @@ struct Submit<Function> {
 
 extern "C" __attribute__((visibility("hidden"))) void* const memlab_submit_wrappers[] = {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    reinterpret_cast<void*>(&Submit<&Driver::symbol>::call),
+    reinterpret_cast<void*>(&Submit<&Driver::symbol, per_thread != 0>::call),
 #include "interpose/submitting_functions.inc"
 #undef MEMLAB_HOOK
 };

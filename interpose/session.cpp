@@ -10,6 +10,7 @@
 #include "interpose/diagnostics.hpp"
 #include "interpose/fork_notice.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
 #include "interpose/program_notes.hpp"
@@ -206,6 +207,9 @@ Session::Session(LoadedSettings loaded, bool late)
     if (!settings_.work_clock || late) {
         work_clock.distrust();
     }
+    if (settings_.one_stream && work_clock.now()) {
+        one_stream.begin();
+    }
     if (limits_.wanted() && !limits_.applies()) {
         warn("MEMLAB_LIMIT changes nothing: no device of this process is named by it and larger");
     }
@@ -292,6 +296,7 @@ void Session::finish(trace::EndKind kind) {
     session->trimmer_.stop();
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
           (work_clock.now() ? "" : ", not trusted"));
+    debug(std::string("one stream: ") + one_stream.describe());
     if (!session->recorder_) {
         return;
     }
@@ -335,6 +340,7 @@ void Session::forget_after_fork() {
     profiler::unwind::forget_unloads_after_fork();
     inside_memlab = false;
     forget_notes_after_fork();
+    one_stream.forget_after_fork();
     Session* parents = instance.exchange(nullptr);
     note_fork(parents != nullptr);
     if (parents != nullptr && parents->recorder_) {

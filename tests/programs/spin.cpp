@@ -6,6 +6,7 @@
 //   spin free    plain CUDA's cudaFree would wait for A and never return; with
 //   MEMLAB_FREE_SYNC=never
 //                it must finish: no fence may put B's work behind A's
+//   spin one     the same, but all work before the spinning kernel went to A as well
 //
 // On a GPU the kernel spins on a word of memory; on the simulated driver A is kept from completing
 // until a host function on B opens it. Ends with code 5 when B's work has not run after 20 seconds,
@@ -114,7 +115,8 @@ int main(int argc, char** argv) {
     if (argc != 2 && argc != 3) {
         return 2;
     }
-    const bool frees = std::strcmp(argv[1], "free") == 0;
+    const bool one = std::strcmp(argv[1], "one") == 0;
+    const bool frees = one || std::strcmp(argv[1], "free") == 0;
     use_device();
     CUstream a = nullptr;
     CUstream b = nullptr;
@@ -127,7 +129,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < 19; ++round) {
         for (const std::size_t bytes : sizes) {
             blocks.push_back(allocate(bytes));
-            CHECK(cuMemsetD8Async(blocks.back(), 1, bytes, round % 2 == 0 ? a : b));
+            CHECK(cuMemsetD8Async(blocks.back(), 1, bytes, one || round % 2 == 0 ? a : b));
         }
     }
     for (const CUdeviceptr block : blocks) {
