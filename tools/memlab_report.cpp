@@ -5,6 +5,8 @@
 
 #include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/diff_command.hpp"
+#include "tools/leaks_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/sites_command.hpp"
 #include "tools/summary_command.hpp"
@@ -21,6 +23,8 @@ struct Command {
 
 constexpr Command commands[] = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
+    {"diff", memlab::tools::diff_command, "Two recordings side by side"},
+    {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},

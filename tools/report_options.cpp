@@ -160,7 +160,7 @@ void add_filter(CLI::App& app, ReportOptions& options) {
            "module=TEXT,\nkind=TEXT, scope=TEXT (what outlived that scope).\nTEXT may be a pattern "
            "(*Step*). Repeated: all match")
         ->type_name("TEXT")
-        ->expected(1)
+        ->allow_extra_args(false)
         ->take_all();
 }
 

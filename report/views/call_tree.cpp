@@ -3,53 +3,18 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
-#include "report/frame_choice.hpp"
-#include "report/names.hpp"
-#include "report/symbolizer.hpp"
+#include "report/views/calls.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-bool is_python_binary(const StackFrame& frame) {
-    const std::string module = base_name(frame.module);
-    return module.starts_with("python") || module.starts_with("libpython");
-}
-
-/// What every allocation of a framework passes. A frame without a name may be anything.
-bool is_noise(const StackFrame& frame) {
-    return is_framework_plumbing(frame) && (!frame.function.empty() || is_python_binary(frame));
-}
-
-/// Of the C library: what it does before main or a thread's function.
-bool is_librarys(const StackFrame& frame) {
-    if (frame.python) {
-        return false;
-    }
-    const std::string module = base_name(frame.module);
-    return module.starts_with("libc.so") || module.starts_with("ld-linux") ||
-           module.starts_with("libpthread") || module.starts_with("libstdc++.so");
-}
-
-/// How many of the frames lie inside of the C library's start code; `least` at least.
-std::size_t end_of_program(const std::vector<StackFrame>& frames, std::size_t least) {
-    std::size_t end = frames.size();
-    // _start lies in the program itself, and may have no name.
-    if (end >= least + 2 && (frames[end - 1].function == "_start" ||
-                             (frames[end - 1].function.empty() && is_librarys(frames[end - 2])))) {
-        --end;
-    }
-    while (end > least && is_librarys(frames[end - 1])) {
-        --end;
-    }
-    return end;
-}
-
 class Builder {
   public:
     Builder(Resolver& resolver, const TreeOptions& options)
-        : resolver_(resolver), options_(options) {}
+        : calls_(resolver, options.all_frames), options_(options) {}
 
     CallTree build(const Report& report, const Device& device, const std::vector<bool>& taken,
                    Order order) {
@@ -90,41 +55,10 @@ class Builder {
     /// The frames of a stack that are shown, innermost first.
     const std::vector<std::size_t>& way_of(std::size_t stack) {
         auto [entry, is_new] = ways_.try_emplace(stack);
-        std::vector<std::size_t>& way = entry->second;
-        if (!is_new) {
-            return way;
-        }
-        const std::vector<StackFrame>& frames = resolver_.frames(stack);
-        if (frames.empty()) {
-            way.push_back(intern(Place{}));
-            return way;
-        }
-        const std::size_t chosen = resolver_.chosen(stack);
-        const std::size_t end =
-            options_.all_frames ? frames.size() : end_of_program(frames, chosen + 1);
-        for (std::size_t i = options_.all_frames ? 0 : chosen; i < end; ++i) {
-            if (options_.all_frames || i == chosen || !is_noise(frames[i])) {
-                way.push_back(intern(place_of(frames[i])));
-            }
-        }
-        return way;
-    }
-
-    Place place_of(const StackFrame& frame) {
-        Place place;
-        place.recorded = true;
-        place.function = frame.python ? frame.function : short_name(frame.function);
-        place.file = frame.file;
-        place.line = frame.line;
-        place.module = frame.module;
-        place.address = frame.file.empty() && frame.function.empty() ? frame.address : 0;
-        return place;
-    }
-
-    const std::string& short_name(const std::string& function) {
-        auto [entry, is_new] = short_names_.try_emplace(function);
         if (is_new) {
-            entry->second = short_function_name(function);
+            for (const Place& place : calls_.of(stack)) {
+                entry->second.push_back(intern(place));
+            }
         }
         return entry->second;
     }
@@ -147,13 +81,12 @@ class Builder {
         }
     }
 
-    Resolver& resolver_;
+    Calls calls_;
     const TreeOptions& options_;
     CallTree tree_;
     std::map<std::pair<std::size_t, std::size_t>, std::size_t> children_;  ///< by parent and frame
     std::map<Place, std::size_t> interned_;
     std::unordered_map<std::size_t, std::vector<std::size_t>> ways_;  ///< by stack
-    std::unordered_map<std::string, std::string> short_names_;
 };
 
 }  // namespace

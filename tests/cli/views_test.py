@@ -26,8 +26,11 @@ class ViewTest(ToolTest):
 
     def golden(self, name, *arguments, **environment):
         """`arguments` print what tests/cli/golden/NAME.txt holds."""
-        text = self.report(*arguments, "--no-symbols", **{"COLUMNS": "80", **environment})
-        text = text.replace(SOURCE + "/", "")
+        # By short names, the same wherever the source lies.
+        if not os.path.exists(self.path("tests")):
+            os.symlink(os.path.join(SOURCE, "tests"), self.path("tests"))
+        text = self.report(*(a.replace(SOURCE + "/", "") for a in arguments), "--no-symbols",
+                           **{"COLUMNS": "80", **environment})
         path = os.path.join(GOLDEN, name + ".txt")
         if os.environ.get("MEMLAB_UPDATE_GOLDEN") == "1":
             with open(path, "w", encoding="utf-8") as file:
@@ -54,6 +57,12 @@ class Sites(ViewTest):
                     recorded("h100/program_every_kind.json"), COLUMNS="120")
         self.golden("sites_filtered", "sites", "--filter", "kind=pinned", "--sort", "live",
                     recorded("h100/jax_platform_allocator.json"))
+
+    def test_a_pattern_takes_no_file_name(self):
+        log = self.log("leak")
+        self.assertIn("forward_pass", self.report("sites", "--filter", "forward_pass", log))
+        self.assertIn("no call site matches",
+                      self.report("sites", "--filter", "forward_pass", "--filter", "x y", log))
 
     def test_figures_are_those_of_the_report(self):
         with open(recorded("h100/jax_platform_allocator.json"), encoding="utf-8") as file:
@@ -149,10 +158,109 @@ class Tree(ViewTest):
         self.refused("excludes", "tree", "--top-down", "--bottom-up", "x.json")
 
     def test_help(self):
-        for command in ("sites", "tree"):
+        for command in ("sites", "tree", "diff", "leaks"):
             text = self.report(command, "--help")
             self.assertIn("Examples:", text)
             self.assertLessEqual(max(map(len, text.splitlines())), 90)
+
+
+class Diff(ViewTest):
+    PLAIN = recorded("h100/sample_checkpointing_plain.json")
+    CHECKPOINTED = recorded("h100/sample_checkpointing_checkpointed.json")
+
+    def test_as_people_see_it(self):
+        self.golden("diff_narrow", "diff", self.PLAIN, self.CHECKPOINTED)
+        self.golden("diff_wide", "diff", "--sort", "count", self.PLAIN, self.CHECKPOINTED,
+                    COLUMNS="120")
+        self.golden("diff_others", "diff", "--top", "4", "--ascii",
+                    recorded("h100/pytorch_own_cache.json"),
+                    recorded("h100/pytorch_without_its_cache.json"))
+        self.golden("diff_nothing", "diff", self.PLAIN, self.PLAIN)
+
+    def test_figures_are_those_of_the_reports(self):
+        document = self.document("diff", self.PLAIN, self.CHECKPOINTED)
+        self.assertEqual((document["format"], document["version"]), ("memlab-diff", 1))
+        device = document["devices"][0]
+        for name, totals in (("allocated_peak_bytes", (74159616, 36720640)),
+                             ("reserved_peak_bytes", (83886080, 41943040)),
+                             ("allocations", (34, 46))):
+            self.assertEqual(device["totals"][name], {"before": totals[0], "after": totals[1],
+                                                      "change": totals[1] - totals[0]})
+        self.assertEqual(sum(site["change"] for site in device["sites"]), 36720640 - 74159616)
+        new = [site for site in device["sites"] if site["share"] is None]
+        self.assertEqual([site["before"]["count"] for site in new], [0])
+
+    def test_the_other_way_round_is_the_same_with_the_other_sign(self):
+        there = self.document("diff", self.PLAIN, self.CHECKPOINTED)["devices"][0]["sites"]
+        back = self.document("diff", self.CHECKPOINTED, self.PLAIN)["devices"][0]["sites"]
+        self.assertEqual([s["change"] for s in there], [-s["change"] for s in back])
+
+    def test_a_log_and_its_report_do_not_differ(self):
+        text = self.report("diff", self.PLAIN, self.PLAIN.replace(".json", ".memlog"))
+        self.assertIn("nothing changed", text)
+
+    def test_wrong_usage(self):
+        self.refused("AFTER is required", "diff", self.PLAIN)
+        self.refused("missing.json: no such file", "diff", self.PLAIN, "missing.json")
+        self.refused("takes stack or place, not line", "diff", "--by", "line", "a", "b")
+        self.refused("GPU 3 was used by neither", "diff", "--device", "3", self.PLAIN, self.PLAIN)
+        self.refused("processes; name the report of one of them", "diff", recorded("h100"),
+                     self.PLAIN)
+
+
+class Leaks(ViewTest):
+    def test_as_people_see_it(self):
+        jax = recorded("h100/jax_platform_allocator.json")
+        self.golden("leaks_suppressed", "leaks", jax)
+        self.golden("leaks_show_suppressed", "leaks", "--show-suppressed", jax)
+        self.golden("leaks_all", "leaks", "--no-default-suppressions",
+                    recorded("h100/pytorch_without_its_cache.json"))
+        self.golden("leaks_framework", "leaks", recorded("h100/pytorch_own_cache.json"),
+                    COLUMNS="120")
+        self.golden("leaks_none", "leaks", recorded("h100/cupy_without_its_cache.json"))
+
+    def test_a_suppression_file(self):
+        path = self.path("known.supp")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("[what cuBLAS keeps]\nreason = known\nmodule = libcublas.so*\n")
+        jax = recorded("h100/jax_platform_allocator.json")
+        document = self.document("leaks", "--no-default-suppressions", "--suppressions", path, jax)
+        self.assertEqual(document["format"], "memlab-leaks")
+        device = document["reports"][0]["devices"][0]
+        self.assertEqual([(s["name"], s["reason"], s["count"]) for s in device["suppressions"]],
+                         [("what cuBLAS keeps", "known", 3)])
+        everything = self.document("leaks", "--no-default-suppressions", jax)
+        whole = everything["reports"][0]["devices"][0]["leaked"]["live_bytes"]
+        self.assertEqual(device["leaked"]["live_bytes"] + device["suppressions"][0]["bytes"], whole)
+
+    def test_generated_suppressions_suppress(self):
+        jax = recorded("h100/jax_platform_allocator.json")
+        path = self.path("all.supp")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.report("leaks", "--no-default-suppressions", "--generate-suppressions",
+                                   jax))
+        text = self.report("leaks", "--no-default-suppressions", "--suppressions", path, jax)
+        self.assertIn("nothing else", text)
+
+    def test_wrong_suppressions_are_one_line(self):
+        jax = recorded("h100/jax_platform_allocator.json")
+        for content, expected in (
+                ("module = x\n", "line 1: stands before the first [NAME]"),
+                ("[a]\nreason = b\n", "line 1: [a] matches everything"),
+                ("[a]\nmodule = b\n", "line 1: [a] has no reason"),
+                ("[a]\nmodules = b\n", "line 2: takes reason, func, file, module, kind or api"),
+                ("[a]\nmodule = b\nmodule = c\n", "line 3: has module twice"),
+                ("[a\n", "line 1: a name ends with ]"),
+                ("[a]\nwhat is this\n", "line 2: is neither [NAME] nor KEY = TEXT")):
+            path = self.path("bad.supp")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            self.refused(path + ": " + expected, "leaks", "--suppressions", path, jax)
+        self.refused("no.supp: ", "leaks", "--suppressions", "no.supp", jax)
+
+    def test_growth(self):
+        text = self.report("leaks", "--growth", self.log("leak"))
+        self.assertIn("no steps", text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,247 @@
+// Leaks for people and for scripts.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "report/framework_findings.hpp"
+#include "report/json_values.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/summary.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+#include "report/views/leaks.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+std::string rate(double bytes_per_step) {
+    constexpr double most = 9e18;
+    const double positive = std::clamp(bytes_per_step, 0.0, most);
+    return format_bytes(static_cast<std::uint64_t>(std::llround(positive))) + "/step";
+}
+
+class Text {
+  public:
+    explicit Text(const LeakOptions& options) : options_(options), page_(options.style) {}
+
+    std::string write(const Report& report, const Leaks& leaks) {
+        if (options_.growth) {
+            growth(leaks);
+            return page_.take();
+        }
+        for (const DeviceLeaks& device : leaks.devices) {
+            one(device);
+        }
+        if (leaks.devices.empty()) {
+            page_.line("No GPU memory was allocated.");
+        }
+        page_.warnings(notes(report));
+        return page_.take();
+    }
+
+  private:
+    static std::vector<std::string> notes(const Report& report) {
+        std::vector<std::string> notes;
+        if (report.process.ended == "running" || report.process.ended == "cut off") {
+            notes.push_back("The program " + end_text(report.process) +
+                            ": this is what it held then, no leak yet.");
+        }
+        for (const FrameworkFinding& finding : find_frameworks(report)) {
+            notes.push_back(finding.text + (finding.command.empty() ? "" : " " + finding.command));
+        }
+        return notes;
+    }
+
+    void one(const DeviceLeaks& leaks) {
+        page_.heading(device_title(*leaks.device, options_.style.ascii),
+                      options_.filter.empty() ? "" : "only " + page_.clean(options_.filter));
+        if (leaks.rows.empty()) {
+            page_.line(std::string("Still allocated at the end: nothing") +
+                       (leaks.suppressions.empty() ? "" : " else"));
+        } else {
+            page_.line(
+                "Still allocated at the end: " + page_.bold(format_bytes(leaks.leaked.live_bytes)) +
+                " in " + format_plural(leaks.leaked.live_count, "allocation"));
+            header();
+            rows(leaks.rows, leaks.leaked.live_bytes);
+        }
+        suppressed(leaks);
+    }
+
+    void header() {
+        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 9) +
+                             right("of", 10) + "  where"));
+    }
+
+    void rows(const std::vector<SiteRow>& list, std::uint64_t whole) {
+        Figures rest;
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            if (i >= options_.top) {
+                rest.add(list[i].figures);
+                continue;
+            }
+            row(list[i].figures, whole,
+                describe_place(list[i].place, list[i].kind, list[i].api, page_.width() - 43,
+                               {options_.style, options_.working_directory, options_.templates}));
+        }
+        if (list.size() > options_.top) {
+            row(rest, whole,
+                page_.dim("[" + format_plural(list.size() - options_.top, "other") + "]"));
+        }
+    }
+
+    void row(const Figures& figures, std::uint64_t whole, const std::string& where) {
+        page_.line("  " + right(format_bytes(figures.live_bytes), 12) +
+                   right(format_percent(figures.live_bytes, whole), 8) +
+                   right(format_count(figures.live_count), 9) +
+                   right(format_count(figures.count), 10) + "  " + where);
+    }
+
+    void suppressed(const DeviceLeaks& leaks) {
+        if (leaks.suppressions.empty()) {
+            return;
+        }
+        page_.line("Suppressed: " + format_bytes(leaks.suppressed.live_bytes) + " in " +
+                   format_plural(leaks.suppressed.live_count, "allocation"));
+        for (const DeviceLeaks::Suppressed& each : leaks.suppressions) {
+            const std::string figures = "  " + right(format_bytes(each.bytes), 12) +
+                                        right(format_count(each.count), 8 + 9) + "  ";
+            page_.paragraph(figures, page_.clean(each.by->name + ": " + each.by->reason));
+            if (options_.show_suppressed) {
+                rows(each.rows, each.bytes);
+            }
+        }
+    }
+
+    void growth(const Leaks& leaks) {
+        if (leaks.steps.empty()) {
+            page_.line("There are no steps in this recording, so nothing is known of growth.");
+            page_.line("docs/scopes.md says how a program marks them: NVTX ranges, or memlab.h.");
+            return;
+        }
+        for (const GrowingSteps& each : leaks.steps) {
+            steps(each);
+        }
+    }
+
+    void steps(const GrowingSteps& growing) {
+        const Steps& steps = *growing.steps;
+        const bool grows = steps.verdict == "growing";
+        page_.heading(format_plural(steps.steps, "step") + " by " + page_.clean(steps.kind) +
+                          " \"" + page_.clean(steps.name) + "\"",
+                      page_.clean(steps.verdict));
+        if (!grows) {
+            page_.line("  between " + format_bytes(steps.trend.min_bytes) + " and " +
+                       format_bytes(steps.trend.max_bytes) + " after each");
+        } else if (growing.rows.empty() && growing.suppressed == 0) {
+            page_.line("  by " + rate(steps.trend.bytes_per_step) +
+                       " in all; no single place grows steadily");
+        }
+        for (std::size_t i = 0; i < growing.rows.size() && i < options_.top; ++i) {
+            const GrowingSteps::Row& row = growing.rows[i];
+            page_.line(
+                "  " + right(rate(row.bytes_per_step), 18) + "  " +
+                describe_place(row.place, row.kind, "", page_.width() - 22,
+                               {options_.style, options_.working_directory, options_.templates}));
+        }
+        if (growing.rows.size() > options_.top) {
+            page_.line(page_.dim("  [" +
+                                 format_plural(growing.rows.size() - options_.top, "other") + "]"));
+        }
+        if (growing.suppressed != 0) {
+            page_.line(page_.dim("  [" + format_count(growing.suppressed) + " suppressed]"));
+        }
+    }
+
+    const LeakOptions& options_;
+    Page page_;
+};
+
+ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolver) {
+    ordered_json out = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
+    out.update(figures_json(row.figures));
+    out["stack"] = stack_json(resolver.frames(report.sites.at(row.sites.front()).stack));
+    out["sites"] = row.sites;
+    return out;
+}
+
+ordered_json device_json(const DeviceLeaks& leaks, const Report& report, Resolver& resolver,
+                         const LeakOptions& options) {
+    ordered_json places = ordered_json::array();
+    Figures rest;
+    for (const SiteRow& row : leaks.rows) {
+        if (places.size() < options.top) {
+            places.push_back(row_json(row, report, resolver));
+        } else {
+            rest.add(row.figures);
+        }
+    }
+    ordered_json others = {{"places", leaks.rows.size() - places.size()}};
+    others.update(figures_json(rest));
+    ordered_json suppressions = ordered_json::array();
+    for (const DeviceLeaks::Suppressed& each : leaks.suppressions) {
+        ordered_json rows = ordered_json::array();
+        for (const SiteRow& row : each.rows) {
+            rows.push_back(row_json(row, report, resolver));
+        }
+        suppressions.push_back({{"name", each.by->name},
+                                {"reason", each.by->reason},
+                                {"built_in", each.by->built_in},
+                                {"count", each.count},
+                                {"bytes", each.bytes},
+                                {"places", std::move(rows)}});
+    }
+    return {{"index", leaks.device->index},
+            {"name", leaks.device->name},
+            {"leaked", figures_json(leaks.leaked)},
+            {"places", std::move(places)},
+            {"others", std::move(others)},
+            {"suppressed", figures_json(leaks.suppressed)},
+            {"suppressions", std::move(suppressions)}};
+}
+
+ordered_json steps_json(const GrowingSteps& growing) {
+    ordered_json rows = ordered_json::array();
+    for (const GrowingSteps::Row& row : growing.rows) {
+        rows.push_back({{"place", place_json(row.place)},
+                        {"kind", row.kind},
+                        {"bytes_per_step", row.bytes_per_step},
+                        {"sites", row.sites}});
+    }
+    const Steps& steps = *growing.steps;
+    return {{"kind", steps.kind},
+            {"name", steps.name},
+            {"steps", steps.steps},
+            {"verdict", steps.verdict},
+            {"bytes_per_step", steps.trend.bytes_per_step},
+            {"growing", std::move(rows)},
+            {"suppressed", growing.suppressed}};
+}
+
+}  // namespace
+
+std::string render_leaks_text(const Report& report, const Leaks& leaks,
+                              const LeakOptions& options) {
+    return Text(options).write(report, leaks);
+}
+
+std::string render_leaks_json(const std::string& file, const Report& report, Resolver& resolver,
+                              const Leaks& leaks, const LeakOptions& options) {
+    ordered_json out = {{"file", file},
+                        {"ended", report.process.ended},
+                        {"ended_text", end_text(report.process)},
+                        {"filter", text_or_null(options.filter)},
+                        {"devices", ordered_json::array()},
+                        {"steps", ordered_json::array()}};
+    for (const DeviceLeaks& device : leaks.devices) {
+        out["devices"].push_back(device_json(device, report, resolver, options));
+    }
+    for (const GrowingSteps& steps : leaks.steps) {
+        out["steps"].push_back(steps_json(steps));
+    }
+    return json_text(out);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,49 @@
+// What may stay allocated at the end of a program, and why: the memory that libraries keep on
+// purpose, and what a user knows of their own program. A file of them is text:
+//
+//   # a comment
+//   [attention masks]
+//   reason = cached for the whole run on purpose
+//   func   = mask_for
+//   module = libattention.so*
+//
+// A block for each; `reason` and at least one pattern of func, file, module, kind and api, each at
+// most once, all of which must match. Patterns are those of --filter; api is the function that the
+// program called (cuMemAlloc_v2).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/filter.hpp"
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+struct Suppression {
+    std::string name;
+    std::string reason;
+    Filter filter;
+    std::string api;  ///< a pattern; empty: any
+    bool built_in = false;
+
+    bool matches(const Site& site, const std::vector<StackFrame>& frames) const;
+};
+
+struct ReadSuppressions {
+    std::vector<Suppression> list;
+    std::string problem;  ///< "line 3: what; what to do"; then the list is empty
+};
+
+/// Never throws but for want of memory.
+ReadSuppressions parse_suppressions(std::string_view text);
+
+/// "PATH: cannot be read (why)" is a problem too; others come without the path.
+ReadSuppressions read_suppressions(const std::string& path);
+
+/// What well-known libraries keep. Memory of a CUDA context is no allocation and in no report, so
+/// it needs none.
+const std::vector<Suppression>& default_suppressions();
+
+}  // namespace memlab::report

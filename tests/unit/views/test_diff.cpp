@@ -1,0 +1,186 @@
+// Two reports side by side.
+#include <nlohmann/json.hpp>
+
+#include "report/views/diff.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/views/made_up.hpp"
+
+using namespace memlab::report;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+
+/// Resolvers and sides of two reports.
+struct Sides {
+    Sides(const Report& a, const Report& b)
+        : resolver_a(a, nullptr),
+          resolver_b(b, nullptr),
+          before{"a.json", a, resolver_a, std::vector<bool>(a.sites.size(), true)},
+          after{"b.json", b, resolver_b, std::vector<bool>(b.sites.size(), true)} {}
+
+    Diff diff(const DiffOptions& options) const { return diff_reports(before, after, options); }
+
+    Resolver resolver_a;
+    Resolver resolver_b;
+    DiffSide before;
+    DiffSide after;
+};
+
+MadeUp training() {
+    MadeUp made;
+    made.site({"forward", "step"}, 6 * mib);
+    made.site({"load", "main"}, mib);
+    made.report.process.ended = "exit";
+    return made;
+}
+
+std::string text_of(const Sides& sides, DiffOptions options = {}) {
+    options.style.ascii = true;
+    return render_diff_text(sides.before, sides.after, sides.diff(options), options);
+}
+
+}  // namespace
+
+TEST_CASE("changes read as people write them") {
+    CHECK(format_change({0, 4 * mib}) == "+4.00 MiB");
+    CHECK(format_change({4 * mib, 0}) == "-4.00 MiB");
+    CHECK(format_change({5, 5}) == "0 B");
+    CHECK(format_count_change({1000, 3234}) == "+2,234");
+    CHECK(format_change_percent({200, 100}) == "-50.0%");
+    CHECK(format_change_percent({100, 150}) == "+50.0%");
+    CHECK(format_change_percent({0, 1}) == "new");
+    CHECK(format_change_percent({1, 0}) == "gone");
+    CHECK(format_change_percent({0, 0}) == "0.0%");
+    CHECK(format_change_percent({1, 1'000'000}) == ">+999%");
+    CHECK(format_change_percent({1'000'000, 1'000'001}) == "+<0.1%");
+}
+
+TEST_CASE("code that moved, in another folder, is the same site") {
+    MadeUp a = training();
+    MadeUp b = training();
+    for (PythonFrame& frame : b.report.python_frames) {
+        frame.line += 100;
+        frame.file = "/elsewhere" + frame.file;
+    }
+    b.report.sites[0].at_peak_bytes = 9 * mib;
+    const Sides sides(a.report, b.report);
+    const Diff diff = sides.diff({});
+    REQUIRE(diff.devices.size() == 1);
+    REQUIRE(diff.devices[0].sites.size() == 1);
+    CHECK(diff.devices[0].sites[0].before.peak_bytes == 6 * mib);
+    CHECK(diff.devices[0].sites[0].after.peak_bytes == 9 * mib);
+    CHECK(diff.devices[0].sites[0].place.line == 101);
+    CHECK(diff.devices[0].unchanged == 1);
+    CHECK(text_of(sides).find("      +3.00 MiB   +50.0%  /elsewhere/src/forward.py:101  forward <- "
+                              "step\n") != std::string::npos);
+}
+
+TEST_CASE("another function, another file, another kind is another site") {
+    MadeUp a = training();
+    MadeUp b;
+    b.site({"forward", "validate"}, 6 * mib);
+    b.site({"load", "main"}, mib, "array");
+    const Sides sides(a.report, b.report);
+    const Diff diff = sides.diff({});
+    CHECK(diff.devices[0].sites.size() == 4);
+    CHECK(text_of(sides).find("new") != std::string::npos);
+    CHECK(text_of(sides).find("gone") != std::string::npos);
+    DiffOptions by_place;
+    by_place.by_place = true;
+    CHECK(sides.diff(by_place).devices[0].sites.size() == 2);  // forward did not change
+    CHECK(sides.diff(by_place).devices[0].unchanged == 1);
+}
+
+TEST_CASE("what is left out is summed up, and the total is of everything") {
+    MadeUp a = training();
+    MadeUp b;
+    b.site({"forward", "step"}, 10 * mib);
+    b.site({"load", "main"}, 3 * mib);
+    b.site({"save", "main"}, mib);
+    const Sides sides(a.report, b.report);
+    DiffOptions options;
+    options.top = 1;
+    const std::string text = text_of(sides, options);
+    CHECK(text.find("      +3.00 MiB  +300.0%  [2 others]\n") != std::string::npos);
+    CHECK(text.find("      +7.00 MiB  +100.0%  [total]\n") != std::string::npos);
+    const auto json = nlohmann::json::parse(
+        render_diff_json(sides.before, sides.after, sides.diff(options), options));
+    const auto& device = json["devices"][0];
+    CHECK(device["sites"].size() == 1);
+    CHECK(device["sites"][0]["change"] == 4 * mib);
+    CHECK(device["others"]["sites"] == 2);
+    CHECK(device["others"]["change"] == 3 * mib);
+    CHECK(device["after"]["at_peak_bytes"] == 14 * mib);
+}
+
+TEST_CASE("a GPU that only one of them used") {
+    MadeUp a = training();
+    MadeUp b = training();
+    b.report.devices[0].index = 1;
+    for (Site& site : b.report.sites) {
+        site.device = 1;
+    }
+    const Sides sides(a.report, b.report);
+    const Diff diff = sides.diff({});
+    REQUIRE(diff.devices.size() == 2);
+    CHECK(diff.devices[0].after.peak_bytes == 0);
+    CHECK(diff.devices[1].before.peak_bytes == 0);
+    DiffOptions one;
+    one.device = 1;
+    CHECK(sides.diff(one).devices.size() == 1);
+}
+
+TEST_CASE("scopes by their path") {
+    MadeUp a = training();
+    MadeUp b = training();
+    for (MadeUp* made : {&a, &b}) {
+        made->report.scopes.resize(2);
+        made->report.scopes[0].name = "train";
+        made->report.scopes[1].name = "forward";
+        made->report.scopes[1].parent = 0;
+        made->report.scopes[1].peak_growth_bytes = mib;
+    }
+    b.report.scopes[1].peak_growth_bytes = 3 * mib;
+    const Sides sides(a.report, b.report);
+    const Diff diff = sides.diff({});
+    REQUIRE(diff.scopes.size() == 1);
+    CHECK(diff.scopes[0].path == "train/forward");
+    CHECK(diff.scopes[0].peak_growth_bytes == Change{mib, 3 * mib});
+    CHECK(diff.unchanged_scopes == 1);
+    CHECK(text_of(sides).find("+2.00 MiB  +200.0%") != std::string::npos);
+}
+
+TEST_CASE("what makes it less than exact is said") {
+    MadeUp a = training();
+    MadeUp b = training();
+    b.report.process.ended = "cut off";
+    b.report.log.dropped = 7;
+    const auto notes = Sides(a.report, b.report).diff({}).notes;
+    REQUIRE(notes.size() == 2);
+    CHECK(notes[0].find("b.json was cut off") == 0);
+    CHECK(notes[1] == "b.json lost 7 events.");
+}
+
+TEST_CASE("addresses of different builds are not taken for names") {
+    const auto build = [](const std::string& id, std::uint64_t address) {
+        MadeUp made;
+        made.report.process.ended = "exit";
+        made.report.modules.push_back({"/opt/app", id});
+        made.report.frames.push_back({1, address, 0});
+        made.report.stacks.push_back({{made.report.frames.size() - 1}, false});
+        made.site({}, mib).stack = made.report.stacks.size() - 1;
+        return made;
+    };
+    const MadeUp a = build("aa", 0x10);
+    const MadeUp moved = build("bb", 0x20);
+    CHECK(Sides(a.report, moved.report).diff({}).devices[0].sites.size() == 2);
+    CHECK(Sides(a.report, moved.report).diff({}).notes.size() == 1);
+    CHECK(Sides(a.report, a.report).diff({}).devices[0].unchanged == 1);
+    CHECK(Sides(a.report, a.report).diff({}).notes.empty());
+}
+
+TEST_CASE("nothing at all") {
+    const Report none;
+    CHECK(text_of({none, none}).find("Neither allocated GPU memory.") != std::string::npos);
+}

@@ -1,0 +1,119 @@
+#include "tools/leaks_command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/views/leaks.hpp"
+#include "tools/report_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct Arguments : ReportOptions {
+    std::vector<std::string> suppressions;
+    bool no_defaults = false;
+    bool show_suppressed = false;
+    bool generate = false;
+    bool growth = false;
+};
+
+void define(CLI::App& app, Arguments& arguments) {
+    add_files(app, arguments);
+    app.add_option("--suppressions", arguments.suppressions,
+                   "What may stay, see below; may be repeated")
+        ->type_name("FILE")
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_flag("--no-default-suppressions", arguments.no_defaults,
+                 "Also show what cuBLAS, cuDNN, NCCL and PyTorch keep\nwith their handles");
+    app.add_flag("--show-suppressed", arguments.show_suppressed,
+                 "The places behind each suppression, too");
+    CLI::Option* generate = app.add_flag("--generate-suppressions", arguments.generate,
+                                         "Print a suppression file for what leaked, to edit");
+    app.add_flag("--growth", arguments.growth,
+                 "What grows from step to step instead, where the\nprogram marks its steps")
+        ->excludes(generate);
+    add_top(app, arguments, "Places of each GPU", 20);
+    add_filter(app, arguments);
+    add_device(app, arguments);
+    add_templates(app, arguments);
+    CLI::Option* json =
+        app.add_flag("--json", arguments.json, "Print all of it as JSON, for scripts");
+    json->excludes(generate);
+    add_rendering(app, arguments);
+    app.footer(
+        "A suppression file has a block for each thing that may stay allocated:\n"
+        "\n"
+        "  # comment\n"
+        "  [attention masks]\n"
+        "  reason = cached for the whole run on purpose\n"
+        "  func   = mask_for\n"
+        "  module = libattention.so*\n"
+        "\n"
+        "reason, and at least one of func, file, module, kind and api, each once; all must match.\n"
+        "Patterns are those of --filter. The memory of a CUDA context is no allocation: it is in\n"
+        "no report and needs no suppression.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report leaks memlab.train.4711.json\n"
+        "  memlab-report leaks --generate-suppressions memlab.train.4711.json > known.supp\n"
+        "  memlab-report leaks --suppressions known.supp run/\n"
+        "  memlab-report leaks --growth memlab.train.4711.json    below what comes and goes\n"
+        "  memlab-report tree --sort live memlab.train.4711.json  by which calls\n"
+        "\n"
+        "Exit code: 0 good, whatever leaked (memlab-report check fails a build); 2 a file could\n"
+        "not be read or the usage is wrong.");
+}
+
+}  // namespace
+
+int leaks_command(int argc, char** argv) {
+    Arguments arguments;
+    CLI::App app(
+        "Shows what the program still held when it ended, by place, and what of it may stay.",
+        "memlab-report leaks");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report leaks")) {
+        return *code;
+    }
+    std::vector<report::Suppression> suppressions;
+    for (const std::string& path : arguments.suppressions) {
+        report::ReadSuppressions read = report::read_suppressions(path);
+        if (!read.problem.empty()) {
+            return fail(path + ": " + read.problem);
+        }
+        for (report::Suppression& each : read.list) {
+            suppressions.push_back(std::move(each));
+        }
+    }
+    if (!arguments.no_defaults) {
+        const auto& defaults = report::default_suppressions();
+        suppressions.insert(suppressions.end(), defaults.begin(), defaults.end());
+    }
+    report::LeakOptions options;
+    options.style = style_of(arguments.looks);
+    options.top = arguments.top;
+    options.templates = arguments.templates;
+    options.filter = arguments.filter.text();
+    options.working_directory = working_directory();
+    options.device = arguments.device;
+    options.show_suppressed = arguments.show_suppressed;
+    options.growth = arguments.growth;
+    return show_reports(arguments, "memlab-leaks", [&](const OpenReport& open) {
+        const report::Leaks leaks = report::find_leaks(
+            open.report, open.resolver, arguments.filter.sites(open.report, open.resolver),
+            suppressions, options);
+        if (arguments.generate) {
+            return report::generate_suppressions(leaks);
+        }
+        return arguments.json ? report::render_leaks_json(open.file, open.report, open.resolver,
+                                                          leaks, options)
+                              : report::render_leaks_text(open.report, leaks, options);
+    });
+}
+
+}  // namespace memlab::tools
