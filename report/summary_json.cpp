@@ -5,6 +5,9 @@
 //   devices [index, name, uuid, total_bytes, limit_bytes, driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
+//     waterfall (null without memory) {time_ns, within_ns, device_used_bytes, remainder_bytes (both
+//       null where no sample tells), reserved_bytes, cached_bytes, active_bytes, pending_bytes,
+//       allocated_bytes, rounding_bytes, requested_bytes, outside_pool_bytes {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
@@ -24,6 +27,7 @@
 #include "report/json_values.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
+#include "report/waterfall.hpp"
 
 namespace memlab::report {
 
@@ -121,7 +125,33 @@ json kernels_json(const KernelsAtPeak& moment, std::size_t top) {
             {"other", {{"count", other_count}, {"busy_ns", other_ns}}}};
 }
 
-json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t top) {
+json waterfall_json(const Report& report, const Device& device) {
+    const std::optional<Waterfall> fall = waterfall_of(report, device);
+    if (!fall) {
+        return nullptr;
+    }
+    json used = nullptr;
+    json remainder = nullptr;
+    if (fall->device_used) {
+        used = *fall->device_used;
+        remainder = *fall->device_used - fall->reserved;
+    }
+    return {{"time_ns", fall->time_ns},
+            {"within_ns", fall->within_ns},
+            {"device_used_bytes", std::move(used)},
+            {"remainder_bytes", std::move(remainder)},
+            {"reserved_bytes", fall->reserved},
+            {"cached_bytes", fall->reserved - fall->active},
+            {"active_bytes", fall->active},
+            {"pending_bytes", fall->active - fall->allocated},
+            {"allocated_bytes", fall->allocated},
+            {"rounding_bytes", fall->allocated - fall->requested},
+            {"requested_bytes", fall->requested},
+            {"outside_pool_bytes", fall->outside_pool}};
+}
+
+json device_json(const Report& report, const DeviceSummary& summary, Resolver& resolver,
+                 std::size_t top) {
     const Device& device = *summary.device;
     static constexpr std::array<const char*, curve_count> names = {
         "requested", "allocated", "active", "reserved", "device_used"};
@@ -148,6 +178,7 @@ json device_json(const DeviceSummary& summary, Resolver& resolver, std::size_t t
                 {"limit_bytes", device.limit_bytes ? json(*device.limit_bytes) : json(nullptr)},
                 {"driver_version", device.driver_version},
                 {"curves", std::move(curves)},
+                {"waterfall", waterfall_json(report, device)},
                 {"fragmentation",
                  {{"at_peak", ratio_json(device.fragmentation.at_peak)},
                   {"external", ratio_json(device.fragmentation.external)},
@@ -266,7 +297,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
     out["process"] = process_json(summary);
     out["devices"] = json::array();
     for (const DeviceSummary& device : summary.devices) {
-        out["devices"].push_back(device_json(device, resolver, top));
+        out["devices"].push_back(device_json(report, device, resolver, top));
     }
     out["ooms"] = json::array();
     for (const OomSummary& oom : summary.ooms) {

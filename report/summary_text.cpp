@@ -13,6 +13,7 @@
 #include "report/symbolizer.hpp"
 #include "report/text.hpp"
 #include "report/units.hpp"
+#include "report/waterfall.hpp"
 
 namespace memlab::report {
 
@@ -171,6 +172,7 @@ class TextWriter {
         curve_table(device);
         plot(device);
         marks(device);
+        waterfall(device);
         fragmentation(device);
         const Holders& peak = device.at_peak;
         holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
@@ -268,6 +270,50 @@ class TextWriter {
         line(legend);
         for (const std::string& row : lines) {
             line("  " + row);
+        }
+    }
+
+    /// From what the GPU shows down to what was asked for: each level is the one above it less what
+    /// stands between them. Levels with nothing between them share a line.
+    void waterfall(const Device& device) {
+        const std::optional<Waterfall> fall = waterfall_of(*summary_.report, device);
+        if (!fall) {
+            return;
+        }
+        struct Level {
+            std::uint64_t bytes;
+            const char* name;
+            std::string less;  ///< what stands between it and the level above
+        };
+        std::vector<Level> levels;
+        if (fall->device_used) {
+            levels.push_back({*fall->device_used, "device used, as sampled", ""});
+        }
+        levels.push_back(
+            {fall->reserved, "reserved", "contexts, modules, other processes: what remains"});
+        levels.push_back({fall->active, "active", "cached for reuse"});
+        levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
+        levels.push_back({fall->requested, "requested", "rounding"});
+        heading("Where it went at the allocated peak",
+                "each the most within " + format_duration(fall->within_ns));
+        for (std::size_t i = 0; i < levels.size();) {
+            if (i != 0) {
+                line("  - " + right(format_bytes(levels[i - 1].bytes - levels[i].bytes), 12) +
+                     "    " + dim(levels[i].less));
+            }
+            std::string names = levels[i].name;
+            const std::uint64_t bytes = levels[i].bytes;
+            while (++i < levels.size() && levels[i].bytes == bytes) {
+                names += std::string(", ") + levels[i].name;
+            }
+            line("    " + right(format_bytes(bytes), 12) + "  " + names);
+        }
+        std::string outside;
+        for (const auto& [kind, bytes] : fall->outside_pool) {
+            outside += (outside.empty() ? "" : ", ") + clean(kind) + " " + format_bytes(bytes);
+        }
+        if (!outside.empty()) {
+            paragraph("    ", "    ", "Allocated outside the pool: " + outside + ".");
         }
     }
 

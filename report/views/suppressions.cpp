@@ -28,14 +28,16 @@ module = libcudnn*.so*
 reason = NCCL keeps its buffers with each communicator until ncclCommDestroy
 module = libnccl.so*
 
-# Documented in PyTorch's notes on CUDA semantics, "cuBLAS workspaces".
+# Documented in PyTorch's notes on CUDA semantics, "cuBLAS workspaces". A recording of PyTorch 2.11
+# has at::cuda::setWorkspaceForHandle and at::cuda::getCUDABlasLtWorkspace.
 [PyTorch's cuBLAS workspaces]
-reason = PyTorch keeps a workspace for each cuBLAS handle and stream (CUBLAS_WORKSPACE_CONFIG)
-func = at::cuda::getCurrentCUDABlasHandle
+reason = PyTorch keeps one for each handle and stream (CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE)
+func = at::cuda::*Workspace*
 
-[PyTorch's cuBLASLt workspaces]
-reason = PyTorch keeps a workspace for each cuBLASLt handle and stream (CUBLASLT_WORKSPACE_SIZE)
-func = at::cuda::getCUDABlasLtWorkspace
+# Where earlier versions allocate them.
+[PyTorch's cuBLAS handles]
+reason = PyTorch keeps a workspace for each handle and stream (CUBLAS_WORKSPACE_CONFIG)
+func = at::cuda::getCurrentCUDABlasHandle
 )";
 
 std::string_view trimmed(std::string_view text) {

@@ -38,7 +38,9 @@ class ViewTest(ToolTest):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(text, file.read(), name)
         width = int(environment.get("COLUMNS", "80"))
-        self.assertLessEqual(max(map(len, text.splitlines())), width, name)
+        # Commands to copy are never cut.
+        lines = [line for line in text.splitlines() if not line.startswith("  memlab-report ")]
+        self.assertLessEqual(max(map(len, lines)), width, name)
 
     def document(self, *arguments):
         return json.loads(self.report(*arguments, "--json"))
@@ -48,6 +50,29 @@ class ViewTest(ToolTest):
         self.assertEqual((result.returncode, result.stdout), (2, ""), arguments)
         self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
         self.assertIn(expected, result.stderr)
+
+
+class Summary(ViewTest):
+    def test_as_people_see_it(self):
+        self.golden("summary_narrow", recorded("h100/pytorch_without_its_cache.json"))
+        self.golden("summary_wide", "summary", recorded("h100/jax_platform_allocator.json"),
+                    COLUMNS="120")
+
+    def test_the_waterfall_adds_up(self):
+        for name in ("jax_platform_allocator", "program_every_kind", "sample_oom_recovery"):
+            document = self.document(recorded("h100/" + name + ".json"))
+            device = document["reports"][0]["devices"][0]
+            fall = device["waterfall"]
+            self.assertEqual(fall["device_used_bytes"] - fall["remainder_bytes"],
+                             fall["reserved_bytes"])
+            self.assertEqual(fall["reserved_bytes"] - fall["cached_bytes"] - fall["pending_bytes"] -
+                             fall["rounding_bytes"], fall["requested_bytes"])
+            self.assertEqual(fall["allocated_bytes"],
+                             device["curves"]["allocated"]["peak_bytes"])
+            self.assertLessEqual(sum(fall["outside_pool_bytes"].values()), fall["allocated_bytes"])
+
+    def test_no_sample_no_remainder(self):
+        self.assertNotIn("what remains", self.report(self.log("cache")))
 
 
 class Sites(ViewTest):
