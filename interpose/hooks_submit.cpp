@@ -7,6 +7,8 @@
 //
 // The wrappers are made from the types in <cuda.h>. A template has no exported name, so the
 // exported symbols are jumps (submit_stubs.S) through the table below.
+#include <array>
+
 #include "interpose/driver.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/one_stream.hpp"
@@ -112,6 +114,52 @@ void note_uses(Arguments... arguments) noexcept {
     }
 }
 
+constexpr unsigned max_attributes = 32;
+
+// A launch in the order of its stream. The driver may be allowed to begin a kernel before the one
+// before it has ended (programmatic stream serialization). The kernel could then write memory that
+// is new to it while that one still uses what was there before; so while the stream's order is
+// counted on, the permission is not passed on. The kernel's own wait for the one before it then
+// finds it over.
+class LaunchInOrder {
+  public:
+    explicit LaunchInOrder(const CUlaunchConfig* config) : config_(config) {
+        if (config == nullptr || config->attrs == nullptr || config->numAttrs > max_attributes ||
+            !mi::one_stream.notices()) {
+            return;
+        }
+        for (unsigned i = 0; i < config->numAttrs; ++i) {
+            attributes_[i] = config->attrs[i];
+            if (attributes_[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                attributes_[i].value.programmaticStreamSerializationAllowed != 0) {
+                attributes_[i].value.programmaticStreamSerializationAllowed = 0;
+                config_ = &ordered_;
+            }
+        }
+        ordered_ = *config;
+        ordered_.attrs = attributes_.data();
+    }
+    LaunchInOrder(const LaunchInOrder&) = delete;
+    LaunchInOrder& operator=(const LaunchInOrder&) = delete;
+
+    const CUlaunchConfig* config() const { return config_; }
+
+  private:
+    const CUlaunchConfig* config_;
+    CUlaunchConfig ordered_;
+    std::array<CUlaunchAttribute, max_attributes> attributes_;
+};
+
+template <class Function, class... Rest>
+CUresult call_in_order(Function Driver::*function, const CUlaunchConfig* config, Rest... rest) {
+    const LaunchInOrder launch(config);
+    return mi::call_real(function, launch.config(), rest...);
+}
+template <class Function, class... Arguments>
+CUresult call_in_order(Function Driver::*function, Arguments... arguments) {
+    return mi::call_real(function, arguments...);
+}
+
 // The stream that a call's work goes to, by the types of its arguments. A call without a stream is
 // a synchronous copy or fill, or a launch of the oldest kind: they use the default stream.
 class WorkStream {
@@ -124,8 +172,13 @@ class WorkStream {
             return;
         }
         stream_ = config->hStream;
+        one_ = one_ && config->numAttrs <= max_attributes;
         for (unsigned i = 0; config->attrs != nullptr && i < config->numAttrs; ++i) {
-            one_ = one_ && !begins_early(config->attrs[i]);
+            // Only its successors know when such a kernel is over for them, and who knows what the
+            // attributes of later CUDAs allow.
+            const CUlaunchAttributeID id = config->attrs[i].id;
+            one_ = one_ && id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+                   id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
         }
     }
     // Several devices, several contexts.
@@ -140,16 +193,6 @@ class WorkStream {
     }
 
   private:
-    // Such a kernel may run beside the one before it in its stream, so it may write memory that is
-    // new to it while that one still uses what was there before. Who knows what attributes of later
-    // CUDAs allow.
-    static bool begins_early(const CUlaunchAttribute& attribute) {
-        return attribute.id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING ||
-               attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-               (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-                attribute.value.programmaticStreamSerializationAllowed != 0);
-    }
-
     const bool per_thread_;
     bool one_ = true;
     CUstream stream_ = nullptr;
@@ -172,7 +215,7 @@ struct Submit<Function, per_thread> {
             mi::one_stream.before_work(stream_of<per_thread>(arguments...));
         }
         note_uses(arguments...);
-        const CUresult result = mi::call_real(Function, arguments...);
+        const CUresult result = call_in_order(Function, arguments...);
         mi::work_clock.tick();
         return result;
     }

@@ -29,9 +29,12 @@
 // A stream is what it means, not its handle: the legacy stream has three names, the per-thread
 // stream is one in each thread, and a destroyed stream's handle may be given to the next one while
 // its work still runs. What is not understood counts as many: copies between contexts, launches for
-// several devices, kernels that may begin before the one before them has ended (programmatic
-// launches). So do: a second context, a stream capture that begins (no call that orders anything
+// several devices, kernels whose end only an event of their own tells (programmatic events). So do:
+// a second context, a stream capture that begins (no call that orders anything
 // may fall into it), work that memlab cannot see (work_clock.hpp).
+//
+// A kernel that may begin before the one before it has ended (programmatic stream serialization) is
+// launched without that permission while one stream is known.
 //
 // What is not work in a stream is not ordered by one: a host or another device that reaches memory
 // by other ways than CUDA's. There the program has to wait for the device, as it must with any

@@ -1,6 +1,7 @@
 // Hunts for memory that is handed out again while work of its former owner still runs.
 //
 //   race_hunter [--seconds N] [--seed N] [--leave MIB]
+//   race_hunter --one KIND [--threads N] [--then WHAT] [--seconds N] [--seed N]
 //
 // Host threads allocate, launch and free without waiting, over 1, 2 and 8 streams of each kind
 // (non-blocking, blocking, legacy among blocking ones, per-thread default), launched directly and
@@ -12,6 +13,12 @@
 // With --leave the program first takes all of the device's memory but so much, so that what is
 // freed must serve again although its work may still run; an allocation that fails is tried again
 // after a free.
+//
+// With --one all work goes to one stream (non-blocking, blocking, legacy or per-thread), so that
+// memory may be handed out again at once; work is longer then, so that a queue of it stands in the
+// stream. After half of the time, at once or as --then says, that ends: "streams" gives each thread
+// one of its own beside it, "copies" has synchronous fills, "graphs" captures, "destroy" (one
+// thread) destroys the stream and makes another; "nothing" lets it be.
 //
 // A reuse is counted when an allocation gets memory of which some was freed while its work was
 // unfinished (an event behind the work said so at the free). Of those, it is also counted in how
@@ -83,16 +90,21 @@ __global__ void hold(volatile unsigned long long* block, std::size_t words, unsi
 }
 
 enum class Kind { non_blocking, blocking, legacy, per_thread };
-constexpr const char* kind_names[] = {"non-blocking", "blocking", "legacy", "per-thread default"};
+constexpr const char* kind_names[] = {"non-blocking", "blocking", "legacy", "per-thread"};
 
 // With little memory work is longer, so that memory is needed again while work on it still runs.
 unsigned longest_wait = 12000;
+
+enum class Then { streams, copies, graphs, destroy, nothing };
+constexpr const char* then_names[] = {"streams", "copies", "graphs", "destroy", "nothing"};
 
 struct Configuration {
     int streams;
     Kind kind;
     int threads;
     bool graphs;
+    bool one = false;  // one stream for all threads, until `then` comes
+    Then then = Then::nothing;
 };
 
 constexpr Configuration configurations[] = {
@@ -162,14 +174,19 @@ class FreedMemory {
 
 class Hunter {
   public:
-    Hunter(const Configuration& configuration, FreedMemory& memory, Findings* findings,
-           std::uint64_t seed, std::uint64_t cookie)
+    Hunter(const Configuration& configuration, cudaStream_t shared, FreedMemory& memory,
+           Findings* findings, std::uint64_t seed, std::uint64_t cookie)
         : configuration_(configuration),
           memory_(memory),
           findings_(findings),
           random_(seed),
           cookie_(cookie) {
-        for (int i = 0; i < configuration.streams; ++i) {
+        if (configuration.one) {
+            streams_.push_back(shared);
+            CHECK(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
+            own_.push_back(other_);
+        }
+        for (int i = 0; !configuration.one && i < configuration.streams; ++i) {
             cudaStream_t stream = cudaStreamPerThread;
             if (configuration.kind == Kind::legacy && i == 0) {
                 stream = cudaStreamLegacy;
@@ -182,7 +199,7 @@ class Hunter {
             }
             streams_.push_back(stream);
         }
-        if (configuration.graphs) {
+        if (configuration.graphs || configuration.then == Then::graphs) {
             // Of its own: neither the legacy stream nor work of other threads may touch a capture.
             CHECK(cudaStreamCreateWithFlags(&capturing_, cudaStreamNonBlocking));
             own_.push_back(capturing_);
@@ -201,7 +218,12 @@ class Hunter {
     /// Works until the time is over, then frees all that it still has, without waiting.
     unsigned long long work(std::chrono::steady_clock::time_point end) {
         unsigned long long allocations = 0;
+        const auto half =
+            std::chrono::steady_clock::now() + (end - std::chrono::steady_clock::now()) / 2;
         while (std::chrono::steady_clock::now() < end) {
+            if (configuration_.one && !ended_ && std::chrono::steady_clock::now() > half) {
+                end_one();
+            }
             for (int i = 0; i < 32; ++i, ++allocations) {
                 one();
             }
@@ -259,6 +281,24 @@ class Hunter {
         CHECK(cudaGraphDestroy(graph));
     }
 
+    // The queue of the one stream is as long as it gets: no wait here.
+    void end_one() {
+        ended_ = true;
+        if (configuration_.then == Then::streams) {
+            streams_.push_back(other_);
+        } else if (configuration_.then == Then::destroy) {
+            CHECK(cudaStreamDestroy(streams_[0]));
+            CHECK(cudaStreamCreateWithFlags(&streams_[0], cudaStreamNonBlocking));
+            own_.push_back(streams_[0]);
+        }
+    }
+
+    // A fill that the host waits for: in the legacy stream, whatever else the program uses.
+    void fill(const Block& block) {
+        CHECK(cudaMemset(block.address, static_cast<int>(random_() % 256), block.bytes));
+        CHECK(cudaStreamSynchronize(cudaStreamLegacy));
+    }
+
     void one() {
         Block block{};
         block.bytes = choose_bytes();
@@ -282,7 +322,11 @@ class Hunter {
         block.work = events_.back();
         events_.pop_back();
         const cudaStream_t stream = streams_[random_() % streams_.size()];
-        if (configuration_.graphs && random_() % 8 == 0) {
+        const auto now_does = [&](Then what) { return ended_ && configuration_.then == what; };
+        if (now_does(Then::copies) && random_() % 4 == 0) {
+            fill(block);
+        }
+        if ((configuration_.graphs || now_does(Then::graphs)) && random_() % 8 == 0) {
             launch_graph(block, stream);
         } else {
             launch(block, stream);
@@ -312,6 +356,8 @@ class Hunter {
     std::vector<cudaStream_t> streams_;
     std::vector<cudaStream_t> own_;
     cudaStream_t capturing_ = nullptr;
+    cudaStream_t other_ = nullptr;
+    bool ended_ = false;
     std::vector<cudaEvent_t> events_;
     std::deque<Block> blocks_;
 };
@@ -332,11 +378,20 @@ void run(const Configuration& configuration, double seconds, std::uint64_t seed,
     const auto end = std::chrono::steady_clock::now() +
                      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                          std::chrono::duration<double>(seconds));
+    cudaStream_t shared =
+        configuration.kind == Kind::legacy ? cudaStreamLegacy : cudaStreamPerThread;
+    const bool made = configuration.one && (configuration.kind == Kind::non_blocking ||
+                                            configuration.kind == Kind::blocking);
+    if (made) {
+        CHECK(cudaStreamCreateWithFlags(&shared, configuration.kind == Kind::blocking
+                                                     ? cudaStreamDefault
+                                                     : cudaStreamNonBlocking));
+    }
     std::vector<std::thread> threads;
     for (int i = 0; i < configuration.threads; ++i) {
         threads.emplace_back([&, i] {
             const auto number = static_cast<std::uint64_t>(i);
-            Hunter hunter(configuration, memory, findings, seed * 1000 + number,
+            Hunter hunter(configuration, shared, memory, findings, seed * 1000 + number,
                           (seed << 48) + (number << 40));
             allocations += hunter.work(end);
         });
@@ -345,13 +400,18 @@ void run(const Configuration& configuration, double seconds, std::uint64_t seed,
         thread.join();
     }
     CHECK(cudaDeviceSynchronize());
+    if (made && configuration.then != Then::destroy) {
+        CHECK(cudaStreamDestroy(shared));
+    }
     const FreedMemory::Counts counts = memory.counts();
     std::printf(
-        "%d streams, %s, %d threads%s: %llu allocations, %llu reuses, %llu of running, "
+        "%d streams, %s, %d threads%s%s%s: %llu allocations, %llu reuses, %llu of running, "
         "%llu corrupt words",
         configuration.streams, kind_names[static_cast<int>(configuration.kind)],
-        configuration.threads, configuration.graphs ? ", graphs" : "", allocations.load(),
-        counts.reuses, counts.still_running, findings->corruptions);
+        configuration.threads, configuration.graphs ? ", graphs" : "",
+        configuration.one ? ", then " : "",
+        configuration.one ? then_names[static_cast<int>(configuration.then)] : "",
+        allocations.load(), counts.reuses, counts.still_running, findings->corruptions);
     if (findings->corruptions != 0) {
         std::printf(" (first: 0x%llx instead of 0x%llx)", findings->found, findings->expected);
     }
@@ -362,6 +422,18 @@ void run(const Configuration& configuration, double seconds, std::uint64_t seed,
     sums.still_running += counts.still_running;
     sums.corruptions += findings->corruptions;
     CHECK(cudaFreeHost(findings));
+}
+
+/// The place of `name` among `names`; ends the program when it is none of them.
+template <std::size_t count>
+int index_of(const char* name, const char* const (&names)[count]) {
+    for (std::size_t i = 0; i < count; ++i) {
+        if (std::strcmp(name, names[i]) == 0) {
+            return static_cast<int>(i);
+        }
+    }
+    std::printf("race_hunter: there is no %s\n", name);
+    std::exit(2);
 }
 
 // For good. In pieces of 1 GiB, then smaller ones: a single piece may be more than a range can
@@ -385,6 +457,7 @@ int main(int argc, char** argv) {
     double seconds = 10;
     std::uint64_t seed = 1;
     std::size_t leave = 0;
+    Configuration one{1, Kind::non_blocking, 1, false};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (std::strcmp(argv[i], "--seconds") == 0) {
             seconds = std::atof(argv[i + 1]);
@@ -392,6 +465,13 @@ int main(int argc, char** argv) {
             seed = std::strtoull(argv[i + 1], nullptr, 10);
         } else if (std::strcmp(argv[i], "--leave") == 0) {
             leave = std::strtoull(argv[i + 1], nullptr, 10) << 20;
+        } else if (std::strcmp(argv[i], "--one") == 0) {
+            one.one = true;
+            one.kind = static_cast<Kind>(index_of(argv[i + 1], kind_names));
+        } else if (std::strcmp(argv[i], "--then") == 0) {
+            one.then = static_cast<Then>(index_of(argv[i + 1], then_names));
+        } else if (std::strcmp(argv[i], "--threads") == 0) {
+            one.threads = std::atoi(argv[i + 1]);
         } else {
             std::printf("race_hunter: no option %s\n", argv[i]);
             return 2;
@@ -403,11 +483,18 @@ int main(int argc, char** argv) {
         longest_wait = 200000;
     }
     Sums sums;
-    for (const Configuration& configuration : configurations) {
-        run(configuration, seconds / static_cast<double>(std::size(configurations)), seed++, sums);
+    const std::uint64_t first_seed = seed;
+    if (one.one) {
+        longest_wait = 50000;
+        run(one, seconds, seed, sums);
+    } else {
+        for (const Configuration& configuration : configurations) {
+            run(configuration, seconds / static_cast<double>(std::size(configurations)), seed++,
+                sums);
+        }
     }
     std::printf("seed %llu: %llu allocations, %llu reuses, %llu of running, %llu corrupt words\n",
-                static_cast<unsigned long long>(seed - std::size(configurations)), sums.allocations,
-                sums.reuses, sums.still_running, sums.corruptions);
+                static_cast<unsigned long long>(first_seed), sums.allocations, sums.reuses,
+                sums.still_running, sums.corruptions);
     return sums.corruptions == 0 ? 0 : 1;
 }

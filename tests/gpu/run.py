@@ -362,6 +362,50 @@ class Suite:
             self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
             self.add(verdict, outcome)
 
+    def one_stream(self) -> None:
+        """Memory used again at once while all work goes to one stream, and when that ends. With the order
+        left out that a second stream begins with, it is found to be needed."""
+        second, third = "work on a second stream", "a stream capture"
+        runs = [(kind, threads, then, said) for kind, threads, then, said in (
+            ("non-blocking", 1, "nothing", "all work went to one stream"),
+            ("non-blocking", 4, "nothing", "all work went to one stream"),
+            ("blocking", 2, "nothing", "all work went to one stream"),
+            ("legacy", 1, "nothing", "all work went to one stream"),
+            ("legacy", 4, "copies", "all work went to one stream"),
+            ("per-thread", 1, "nothing", "all work went to one stream"),
+            ("per-thread", 4, "nothing", second),
+            ("non-blocking", 1, "streams", second), ("non-blocking", 8, "streams", second),
+            ("blocking", 4, "streams", second), ("legacy", 4, "streams", second),
+            ("per-thread", 1, "streams", second), ("non-blocking", 4, "copies", second),
+            ("non-blocking", 1, "destroy", second), ("blocking", 1, "destroy", second),
+            ("non-blocking", 4, "graphs", third), ("legacy", 4, "graphs", third))]
+        variants = [(f"one stream, {kind}, {threads} threads, then {then}", said, "libmemlab.so",
+                     ["--one", kind, "--threads", str(threads), "--then", then])
+                    for kind, threads, then, said in runs]
+        variants += [(f"one stream, no order, then {then}", "", "libmemlab_unordered.so",
+                      ["--one", "non-blocking", "--threads", "4", "--then", then])
+                     for then in ("streams", "copies")]
+        for seed, (name, said, library, arguments) in enumerate(variants):
+            if not self.wanted(name):
+                continue
+            work, start = self.folder(name), time.monotonic()
+            seconds = max(1, self.hunt // 6)
+            environment = self.layout.environment(memlab=True, output=work / "out", settings={
+                "LD_PRELOAD": str(self.packed / "lib" / library), "MEMLAB_ONE_STREAM": "on",
+                "MEMLAB_FREE_SYNC": "never", "MEMLAB_KEEP_LOG": "off", "MEMLAB_VERBOSITY": "debug"})
+            outcome = run([str(self.layout.tool("race_hunter")), "--seconds", str(seconds), "--seed",
+                           str(int(time.time()) * 20 + seed), *arguments], environment, work, seconds + 60)
+            sums = outcome.stdout.decode(errors="replace").splitlines()[-1:]
+            verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+            if outcome.code != (0 if said else 1):
+                verdict.problems.append(f"it {outcome.describe()}")
+            elif said and f"one stream: {said}\n" not in outcome.stderr.decode(errors="replace"):
+                verdict.problems.append(f"memlab does not say \"{said}\": {outcome.describe()}")
+            elif said and ", 0 of running," in sums[0] and arguments[3] == "1":
+                verdict.problems.append("no memory was used again while its work still ran")
+            self.tables.append(f"{name}: {sums[0] if sums else 'nothing'}\n")
+            self.add(verdict, outcome)
+
     def unwinder(self) -> None:
         """Every stack captured in a training run is the one that libgcc's unwinder finds."""
         for name, settings, at_least in (
@@ -928,7 +972,7 @@ def main() -> int:
     start = time.monotonic()
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
-                 suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.witness, suite.launcher, suite.sanitizer,
+                 suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.one_stream, suite.witness, suite.launcher, suite.sanitizer,
                  suite.cupti, suite.python, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.benchmarks):
         try:

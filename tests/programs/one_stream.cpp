@@ -81,16 +81,11 @@ void reuse(CUstream before, CUstream after) {
     use(after, get_again(leave_behind(before)));
 }
 
-void launch_with_config(CUstream stream, bool early) {
-    CUlaunchAttribute attribute{};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = early ? 1 : 0;
+void launch_with_config(CUstream stream) {
     CUlaunchConfig config{};
     config.gridDimX = config.gridDimY = config.gridDimZ = 1;
     config.blockDimX = config.blockDimY = config.blockDimZ = 1;
     config.hStream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     static const char code[] =
@@ -154,18 +149,20 @@ void launch_configuration() {
     const CUstream stream = new_stream();
     const CUstream other = new_stream();
     const CUdeviceptr address = get_again(leave_behind(stream));
-    launch_with_config(stream, false);
+    launch_with_config(stream);
     use(stream, get_again(leave_behind(stream)));
-    launch_with_config(other, false);
+    launch_with_config(other);
     use(other, address);
 }
 
 void early_launch() {
+    auto* launch = control<int(void*, std::uint64_t, const simcuda_access*, std::size_t)>(
+        "simcuda_early_kernel");
     const CUstream stream = new_stream();
-    const CUdeviceptr address = get_again(leave_behind(stream));
-    launch_with_config(stream, true);
-    use(stream, address);
-    reuse(stream, stream);
+    for (int round = 0; round < 2; ++round) {
+        const simcuda_access write = {get_again(leave_behind(stream)), bytes, 1, owners};
+        launch(stream, 0, &write, 1);
+    }
 }
 
 void graph_in_the_stream() {

@@ -28,17 +28,29 @@ Stream* stream_of(void* handle) {
     return find_stream(static_cast<CUstream>(handle), stream) == CUDA_SUCCESS ? stream : nullptr;
 }
 
-// cuLaunchKernel as a program finds it: what interposes the driver sees declared kernels too.
-decltype(&cuLaunchKernel) launcher() {
+// A function as a program finds it: what interposes the driver sees declared kernels too.
+template <class Function>
+Function* launcher(const char* name, FunctionId id) {
     void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    void* found = library != nullptr ? dlsym(library, "cuLaunchKernel") : nullptr;
+    void* found = library != nullptr ? dlsym(library, name) : nullptr;
     if (library != nullptr) {
         dlclose(library);
     }
     if (found == nullptr) {  // linked in, not loaded
-        found = function_info(FunctionId::cuLaunchKernel).address;
+        found = function_info(id).address;
     }
-    return reinterpret_cast<decltype(&cuLaunchKernel)>(found);
+    return reinterpret_cast<Function*>(found);
+}
+
+Work declared_work(uint64_t nanoseconds, const simcuda_access* accesses, size_t count) {
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    work.duration = nanoseconds;
+    for (size_t i = 0; i < count; ++i) {
+        work.accesses.push_back(
+            {accesses[i].address, accesses[i].bytes, accesses[i].write != 0, accesses[i].owner});
+    }
+    return work;
 }
 
 bool names(const FunctionInfo& info, const char* function) {
@@ -105,16 +117,32 @@ int simcuda_stream_idle(void* handle) {
 
 int simcuda_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,
                    size_t count) {
-    Work work;
-    work.type = CU_GRAPH_NODE_TYPE_KERNEL;
-    work.duration = nanoseconds;
-    for (size_t i = 0; i < count; ++i) {
-        work.accesses.push_back(
-            {accesses[i].address, accesses[i].bytes, accesses[i].write != 0, accesses[i].owner});
-    }
+    Work work = declared_work(nanoseconds, accesses, count);
     declared_kernel = &work;
-    const CUresult result = launcher()(static_cast<CUfunction>(static_cast<void*>(&work)), 1, 1, 1,
-                                       1, 1, 1, 0, static_cast<CUstream>(handle), nullptr, nullptr);
+    const CUresult result =
+        launcher<decltype(cuLaunchKernel)>("cuLaunchKernel", FunctionId::cuLaunchKernel)(
+            static_cast<CUfunction>(static_cast<void*>(&work)), 1, 1, 1, 1, 1, 1, 0,
+            static_cast<CUstream>(handle), nullptr, nullptr);
+    declared_kernel = nullptr;
+    return result == CUDA_SUCCESS ? 0 : -1;
+}
+
+int simcuda_early_kernel(void* handle, uint64_t nanoseconds, const simcuda_access* accesses,
+                         size_t count) {
+    Work work = declared_work(nanoseconds, accesses, count);
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = static_cast<CUstream>(handle);
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    declared_kernel = &work;
+    const CUresult result =
+        launcher<decltype(cuLaunchKernelEx)>("cuLaunchKernelEx", FunctionId::cuLaunchKernelEx)(
+            &config, static_cast<CUfunction>(static_cast<void*>(&work)), nullptr, nullptr);
     declared_kernel = nullptr;
     return result == CUDA_SUCCESS ? 0 : -1;
 }

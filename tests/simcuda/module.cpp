@@ -135,12 +135,24 @@ Function* find_function(const void* handle) {
     return modules().functions.contains(function) ? function : nullptr;
 }
 
-CUresult launch_declared(CUstream hStream) {
+CUresult launch_declared(CUstream hStream, bool early) {
     Stream* stream = nullptr;
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
-    return enqueue(*stream, *declared_kernel);
+    Work work = *declared_kernel;
+    work.early = early;
+    return enqueue(*stream, std::move(work));
+}
+
+bool may_begin_early(const CUlaunchConfig& config) {
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        if (config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+            config.attrs[i].value.programmaticStreamSerializationAllowed != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream hStream) {
@@ -360,7 +372,7 @@ CUresult sim_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
                             unsigned int blockDimZ, unsigned int, CUstream hStream, void**,
                             void**) {
     if (declared_kernel != nullptr && static_cast<void*>(f) == declared_kernel) {
-        return launch_declared(hStream);
+        return launch_declared(hStream, false);
     }
     const bool empty = gridDimX == 0 || gridDimY == 0 || gridDimZ == 0;
     return launch(f, empty ? 0 : 1, blockDimX * blockDimY * blockDimZ, hStream);
@@ -370,6 +382,9 @@ CUresult sim_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void**
                               void** extra) {
     if (config == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (declared_kernel != nullptr && static_cast<void*>(f) == declared_kernel) {
+        return launch_declared(config->hStream, may_begin_early(*config));
     }
     return sim_cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ,
                               config->blockDimX, config->blockDimY, config->blockDimZ,

@@ -44,6 +44,30 @@ TEST_CASE_METHOD(Reuse, "the same stream is ordered", "[simcuda]") {
     CHECK(simcuda_races() == 0);
 }
 
+TEST_CASE_METHOD(Reuse, "an early kernel is not ordered behind the one before it", "[simcuda]") {
+    hand_over();
+    const simcuda_access write = {p + 100, 64, 1, 0};
+    SECTION("at once") {
+        simcuda_early_kernel(first, 0, &write, 1);
+        CHECK(simcuda_races() == 1);
+    }
+    SECTION("nor is one that follows such a kernel") {
+        simcuda_early_kernel(first, 0, nullptr, 0);
+        simcuda_early_kernel(first, 0, &write, 1);
+        CHECK(simcuda_races() == 1);
+    }
+    SECTION("but behind what came before an ordinary one") {
+        simcuda_kernel(first, 0, nullptr, 0);
+        simcuda_early_kernel(first, 0, &write, 1);
+        CHECK(simcuda_races() == 0);
+    }
+    SECTION("and what follows is ordered behind both") {
+        simcuda_early_kernel(first, 0, nullptr, 0);
+        use(first);
+        CHECK(simcuda_races() == 0);
+    }
+}
+
 TEST_CASE_METHOD(Reuse, "an event wait orders", "[simcuda]") {
     CUevent e = event();
     cuEventRecord(e, first);

@@ -44,7 +44,11 @@ typedef struct simcuda_access {
  * reaches the driver as a program's does: through the process's cuLaunchKernel. */
 int simcuda_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* accesses,
                    size_t count);
-/* The same for one range and no time. */
+/* The same, launched so that it may begin before the kernel before it in its stream has ended
+ * (programmatic stream serialization, which nothing in it waits for). */
+int simcuda_early_kernel(void* stream, uint64_t nanoseconds, const simcuda_access* accesses,
+                         size_t count);
+/* The same as simcuda_kernel for one range and no time. */
 int simcuda_declare_access(void* stream, uint64_t address, uint64_t bytes, int write);
 /* From now on the range belongs to this owner (any number but 0; 0 takes it back). Freed driver
  * memory loses its owners. */

@@ -204,12 +204,25 @@ OpPtr submit(Stream& stream, Work work, const std::vector<OpPtr>& after, const C
         wait_on(before);
     }
     join(op->clock, after_clock);
+    // An early kernel is ordered behind the one before it at its end only.
+    const bool early = work.early && stream.last && !stream.last->begin.empty();
+    Clock begin = op->clock;
+    if (early) {
+        begin = timeline().host;
+        join(begin, stream.last->begin);
+        join(begin, context.barrier_clock);
+        join(begin, after_clock);
+    }
+    if (work.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        op->begin = begin;
+        op->begin.resize(std::max(op->begin.size(), std::size_t{1}));
+    }
     if (op->clock.size() <= stream.clock_index) {
         op->clock.resize(stream.clock_index + 1);
     }
     op->clock[stream.clock_index] = ++stream.epoch;
     for (const Access& access : work.accesses) {
-        record_access(access, stream, op->clock);
+        record_access(access, stream, early ? begin : op->clock);
     }
     stream.last = op;
     timeline().pending.push_back(op);

@@ -49,6 +49,7 @@ struct Work {
     std::function<void()> action;
     bool calls_host = false;  // the action is the program's own function: run without the lock
     std::vector<Access> accesses;
+    bool early = false;         // may begin before the kernel before it in its stream has ended
     uint64_t memory = 0;        // of a memory node: the address
     uint64_t memory_bytes = 0;  // of an allocation node
 };
@@ -64,6 +65,7 @@ struct Op {
     bool running = false;
     bool done = false;
     Clock clock;
+    Clock begin;  // of a kernel: what is ordered before its beginning; else empty
 };
 using OpPtr = std::shared_ptr<Op>;
 

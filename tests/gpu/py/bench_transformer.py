@@ -33,7 +33,9 @@ REPLACED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 VARIANTS = {
     **OWN,
     "memlab": REPLACED,
+    "one stream": {**REPLACED, "MEMLAB_ONE_STREAM": "on"},
     "memlab vmm": {**REPLACED, "MEMLAB_BACKEND": "vmm"},
+    "one stream vmm": {**REPLACED, "MEMLAB_ONE_STREAM": "on", "MEMLAB_BACKEND": "vmm"},
     "recording": {**REPLACED, "MEMLAB_RECORD": "on"},
     "recording native": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_PYTHON": "off"},
     "recording no stacks": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_STACK_DEPTH": "0"},
