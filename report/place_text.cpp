@@ -17,9 +17,9 @@ std::string location_text(const Place& place, const std::string& working_directo
         if (!working_directory.empty() && file.compare(0, folder.size(), folder) == 0) {
             file.erase(0, folder.size());
         }
-        return file + ":" + std::to_string(place.line);
+        return place.line > 0 ? file + ":" + std::to_string(place.line) : file;
     }
-    const std::string module = base_name(place.module);
+    std::string module = base_name(place.module);
     if (!place.function.empty()) {
         return module;
     }

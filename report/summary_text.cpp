@@ -789,9 +789,11 @@ class TextWriter {
         const std::string file = shell_word(summary_.file);
         std::vector<std::pair<std::string, std::string>> steps;
         bool any_place = false;
+        bool any_live = false;
         bool any_function = false;
         bool any_line = false;
         for (const DeviceSummary& device : summary_.devices) {
+            any_live |= device.live.count != 0;
             for (const PlaceShare& share : device.at_peak.places) {
                 any_place |= share.place.recorded;
                 any_function |= !share.place.function.empty();
@@ -800,6 +802,12 @@ class TextWriter {
         }
         if (any_place && options_.stacks == 0) {
             steps.emplace_back("memlab-report --stacks 3 " + file, "whole call stacks");
+        }
+        if (any_place) {
+            steps.emplace_back("memlab-report tree " + file, "by which calls");
+        }
+        if (any_live) {
+            steps.emplace_back("memlab-report leaks " + file, "what of it may stay");
         }
         steps.emplace_back("memlab-report --json " + file, "for scripts");
         line("");

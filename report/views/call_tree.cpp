@@ -56,7 +56,11 @@ class Builder {
     const std::vector<std::size_t>& way_of(std::size_t stack) {
         auto [entry, is_new] = ways_.try_emplace(stack);
         if (is_new) {
-            for (const Place& place : calls_.of(stack)) {
+            for (Place place : calls_.of(stack)) {
+                // From above a function is one, whatever line of it calls on.
+                if (options_.top_down && !entry->second.empty() && !place.function.empty()) {
+                    place.line = 0;
+                }
                 entry->second.push_back(intern(place));
             }
         }

@@ -1,6 +1,7 @@
 // The call stacks of a report as one tree. Bottom-up it begins where memory was allocated and
 // branches into the callers; top-down it begins at the outermost function. Each node carries the
-// sums of the stacks that pass through it.
+// sums of the stacks that pass through it. From below, callers are told apart by the line that
+// calls; from above, a function is one node, whichever of its lines calls on.
 //
 // Between the application and CUDA lie frames that every allocation passes, and outside of main
 // lies the C library's start: they are left out unless asked for, so that the tree begins at the

@@ -133,24 +133,25 @@ class Text {
     /// The place, then as many of its callers as there is room for: they tell stacks apart.
     std::string describe(const SiteDiff& site) const {
         const std::size_t room = page_.width() - figures_width();
-        std::string text =
-            describe_place(site.place, site.kind, site.api, room,
-                           {options_.style, options_.working_directory, options_.templates});
+        const PlaceTextOptions place_options{options_.style, options_.working_directory,
+                                             options_.templates};
+        const std::size_t whole = display_width(
+            describe_place(site.place, site.kind, site.api, 10 * room, place_options));
+        const std::size_t for_calls = std::max(room / 2, room - std::min(room, whole));
         const std::string arrow = options_.style.ascii ? " <- " : " ← ";
         std::string calls;
         std::string module = site.place.module;
         for (const Place& call : site.calls) {
-            const std::string name = name_of(call, module);
+            const std::string next = arrow + name_of(call, module);
             module = call.module;
-            if (display_width(text) + display_width(calls) + display_width(arrow) +
-                    display_width(name) >
-                room) {
+            if (display_width(calls) + display_width(next) > for_calls) {
                 break;
             }
-            calls += arrow;
-            calls += name;
+            calls += next;
         }
-        return text + page_.dim(calls);
+        return describe_place(site.place, site.kind, site.api, room - display_width(calls),
+                              place_options) +
+               page_.dim(calls);
     }
 
     /// A caller's function, or where it is: "+0x12f0" within the module of the call before it.

@@ -54,13 +54,30 @@ TEST_CASE("top-down: from main to the places") {
     CHECK(text_of(training().report, how) ==
           "GPU 0: GPU  top-down, by peak\n"
           "      at peak   share      count  function, and what it called\n"
-          "    10.00 MiB  100.0%          3  /src/main.py:3  main\n"
-          "     6.00 MiB   60.0%          1    -> /src/step.py:2  step\n"
+          "    10.00 MiB  100.0%          3  /src/main.py  main\n"
+          "     6.00 MiB   60.0%          1    -> /src/step.py  step\n"
           "                                    -> /src/forward.py:1  forward\n"
-          "     3.00 MiB   30.0%          1    -> /src/validate.py:4  validate\n"
+          "     3.00 MiB   30.0%          1    -> /src/validate.py  validate\n"
           "                                    -> /src/forward.py:1  forward\n"
           "     1.00 MiB   10.0%          1    -> /src/load.py:5  load\n"
           "    10.00 MiB  100.0%          3  [all]\n");
+}
+
+TEST_CASE("a function that calls from two of its lines") {
+    MadeUp made;
+    made.site({"load", "main"}, mib);
+    made.site({"save", "main"}, mib);
+    // main's second call stands on another line.
+    made.report.python_frames.push_back(made.report.python_frames[2]);
+    made.report.python_frames.back().line = 99;
+    made.report.frames.push_back({0, 0, made.report.python_frames.size() - 1});
+    made.report.stacks.back().frames.back() = made.report.frames.size() - 1;
+    TreeOptions down;
+    down.top_down = true;
+    const auto trees = trees_of(made.report, {}, down);
+    REQUIRE(trees[0].nodes[0].children.size() == 1);
+    CHECK(trees[0].nodes[trees[0].nodes[0].children[0]].children.size() == 2);
+    CHECK(text_of(made.report, {}).find("<- /src/main.py:99  main") != std::string::npos);
 }
 
 TEST_CASE("small branches and many branches are summed up") {

@@ -131,6 +131,15 @@ TEST_CASE("a GPU that only one of them used") {
     CHECK(sides.diff(one).devices.size() == 1);
 }
 
+TEST_CASE("callers are shown before folders, since they tell stacks apart") {
+    const MadeUp a;
+    MadeUp c;
+    c.site({"new_tensor", "forward_layer", "main"}, mib);
+    c.report.python_frames[1].file = "/a/long/way/to/the/samples/of/it/sample.cu";
+    CHECK(text_of({a.report, c.report})
+              .find("  sample.cu:1  new_tensor <- forward_layer <- main\n") != std::string::npos);
+}
+
 TEST_CASE("scopes by their path") {
     MadeUp a = training();
     MadeUp b = training();
