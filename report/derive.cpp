@@ -11,6 +11,7 @@ namespace memlab::report {
 
 DeriveResult derive_json(const std::string& log_path) {
     DeriveResult result;
+    result.from_log = true;
     try {
         trace::Aggregator aggregator;
         const trace::LogReadResult read = read_log_ahead(log_path, aggregator);
@@ -32,6 +33,7 @@ DeriveResult derive_json(const std::string& log_path) {
         if (read.status == trace::LogStatus::damaged) {
             result.warning = "The event log is " + message + ".";
         }
+        result.records = read.records;
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {
         result.error = "needs more memory than there is; read it on a larger machine";

@@ -618,7 +618,14 @@ Report read_root(const Node& root) {
             frame.python =
                 node.member("python").index(report.python_frames.size(), "python_frames");
         }
-        report.frames.push_back(frame);
+        if (node.optional_member("source") != nullptr) {
+            node.member("source").each([&](const Node& source) {
+                frame.source.push_back(
+                    {source.member("function").text(), source.member("file").text(),
+                     source.member("line").line_number(), source.member("inlined").boolean()});
+            });
+        }
+        report.frames.push_back(std::move(frame));
     });
     root.member("stacks").each([&](const Node& node) {
         Stack stack;

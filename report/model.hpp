@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "report/source_frame.hpp"
+
 namespace memlab::report {
 
 /// The curves of the timeline, in the order of its columns.
@@ -181,6 +183,8 @@ struct Frame {
     std::size_t module = 0;  ///< index into Report::modules; 0: unknown
     std::uint64_t address = 0;
     std::size_t python = 0;  ///< index into Report::python_frames; 0: a native frame
+    /// What memlab-report symbolize found, innermost first; empty: nothing, or it was not asked.
+    std::vector<SourceFrame> source{};
 };
 
 /// A line of Python code that was being run.

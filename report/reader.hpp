@@ -4,6 +4,7 @@
 // process itself would have written, then read like any other.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,14 +27,21 @@ ReadResult parse_report(std::string_view json);
 /// Reads `path`: a report, or an event log (told apart by content, not by name). Never throws.
 ReadResult read_report(const std::string& path);
 
+/// A report as text, and where it came from.
 struct DeriveResult {
     std::string json;     ///< empty on failure
     std::string error;    ///< "what; what to do"
-    std::string warning;  ///< the log is damaged or was cut off: what, and where
+    std::string warning;  ///< the log is damaged: what, and where
+    bool from_log = false;
+    std::uint64_t records = 0;  ///< of the log
 };
 
 /// The JSON report that an event log amounts to. Never throws.
 DeriveResult derive_json(const std::string& log_path);
+
+/// The text of the report `path`, or what the event log `path` amounts to. Whether a report is one
+/// is not looked at. Never throws.
+DeriveResult read_json(const std::string& path);
 
 /// Adds what only the parent of the process knows to a report that was cut off: `process.signal`
 /// ("SIGKILL") where it is not empty, else `process.exit_code`. A report that tells of its own end

@@ -46,15 +46,19 @@ void Resolver::add_frames(const Frame& frame, std::vector<StackFrame>& out) {
         out.push_back(std::move(base));
         return;
     }
-    const ResolvedAddress& resolved =
-        symbolizer_->resolve(module.path, module.build_id, frame.address);
-    base.problem = resolved.problem;
-    changed_[module.path] |= resolved.problem == "binary changed";
-    if (resolved.frames.empty()) {
+    const std::vector<SourceFrame>* sources = &frame.source;
+    if (sources->empty()) {
+        const ResolvedAddress& resolved =
+            symbolizer_->resolve(module.path, module.build_id, frame.address);
+        base.problem = resolved.problem;
+        changed_[module.path] |= resolved.problem == "binary changed";
+        sources = &resolved.frames;
+    }
+    if (sources->empty()) {
         out.push_back(std::move(base));
         return;
     }
-    for (const SourceFrame& source : resolved.frames) {
+    for (const SourceFrame& source : *sources) {
         StackFrame shown = base;
         shown.function = source.function;
         shown.file = source.file;

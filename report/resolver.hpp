@@ -31,7 +31,8 @@ struct Place {
 /// resolved once.
 class Resolver {
   public:
-    /// Without a symbolizer every frame is module+address.
+    /// Names that the report carries (memlab-report symbolize) come before those that binaries
+    /// give. Without a symbolizer every frame is module+address.
     Resolver(const Report& report, Symbolizer* symbolizer);
 
     /// Frames of a stack, the call into CUDA first; inlined functions are frames of their own.

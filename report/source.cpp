@@ -71,13 +71,13 @@ bool looks_like_json(std::string_view head) {
     return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
 }
 
-ReadResult failure(const std::string& error) {
-    ReadResult result;
+DeriveResult failure(const std::string& error) {
+    DeriveResult result;
     result.error = error;
     return result;
 }
 
-ReadResult read_file(const std::string& path) {
+DeriveResult read_file(const std::string& path) {
     const File file(path);
     struct stat status {};
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
@@ -98,27 +98,36 @@ ReadResult read_file(const std::string& path) {
         return failure(explain(errno));
     }
     if (looks_like_json({head.data(), static_cast<std::size_t>(got)})) {
-        std::string text;
-        const std::string error = read_all(file.fd(), &text);
-        return error.empty() ? parse_report(text) : failure(error);
+        DeriveResult result;
+        result.error = read_all(file.fd(), &result.json);
+        if (!result.error.empty()) {
+            result.json.clear();
+        }
+        return result;
     }
-    DeriveResult derived = derive_json(path);
-    if (derived.json.empty()) {
-        return failure(derived.error);
-    }
-    ReadResult result = parse_report(derived.json);
-    result.warning = derived.warning;
-    return result;
+    return derive_json(path);
 }
 
 }  // namespace
 
-ReadResult read_report(const std::string& path) {
+DeriveResult read_json(const std::string& path) {
     try {
         return read_file(path);
     } catch (const std::bad_alloc&) {
         return failure("needs more memory than there is; read it on a larger machine");
     }
+}
+
+ReadResult read_report(const std::string& path) {
+    const DeriveResult read = read_json(path);
+    if (!read.error.empty()) {
+        ReadResult result;
+        result.error = read.error;
+        return result;
+    }
+    ReadResult result = parse_report(read.json);
+    result.warning = read.warning;
+    return result;
 }
 
 }  // namespace memlab::report

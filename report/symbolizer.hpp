@@ -12,16 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "report/source_frame.hpp"
+
 namespace memlab::report {
 
-/// Where an address lies. Empty members are unknown.
-struct SourceFrame {
-    std::string function;  ///< demangled, with its parameters
-    std::string file;      ///< absolute where the debug information says so
-    int line = 0;
-    bool inlined = false;  ///< its code lies within the next frame's function
-};
-
+/// Where an address lies.
 struct ResolvedAddress {
     /// Innermost inlined function first; the last one is the function that the code belongs to.
     /// Empty when nothing is known.

@@ -179,6 +179,9 @@ class Check {
             options.baseline = &baseline;
         }
         outcome_ = check::check(processes, limits_, options);
+        if (processes.empty() && !run.errors.empty()) {
+            outcome_.problems.clear();  // the errors say why there is none
+        }
         for (const auto& [file, error] : run.errors) {
             outcome_.problems.insert(outcome_.problems.begin(), file + ": " + error);
         }

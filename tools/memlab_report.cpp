@@ -6,6 +6,7 @@
 #include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/diff_command.hpp"
+#include "tools/file_commands.hpp"
 #include "tools/leaks_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/sites_command.hpp"
@@ -26,9 +27,12 @@ constexpr Command commands[] = {
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
+    {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},
+    {"symbolize", memlab::tools::symbolize_command, "A report that carries its names with it"},
     {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
+    {"validate", memlab::tools::validate_command, "Whether reports and event logs are sound"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
 };
 

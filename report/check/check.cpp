@@ -61,6 +61,10 @@ class Judge {
     }
 
     void hold(const Limit& limit) {
+        if (processes_.empty()) {
+            problem("there is no recording to check");
+            return;
+        }
         std::size_t held = 0;
         std::string absent;
         for (std::size_t p = 0; p < processes_.size(); ++p) {

@@ -1,0 +1,281 @@
+#include "report/validate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "report/names.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+using nlohmann::json;
+__extension__ using Sum = unsigned __int128;
+
+constexpr std::size_t most_problems = 5;
+constexpr std::size_t most_rows = 1024;
+constexpr std::size_t most_ooms = 32;
+constexpr std::size_t most_marks = 4096;
+constexpr std::size_t most_bypassed = 4096;
+
+std::string number(Sum value) {
+    return value > ~std::uint64_t{0} ? std::string("more than 2^64")
+                                     : std::to_string(static_cast<std::uint64_t>(value));
+}
+
+class Validator {
+  public:
+    Validator(const Report& report, const json& root) : report_(report), root_(root) {}
+
+    Validation run() {
+        tables();
+        for (std::size_t i = 0; i < report_.sites.size(); ++i) {
+            site(i);
+        }
+        for (const Device& each : report_.devices) {
+            device(each);
+        }
+        for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
+            const Scope& scope = report_.scopes[i];
+            const std::string where = "scopes[" + std::to_string(i) + "]";
+            holders(scope.escaped, where + ".escaped");
+            at_most(scope.most_escaped_bytes, scope.escaped.bytes, where + ".escaped.most_bytes",
+                    "its bytes");
+        }
+        for (std::size_t i = 0; i < report_.ooms.size(); ++i) {
+            holders(report_.ooms[i].holders, "ooms[" + std::to_string(i) + "].holders");
+        }
+        coverage();
+        out_.what = "report of " + base_name(report_.process.executable) + " (pid " +
+                    std::to_string(report_.process.pid) + "), " +
+                    format_plural(report_.sites.size(), "site");
+        return std::move(out_);
+    }
+
+  private:
+    void problem(const std::string& what) {
+        if (out_.problems.size() < most_problems) {
+            out_.problems.push_back(what);
+        } else {
+            ++out_.more;
+        }
+    }
+
+    void equal(Sum a, Sum b, const std::string& what, const std::string& other) {
+        if (a != b) {
+            problem(what + " is " + number(a) + ", but " + other + " " + number(b));
+        }
+    }
+
+    void at_most(Sum a, Sum b, const std::string& what, const std::string& other) {
+        if (a > b) {
+            problem(what + " is " + number(a) + ", more than " + other + ", " + number(b));
+        }
+    }
+
+    /// A member that is read here alone, as a number.
+    void same_number(const json& object, const char* name, std::uint64_t expected,
+                     const std::string& where) {
+        const auto found = object.find(name);
+        if (found == object.end() || !found->is_number_unsigned() ||
+            found->get<std::uint64_t>() != expected) {
+            problem(where + "." + name + " is not " + std::to_string(expected));
+        }
+    }
+
+    void tables() {
+        if (report_.stacks.empty() || !report_.stacks.front().frames.empty()) {
+            problem("stacks[0] is not the empty one");
+        }
+        if (report_.modules.empty() || !report_.modules.front().path.empty()) {
+            problem("modules[0] is not the unknown one");
+        }
+        at_most(report_.ooms.size(), most_ooms, "the number of ooms", "there may be");
+        at_most(report_.ooms.size(), report_.oom_count, "the number of ooms", "oom_count");
+        at_most(report_.marks.size(), most_marks, "the number of marks", "there may be");
+        at_most(report_.marks.size(), report_.mark_count, "the number of marks", "mark_count");
+        std::uint64_t before = 0;
+        for (std::size_t i = 0; i < report_.devices.size(); ++i) {
+            if (i != 0 && report_.devices[i].index <= before) {
+                problem("devices are not in the order of their indexes");
+            }
+            before = report_.devices[i].index;
+        }
+    }
+
+    void site(std::size_t i) {
+        const Site& site = report_.sites[i];
+        const std::string where = "sites[" + std::to_string(i) + "]";
+        same_number(root_["sites"][i], "id", i, where);
+        at_most(site.live_count, site.count, where + ".live_count", "its count");
+        at_most(site.live_bytes, site.peak_bytes, where + ".live_bytes", "its peak_bytes");
+        at_most(site.peak_bytes, site.bytes, where + ".peak_bytes", "its bytes");
+        at_most(site.temporaries, site.count, where + ".temporaries", "its count");
+        if (site.lifetime) {
+            at_most(site.lifetime->min, site.lifetime->max, where + ".lifetime_ns.min", "max");
+        }
+        if (std::none_of(report_.devices.begin(), report_.devices.end(),
+                         [&](const Device& device) { return device.index == site.device; })) {
+            problem(where + ".device is " + std::to_string(site.device) +
+                    ", which is not among the devices");
+        }
+        Sums& sums = sums_[{site.device, site.kind}];
+        sums.count += site.count;
+        sums.bytes += site.bytes;
+        sums.live_count += site.live_count;
+        sums.live_bytes += site.live_bytes;
+    }
+
+    void holders(const Holders& holders, const std::string& where) {
+        Sum count = holders.other_count;
+        Sum bytes = holders.other_bytes;
+        for (const Holders::Share& share : holders.sites) {
+            count += share.count;
+            bytes += share.bytes;
+        }
+        equal(holders.count, count, where + ".count", "its parts are");
+        equal(holders.bytes, bytes, where + ".bytes", "its parts are");
+    }
+
+    void device(const Device& device) {
+        const std::string where =
+            "devices[" + std::to_string(&device - report_.devices.data()) + "]";
+        const CurveSummary& allocated = device.curve(Curve::allocated);
+        equal(device.at_peak.bytes, allocated.peak_bytes, where + ".at_peak.bytes",
+              "the allocated peak is");
+        equal(device.live.bytes, allocated.at_end_bytes, where + ".live.bytes",
+              "allocated ends at");
+        holders(device.at_peak, where + ".at_peak");
+        holders(device.live, where + ".live");
+        for (const Holders::Share& share : device.at_peak.sites) {
+            same_number(root_["sites"][share.site], "at_peak_bytes", share.bytes,
+                        "sites[" + std::to_string(share.site) + "]");
+        }
+        for (const Holders::Share& share : device.live.sites) {
+            equal(share.bytes, report_.sites[share.site].live_bytes,
+                  where + ".live of site " + std::to_string(share.site), "the site has");
+        }
+        for (const auto& [kind, totals] : device.kinds) {
+            const std::string of_kind = where + ".kinds." + kind;
+            const Sums& sums = sums_[{device.index, kind}];
+            equal(totals.count, sums.count, of_kind + ".count", "its sites have");
+            equal(totals.bytes, sums.bytes, of_kind + ".bytes", "its sites have");
+            equal(totals.live_count, sums.live_count, of_kind + ".live_count", "its sites have");
+            equal(totals.live_bytes, sums.live_bytes, of_kind + ".live_bytes", "its sites have");
+            at_most(totals.live_bytes, totals.peak_bytes, of_kind + ".live_bytes",
+                    "its peak_bytes");
+        }
+        timeline(device, where);
+    }
+
+    void timeline(const Device& device, const std::string& where) {
+        static constexpr const char* names[curve_count] = {"requested", "allocated", "active",
+                                                           "reserved", "device_used"};
+        at_most(device.timeline.rows.size(), most_rows, where + ".timeline's number of rows",
+                "there may be");
+        for (std::size_t c = 0; c < curve_count; ++c) {
+            const std::string curve = where + ".timeline's " + names[c];
+            std::uint64_t highest = 0;
+            for (const TimelineRow& row : device.timeline.rows) {
+                const auto& values = row.curves.at(c);
+                if (!values) {
+                    continue;
+                }
+                highest = std::max(highest, values->max);
+                if (values->min > values->last || values->last > values->max) {
+                    problem(curve + " is not between its extremes at " +
+                            std::to_string(row.begin_ns) + " ns");
+                    break;
+                }
+            }
+            if (const auto& summary = device.curves.at(c)) {
+                equal(highest, summary->peak_bytes, curve + "_max", "the peak is");
+                at_most(summary->at_end_bytes, summary->peak_bytes,
+                        where + ".curves." + names[c] + ".at_end_bytes", "its peak_bytes");
+            }
+        }
+    }
+
+    void coverage() {
+        const Coverage& coverage = report_.coverage;
+        Sum count = 0;
+        Sum bytes = 0;
+        for (const Coverage::Bypassed& each : coverage.bypassed) {
+            count += each.count;
+            bytes += each.bytes;
+        }
+        if (coverage.bypassed.size() < most_bypassed) {
+            equal(coverage.bypassed_count, count, "coverage.bypassed_count", "its parts are");
+            equal(coverage.bypassed_bytes, bytes, "coverage.bypassed_bytes", "its parts are");
+        }
+    }
+
+    struct Sums {
+        Sum count = 0;
+        Sum bytes = 0;
+        Sum live_count = 0;
+        Sum live_bytes = 0;
+    };
+
+    const Report& report_;
+    const json& root_;
+    std::map<std::pair<std::uint64_t, std::string>, Sums> sums_;
+    Validation out_;
+};
+
+/// Without what is added after the process has ended.
+json as_recorded(std::string_view text) {
+    json root = json::parse(text);
+    if (root["process"].value("ended", "") == "cut off") {
+        root["process"].erase("signal");
+        root["process"].erase("exit_code");
+    }
+    for (json& frame : root["frames"]) {
+        frame.erase("source");
+    }
+    return root;
+}
+
+}  // namespace
+
+Validation validate(const DeriveResult& recording) {
+    Validation out;
+    if (!recording.error.empty()) {
+        out.problems.push_back(recording.error);
+        return out;
+    }
+    const ReadResult read = parse_report(recording.json);
+    if (!read.report) {
+        out.problems.push_back(read.error);
+        return out;
+    }
+    out = Validator(*read.report, json::parse(recording.json)).run();
+    if (recording.from_log) {
+        out.what = "log with " + format_plural(recording.records, "record") + ", " + out.what;
+        if (!recording.warning.empty()) {
+            out.problems.insert(
+                out.problems.begin(),
+                recording.warning + " memlab-report recover keeps what comes before");
+        }
+    }
+    return out;
+}
+
+std::string difference(std::string_view json_text, std::string_view derived) {
+    const json written = as_recorded(json_text);
+    const json expected = as_recorded(derived);
+    if (expected["log"].value("dropped", std::uint64_t{0}) != 0 ||
+        written["log"].value("dropped", std::uint64_t{0}) != 0) {
+        return {};
+    }
+    const json patch = json::diff(expected, written);
+    if (patch.empty()) {
+        return {};
+    }
+    return patch.front().value("path", "");
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""memlab-report check, validate, recover and symbolize as a user meets them.
+
+Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder in MEMLAB_SOURCE.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as ET
+
+BIN = os.environ["MEMLAB_BIN"]
+SOURCE = os.environ["MEMLAB_SOURCE"]
+DATA = os.path.join(SOURCE, "tests/data")
+REPORT = os.path.join(BIN, "memlab-report")
+SYNTH = os.path.join(BIN, "memlab-synth")
+REAL = os.path.join(DATA, "h100/pytorch_without_its_cache.json")
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="memlab-check.")
+        self.addCleanup(self.folder.cleanup)
+
+    def call(self, *arguments, code=0, **environment):
+        keep = {key: value for key, value in os.environ.items()
+                if not key.startswith(("MEMLAB_", "LC_")) and key not in ("NO_COLOR", "COLUMNS")}
+        keep.update(LANG="C.UTF-8", **environment)
+        result = subprocess.run([REPORT, *arguments], cwd=self.folder.name, env=keep,
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=60, check=False)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def refused(self, *arguments, says):
+        """One clear line on stderr, exit code 2."""
+        result = self.call(*arguments, code=2)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("memlab-report: "), result.stderr)
+        self.assertIn(says, result.stderr)
+        return result
+
+    def path(self, name, content=None):
+        path = os.path.join(self.folder.name, name)
+        if content is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+        return path
+
+    def text(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def log(self, scenario, name=None):
+        path = self.path(name or scenario + ".memlog")
+        subprocess.run([SYNTH, scenario, path], check=True)
+        return path
+
+    def changed(self, name, edit):
+        """A copy of a real report with something changed."""
+        with open(REAL, encoding="utf-8") as file:
+            report = json.load(file)
+        edit(report)
+        return self.path(name, json.dumps(report))
+
+
+class Check(CommandTest):
+    def test_kept_exceeded_unknown(self):
+        kept = self.call("check", "--peak-allocated", "4 MiB", self.log("cache"))
+        self.assertEqual(kept.stderr, "")
+        self.assertIn("1 limit is kept\n", kept.stdout)
+        self.assertRegex(kept.stdout, r"(?m)^  peak_allocated +4\.00 MiB +3\.81 MiB  ok$")
+        self.assertRegex(kept.stdout, r"(?m)^  peak_reserved +- +20\.00 MiB  no limit$")
+        exceeded = self.call("check", "--leaks", "0", self.log("leak"), code=1)
+        self.assertEqual(exceeded.stderr, "")
+        self.assertRegex(exceeded.stdout, r"leaks +0 B +7\.81 MiB  EXCEEDED by 7\.81 MiB")
+        self.assertRegex(exceeded.stdout, r"(?m)^ +4\.00 MiB  tests/cli/memlab_synth\.cpp:\d+  ")
+        self.assertIn("1 of 1 limit is exceeded\n", exceeded.stdout)
+        self.refused("check", "--growth", "0", self.path("cache.memlog"), says="growth: there are no steps")
+
+    def test_exactly_at_the_limit(self):
+        with open(REAL, encoding="utf-8") as file:
+            peak = json.load(file)["devices"][0]["curves"]["allocated"]["peak_bytes"]
+        self.call("check", "--peak-allocated", str(peak), REAL)
+        self.call("check", "--peak-allocated", str(peak - 1), REAL, code=1)
+
+    def test_usage(self):
+        log = self.log("cache")
+        self.refused("check", log, says="there is nothing to check; give a limit")
+        self.refused("check", "--leaks", "lots", log, says="--leaks takes a size")
+        self.refused("check", "--peak-allocated", "+5%", log, says="needs a baseline")
+        self.refused("check", "--update", "--leaks", "0", log, says="--baseline PATH")
+        self.refused("check", "--limit", "leaks=0", log, says="METRIC@site:TEXT=LIMIT")
+        self.refused("check", "--limit", "peak_reserved@site:x=0", log, says="not measured by site")
+        self.refused("check", "--limit", "leeks@site:x=0", log, says="no metric leeks")
+        self.refused("check", "--limit", "leaks@thread:x=0", log, says="only site and scope")
+        self.refused("check", "--limit", "leaks@site:colour=x=0", log, says="takes func=")
+        self.refused("check", "--missing-baseline", "maybe", "--leaks", "0", log, says="pass or fail")
+        self.refused("check", "--leaks", "0", self.path("gone.json"), says="no such file")
+        self.refused("check", "--budget", "gone.toml", log, says="gone.toml: cannot be read")
+
+    def test_budget_file(self):
+        log = self.log("leak")
+        self.path("ci.toml", '[limits]\npeak_allocated = "16 MiB"\n\n'
+                             '[[site]]\nmatch = "forward_pass"\nleaks = 0\n')
+        result = self.call("check", "--budget", "ci.toml", log, code=1)
+        self.assertIn("leaks of site forward_pass", result.stdout)
+        self.path("ci.json", '{"limits": {"peak_allocated": "16 MiB"}}')
+        self.call("check", "--budget", "ci.json", log)
+        self.path("bad.toml", "[limits]\npeak_alocated = 1\n")
+        self.refused("check", "--budget", "bad.toml", log, says="bad.toml:2:1: unknown key")
+
+    def test_baseline_is_recorded_compared_and_never_by_a_failing_run(self):
+        limits = ("check", "--peak-allocated", "+2%", "--baseline", "base.json")
+        missing = self.refused(*limits, REAL, says="base.json has no baseline for " + H100)
+        self.assertIn("--update", missing.stderr)
+        self.call(*limits, "--missing-baseline", "pass", REAL)
+        # One that fails an absolute limit, or cannot be judged, is not recorded.
+        self.call(*limits, "--leaks", "0", "--update", REAL, code=1)
+        self.call(*limits, "--growth", "0", "--update", REAL, code=2)
+        self.assertFalse(os.path.exists(self.path("base.json")))
+        self.assertIn("recorded for " + H100, self.call(*limits, "--update", REAL).stdout)
+        before = self.text("base.json")
+        self.call(*limits, REAL)
+
+        def grow(report):
+            curve = report["devices"][0]["curves"]["allocated"]
+            curve["peak_bytes"] = curve["peak_bytes"] * 103 // 100
+
+        larger = self.changed("larger.json", grow)
+        self.assertIn("EXCEEDED", self.call(*limits, larger, code=1).stdout)
+        self.assertEqual(self.text("base.json"), before)
+        # Without a relative limit a baseline holds the peak where it was.
+        self.call("check", "--baseline", "base.json", REAL)
+        self.call("check", "--baseline", "base.json", larger, code=1)
+        other = self.changed("other.json", lambda r: r["devices"][0].update(name="Other GPU"))
+        self.refused(*limits, other, says="has no baseline for Other GPU")
+        self.call(*limits, "--update", other)
+        self.call(*limits, REAL)
+        self.call(*limits, other)
+
+    def test_baseline_folder_and_report(self):
+        self.call("check", "--baseline", "bases/", "--update", REAL)
+        self.assertEqual(os.listdir(self.path("bases")), ["nvidia-h100-80gb-hbm3-13000.json"])
+        self.call("check", "--baseline", "bases", REAL)
+        self.call("check", "--baseline", REAL, "--leaks", "+0", REAL)
+        self.refused("check", "--baseline", self.log("cache"), "--update", "--leaks", "+0", REAL,
+                     says="holds something else than a baseline")
+        shutil.copy(REAL, self.path("mine.json"))
+        self.refused("check", "--baseline", "mine.json", "--update", REAL,
+                     says="holds something else than a baseline")
+
+    def test_every_process_of_a_run_is_checked(self):
+        os.mkdir(self.path("run"))
+        for rank, name in enumerate(("cache", "leak")):
+            def ranked(report, rank=rank):
+                report["process"]["ranks"] = {"RANK": str(rank)}
+                report["process"]["pid"] = 100 + rank
+            self.changed(f"run/memlab.{name}.json", ranked)
+        with open(self.path("run/memlab.leak.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        report["devices"][0]["curves"]["allocated"]["peak_bytes"] *= 2
+        self.path("run/memlab.leak.json", json.dumps(report))
+        result = self.call("check", "--peak-allocated", "200 MiB", "--json", "run", code=1)
+        verdicts = {process["name"]: process["rows"][0]["verdict"]
+                    for process in json.loads(result.stdout)["processes"]}
+        self.assertEqual(verdicts, {"rank 0": "ok", "rank 1": "exceeded"})
+        self.path("run/memlab.broken.json", '{"format": "memlab-report", "version": 1}')
+        broken = self.refused("check", "--peak-allocated", "2GiB", "run", says="memlab.broken.json")
+        self.assertIn("not everything could be checked", broken.stdout)
+
+    def test_a_damaged_log_proves_nothing_kept(self):
+        log = self.path("bad.memlog")
+        subprocess.run([SYNTH, "--events", "20000", "-o", log], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+        self.call("check", "--peak-allocated", "1TiB", log)
+        with open(log, "r+b") as file:
+            file.seek(os.path.getsize(log) // 2)
+            file.write(b"\xff" * 64)
+        self.call("check", "--peak-allocated", "1", log, code=1)
+        self.refused("check", "--peak-allocated", "1TiB", log, says="the recording is damaged")
+
+    def test_outputs(self):
+        log = self.log("leak")
+        self.path("summary.md", "before\n")
+        result = self.call("check", "--leaks", "0", "--growth", "0", "--markdown", "summary.md",
+                           "--junit", "junit.xml", "--sarif", "out.sarif", "--annotations", log,
+                           code=1)
+        self.assertTrue(self.text("summary.md").startswith("before\n### memlab: ❌ 1 of 1 limit"))
+        suites = ET.parse(self.path("junit.xml")).getroot()
+        self.assertEqual((suites.tag, suites.get("tests"), suites.get("failures"),
+                          suites.get("errors")), ("testsuites", "2", "1", "1"))
+        self.assertEqual(len(suites.findall("./testsuite/testcase/failure")), 1)
+        self.assertEqual(len(suites.findall("./testsuite/testcase/error")), 1)
+        for suite in suites:
+            self.assertEqual(int(suite.get("tests")), len(suite.findall("testcase")))
+        annotations = [line for line in result.stdout.splitlines() if line.startswith("::")]
+        self.assertEqual(len(annotations), 2)
+        self.assertRegex(annotations[0], r"^::error file=tests/cli/memlab_synth\.cpp,line=\d+,"
+                                         r"title=memlab%3A leaks::leaks on GPU 0: 7\.81 MiB")
+        self.check_sarif(json.loads(self.text("out.sarif")))
+        # Streams are not renamed onto: /dev/stdout stays what it is.
+        on_stdout = self.call("check", "--leaks", "0", "--junit", "/dev/stdout", log, code=1)
+        self.assertIn("<testsuites ", on_stdout.stdout)
+        self.assertFalse(stat.S_ISREG(os.stat("/dev/null").st_mode))
+        self.call("check", "--leaks", "8MiB", "--sarif", "/dev/null", log)
+        self.assertFalse(stat.S_ISREG(os.stat("/dev/null").st_mode))
+        # What cannot be written is said, and a kept limit alone is no success then.
+        self.refused("check", "--leaks", "8MiB", "--junit", "no/such/folder.xml", log,
+                     says="no/such/folder.xml: cannot be written")
+
+    def check_sarif(self, sarif):
+        """The parts of the SARIF 2.1.0 schema that apply: what is required, and what types are."""
+        self.assertEqual(sarif["version"], "2.1.0")
+        self.assertEqual(set(sarif), {"$schema", "version", "runs"})
+        run, = sarif["runs"]
+        rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+        self.assertEqual(len(rules), len(set(rules)))
+        self.assertEqual(run["tool"]["driver"]["name"], "memlab")
+        invocation, = run["invocations"]
+        self.assertIs(invocation["executionSuccessful"], False)
+        self.assertEqual(len(invocation["toolExecutionNotifications"]), 1)
+        result, = run["results"]
+        self.assertEqual(rules[result["ruleIndex"]], result["ruleId"])
+        self.assertEqual((result["ruleId"], result["level"]), ("memlab/leaks", "error"))
+        self.assertIsInstance(result["message"]["text"], str)
+        place = result["locations"][0]["physicalLocation"]
+        self.assertEqual(place["artifactLocation"],
+                         {"uri": "tests/cli/memlab_synth.cpp", "uriBaseId": "%SRCROOT%"})
+        self.assertGreaterEqual(place["region"]["startLine"], 1)
+
+    def test_json(self):
+        result = self.call("check", "--leaks", "0", "--peak-allocated", "1GiB", "--json",
+                           self.log("leak"), code=1)
+        outcome = json.loads(result.stdout)
+        self.assertEqual((outcome["format"], outcome["version"], outcome["exit_code"],
+                          outcome["verdict"]), ("memlab-check", 1, 1, "exceeded"))
+        rows = {row["metric"]: row for row in outcome["processes"][0]["rows"]}
+        self.assertEqual(rows["leaks"]["allowed"], 0)
+        self.assertEqual(rows["leaks"]["verdict"], "exceeded")
+        self.assertGreater(rows["leaks"]["measured"], 0)
+        self.assertEqual(sum(each["value"] for each in rows["leaks"]["responsible"]),
+                         rows["leaks"]["measured"])
+        self.assertEqual(rows["peak_reserved"]["verdict"], "no_limit")
+
+    def test_eighty_columns(self):
+        text = self.call("check", "--peak-allocated", "1", "--leaks", "0", REAL, code=1,
+                         COLUMNS="80").stdout
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+
+class Validate(CommandTest):
+    def test_real_recordings_are_sound(self):
+        result = self.call("validate", os.path.join(DATA, "h100"))
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), len(os.listdir(os.path.join(DATA, "h100"))))
+        for line in lines:
+            self.assertIn(": sound: ", line)
+        self.assertGreaterEqual(sum("the same as" in line for line in lines), 8)
+
+    def test_what_is_not_sound(self):
+        bad = self.changed("bad.json", lambda r: r["sites"][0].update(count=10**6))
+        result = self.call("validate", bad, REAL, code=2)
+        lines = result.stdout.splitlines()
+        self.assertTrue(lines[0].startswith(bad + ": NOT SOUND: "), lines[0])
+        self.assertIn("its sites have", lines[0])
+        self.assertTrue(lines[-1].startswith(REAL + ": sound"))
+        self.call("validate", "gone.json", code=2)
+
+    def test_a_report_that_is_not_its_logs(self):
+        def edit(report):
+            report["process"]["arguments"].append("--more")
+
+        other = self.changed("other.json", edit)
+        result = self.call("validate", REAL.replace(".json", ".memlog"), other, code=2)
+        self.assertIn("differs from", result.stdout)
+        self.assertIn("/process/arguments", result.stdout)
+
+    def test_every_flipped_byte_of_a_log_is_found_or_harmless(self):
+        log = self.log("cache")
+        with open(log, "rb") as file:
+            good = file.read()
+        whole = self.call("recover", log, "-o", "good.json")
+        self.assertIn("Nothing is lost", whole.stdout)
+        reports = set()
+        for at in range(64, min(len(good), 640), 48):
+            with open(self.path("bad.memlog"), "wb") as file:
+                file.write(good[:at] + bytes([good[at] ^ 0x40]) + good[at + 1:])
+            result = subprocess.run([REPORT, "validate", self.path("bad.memlog")], timeout=60,
+                                    capture_output=True, text=True, check=False)
+            self.assertIn(result.returncode, (0, 2))
+            reports.add(result.returncode)
+        self.assertIn(2, reports)
+
+
+class Recover(CommandTest):
+    def test_every_prefix(self):
+        real = REAL.replace(".json", ".memlog")
+        with open(real, "rb") as file:
+            whole = file.read()
+        for size in (len(whole) // 3, len(whole) // 2):
+            with open(self.path("cut.memlog"), "wb") as file:
+                file.write(whole[:size])
+            result = self.call("recover", "cut.memlog", "-o", "cut.json", "--force")
+            self.assertRegex(result.stdout, "The log has no end|is lost")
+            self.assertIn("Next: memlab-report cut.json", result.stdout)
+            self.call("validate", "cut.json", "cut.memlog", code=2 if "is lost" in result.stdout else 0)
+            self.call("cut.json")
+
+    def test_never_over_a_file(self):
+        log = self.log("leak")
+        self.path("taken.json", "mine")
+        self.refused("recover", log, "-o", "taken.json", says="taken.json: is there already")
+        self.assertEqual(self.text("taken.json"), "mine")
+        self.call("recover", log, "-o", "taken.json", "--force")
+        self.assertEqual(json.loads(self.text("taken.json"))["format"], "memlab-report")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["leak.memlog", "taken.json"])
+
+    def test_what_is_no_log(self):
+        self.refused("recover", REAL, "-o", "x.json", says="no event log")
+        self.refused("recover", self.path("text", "hello"), "-o", "x.json", says="nor an event log")
+        self.refused("recover", REAL.replace(".json", ".memlog"), says="--output")
+        self.assertFalse(os.path.exists(self.path("x.json")))
+
+
+class Symbolize(CommandTest):
+    def test_the_report_travels(self):
+        log = self.log("leak")
+        self.call("symbolize", log, "-o", "named.json")
+        text = self.text("named.json")
+        self.call("symbolize", "named.json", "-o", "again.json")
+        self.assertEqual(self.text("again.json"), text)
+        import jsonschema
+        schema = os.path.join(SOURCE, "report/schema/memlab-report-v1.schema.json")
+        with open(schema, encoding="utf-8") as file:
+            jsonschema.validate(json.loads(text), json.load(file))
+        self.call("validate", "named.json", log)
+        # Where the binary is another one, or gone, the names are still there.
+        self.path("moved.json", text.replace(SYNTH, "/nowhere/app"))
+        self.assertNotIn(SYNTH, self.text("moved.json"))
+        moved = self.call("moved.json").stdout
+        self.assertIn("forward_pass", moved)
+        self.assertRegex(moved, r"memlab_synth\.cpp:\d+")
+        self.assertNotIn("forward_pass", self.call("--no-symbols", "moved.json").stdout)
+
+    def test_another_build_gives_no_names(self):
+        result = self.call("symbolize", self.log("stale"), "-o", "named.json")
+        self.assertIn("is not the binary that ran", result.stdout)
+        self.assertNotIn('"source"', self.text("named.json"))
+
+    def test_never_over_a_file(self):
+        self.path("taken.json", "mine")
+        self.refused("symbolize", REAL, "-o", "taken.json", says="--force")
+        self.assertEqual(self.text("taken.json"), "mine")
+
+
+if __name__ == "__main__":
+    unittest.main()
