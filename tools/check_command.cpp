@@ -27,6 +27,8 @@ struct Arguments : ReportOptions {
     std::map<Metric, std::vector<std::string>> limits;
     std::vector<std::string> partial_limits;
     std::vector<std::string> budgets;
+    std::vector<std::string> suppressions;
+    bool no_default_suppressions = false;
     std::string baseline;
     bool update = false;
     std::string missing_baseline = "fail";
@@ -69,6 +71,15 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("FILE")
         ->expected(1)
         ->take_all()
+        ->group("Limits");
+    app.add_option("--suppressions", arguments.suppressions,
+                   "What may stay at the end (memlab-report leaks)")
+        ->type_name("FILE")
+        ->expected(1)
+        ->take_all()
+        ->group("Limits");
+    app.add_flag("--no-default-suppressions", arguments.no_default_suppressions,
+                 "What cuBLAS, cuDNN, NCCL and PyTorch keep with\ntheir handles is a leak, too")
         ->group("Limits");
     app.add_option("--baseline", arguments.baseline,
                    "What limits like +5% are above: a file or folder\nthat --update wrote, or a "
@@ -165,15 +176,16 @@ class Check {
         }
         const report::RunCollection run = report::collect_run(arguments_.files);
         report::Symbolizer symbolizer;
-        report::Symbolizer* names = arguments_.no_symbols ? nullptr : &symbolizer;
-        const std::vector<Process> processes = processes_of(run, names, arguments_.device);
+        lens_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
+        lens_.device = arguments_.device;
+        const std::vector<Process> processes = processes_of(run, lens_);
         Options options;
         options.update = arguments_.update;
         options.missing_baseline_passes = arguments_.missing_baseline == "pass";
         options.baseline_name = baseline_path_;
         Baseline baseline;
         if (!baseline_path_.empty()) {
-            if (const std::string problem = load_baseline(names, &baseline); !problem.empty()) {
+            if (const std::string problem = load_baseline(&baseline); !problem.empty()) {
                 return fail(problem);
             }
             options.baseline = &baseline;
@@ -195,6 +207,7 @@ class Check {
     /// All limits, and the baseline; the exit code when the usage is wrong.
     int gather() {
         baseline_path_ = arguments_.baseline;
+        std::vector<std::string> files = arguments_.suppressions;
         for (const std::string& file : arguments_.budgets) {
             BudgetResult read = read_budget(file);
             if (!read.budget) {
@@ -202,6 +215,20 @@ class Check {
             }
             limits_.insert(limits_.end(), read.budget->limits.begin(), read.budget->limits.end());
             baseline_path_ = baseline_path_.empty() ? read.budget->baseline : baseline_path_;
+            if (!read.budget->suppressions.empty()) {
+                files.push_back(read.budget->suppressions);
+            }
+        }
+        for (const std::string& file : files) {
+            report::ReadSuppressions read = report::read_suppressions(file);
+            if (!read.problem.empty()) {
+                return fail(file + ": " + read.problem);
+            }
+            lens_.suppressions.insert(lens_.suppressions.end(), read.list.begin(), read.list.end());
+        }
+        if (!arguments_.no_default_suppressions) {
+            const auto& usual = report::default_suppressions();
+            lens_.suppressions.insert(lens_.suppressions.end(), usual.begin(), usual.end());
         }
         for (const auto& [metric, texts] : arguments_.limits) {
             const std::string option = option_name(info(metric));
@@ -246,7 +273,7 @@ class Check {
         return 0;
     }
 
-    std::string load_baseline(report::Symbolizer* names, Baseline* baseline) {
+    std::string load_baseline(Baseline* baseline) {
         BaselineResult read = read_baseline(baseline_path_);
         if (!read.error.empty()) {
             return read.error;
@@ -264,7 +291,7 @@ class Check {
         if (!run.errors.empty()) {
             return run.errors.front().first + ": as a baseline " + run.errors.front().second;
         }
-        *baseline = Baseline(figures_of(processes_of(run, names), limits_));
+        *baseline = Baseline(figures_of(processes_of(run, lens_), limits_));
         return {};
     }
 
@@ -332,6 +359,7 @@ class Check {
 
     const Arguments& arguments_;
     std::vector<Limit> limits_;
+    Lens lens_;
     std::string baseline_path_;
     Outcome outcome_;
 };

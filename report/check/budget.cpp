@@ -42,6 +42,8 @@ class Reader {
         for (const Member& member : table(root, "the budget")) {
             if (member.key == "baseline") {
                 budget_.baseline = text(member);
+            } else if (member.key == "suppressions") {
+                budget_.suppressions = text(member);
             } else if (member.key == "limits") {
                 for (const Member& limit : table(member.value, "limits")) {
                     read_limit(limit, Subject());
@@ -52,7 +54,7 @@ class Reader {
                 read_subjects(member, Subject::Kind::scope, "name");
             } else {
                 throw Invalid{"unknown key \"" + member.key +
-                                  "\"; a budget has baseline, limits, site and scope",
+                                  "\"; a budget has limits, site, scope, baseline and suppressions",
                               member.at};
             }
         }
@@ -196,9 +198,12 @@ BudgetResult read_budget(const std::string& path) {
         return {std::nullopt, path + ": larger than any budget; name a budget file (docs/ci.md)"};
     }
     BudgetResult result = parse_budget(text, path);
-    if (result.budget && !result.budget->baseline.empty() &&
-        result.budget->baseline.front() != '/') {
-        result.budget->baseline.insert(0, folder_of(path));
+    if (result.budget) {
+        for (std::string* named : {&result.budget->baseline, &result.budget->suppressions}) {
+            if (!named->empty() && named->front() != '/') {
+                named->insert(0, folder_of(path));
+            }
+        }
     }
     return result;
 }

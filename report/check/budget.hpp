@@ -14,7 +14,8 @@ namespace memlab::check {
 
 struct Budget {
     std::vector<Limit> limits;
-    std::string baseline;  ///< as written in the file; empty: none
+    std::string baseline;      ///< as written in the file; empty: none
+    std::string suppressions;  ///< a file of them, likewise
 };
 
 struct BudgetResult {
@@ -26,7 +27,7 @@ struct BudgetResult {
 /// throws but std::bad_alloc.
 BudgetResult parse_budget(std::string_view text, const std::string& name);
 
-/// Reads `path`; a relative `baseline` in it is made relative to the file's folder.
+/// Reads `path`; files that it names are looked for in its own folder.
 BudgetResult read_budget(const std::string& path);
 
 }  // namespace memlab::check

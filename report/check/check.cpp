@@ -42,7 +42,7 @@ BaselineKey key_of(const Process& process, const std::optional<std::uint64_t>& d
 }
 
 MeasuredProcess measured(const Process& process) {
-    return {process.summary, *process.resolver, process.damage};
+    return {process.summary, *process.resolver, process.damage, *process.suppressions};
 }
 
 class Judge {
@@ -206,8 +206,7 @@ class Judge {
 
 }  // namespace
 
-std::vector<Process> processes_of(const report::RunCollection& run, report::Symbolizer* symbolizer,
-                                  const std::optional<std::uint64_t>& device) {
+std::vector<Process> processes_of(const report::RunCollection& run, const Lens& lens) {
     std::vector<Process> processes;
     std::map<std::string, std::size_t> taken;
     for (const report::RunMember& member : run.members) {
@@ -225,11 +224,12 @@ std::vector<Process> processes_of(const report::RunCollection& run, report::Symb
             (log.dropped != 0 || !log.stopped_because.empty())) {
             out.damage = "The event log lost events.";
         }
-        out.resolver = std::make_unique<report::Resolver>(member.report, symbolizer);
+        out.resolver = std::make_unique<report::Resolver>(member.report, lens.symbolizer);
         out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
-        if (device) {
+        out.suppressions = &lens.suppressions;
+        if (lens.device) {
             std::erase_if(out.summary.devices,
-                          [&](const auto& each) { return each.device->index != *device; });
+                          [&](const auto& each) { return each.device->index != *lens.device; });
         }
     }
     return processes;

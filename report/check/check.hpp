@@ -17,6 +17,7 @@
 #include "report/runs/collection.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
+#include "report/views/suppressions.hpp"
 
 namespace memlab::check {
 
@@ -28,12 +29,18 @@ struct Process {
     std::uint64_t pid = 0;
     report::Summary summary;
     std::unique_ptr<report::Resolver> resolver;
+    const std::vector<report::Suppression>* suppressions = nullptr;
 };
 
-/// Without a symbolizer sites are known by module and offset alone; with `device` only that GPU is
-/// looked at. `run` and `symbolizer` must outlive the result.
-std::vector<Process> processes_of(const report::RunCollection& run, report::Symbolizer* symbolizer,
-                                  const std::optional<std::uint64_t>& device = std::nullopt);
+/// How processes are looked at.
+struct Lens {
+    report::Symbolizer* symbolizer = nullptr;  ///< null: sites are known by module and offset
+    std::optional<std::uint64_t> device;       ///< only this GPU
+    std::vector<report::Suppression> suppressions{};  ///< what may stay at the end
+};
+
+/// `run` and `lens` must outlive the result.
+std::vector<Process> processes_of(const report::RunCollection& run, const Lens& lens);
 
 enum class Verdict : std::uint8_t {
     kept,

@@ -43,11 +43,10 @@ class ByPlace {
     std::map<std::pair<Place, std::string>, Figure> sums_;
 };
 
-std::vector<Responsible> responsible_of(const HoldersSummary& holders, Metric metric) {
+std::vector<Responsible> responsible_of(const HoldersSummary& holders) {
     std::vector<Responsible> all;
     for (const PlaceShare& share : holders.places) {
-        all.push_back({share.place, share.kind,
-                       Figure::whole(metric == Metric::leak_count ? share.count : share.bytes)});
+        all.push_back({share.place, share.kind, Figure::whole(share.bytes)});
     }
     keep_largest(all);
     return all;
@@ -127,18 +126,14 @@ class Measurer {
         switch (metric_) {
             case Metric::peak_allocated:
                 value.figure = Figure::whole(device.curve(Curve::allocated).peak_bytes);
-                value.responsible = responsible_of(summary.at_peak, metric_);
+                value.responsible = responsible_of(summary.at_peak);
                 return true;
             case Metric::peak_reserved:
                 value.figure = Figure::whole(device.curve(Curve::reserved).peak_bytes);
                 return true;
             case Metric::leaks:
-                value.figure = Figure::whole(summary.live.bytes);
-                value.responsible = responsible_of(summary.live, metric_);
-                return true;
             case Metric::leak_count:
-                value.figure = Figure::whole(summary.live.count);
-                value.responsible = responsible_of(summary.live, metric_);
+                leaks(summary, value);
                 return true;
             case Metric::allocations: {
                 for (const auto& [kind, totals] : device.kinds) {
@@ -160,6 +155,38 @@ class Measurer {
                 }
                 return device.fragmentation.at_peak.has_value();
         }
+    }
+
+    Figure live_figure(std::uint64_t bytes, std::uint64_t count) const {
+        return Figure::whole(metric_ == Metric::leaks ? bytes : count);
+    }
+
+    /// All that is live, less what may stay.
+    void leaks(const DeviceSummary& summary, Measurement& value) {
+        value.figure = live_figure(summary.live.bytes, summary.live.count);
+        ByPlace places;
+        Figure suppressed;
+        for (const Site& site : report_.sites) {
+            if (site.device != summary.device->index || !in_curves(site.kind) ||
+                site.live_count == 0) {
+                continue;
+            }
+            const Figure live = live_figure(site.live_bytes, site.live_count);
+            const auto& frames = resolver_.frames(site.stack);
+            if (std::any_of(process_.suppressions.begin(), process_.suppressions.end(),
+                            [&](const Suppression& each) { return each.matches(site, frames); })) {
+                suppressed = suppressed + live;
+            } else {
+                places.add(resolver_.place(site.stack), site.kind, live);
+            }
+        }
+        if (suppressed > Figure()) {
+            // Sites of a damaged report may hold more than there is.
+            value.figure = std::max(value.figure - suppressed, Figure());
+            value.note = "without " + figure_text(suppressed, info(metric_).unit) +
+                         " that may stay (memlab-report leaks says why)";
+        }
+        value.responsible = places.largest();
     }
 
     // ---- of a site -----------------------------------------------------------------------------

@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "report/check/limit.hpp"
 #include "report/resolver.hpp"
 #include "report/summary.hpp"
+#include "report/views/suppressions.hpp"
 
 namespace memlab::check {
 
@@ -41,7 +41,8 @@ struct Measured {
 struct MeasuredProcess {
     const report::Summary& summary;
     report::Resolver& resolver;
-    std::string_view damage;  ///< what is wrong with the recording, as its reader says; or empty
+    const std::string& damage;  ///< what is wrong with the recording, as its reader says; or empty
+    const std::vector<report::Suppression>& suppressions;  ///< what is no leak, of all sites
 };
 
 /// Never throws but std::bad_alloc.

@@ -32,11 +32,14 @@ inline Limit limit_of(Metric metric, const std::string& bound, Subject subject =
 /// The run and its processes, which point into it.
 struct Run {
     report::RunCollection collection;
+    std::unique_ptr<Lens> lens = std::make_unique<Lens>();
     std::vector<Process> processes;
 
-    explicit Run(std::vector<report::RunMember> members) {
+    explicit Run(std::vector<report::RunMember> members,
+                 std::vector<report::Suppression> suppressions = {}) {
         collection.members = std::move(members);
-        processes = processes_of(collection, nullptr);
+        lens->suppressions = std::move(suppressions);
+        processes = processes_of(collection, *lens);
     }
     Outcome held_to(const std::vector<Limit>& limits, const Options& options = {}) const {
         return check(processes, limits, options);

@@ -102,6 +102,7 @@ TEST_CASE("what is no budget is refused where it is wrong") {
                  "ci.toml:3:1: ooms is not measured by sites"));
     CHECK(begins(error_of("[[scope]]\nname = \"x\"\nbypass = 0\n"),
                  "ci.toml:3:1: bypass is not measured by scopes"));
+    CHECK(begins(error_of("suppressions = []\n"), "ci.toml:1:1: suppressions takes text"));
     CHECK(begins(error_of("baseline = 3\n"), "ci.toml:1:1: baseline takes text"));
 }
 

@@ -117,7 +117,9 @@ TEST_CASE("each GPU is held to the limit on its own") {
     const Outcome outcome = run.held_to({limit_of(Metric::peak_allocated, "20")});
     CHECK(outcome.count(Verdict::kept) == 1);
     CHECK(outcome.count(Verdict::exceeded) == 1);
-    const auto only = processes_of(run.collection, nullptr, 0);
+    Lens lens;
+    lens.device = 0;
+    const auto only = processes_of(run.collection, lens);
     CHECK(check(only, {limit_of(Metric::peak_allocated, "20")}, {}).exit_code() == 0);
 }
 
@@ -155,6 +157,28 @@ TEST_CASE("sites are what matches, added up, device memory only") {
     const Outcome outcome = run.held_to({limit_of(Metric::leaks, "0", site("libone"))});
     REQUIRE(outcome.rows.back().measured.responsible.size() == 2);
     CHECK(outcome.rows.back().measured.responsible[0].figure == Figure::whole(100));
+}
+
+TEST_CASE("what may stay is no leak, unless its site is limited by name") {
+    RunMember member = member_with_gpu(1000, 1000);
+    for (const char* module : {"/lib/libcublas.so.13", "/lib/libmine.so"}) {
+        memlab::report::Site& site = give_site(member, module);
+        site.live_bytes = 100;
+        site.live_count = 2;
+    }
+    member.report.devices[0].live.bytes = 200;
+    member.report.devices[0].live.count = 4;
+    const Run strict({member});
+    CHECK(strict.verdict(limit_of(Metric::leaks, "199")) == Verdict::exceeded);
+    const Run usual({member}, memlab::report::default_suppressions());
+    CHECK(usual.verdict(limit_of(Metric::leaks, "100")) == Verdict::kept);
+    CHECK(usual.verdict(limit_of(Metric::leaks, "99")) == Verdict::exceeded);
+    CHECK(usual.verdict(limit_of(Metric::leak_count, "2")) == Verdict::kept);
+    CHECK(usual.verdict(limit_of(Metric::leak_count, "1")) == Verdict::exceeded);
+    CHECK(usual.verdict(limit_of(Metric::leaks, "99", site("cublas"))) == Verdict::exceeded);
+    const Outcome outcome = usual.held_to({limit_of(Metric::leaks, "0")});
+    CHECK(outcome.rows.back().measured.note.find("without 100 B that may stay") == 0);
+    REQUIRE(outcome.rows.back().measured.responsible.size() == 1);
 }
 
 TEST_CASE("sums of hostile figures do not wrap around") {
