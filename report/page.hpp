@@ -21,6 +21,11 @@ class Page {
     std::size_t width() const { return width_; }
     bool empty() const { return out_.empty(); }
 
+    /// The columns that are left beside `used` ones; 20 at least, however narrow it is.
+    std::size_t room_beside(std::size_t used) const {
+        return width_ > used + 20 ? width_ - used : 20;
+    }
+
     void line(const std::string& text) {
         out_ += text;
         out_.erase(out_.find_last_not_of(' ') + 1);

@@ -51,8 +51,7 @@ class Text {
         const Process& process = side.report.process;
         const std::string who = "  " + page_.clean(base_name(process.executable)) + " (pid " +
                                 std::to_string(process.pid) + ")";
-        const std::size_t room =
-            page_.width() - std::min(page_.width() - 20, 10 + display_width(who));
+        const std::size_t room = page_.room_beside(10 + display_width(who));
         const std::string text =
             shorten_begin(page_.clean(side.file), room, options_.style.ascii) + page_.dim(who);
         page_.line("  " + left(name, 8) + text);
@@ -132,7 +131,7 @@ class Text {
 
     /// The place, then as many of its callers as there is room for: they tell stacks apart.
     std::string describe(const SiteDiff& site) const {
-        const std::size_t room = page_.width() - figures_width();
+        const std::size_t room = page_.room_beside(figures_width());
         const PlaceTextOptions place_options{options_.style, options_.working_directory,
                                              options_.templates};
         const std::size_t whole = display_width(
@@ -180,13 +179,13 @@ class Text {
         for (std::size_t i = 0; i < diff.scopes.size() && i < options_.top; ++i) {
             const ScopeDiff& scope = diff.scopes[i];
             const Change& adds = scope.peak_growth_bytes;
-            page_.line(
-                "  " +
-                paint(adds,
-                      right(format_change(adds), 13) + right(format_change_percent(adds), 9)) +
-                right(format_bytes(adds.before), 12) + right(format_bytes(adds.after), 12) +
-                right(format_change(scope.escaped_bytes), 13) + "  " +
-                shorten_begin(page_.clean(scope.path), page_.width() - 65, options_.style.ascii));
+            page_.line("  " +
+                       paint(adds, right(format_change(adds), 13) +
+                                       right(format_change_percent(adds), 9)) +
+                       right(format_bytes(adds.before), 12) + right(format_bytes(adds.after), 12) +
+                       right(format_change(scope.escaped_bytes), 13) + "  " +
+                       shorten_begin(page_.clean(scope.path), page_.room_beside(65),
+                                     options_.style.ascii));
         }
         const std::size_t more = diff.scopes.size() - std::min(diff.scopes.size(), options_.top);
         if (more + diff.unchanged_scopes != 0) {

@@ -83,7 +83,7 @@ class Text {
                 continue;
             }
             row(list[i].figures, whole,
-                describe_place(list[i].place, list[i].kind, list[i].api, page_.width() - 43,
+                describe_place(list[i].place, list[i].kind, list[i].api, page_.room_beside(43),
                                {options_.style, options_.working_directory, options_.templates}));
         }
         if (list.size() > options_.top) {
@@ -143,7 +143,7 @@ class Text {
             const GrowingSteps::Row& row = growing.rows[i];
             page_.line(
                 "  " + right(rate(row.bytes_per_step), 18) + "  " +
-                describe_place(row.place, row.kind, "", page_.width() - 22,
+                describe_place(row.place, row.kind, "", page_.room_beside(22),
                                {options_.style, options_.working_directory, options_.templates}));
         }
         if (growing.rows.size() > options_.top) {

@@ -81,8 +81,7 @@ class Text {
                 rest.add(row.figures);
                 continue;
             }
-            const std::size_t room =
-                one_line() ? page_.width() - figures_width - 2 : page_.width() - 6;
+            const std::size_t room = page_.room_beside(one_line() ? figures_width + 2 : 6);
             line(table, row.figures,
                  describe_place(row.place, row.kind, row.api, room,
                                 {options_.style, options_.working_directory, options_.templates}));

@@ -203,7 +203,7 @@ class Text {
                                  : options_.style.ascii ? (how_.top_down ? "-> " : "<- ")
                                                         : (how_.top_down ? "→ " : "← ");
         const std::size_t used = display_width(begin) + display_width(sign);
-        const std::size_t room = page_.width() - std::min(page_.width() - 20, used);
+        const std::size_t room = page_.room_beside(used);
         page_.line(
             begin + page_.dim(sign) +
             describe_place(place, "device", "", room,
