@@ -8,6 +8,7 @@
 
 #include "report/runs/collection.hpp"
 #include "report/summary.hpp"
+#include "report/summary_filter.hpp"
 #include "tools/report_options.hpp"
 #include "tools/run_command.hpp"
 #include "tools/version.hpp"
@@ -28,6 +29,7 @@ void define(CLI::App& app, Arguments& arguments, const char* commands) {
         ->type_name("N")
         ->check(whole_number);
     add_device(app, arguments);
+    add_filter(app, arguments);
     add_rendering(app, arguments);
     app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
     app.footer(std::string(commands) +
@@ -36,6 +38,7 @@ void define(CLI::App& app, Arguments& arguments, const char* commands) {
                "  memlab-report memlab.train.4711.json              the summary\n"
                "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
                "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
+               "  memlab-report --filter module=libcublas memlab.train.4711.json\n"
                "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
                "  memlab-report run/                                a run of several processes\n"
                "\n"
@@ -68,15 +71,23 @@ int summary_command(int argc, char** argv, const char* commands) {
     text.top = arguments.top;
     text.stacks = arguments.stacks;
     text.working_directory = working_directory();
-    if (arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
+    // A part of a run is shown process by process.
+    const bool whole = arguments.filter.empty() && !arguments.device;
+    if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
         return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
     }
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
         report::Summary summary =
             report::summarize(open.file, open.report, open.warning, open.resolver);
         select_device(summary, arguments.device);
+        std::string only;
+        if (!arguments.filter.empty()) {
+            report::filter_summary(summary, arguments.filter.sites(open.report, open.resolver));
+            only = "Places: only " + report::printable(arguments.filter.text(), text.style.ascii) +
+                   "\n";
+        }
         return arguments.json ? report::render_json(summary, open.resolver, arguments.top)
-                              : report::render_text(summary, open.resolver, text);
+                              : only + report::render_text(summary, open.resolver, text);
     });
 }
 

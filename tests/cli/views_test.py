@@ -71,6 +71,39 @@ class Summary(ViewTest):
                              device["curves"]["allocated"]["peak_bytes"])
             self.assertLessEqual(sum(fall["outside_pool_bytes"].values()), fall["allocated_bytes"])
 
+    def test_a_filter_narrows_the_tables_of_places(self):
+        jax = recorded("h100/jax_platform_allocator.json")
+        text = self.report("--filter", "kind=vmm", "--no-symbols", jax)
+        self.assertIn("Places: only kind=vmm\n", text)
+        self.assertRegex(text, r"(?m)^ +114\.00 MiB +64\.0% +7  xla_cuda_plugin")
+        self.assertNotIn("libcublas.so.13+", text)
+        self.assertIn("Still allocated at the end: 64.18 MiB", text)
+        device = self.document("--filter", "module=libcublas", jax)["reports"][0]["devices"][0]
+        whole = self.document(jax)["reports"][0]["devices"][0]
+        with open(jax, encoding="utf-8") as file:
+            report = json.load(file)
+
+        def through_cublas(site):
+            frames = report["stacks"][report["sites"][site]["stack"]]["frames"]
+            return any("libcublas" in report["modules"][report["frames"][f]["module"]]["path"]
+                       for f in frames)
+
+        for when in ("at_peak", "live"):
+            self.assertEqual(device[when]["bytes"], whole[when]["bytes"])
+            held = sum(share["bytes"] for share in report["devices"][0][when]["sites"]
+                       if through_cublas(share["site"]))
+            self.assertGreater(held, 64 << 20)
+            self.assertEqual(sum(place["bytes"] for place in device[when]["places"]), held)
+
+    def test_a_part_of_a_run(self):
+        run = self.path("run")
+        os.mkdir(run)
+        os.symlink(recorded("h100/jax_platform_allocator.json"), os.path.join(run, "memlab.a.json"))
+        self.assertIn("Places: only kind=vmm", self.report("--filter", "kind=vmm", run))
+        result = self.call(REPORT, "--device", "5", run)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("GPU 5 was not used", result.stderr)
+
     def test_no_sample_no_remainder(self):
         self.assertNotIn("what remains", self.report(self.log("cache")))
 

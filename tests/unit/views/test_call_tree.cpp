@@ -102,6 +102,7 @@ TEST_CASE("a function that calls itself is a node for each call") {
 TEST_CASE("a long way without branches is shown by its ends") {
     MadeUp made;
     std::vector<std::string> functions;
+    functions.reserve(30);
     for (int i = 0; i < 30; ++i) {
         functions.push_back("f" + std::to_string(i));
     }
