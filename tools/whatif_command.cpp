@@ -211,10 +211,14 @@ int try_out(const Arguments& arguments) {
     }
     std::vector<whatif::Policy> policies;
     const auto read_pool = [&](const whatif::PoolSettings& changes, PoolOptions* options,
-                               std::string* problem) {
+                               bool* one_stream, std::string* problem) {
         interpose::Settings settings;
         const bool good = read_options(recording.options, changes, &settings, problem);
         *options = settings.pool_options;
+        *one_stream = settings.one_stream &&
+                      std::any_of(changes.begin(), changes.end(), [](const auto& change) {
+                          return change.first == "MEMLAB_ONE_STREAM";
+                      });
         return good;
     };
     error = choose_policies(arguments, read_pool, &policies);

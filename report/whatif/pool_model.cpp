@@ -13,7 +13,7 @@ using allocator::Tag;
 /// for the pool.
 class PoolModel::Device final : public allocator::DeviceBackend {
   public:
-    explicit Device(const Meter& meter) : meter_(meter) {}
+    Device(const Meter& meter, bool one_stream) : meter_(meter), one_stream_(one_stream) {}
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         if (!meter_.can_grow(bytes)) {
@@ -42,6 +42,7 @@ class PoolModel::Device final : public allocator::DeviceBackend {
     // Complete is what the log says is complete, and PoolModel tells the pool of it.
     FenceState fence_query(Fence /*fence*/) override { return FenceState::pending; }
     BackendStatus fence_wait_device(Fence /*fence*/) override { return {}; }
+    bool ordered_behind(Fence /*fence*/) override { return one_stream_; }
     BackendStatus fence_wait_host(Fence /*fence*/) override { return {}; }
     void fence_release(Fence /*fence*/) override {}
 
@@ -51,6 +52,7 @@ class PoolModel::Device final : public allocator::DeviceBackend {
     }
 
     const Meter& meter_;
+    const bool one_stream_;
     Address next_ = device_page;
     Fence last_fence_ = 0;
 };
@@ -126,8 +128,8 @@ struct PoolModel::OfContext {
     allocator::Pool pool;
 };
 
-PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options)
-    : Model(capacity), options_(options), device_(std::make_unique<Device>(meter_)) {}
+PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options, bool one_stream)
+    : Model(capacity), options_(options), device_(std::make_unique<Device>(meter_, one_stream)) {}
 
 PoolModel::~PoolModel() = default;
 
@@ -181,7 +183,8 @@ void PoolModel::free(std::uint32_t id) {
     held.context->pool.free(held.address, id, allocator::FenceTiming::now_host_goes_on);
 }
 
-/// Nothing to do when the pool needed the memory before and ordered the device's work instead.
+/// Nothing to do when the pool had the memory before: it needed it and ordered the device's work
+/// instead, or all work goes to one stream.
 void PoolModel::complete(std::uint32_t id) {
     const auto found = held_.find(id);
     if (found != held_.end()) {

@@ -2,7 +2,8 @@
 // context as in a live process.
 //
 // A freed block becomes reusable when the log says that the device was done with it (the models of
-// stream-ordered allocators need not wait for that). When memory is short the pool may order the
+// stream-ordered allocators need not wait for that), or at once when all work is taken to go to one
+// stream (interpose/one_stream.hpp). When memory is short the pool may order the
 // device's future work behind a block's fence, as it does live; the simulated device agrees.
 //
 // The pool's clock (trim_after) moves with the allocations' times, as a program's timer would
@@ -25,7 +26,8 @@ namespace memlab::whatif {
 class PoolModel final : public Model {
   public:
     /// allocator::problem_with(options) must be empty.
-    PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options);
+    PoolModel(std::uint64_t capacity, const allocator::PoolOptions& options,
+              bool one_stream = false);
     ~PoolModel() override;
 
     bool allocate(std::uint32_t id, const Allocation& allocation) override;

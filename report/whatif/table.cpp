@@ -66,7 +66,8 @@ bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* 
         list.emplace_back(name, value);
         return true;
     };
-    if (!for_each_setting(settings, problem, use) || !read(list, &options, problem)) {
+    bool one_stream = false;
+    if (!for_each_setting(settings, problem, use) || !read(list, &options, &one_stream, problem)) {
         return false;
     }
     *problem = allocator::problem_with(options);
@@ -75,12 +76,13 @@ bool read_pool(std::string_view settings, const ReadPoolSettings& read, Policy* 
     }
     policy->ours = true;
     policy->options = options;
-    policy->frees_in_stream_order = false;
+    policy->one_stream = one_stream;
+    policy->frees_in_stream_order = one_stream;
     policy->label =
         settings.empty() ? "memlab pool, as recorded" : "memlab " + short_names(settings);
     policy->how = std::string(settings);
-    policy->make = [options](std::uint64_t capacity) {
-        return std::make_unique<PoolModel>(capacity, options);
+    policy->make = [options, one_stream](std::uint64_t capacity) {
+        return std::make_unique<PoolModel>(capacity, options, one_stream);
     };
     return true;
 }
@@ -267,8 +269,14 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
             "The recording names no streams (cudaMalloc has none): allocators that keep streams "
             "apart are run as if there was one.");
     }
+    if (any([](const Policy& policy) { return policy.one_stream; })) {
+        notes.emplace_back(
+            "The recording does not tell whether all work went to one stream: memlab's pool with "
+            "MEMLAB_ONE_STREAM=on is run as if it did, and as if no free made the host wait.");
+    }
     if (program.recorded.pooled != 0 && any([](const Policy& policy) {
-            return policy.kind == PolicyKind::allocator && policy.frees_in_stream_order;
+            return policy.kind == PolicyKind::allocator && policy.frees_in_stream_order &&
+                   !policy.ours;
         })) {
         notes.emplace_back(
             "Freed memory becomes reusable for memlab's pool when the device was done with it, for "
@@ -323,7 +331,7 @@ std::vector<std::string> default_policies() {
 }
 
 bool same_pool(const Policy& a, const Policy& b) {
-    return a.ours && b.ours && a.options == b.options;
+    return a.ours && b.ours && a.options == b.options && a.one_stream == b.one_stream;
 }
 
 std::string policy_help() {

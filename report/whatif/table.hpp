@@ -32,6 +32,7 @@ struct Policy {
     bool ours = false;                  ///< memlab's pool
     bool pytorch = false;               ///< PyTorch\'s allocator
     allocator::PoolOptions options;     ///< of memlab's pool
+    bool one_stream = false;            ///< ... where MEMLAB_ONE_STREAM=on was asked for
     bool frees_in_stream_order = true;  ///< reuses a freed block at once, on its stream
     bool per_stream = false;            ///< keeps streams apart, where the log knows them
     bool waits_at_marks = false;        ///< gives memory back at a synchronization
@@ -42,9 +43,11 @@ struct Policy {
 /// Names and values, in their order.
 using PoolSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// The pool's options in the recording with these changed; false with `problem` set.
-using ReadPoolSettings = std::function<bool(const PoolSettings& settings,
-                                            allocator::PoolOptions* options, std::string* problem)>;
+/// The pool's options in the recording with these changed, and whether the changes ask for one
+/// stream (what was recorded with it says itself what that did); false with `problem` set.
+using ReadPoolSettings =
+    std::function<bool(const PoolSettings& settings, allocator::PoolOptions* options,
+                       bool* one_stream, std::string* problem)>;
 
 /// Reads a --policy; `read_pool` knows the pool's options. False with `problem` set to one
 /// sentence.

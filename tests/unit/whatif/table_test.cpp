@@ -15,11 +15,13 @@ using namespace memlab::whatif;
 
 namespace {
 
-bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options,
+bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options, bool* one_stream,
                std::string* problem) {
     *options = {};
     for (const auto& [name, value] : settings) {
-        if (name == "MEMLAB_BACKEND") {  // the option table's
+        if (name == "MEMLAB_ONE_STREAM") {
+            *one_stream = value == "on";
+        } else if (name == "MEMLAB_BACKEND") {  // the option table's
             options->expandable = value == "vmm";
         } else if (name == "MEMLAB_LARGE_ROUNDING_MB") {
             options->large_rounding = std::stoull(value) * mib;
@@ -183,6 +185,29 @@ TEST_CASE("pools under the same options are the same, whatever they are called")
     CHECK_FALSE(same_pool(list[0], list[3]));
     CHECK_FALSE(same_pool(list[3], list[3]));
     CHECK(list[2].label == "memlab backend=vmm");
+}
+
+TEST_CASE("memlab's pool on one stream is a row of its own, with a note") {
+    ProgramWriter writer;
+    const std::uint32_t first = writer.allocate(64 * mib);
+    writer.request_free(first);
+    writer.allocate(64 * mib);
+    writer.complete(first);
+    const std::vector<Policy> list =
+        policies({"pool", "pool:MEMLAB_ONE_STREAM=on", "pool:MEMLAB_ONE_STREAM=off"});
+    CHECK_FALSE(same_pool(list[0], list[1]));
+    CHECK(same_pool(list[0], list[2]));
+    const Table table = tabulate(on_a_device(writer.program, 80ULL << 30), list, std::nullopt);
+    CHECK(table.rows[0].outcome.reserved_peak == 128 * mib);
+    CHECK(table.rows[1].outcome.reserved_peak == 64 * mib);
+    const auto says = [](const Table& made) {
+        return std::any_of(made.notes.begin(), made.notes.end(), [](const std::string& note) {
+            return note.find("whether all work went to one stream") != std::string::npos;
+        });
+    };
+    CHECK(says(table));
+    CHECK_FALSE(
+        says(tabulate(on_a_device(writer.program, 80ULL << 30), policies({"pool"}), std::nullopt)));
 }
 
 TEST_CASE("our own pool is chosen where nothing else is clearly better") {
