@@ -10,6 +10,7 @@
 #include "report/symbolizer.hpp"
 #include "report/views/diff.hpp"
 #include "tools/report_options.hpp"
+#include "tools/view_options.hpp"
 
 namespace memlab::tools {
 
@@ -81,14 +82,7 @@ int diff(const Arguments& arguments) {
         return fail("GPU " + std::to_string(*arguments.device) +
                     " was used by neither; leave --device out to see those that were");
     }
-    report::DiffOptions options;
-    options.style = style_of(arguments.looks);
-    options.order = report::order_of(arguments.sort);
-    options.top = arguments.top;
-    options.templates = arguments.templates;
-    options.filter = arguments.filter.text();
-    options.working_directory = working_directory();
-    options.device = arguments.device;
+    report::DiffOptions options{view_of(arguments)};
     options.by_place = arguments.by == "place";
     report::Symbolizer symbolizer;
     report::Symbolizer* symbols = arguments.no_symbols ? nullptr : &symbolizer;

@@ -8,6 +8,7 @@
 
 #include "report/views/leaks.hpp"
 #include "tools/report_options.hpp"
+#include "tools/view_options.hpp"
 
 namespace memlab::tools {
 
@@ -94,13 +95,7 @@ int leaks_command(int argc, char** argv) {
         const auto& defaults = report::default_suppressions();
         suppressions.insert(suppressions.end(), defaults.begin(), defaults.end());
     }
-    report::LeakOptions options;
-    options.style = style_of(arguments.looks);
-    options.top = arguments.top;
-    options.templates = arguments.templates;
-    options.filter = arguments.filter.text();
-    options.working_directory = working_directory();
-    options.device = arguments.device;
+    report::LeakOptions options{view_of(arguments)};
     options.show_suppressed = arguments.show_suppressed;
     options.growth = arguments.growth;
     return show_reports(arguments, "memlab-leaks", [&](const OpenReport& open) {

@@ -8,6 +8,7 @@
 #include "report/views/call_tree.hpp"
 #include "report/views/site_table.hpp"
 #include "tools/report_options.hpp"
+#include "tools/view_options.hpp"
 
 namespace memlab::tools {
 
@@ -21,18 +22,6 @@ constexpr const char* what_orders_mean =
     "live         bytes held at the end\n"
     "temporaries  allocations freed before their thread allocated anything else\n"
     "Shares are of the GPU's total in that order, whatever --filter takes.\n";
-
-report::ViewOptions view_of(const ReportOptions& arguments) {
-    report::ViewOptions view;
-    view.style = style_of(arguments.looks);
-    view.order = report::order_of(arguments.sort);
-    view.top = arguments.top;
-    view.templates = arguments.templates;
-    view.filter = arguments.filter.text();
-    view.working_directory = working_directory();
-    view.device = arguments.device;
-    return view;
-}
 
 struct TreeArguments : ReportOptions {
     bool bottom_up = false;
