@@ -69,6 +69,11 @@ class JsonOutput {
         const auto end = std::to_chars(digits, digits + sizeof digits, value);
         put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
     }
+    /// A value that is JSON already: a number of more digits than a double has.
+    void verbatim(std::string_view value) {
+        separate();
+        put(value);
+    }
     void boolean(bool value) {
         separate();
         put(value ? std::string_view("true") : std::string_view("false"));

@@ -27,6 +27,9 @@ ReadResult parse_report(std::string_view json);
 /// Reads `path`: a report, or an event log (told apart by content, not by name). Never throws.
 ReadResult read_report(const std::string& path);
 
+/// By its content; false for what cannot be read.
+bool is_event_log(const std::string& path);
+
 /// A report as text, and where it came from.
 struct DeriveResult {
     std::string json;     ///< empty on failure

@@ -27,7 +27,8 @@ std::vector<std::string> Resolver::changed_modules() const {
     return modules;
 }
 
-void Resolver::add_frames(const Frame& frame, std::vector<StackFrame>& out) {
+void Resolver::add_frames(std::size_t index, std::vector<StackFrame>& out) {
+    const Frame& frame = report_.frames.at(index);
     StackFrame base;
     if (frame.python != 0) {
         const PythonFrame& python = report_.python_frames.at(frame.python);
@@ -75,7 +76,7 @@ const Resolver::Resolved& Resolver::resolve(std::size_t stack) {
         return resolved;
     }
     for (const std::size_t frame : report_.stacks.at(stack).frames) {
-        add_frames(report_.frames.at(frame), resolved.frames);
+        add_frames(frame, resolved.frames);
     }
     resolved.chosen = choose_frame(resolved.frames);
     if (resolved.chosen == no_frame) {

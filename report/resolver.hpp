@@ -43,6 +43,10 @@ class Resolver {
     /// The index into frames() of the place; no_frame for an empty stack.
     std::size_t chosen(std::size_t stack);
 
+    /// What one entry of Report::frames stands for, innermost first, added to `out`. Not kept: who
+    /// asks for every stack of a large report keeps the frames, which are far fewer.
+    void add_frames(std::size_t frame, std::vector<StackFrame>& out);
+
     /// Modules whose file is not the one that ran, as far as frames were asked for.
     std::vector<std::string> changed_modules() const;
 
@@ -53,7 +57,6 @@ class Resolver {
         Place place;
     };
     const Resolved& resolve(std::size_t stack);
-    void add_frames(const Frame& frame, std::vector<StackFrame>& out);
 
     const Report& report_;
     Symbolizer* symbolizer_;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "profiler/trace/log_format.hpp"
 #include "report/reader.hpp"
 
 namespace memlab::report {
@@ -18,7 +19,9 @@ constexpr std::uint64_t largest_report = 4ULL << 30;
 
 class File {
   public:
-    explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+    /// Does not wait for the other end of a pipe.
+    explicit File(const std::string& path)
+        : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
     File(const File&) = delete;
     File& operator=(const File&) = delete;
     ~File() {
@@ -109,6 +112,14 @@ DeriveResult read_file(const std::string& path) {
 }
 
 }  // namespace
+
+bool is_event_log(const std::string& path) {
+    const File file(path);
+    std::array<char, sizeof trace::format::magic> head{};
+    return file.fd() >= 0 &&
+           pread(file.fd(), head.data(), head.size(), 0) == static_cast<ssize_t>(head.size()) &&
+           std::memcmp(head.data(), trace::format::magic, head.size()) == 0;
+}
 
 DeriveResult read_json(const std::string& path) {
     try {

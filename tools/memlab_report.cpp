@@ -6,11 +6,13 @@
 #include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/diff_command.hpp"
+#include "tools/export_command.hpp"
 #include "tools/file_commands.hpp"
 #include "tools/leaks_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/sites_command.hpp"
 #include "tools/summary_command.hpp"
+#include "tools/timeline_command.hpp"
 #include "tools/whatif_command.hpp"
 
 namespace {
@@ -25,12 +27,14 @@ struct Command {
 constexpr Command commands[] = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
+    {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
     {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},
     {"symbolize", memlab::tools::symbolize_command, "A report that carries its names with it"},
+    {"timeline", memlab::tools::timeline_command, "Memory over time, and what was live when"},
     {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
     {"validate", memlab::tools::validate_command, "Whether reports and event logs are sound"},
     {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},

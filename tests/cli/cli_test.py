@@ -65,6 +65,10 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0)
         return result.stdout
 
+    def readable(self, path):
+        """False for what the reader of reports refuses, as it may a log of random numbers."""
+        return self.call(REPORT, "--json", "--no-symbols", path).returncode == 0
+
     def on_terminal(self, *command, columns=100, **environment):
         """Runs it with a terminal as its standard output; what the terminal got."""
         leader, follower = pty.openpty()

@@ -124,6 +124,14 @@ class Scenario {
         } else if (name_ == "trouble") {
             definitions();
             trouble();
+        } else if (name_ == "hostile") {
+            definitions();
+            hostile();
+            end();
+        } else if (name_ == "steps") {
+            definitions();
+            steps();
+            end();
         } else if (name_ == "two_gpus") {
             definitions();
             two_gpus();
@@ -139,7 +147,9 @@ class Scenario {
         ProcessInfo process;
         process.pid = pid_;
         process.parent_pid = 1;
-        process.executable = name_ == "trouble" ? "/opt/app\x1b[31m/train" : "/opt/app/train";
+        process.executable = name_ == "trouble"   ? "/opt/app\x1b[31m/train"
+                             : name_ == "hostile" ? "/opt/\xff\"\n<app>"
+                                                  : "/opt/app/train";
         process.arguments = {"./train", "--epochs", "3", "two words"};
         process.host = "node1";
         process.memlab_version = "0.1.0";
@@ -274,6 +284,65 @@ class Scenario {
         leak();
         log_.on(Missed{60 * millisecond, 6, 2, 3 * mib});
         log_.on(event(EventType::free_requested, 70, base + 900 * mib, 1, 512));
+    }
+
+    void scope(EventType type, std::uint64_t time, std::uint32_t name) {
+        Event result = event(type, time, 0, 0, 0);
+        result.origin = Origin::driver;
+        result.name = name;
+        log_.on(result);
+    }
+
+    /// Four steps of a training: what forward makes lives until the end of its step, what backward
+    /// makes for itself alone; frees complete 5 ms later.
+    void steps() {
+        log_.on(StringDef{8, "train"});
+        log_.on(StringDef{9, "step"});
+        log_.on(StringDef{10, "forward"});
+        log_.on(StringDef{11, "backward"});
+        segment(EventType::segment_alloc, 10, base, 40 * mib);
+        log_.on(DeviceSample{10 * millisecond, 0, 60 * mib, 80'000 * mib});
+        scope(EventType::scope_begin, 20, 8);
+        alloc(20, base, 4'000'000, tensor, 1);
+        for (std::uint64_t step = 0; step < 4; ++step) {
+            const std::uint64_t at = 100 + 200 * step;
+            const std::uint64_t size = (8 + 2 * step) * mib;
+            scope(EventType::scope_begin, at, 9);
+            scope(EventType::scope_begin, at + 10, 10);
+            alloc(at + 20, base + 4 * mib, size, size, 2);
+            scope(EventType::scope_end, at + 90, 0);
+            scope(EventType::scope_begin, at + 100, 11);
+            alloc(at + 110, base + 20 * mib, 12 * mib, 12 * mib, 2);
+            log_.on(
+                event(EventType::free_requested, at + 150, base + 20 * mib, 12 * mib, 12 * mib));
+            log_.on(
+                event(EventType::free_completed, at + 155, base + 20 * mib, 12 * mib, 12 * mib));
+            scope(EventType::scope_end, at + 160, 0);
+            release(at + 170, base + 4 * mib, size, size);
+            scope(EventType::scope_end, at + 180, 0);
+            mark(at + 180, 3);
+        }
+        scope(EventType::scope_end, 900, 0);
+    }
+
+    /// Names that are no UTF-8, or would be something else to whoever reads them.
+    void hostile() {
+        log_.on(StringDef{8, "cu\xff\xfeMem;Alloc \"x\""});
+        log_.on(StringDef{9, "mark\x1b[31m\n<&]]>\xc0\xaf"});
+        log_.on(StringDef{10, std::string("\0scope\\", 7)});
+        log_.on(ModuleDef{3, "/lib/\xed\xa0\x80\x9b'.so", "", 0, 0x3000, 0x4000});
+        log_.on(StackDef{3, false, {{3, 0x30}, {3, 0x40}}});
+        segment(EventType::segment_alloc, 10, base, 20 * mib);
+        Event named = event(EventType::scope_begin, 10, 0, 0, 0);
+        named.name = 10;
+        log_.on(named);
+        Event strange = event(EventType::alloc, 20, base, 4'000'000, tensor);
+        strange.api = 8;
+        strange.stack = 3;
+        log_.on(strange);
+        mark(30, 9);
+        named = event(EventType::scope_end, 40, 0, 0, 0);
+        log_.on(named);
     }
 
     void two_gpus() {

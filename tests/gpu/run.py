@@ -546,9 +546,24 @@ class Suite:
             self.keep(name, found)
             if found and found[0].report_path:
                 self.show(name, found[0].report_path)
+            if name == "PyTorch, without its cache" and found and found[0].log:
+                self.memory_viz(found[0].log)
         if len(losses) == 2 and len(set(losses.values())) != 1:
             self.add(Verdict("PyTorch, the same loss with and without its cache", problems=[
                 b"\n".join(losses.values()).decode(errors="replace")]))
+
+    def memory_viz(self, log: Path) -> None:
+        """PyTorch's own tools read the snapshot that memlab-report makes of the log."""
+        name = "PyTorch's memory_viz reads the export"
+        start = time.monotonic()
+        outcome = run([sys.executable, str(HERE / "py" / "memory_viz.py"),
+                       str(self.layout.tool("memlab-report")), str(log)],
+                      Layout(self.packed).environment(memlab=False, inherit=True), self.folder(name), 180)
+        verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))
+        counted = re.fullmatch(rb"(\d+) segments (\d+) blocks (\d+) entries\n", outcome.stdout)
+        if outcome.code != 0 or counted is None or int(counted[3]) < 1000:
+            verdict.problems.append(outcome.describe())
+        self.add(verdict, outcome)
 
     @staticmethod
     def judge_framework(found: list[Found], at_least: int) -> list[str]:

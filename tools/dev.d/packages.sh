@@ -20,6 +20,7 @@ needs_build=(
     "libcli11-dev|header CLI/CLI.hpp"
     "libdw-dev|header elfutils/libdwfl.h"
     "libtomlplusplus-dev|header toml++/toml.h"
+    "zlib1g-dev|header zlib.h"
     "catch2|header catch2/catch.hpp catch2/catch_all.hpp"
     "python3|command python3"
     "python3-jsonschema|module jsonschema"

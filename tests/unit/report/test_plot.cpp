@@ -128,3 +128,61 @@ TEST_CASE("marks that share a column become a plus, an OOM is never hidden") {
     CHECK(std::count(row.begin(), row.end(), '+') == 1);
     CHECK(row.back() == 'X');
 }
+
+TEST_CASE("the pictures of a stretch begin where it begins") {
+    PlotOptions options;
+    options.width = 40;
+    options.height = 2;
+    options.ascii = true;
+    options.from_ns = 1'000'000;
+    const auto lines = plot_timeline(
+        {{1'000'000, 4 * mib, 4 * mib}, {1'050'000, 0, 0}, {1'099'999, 0, 0, 0, 8 * mib}},
+        1'100'000, {{900'000, '1'}, {1'200'000, '2'}}, options);
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[0].find("8.00 MiB") == 0);
+    CHECK(lines[0].back() == '~');
+    CHECK(lines[1].find("###############") != std::string::npos);
+    // What lies outside is pointed at from the edge.
+    CHECK(lines[3].find('1') == 10);
+    CHECK(lines[3].back() == '2');
+    CHECK(lines[4].find("1.00 ms") == 10);
+    CHECK(lines[4].find("+100.0 us") != std::string::npos);
+}
+
+TEST_CASE("freed and not reusable lies between allocated and reserved") {
+    PlotOptions options;
+    options.width = 40;
+    options.height = 4;
+    const auto lines = plot_timeline({{0, mib, 4 * mib, 2 * mib}}, 1000, {}, options);
+    REQUIRE(lines.size() == 6);
+    CHECK(lines[1].find("░") != std::string::npos);
+    CHECK(lines[2].find("▒") != std::string::npos);
+    CHECK(lines[3].find("█") != std::string::npos);
+}
+
+TEST_CASE("spans are bars in the rows of their lanes") {
+    PlotOptions options;
+    options.width = 50;
+    options.height = 2;
+    options.ascii = true;
+    const std::vector<PlotPoint> points = {{0, mib, mib}};
+    const auto rows = [&](const std::vector<PlotSpan>& spans) {
+        auto lines = plot_timeline(points, 1000, {}, options, spans);
+        lines.erase(lines.begin(), lines.begin() + 3);
+        lines.pop_back();
+        return joined(lines);
+    };
+    CHECK(rows({{0, 1000, "train", 0}, {100, 500, "step", 1}, {500, 900, "step", 1}}) ==
+          "          [train---------------------------------]\n"
+          "              [step----------][step-----------]\n");
+    // Beyond the picture, a moment, and many in one place.
+    CHECK(rows({{0, 100'000, "for ever", 0}}) ==
+          "          [for ever------------------------------]\n");
+    CHECK(rows({{500, 500, "now", 0}}) == "                              |\n");
+    std::vector<PlotSpan> many;
+    for (std::uint64_t at = 0; at < 1000; at += 2) {
+        many.push_back({at, at + 1, "tick", 0});
+    }
+    CHECK(rows(many) == "          [======================================]\n");
+    CHECK(rows({{2000, 3000, "later", 0}}).empty());
+}

@@ -1,0 +1,104 @@
+#include "report/export/csv.hpp"
+
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "report/export/history.hpp"
+#include "report/export/output.hpp"
+#include "report/export/site_choice.hpp"
+#include "report/read_ahead.hpp"
+
+namespace memlab::exports {
+
+using trace::MemoryKind;
+
+namespace {
+
+bool is_of_a_device_resource(MemoryKind kind) {
+    return kind == MemoryKind::device || kind == MemoryKind::managed ||
+           kind == MemoryKind::async_pool || kind == MemoryKind::graph;
+}
+
+class Csv final : public History {
+  public:
+    Csv(const Input& input, report::ByteSink& sink) : choice_(input), out_(sink) {
+        out_ << "Thread,Time,Action,Pointer,Size,Stream\n";
+    }
+
+    bool finish() { return out_.finish(); }
+
+  protected:
+    void allocated(const Allocation& allocation) override {
+        const trace::Event& event = allocation.event;
+        if (shows(event)) {
+            line(event.thread, "allocate", hexadecimal(event.address), event.requested,
+                 event.stream);
+        }
+    }
+    void freed(const Allocation& allocation, const trace::Event* by) override {
+        const trace::Event& event = allocation.event;
+        if (shows(event)) {
+            line(by == nullptr ? event.thread : by->thread, "free", hexadecimal(event.address),
+                 event.requested, by == nullptr ? event.stream : by->stream);
+        }
+    }
+    void completed(const Allocation& /*allocation*/, const trace::Event* /*by*/) override {}
+
+    void failed(const trace::OomEvent& oom) override {
+        trace::Event event;
+        event.device = oom.device;
+        event.kind = oom.kind;
+        event.stack = oom.stack;
+        event.api = oom.api;
+        // A site without an allocation is in no report, and no filter knows it.
+        if (is_of_a_device_resource(oom.kind) && choice_.takes(event, string(oom.api))) {
+            line(oom.thread, "allocate failure", "(nil)", oom.requested, 0);
+        }
+    }
+
+  private:
+    bool shows(const trace::Event& event) {
+        return is_of_a_device_resource(event.kind) && choice_.takes(event, string(event.api));
+    }
+
+    void line(std::uint32_t thread, std::string_view action, std::string_view pointer,
+              std::uint64_t size, std::uint64_t stream) {
+        out_ << thread << ',' << time() << ',' << action << ',' << pointer << ',' << size << ','
+             << (stream == 0 ? std::string("0") : hexadecimal(stream)) << '\n';
+    }
+
+    /// Local, as RMM's: "14:02:07.123456".
+    std::string_view time() {
+        const std::uint64_t wall = wall_ns();
+        const auto second = static_cast<std::time_t>(wall / 1'000'000'000);
+        if (second != second_ || !has_second_) {
+            has_second_ = true;
+            second_ = second;
+            std::tm local{};
+            localtime_r(&second, &local);
+            std::snprintf(text_.data(), text_.size(), "%02d:%02d:%02d.", local.tm_hour % 100,
+                          local.tm_min % 100, local.tm_sec % 100);
+        }
+        std::snprintf(text_.data() + 9, text_.size() - 9, "%06u",
+                      static_cast<unsigned>(wall / 1000 % 1'000'000));
+        return {text_.data(), 15};
+    }
+
+    SiteChoice choice_;
+    Output out_;
+    std::time_t second_ = 0;
+    bool has_second_ = false;
+    std::array<char, 32> text_{};
+};
+
+}  // namespace
+
+Result write_csv(const Input& input, report::ByteSink& sink) {
+    Csv csv(input, sink);
+    report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(csv));
+    return {csv.finish(), ""};
+}
+
+}  // namespace memlab::exports

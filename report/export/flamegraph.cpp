@@ -1,0 +1,327 @@
+#include "report/export/flamegraph.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "report/export/output.hpp"
+#include "report/export/stacks.hpp"
+#include "report/names.hpp"
+#include "report/terminal.hpp"
+#include "report/units.hpp"
+
+namespace memlab::exports {
+
+namespace {
+
+constexpr double picture_width = 1200;
+constexpr double margin = 10;
+constexpr double box_height = 17;
+constexpr double top = 60;
+constexpr double character_width = 6.6;  // of 11 pixels of a sans-serif font, about
+constexpr double narrowest = 1.0 / 5000;
+
+std::string xml(std::string_view text) {
+    std::string escaped;
+    for (const char c : text) {
+        switch (c) {
+            case '&':
+                escaped += "&amp;";
+                break;
+            case '<':
+                escaped += "&lt;";
+                break;
+            case '>':
+                escaped += "&gt;";
+                break;
+            case '"':
+                escaped += "&quot;";
+                break;
+            default:
+                escaped += c;
+        }
+    }
+    return escaped;
+}
+
+/// Two decimals are a hundredth of a pixel.
+std::string decimal(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", value);
+    return text;
+}
+
+/// Warm, as flame graphs are; functions of one name have one colour. FNV-1a.
+std::string color_of(std::string_view function) {
+    std::uint32_t hash = 2166136261U;
+    for (const char c : function) {
+        hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+    }
+    char text[8];
+    std::snprintf(text, sizeof text, "#%02x%02x%02x", 215 + (hash & 31), 90 + (hash >> 5) % 120,
+                  40 + (hash >> 13) % 40);
+    return text;
+}
+
+struct Node {
+    std::uint32_t frame = 0;
+    std::uint64_t weight = 0;
+    std::vector<std::uint32_t> children;
+};
+
+/// Weights never wrap: the whole of a hostile report saturates.
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    return a > ~std::uint64_t{0} - b ? ~std::uint64_t{0} : a + b;
+}
+
+class Tree {
+  public:
+    Tree() : nodes_(1) {}
+
+    void add_stack(const std::vector<std::uint32_t>& frames, std::uint64_t weight) {
+        std::uint32_t at = 0;
+        nodes_[0].weight = add(nodes_[0].weight, weight);
+        for (const std::uint32_t frame : frames) {
+            const std::uint64_t key = std::uint64_t{at} << 32 | frame;
+            const auto [found, is_new] =
+                children_.try_emplace(key, static_cast<std::uint32_t>(nodes_.size()));
+            if (is_new) {
+                nodes_.push_back({.frame = frame, .weight = 0, .children = {}});
+                nodes_[at].children.push_back(found->second);
+            }
+            at = found->second;
+            nodes_[at].weight = add(nodes_[at].weight, weight);
+        }
+    }
+
+    Node& operator[](std::uint32_t node) { return nodes_[node]; }
+
+  private:
+    std::vector<Node> nodes_;                                    ///< 0: the whole
+    std::unordered_map<std::uint64_t, std::uint32_t> children_;  ///< parent and frame to node
+};
+
+// Boxes carry their place as shares of the whole (data-x, data-w), so that the script can lay them
+// out anew for any part.
+constexpr std::string_view script = R"js(
+'use strict';
+const svg = document.documentElement, width = 1200, margin = 10, character = 6.6;
+const boxes = Array.from(document.querySelectorAll('g.box')).map(g => ({
+  g, x: Number(g.dataset.x), w: Number(g.dataset.w), depth: Number(g.dataset.depth),
+  name: g.dataset.name, rect: g.querySelector('rect'), text: g.querySelector('text')}));
+const line = document.getElementById('line'), found = document.getElementById('found');
+let shown = boxes[0];
+function fit(text, room) {
+  const characters = Math.floor((room - 6) / character);
+  const all = Array.from(text);
+  return characters < 3 ? '' : all.length <= characters ? text : all.slice(0, characters - 1).join('') + '\u2026';
+}
+function show(box) {
+  shown = box;
+  const scale = (width - 2 * margin) / box.w, near = 1e-9;
+  for (const b of boxes) {
+    const around = b.depth < box.depth && b.x <= box.x + near && b.x + b.w >= box.x + box.w - near;
+    const within = b.depth >= box.depth && b.x >= box.x - near && b.x + b.w <= box.x + box.w + near;
+    b.g.style.display = around || within ? '' : 'none';
+    b.g.classList.toggle('around', around);
+    if (around || within) {
+      const x = around ? margin : margin + (b.x - box.x) * scale;
+      const w = around ? width - 2 * margin : b.w * scale;
+      b.rect.setAttribute('x', x); b.rect.setAttribute('width', Math.max(w - 0.5, 0.2));
+      b.text.setAttribute('x', x + 3); b.text.textContent = fit(b.name, w);
+    }
+  }
+  document.getElementById('reset').style.display = box === boxes[0] ? 'none' : '';
+}
+function search() {
+  const asked = prompt('Search for (a regular expression):', '');
+  if (asked === null) return;
+  let pattern = null;
+  try { pattern = asked === '' ? null : new RegExp(asked); }
+  catch (error) { found.textContent = 'not a regular expression: ' + asked; return; }
+  let share = 0, end = -1;
+  for (const b of boxes) {
+    b.match = pattern !== null && pattern.test(b.name);
+    b.g.classList.toggle('match', b.match);
+  }
+  for (const b of boxes.filter(b => b.match).sort((a, b) => a.x - b.x || a.depth - b.depth)) {
+    if (b.x >= end - 1e-9) { share += b.w; end = b.x + b.w; }
+  }
+  found.textContent = pattern === null ? '' : 'matches: ' + (100 * share).toFixed(1) + '%';
+}
+for (const b of boxes) {
+  b.g.addEventListener('click', () => show(b));
+  b.g.addEventListener('mouseover', () => { line.textContent = b.g.querySelector('title').textContent; });
+  b.g.addEventListener('mouseout', () => { line.textContent = ''; });
+}
+document.getElementById('reset').addEventListener('click', () => show(boxes[0]));
+document.getElementById('search').addEventListener('click', search);
+document.getElementById('search').style.display = '';
+window.addEventListener('keydown', event => {
+  if ((event.ctrlKey || event.metaKey) && event.key === 'f') { event.preventDefault(); search(); }
+  if (event.key === 'Escape') show(boxes[0]);
+});
+)js";
+
+constexpr std::string_view css = R"css(
+text { font-family: Verdana, Helvetica, sans-serif; font-size: 11px; fill: #222; }
+#title { font-size: 16px; text-anchor: middle; }
+g.box { cursor: pointer; }
+g.box rect { rx: 1.5px; }
+g.box:hover rect { stroke: #000; stroke-width: 0.7; }
+g.box text { pointer-events: none; }
+g.around { opacity: 0.45; }
+g.match rect { fill: #d070e0; }
+.button { cursor: pointer; fill: #0645ad; }
+#found { text-anchor: end; }
+)css";
+
+class FlameGraph {
+  public:
+    FlameGraph(const Input& input, report::ByteSink& sink)
+        : input_(input), stacks_(input), out_(sink) {}
+
+    Result write() {
+        stacks_.for_each([this](const WeighedStack& stack) {
+            if (const std::uint64_t weight = stack.weights.of(input_.by); weight != 0) {
+                tree_.add_stack(stack.frames, weight);
+            }
+        });
+        std::size_t deepest = 0;
+        lay_out(&deepest);
+        const double height = top + static_cast<double>(deepest + 1) * box_height + 40;
+        head(height);
+        for (const Box& box : boxes_) {
+            draw(box);
+        }
+        out_ << "<text id=\"line\" x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 12)
+             << "\"></text>\n";
+        if (left_out_ != 0) {
+            out_ << "<text x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 26) << "\">"
+                 << xml(report::format_plural(left_out_, "narrower box")) << " not drawn</text>\n";
+        }
+        out_ << "<script><![CDATA[" << script << "]]></script>\n</svg>\n";
+        return {out_.finish(), ""};
+    }
+
+  private:
+    struct Box {
+        std::uint32_t node = 0;
+        std::size_t depth = 0;
+        double x = 0;  ///< of the whole, as `width` is
+        double width = 0;
+    };
+
+    /// Parents before their children, without recursion: a stack may be deep.
+    void lay_out(std::size_t* deepest) {
+        const auto whole = static_cast<double>(std::max<std::uint64_t>(tree_[0].weight, 1));
+        std::vector<Box> open = {{.node = 0, .depth = 0, .x = 0, .width = 1}};
+        while (!open.empty()) {
+            const Box box = open.back();
+            open.pop_back();
+            boxes_.push_back(box);
+            *deepest = std::max(*deepest, box.depth);
+            std::vector<std::uint32_t>& children = tree_[box.node].children;
+            std::sort(children.begin(), children.end(),
+                      [this](std::uint32_t a, std::uint32_t b) { return label(a) < label(b); });
+            double x = box.x;
+            for (const std::uint32_t child : children) {
+                // Sums of a file that was tampered with may be more than their whole.
+                const double width = std::min(static_cast<double>(tree_[child].weight) / whole,
+                                              box.x + box.width - x);
+                if (width >= narrowest) {
+                    open.push_back({.node = child, .depth = box.depth + 1, .x = x, .width = width});
+                } else {
+                    ++left_out_;
+                }
+                x += width;
+            }
+        }
+    }
+
+    std::string label(std::uint32_t node) {
+        return node == 0 ? "all" : stacks_.frame(tree_[node].frame).label();
+    }
+
+    std::string amount(std::uint64_t weight) const {
+        return input_.by == Weight::count ? report::format_plural(weight, "allocation")
+                                          : report::format_bytes(weight);
+    }
+
+    std::string title() const {
+        const report::Process& process = input_.recording.report.process;
+        std::string program =
+            report::base_name(process.executable) + " " + std::to_string(process.pid);
+        switch (input_.by) {
+            case Weight::peak:
+                return "GPU memory held at the peak: " + program;
+            case Weight::bytes:
+                return "GPU memory allocated in all: " + program;
+            case Weight::count:
+                return "GPU memory allocations: " + program;
+            case Weight::live:
+                return "GPU memory never freed: " + program;
+        }
+        return program;
+    }
+
+    void head(double height) {
+        const std::string size = decimal(picture_width) + " " + decimal(height);
+        out_ << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+             << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << decimal(picture_width)
+             << "\" height=\"" << decimal(height) << "\" viewBox=\"0 0 " << size << "\">\n"
+             << "<style>" << css << "</style>\n"
+             << "<rect width=\"100%\" height=\"100%\" fill=\"#fdfaf3\"/>\n"
+             << "<text id=\"title\" x=\"600\" y=\"24\">" << xml(clean_name(title())) << "</text>\n"
+             << "<text id=\"reset\" class=\"button\" x=\"" << decimal(margin)
+             << "\" y=\"46\" style=\"display:none\">Show all</text>\n"
+             << "<text id=\"search\" class=\"button\" x=\"1150\" y=\"46\" "
+                "style=\"display:none\">Search</text>\n"
+             << "<text id=\"found\" x=\"1140\" y=\"46\"></text>\n";
+    }
+
+    void draw(const Box& box) {
+        const std::string name = label(box.node);
+        const std::uint64_t weight = tree_[box.node].weight;
+        const double inner = picture_width - 2 * margin;
+        const double x = margin + box.x * inner;
+        const double y = top + static_cast<double>(box.depth) * box_height;
+        const double width = box.width * inner;
+        std::string text = name;
+        const double room = (width - 6) / character_width;
+        if (room < 3) {
+            text.clear();
+        } else {
+            text = report::shorten_end(name, static_cast<std::size_t>(room), false);
+        }
+        char place[96];
+        std::snprintf(place, sizeof place, "data-x=\"%.9f\" data-w=\"%.9f\" data-depth=\"%zu\"",
+                      box.x, box.width, box.depth);
+        const std::string function =
+            box.node == 0 ? "all" : stacks_.frame(tree_[box.node].frame).function;
+        out_ << "<g class=\"box\" " << place << " data-name=\"" << xml(name) << "\"><title>"
+             << xml(name + ": " + amount(weight) + ", " +
+                    report::format_percent(weight, tree_[0].weight))
+             << "</title><rect x=\"" << decimal(x) << "\" y=\"" << decimal(y) << "\" width=\""
+             << decimal(std::max(width - 0.5, 0.2)) << "\" height=\"" << decimal(box_height - 1)
+             << "\" fill=\"" << color_of(function) << "\"/><text x=\"" << decimal(x + 3)
+             << "\" y=\"" << decimal(y + 12) << "\">" << xml(text) << "</text></g>\n";
+    }
+
+    const Input& input_;
+    Stacks stacks_;
+    Output out_;
+    Tree tree_;
+    std::vector<Box> boxes_;
+    std::uint64_t left_out_ = 0;
+};
+
+}  // namespace
+
+Result write_flamegraph(const Input& input, report::ByteSink& sink) {
+    return FlameGraph(input, sink).write();
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,30 @@
+#include "report/export/folded.hpp"
+
+#include <algorithm>
+
+#include "report/export/output.hpp"
+#include "report/export/stacks.hpp"
+
+namespace memlab::exports {
+
+Result write_folded(const Input& input, report::ByteSink& sink) {
+    Stacks stacks(input);
+    Output out(sink);
+    stacks.for_each([&](const WeighedStack& stack) {
+        const std::uint64_t weight = stack.weights.of(input.by);
+        if (weight == 0) {
+            return;
+        }
+        bool first = true;
+        for (const std::uint32_t number : stack.frames) {
+            std::string label = stacks.frame(number).label();
+            std::replace(label.begin(), label.end(), ';', ',');  // it separates frames
+            out << (first ? "" : ";") << label;
+            first = false;
+        }
+        out << ' ' << weight << '\n';
+    });
+    return {out.finish(), ""};
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,72 @@
+// The formats that memlab-report export writes, one line each.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "report/export/csv.hpp"
+#include "report/export/flamegraph.hpp"
+#include "report/export/folded.hpp"
+#include "report/export/input.hpp"
+#include "report/export/openmetrics.hpp"
+#include "report/export/perfetto.hpp"
+#include "report/export/pprof.hpp"
+#include "report/export/pytorch.hpp"
+#include "report/export/speedscope.hpp"
+#include "report/json_output.hpp"
+
+namespace memlab::exports {
+
+struct Format {
+    std::string_view name;
+    std::string_view what;  ///< for --help
+    Result (*write)(const Input& input, report::ByteSink& sink);
+    bool needs_log = false;   ///< a report has not what it shows
+    bool binary = false;      ///< nothing for a terminal
+    bool weighs = false;      ///< it heeds Input::by
+    bool filters = true;      ///< it heeds Input::filter
+    bool of_events = false;   ///< Input::filter chooses events of a log
+    bool one_device = false;  ///< it has no place for a GPU's number
+};
+
+inline constexpr std::array formats = {
+    Format{.name = "csv",
+           .what = "RMM's log",
+           .write = write_csv,
+           .needs_log = true,
+           .of_events = true,
+           .one_device = true},
+    Format{.name = "flamegraph",
+           .what = "a flame graph, SVG for any browser",
+           .write = write_flamegraph,
+           .weighs = true},
+    Format{.name = "folded",
+           .what = "folded stacks: flamegraph.pl, inferno",
+           .write = write_folded,
+           .weighs = true},
+    Format{.name = "openmetrics",
+           .what = "metrics for Prometheus",
+           .write = write_openmetrics,
+           .filters = false},
+    Format{.name = "perfetto",
+           .what = "a trace for https://ui.perfetto.dev",
+           .write = write_perfetto,
+           .of_events = true},
+    Format{.name = "pprof",
+           .what = "a profile for go tool pprof",
+           .write = write_pprof,
+           .binary = true,
+           .weighs = true},
+    Format{.name = "pytorch",
+           .what = "for https://pytorch.org/memory_viz",
+           .write = write_pytorch,
+           .needs_log = true,
+           .binary = true,
+           .of_events = true},
+    Format{.name = "speedscope",
+           .what = "for https://speedscope.app",
+           .write = write_speedscope,
+           .weighs = true},
+};
+
+}  // namespace memlab::exports

@@ -1,0 +1,31 @@
+// gzip on the way to another sink. The same bytes give the same file: no time, no name in it.
+#pragma once
+
+#include <memory>
+
+#include "report/json_output.hpp"
+
+namespace memlab::exports {
+
+/// Thread-safety: none.
+class GzipSink final : public report::ByteSink {
+  public:
+    /// Throws std::bad_alloc.
+    explicit GzipSink(report::ByteSink& to);
+    ~GzipSink() override;
+
+    bool write(const char* data, std::size_t size) override;
+
+    /// Ends the file; false when the other sink failed at any time. To be called once, at the end.
+    bool finish();
+
+  private:
+    class Stream;
+    bool deflate(int flush);
+
+    report::ByteSink& to_;
+    std::unique_ptr<Stream> stream_;
+    bool failed_ = false;
+};
+
+}  // namespace memlab::exports

@@ -1,0 +1,250 @@
+#include "report/export/history.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace memlab::exports {
+
+using trace::AddressSpace;
+using trace::Event;
+using trace::EventType;
+using trace::Origin;
+
+namespace {
+
+/// The first address behind a range, which ends with the address space.
+std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
+    return size > last - address ? last : address + size;
+}
+
+}  // namespace
+
+void History::on(const trace::ProcessInfo& record) {
+    process_ = record;
+}
+
+void History::on(const trace::StringDef& record) {
+    strings_.push_back(record.text);
+}
+
+void History::on(const trace::OomEvent& record) {
+    now_ = std::max(now_, record.time_ns);
+    failed(record);
+}
+
+void History::on(const trace::DeviceSample& record) {
+    now_ = std::max(now_, record.time_ns);
+    sampled(record);
+}
+
+void History::on(const trace::End& record) {
+    now_ = std::max(now_, record.time_ns);
+}
+
+void History::on(const Event& record) {
+    now_ = std::max(now_, record.time_ns);
+    switch (record.type) {
+        case EventType::alloc:
+            allocate(record);
+            break;
+        case EventType::free_requested:
+            free(record);
+            break;
+        case EventType::free_completed:
+            complete(record);
+            break;
+        case EventType::segment_alloc:
+        case EventType::segment_map:
+            add_segment(record);
+            break;
+        case EventType::segment_free:
+            free_segment(record);
+            break;
+        case EventType::segment_unmap:
+            unmap(record);
+            break;
+        case EventType::mark:
+        case EventType::scope_begin:
+        case EventType::scope_end:
+            noted(record);
+            break;
+        default:
+            break;  // the pool's causes and names of allocations
+    }
+}
+
+void History::end(Live::iterator at, const Event* by) {
+    Allocation& allocation = at->second;
+    if (!allocation.pending) {
+        freed(allocation, by);
+        allocation.pending = true;
+    }
+    completed(allocation, by);
+    if (allocation.in_segment) {
+        blocks_.erase(allocation.event.address);
+    }
+    live_.erase(at);
+}
+
+void History::allocate(const Event& event) {
+    const Key key{trace::space_of(event.kind), event.address};
+    if (const auto at = live_.find(key); at != live_.end()) {
+        end(at, nullptr);
+    }
+    Allocation allocation;
+    allocation.number = ++count_;
+    allocation.event = event;
+    allocation.pooled = event.origin == Origin::pool && key.first == AddressSpace::pointer;
+    allocation.size = event.size == 0 && !allocation.pooled ? event.requested : event.size;
+    if (allocation.pooled) {
+        vacate(event.address, allocation.size);
+        // What lies in no segment has no place: nothing comes over it.
+        if (const auto around = first_in(event.address);
+            allocation.size != 0 && around != segments_.end() && around->first <= event.address &&
+            allocation.size <= around->second.size - (event.address - around->first)) {
+            blocks_[event.address] = allocation.size;
+            allocation.in_segment = true;
+        }
+    }
+    allocated(live_.emplace(key, allocation).first->second);
+}
+
+void History::free(const Event& event) {
+    const auto at = live_.find({trace::space_of(event.kind), event.address});
+    if (at == live_.end() || at->second.pending) {
+        return;
+    }
+    if (!at->second.pooled || event.origin == Origin::driver) {
+        end(at, &event);
+        return;
+    }
+    freed(at->second, &event);
+    at->second.pending = true;
+}
+
+void History::complete(const Event& event) {
+    const auto at = live_.find({trace::space_of(event.kind), event.address});
+    if (at != live_.end()) {
+        end(at, &event);
+    }
+}
+
+void History::vacate(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t behind = end_of(address, size);
+    auto at = blocks_.upper_bound(address);
+    if (at != blocks_.begin() && end_of(std::prev(at)->first, std::prev(at)->second) > address) {
+        --at;
+    }
+    while (at != blocks_.end() && at->first < behind) {
+        const std::uint64_t block = at->first;
+        ++at;
+        end(live_.find({AddressSpace::pointer, block}), nullptr);
+    }
+}
+
+/// The first segment that ends behind `address`.
+History::Ranges::iterator History::first_in(std::uint64_t address) {
+    auto at = segments_.upper_bound(address);
+    if (at != segments_.begin() &&
+        end_of(std::prev(at)->first, std::prev(at)->second.size) > address) {
+        --at;
+    }
+    return at;
+}
+
+void History::remove(Ranges::iterator segment) {
+    const auto [address, gone] = *segment;
+    vacate(address, gone.size);
+    segments_.erase(segment);
+    segment_removed(gone.device, address, gone.size, gone.mapped);
+}
+
+void History::add_segment(const Event& event) {
+    const std::uint64_t behind = end_of(event.address, event.size);
+    if (behind == event.address) {
+        return;
+    }
+    vacate(event.address, event.size);
+    for (auto at = first_in(event.address); at != segments_.end() && at->first < behind;) {
+        remove(at++);
+    }
+    Event added = event;
+    added.size = behind - event.address;
+    segment_added(added);
+    const Range range{.size = added.size,
+                      .device = event.device,
+                      .context = event.context,
+                      .mapped = event.type == EventType::segment_map};
+    auto at = segments_.emplace(event.address, range).first;
+    // Mapped neighbours are one segment: blocks may span the seam.
+    const auto join = [this](Ranges::iterator front, Ranges::iterator rear) {
+        if (front->second.mapped && rear->second.mapped &&
+            front->second.context == rear->second.context &&
+            front->first + front->second.size == rear->first) {
+            front->second.size += rear->second.size;
+            segments_.erase(rear);
+            return front;
+        }
+        return rear;
+    };
+    if (at != segments_.begin()) {
+        at = join(std::prev(at), at);
+    }
+    if (const auto next = std::next(at); next != segments_.end()) {
+        join(at, next);
+    }
+}
+
+void History::free_segment(const Event& event) {
+    if (const auto at = segments_.find(event.address); at != segments_.end()) {
+        remove(at);
+    }
+}
+
+/// Takes a range out of mapped segments, which may be cut in two.
+void History::unmap(const Event& event) {
+    const std::uint64_t behind = end_of(event.address, event.size);
+    vacate(event.address, event.size);
+    auto at = first_in(event.address);
+    while (at != segments_.end() && at->first < behind) {
+        const auto [address, segment] = *at;
+        if (!segment.mapped) {
+            ++at;
+            continue;
+        }
+        const std::uint64_t end = end_of(address, segment.size);
+        const std::uint64_t from = std::max(address, event.address);
+        const std::uint64_t to = std::min(end, behind);
+        segments_.erase(at);
+        if (address < from) {
+            segments_[address] = segment;
+            segments_[address].size = from - address;
+        }
+        if (to < end) {
+            segments_[to] = segment;
+            segments_[to].size = end - to;
+        }
+        segment_removed(segment.device, from, to - from, true);
+        at = segments_.lower_bound(to);
+    }
+}
+
+void History::on(const trace::ContextLost& record) {
+    now_ = std::max(now_, record.time_ns);
+    for (auto at = live_.begin(); at != live_.end();) {
+        const auto here = at++;
+        if (here->second.event.context == record.context) {
+            end(here, nullptr);
+        }
+    }
+    for (auto at = segments_.begin(); at != segments_.end();) {
+        const auto here = at++;
+        if (here->second.context == record.context) {
+            remove(here);
+        }
+    }
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,66 @@
+// Bytes on their way out of an exporter: text and numbers through a small buffer into a ByteSink.
+// Every exporter streams, so that its output may be larger than memory.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "report/json_output.hpp"
+
+namespace memlab::exports {
+
+/// After the sink has failed everything is ignored. Thread-safety: none.
+class Output {
+  public:
+    explicit Output(report::ByteSink& sink) : sink_(sink) {}
+
+    Output& operator<<(std::string_view text) {
+        if (text.size() > sizeof buffer_ - used_) {
+            flush();
+        }
+        if (text.size() > sizeof buffer_) {
+            failed_ = failed_ || !sink_.write(text.data(), text.size());
+        } else {
+            text.copy(buffer_ + used_, text.size());
+            used_ += text.size();
+        }
+        return *this;
+    }
+    Output& operator<<(char byte) { return *this << std::string_view(&byte, 1); }
+    template <std::integral Integer>
+    requires(!std::same_as<Integer, char>) Output& operator<<(Integer value) {
+        char digits[24];
+        const auto end = std::to_chars(digits, digits + sizeof digits, value);
+        return *this << std::string_view(digits, static_cast<std::size_t>(end.ptr - digits));
+    }
+
+    /// Hands the rest to the sink; false when the sink failed at any time.
+    bool finish() {
+        flush();
+        return !failed_;
+    }
+
+  private:
+    void flush() {
+        failed_ = failed_ || !sink_.write(buffer_, used_);
+        used_ = 0;
+    }
+
+    report::ByteSink& sink_;
+    bool failed_ = false;
+    std::size_t used_ = 0;
+    char buffer_[1 << 16];
+};
+
+/// Well-formed UTF-8: what is none becomes U+FFFD. Line breaks and other control characters become
+/// blanks: names stand in lines, in attributes and in other people's terminals.
+std::string clean_name(std::string_view text);
+
+/// "0x7f0012345678"
+std::string hexadecimal(std::uint64_t value);
+
+}  // namespace memlab::exports

@@ -1,0 +1,383 @@
+#include "report/export/perfetto.hpp"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "profiler/trace/aggregator.hpp"
+#include "report/export/history.hpp"
+#include "report/export/output.hpp"
+#include "report/export/site_choice.hpp"
+#include "report/names.hpp"
+#include "report/place_text.hpp"
+#include "report/read_ahead.hpp"
+#include "report/units.hpp"
+
+namespace memlab::exports {
+
+using report::Curve;
+using report::JsonOutput;
+
+namespace {
+
+constexpr std::array<std::pair<Curve, const char*>, report::curve_count> curves = {
+    {{Curve::requested, "requested"},
+     {Curve::allocated, "allocated"},
+     {Curve::active, "active"},
+     {Curve::reserved, "reserved"},
+     {Curve::device_used, "device used"}}};
+
+/// Begins and ends the events of a trace; what both sources have in common.
+class TraceEvents {
+  public:
+    TraceEvents(const Input& input, report::ByteSink& sink)
+        : report_(input.recording.report), json_(sink) {
+        json_.begin_object();
+        json_.member("displayTimeUnit", "ms");
+        json_.key("otherData");
+        json_.begin_object();
+        json_.member("memlab", clean_name(report_.memlab_version));
+        json_.member("executable", clean_name(report_.process.executable));
+        json_.member("host", clean_name(report_.process.host));
+        json_.end_object();
+        json_.new_line();
+        json_.key("traceEvents");
+        json_.begin_array();
+        begin("M", "process_name", 0);
+        json_.key("args");
+        json_.begin_object();
+        const std::string program = clean_name(report::base_name(report_.process.executable));
+        json_.member("name", program.empty() ? "?" : program);
+        json_.end_object();
+        end();
+    }
+
+    bool finish() {
+        json_.end_array();
+        json_.end_object();
+        return json_.finish();
+    }
+
+    JsonOutput& json() { return json_; }
+
+    void begin(const char* phase, std::string_view name, std::uint64_t time_ns,
+               std::uint64_t thread = 0) {
+        json_.new_line();
+        json_.begin_object();
+        json_.member("ph", phase);
+        json_.member("name", name.empty() ? "?" : name);
+        json_.member("pid", report_.process.pid);
+        json_.member("tid", thread);
+        json_.key("ts");
+        microseconds(time_ns);
+    }
+    void end() { json_.end_object(); }
+
+    /// Of an async slice, which its category and id name.
+    void begin_async(const char* phase, const char* category, std::string_view id,
+                     std::string_view name, std::uint64_t time_ns, std::uint64_t thread) {
+        begin(phase, name, time_ns, thread);
+        json_.member("cat", category);
+        json_.member("id", id);
+    }
+
+    void counter(std::uint64_t device, const char* curve, std::uint64_t time_ns,
+                 std::uint64_t bytes) {
+        begin("C", "GPU " + std::to_string(device) + " " + curve, time_ns);
+        json_.key("args");
+        json_.begin_object();
+        json_.member("bytes", bytes);
+        json_.end_object();
+        end();
+    }
+
+    void mark(std::string_view name, std::uint64_t time_ns, std::uint64_t thread) {
+        begin("i", name, time_ns, thread);
+        json_.member("cat", "mark");
+        json_.member("s", "p");  // across the process
+        end();
+    }
+
+    void failure(std::uint64_t device, std::uint64_t requested, std::string_view api,
+                 std::uint64_t time_ns, std::uint64_t thread) {
+        begin("i", "out of memory: " + report::format_bytes(requested), time_ns, thread);
+        json_.member("cat", "oom");
+        json_.member("s", "g");  // across everything
+        json_.key("args");
+        json_.begin_object();
+        json_.member("device", device);
+        json_.member("requested_bytes", requested);
+        json_.member("api", api);
+        json_.end_object();
+        end();
+    }
+
+  private:
+    /// "12.345": exact, where a double would round after weeks.
+    void microseconds(std::uint64_t time_ns) {
+        std::string digits = std::to_string(time_ns % 1000);
+        digits.insert(0, 3 - digits.size(), '0');
+        json_.verbatim(std::to_string(time_ns / 1000) + "." + digits);
+    }
+
+    const report::Report& report_;
+    JsonOutput json_;
+};
+
+/// Slices, marks and failures of a log.
+class Slices final : public History {
+  public:
+    Slices(const Input& input, TraceEvents& out) : input_(input), choice_(input), out_(out) {}
+
+    /// What was still open: to the end of the recording.
+    void close() {
+        for_each_live([this](const Allocation& allocation) {
+            if (!allocation.pending) {
+                end_slice(allocation, nullptr);
+            }
+        });
+        for (auto& [id, names] : open_) {
+            while (!names.empty()) {
+                end_scope(id, names, 0);
+            }
+        }
+    }
+
+  protected:
+    void allocated(const Allocation& allocation) override {
+        const trace::Event& event = allocation.event;
+        if (!choice_.takes(event, string(event.api))) {
+            return;
+        }
+        out_.begin_async("b", "allocation", id_of(allocation), name_of(event), now(), event.thread);
+        JsonOutput& json = out_.json();
+        json.key("args");
+        json.begin_object();
+        json.member("bytes", allocation.size);
+        json.member("requested_bytes", event.requested);
+        json.member("device", event.device);
+        json.member("kind", trace::name_of(event.kind));
+        json.member("address", hexadecimal(event.address));
+        json.member("api", clean_name(string(event.api)));
+        json.member("stack", event.stack);
+        json.end_object();
+        out_.end();
+    }
+    void freed(const Allocation& allocation, const trace::Event* by) override {
+        end_slice(allocation, by);
+    }
+    void completed(const Allocation& /*allocation*/, const trace::Event* /*by*/) override {}
+
+    void noted(const trace::Event& event) override {
+        const std::string name = clean_name(string(event.name));
+        if (event.type == trace::EventType::mark) {
+            out_.mark(name, now(), event.thread);
+            return;
+        }
+        if (event.stream == trace::ended_with_thread && event.type == trace::EventType::scope_end) {
+            end_scopes_of(event.thread);
+            return;
+        }
+        // Scopes of a thread and domain nest; a range of the process is alone.
+        const std::string id =
+            event.address != 0
+                ? "range " + std::to_string(event.requested) + " " + hexadecimal(event.address)
+                : "thread " + std::to_string(event.thread) + " " + std::to_string(event.requested);
+        if (event.type == trace::EventType::scope_begin) {
+            open_[id].push_back(name);
+            out_.begin_async("b", "scope", id, name, now(), event.thread);
+            out_.end();
+        } else if (const auto at = open_.find(id); at != open_.end()) {
+            end_scope(id, at->second, event.thread);
+            if (at->second.empty()) {
+                open_.erase(at);
+            }
+        }
+    }
+
+    void failed(const trace::OomEvent& oom) override {
+        if (input_.wants(oom.device)) {
+            out_.failure(oom.device, oom.requested, clean_name(string(oom.api)), now(), oom.thread);
+        }
+    }
+
+  private:
+    static std::string id_of(const Allocation& allocation) {
+        return hexadecimal(allocation.number);
+    }
+
+    const std::string& name_of(const trace::Event& event) {
+        const auto [at, is_new] = names_.try_emplace({event.stack, event.api});
+        if (is_new) {
+            const report::Place& place = input_.resolver.place(event.stack);
+            std::string name = report::without_anonymous(place.function);
+            if (place.recorded) {
+                const std::string where = report::location_text(place, "");
+                name += name.empty() ? where : " (" + where + ")";
+            }
+            at->second = clean_name(name.empty() ? string(event.api) : name);
+        }
+        return at->second;
+    }
+
+    void end_slice(const Allocation& allocation, const trace::Event* by) {
+        const trace::Event& event = allocation.event;
+        if (choice_.takes(event, string(event.api))) {
+            out_.begin_async("e", "allocation", id_of(allocation), name_of(event), now(),
+                             by == nullptr ? event.thread : by->thread);
+            out_.end();
+        }
+    }
+
+    void end_scope(const std::string& id, std::vector<std::string>& names, std::uint32_t thread) {
+        out_.begin_async("e", "scope", id, names.back(), now(), thread);
+        out_.end();
+        names.pop_back();
+    }
+
+    void end_scopes_of(std::uint32_t thread) {
+        const std::string prefix = "thread " + std::to_string(thread) + " ";
+        for (auto at = open_.lower_bound(prefix);
+             at != open_.end() && at->first.compare(0, prefix.size(), prefix) == 0;) {
+            while (!at->second.empty()) {
+                end_scope(at->first, at->second, thread);
+            }
+            at = open_.erase(at);
+        }
+    }
+
+    const Input& input_;
+    SiteChoice choice_;
+    TraceEvents& out_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> names_;  ///< by stack and API
+    std::map<std::string, std::vector<std::string>> open_;  ///< scopes by id, the innermost last
+};
+
+/// The curves, from the aggregator itself: the very figures of the report. What it writes comes
+/// before the slices of the same record.
+class Curves final : public trace::RecordSink {
+  public:
+    Curves(const Input& input, TraceEvents& out, Slices& slices)
+        : input_(input), out_(out), slices_(slices) {}
+
+    void on(const trace::ProcessInfo& record) override { pass(record); }
+    void on(const trace::OptionValue& record) override { pass(record); }
+    void on(const trace::DeviceInfo& record) override { pass(record); }
+    void on(const trace::ContextInfo& record) override { pass(record); }
+    void on(const trace::ContextLost& record) override { changed_all(record); }
+    void on(const trace::StringDef& record) override { pass(record); }
+    void on(const trace::ModuleDef& record) override { pass(record); }
+    void on(const trace::PythonFrameDef& record) override { pass(record); }
+    void on(const trace::StackDef& record) override { pass(record); }
+    void on(const trace::Event& record) override { changed(record); }
+    void on(const trace::OomEvent& record) override { pass(record); }
+    void on(const trace::DeviceSample& record) override { changed(record); }
+    void on(const trace::Missed& record) override { pass(record); }
+    void on(const trace::Work& record) override { pass(record); }
+    void on(const trace::Bypass& record) override { pass(record); }
+    void on(const trace::Coverage& record) override { pass(record); }
+    void on(const trace::End& record) override { pass(record); }
+
+  private:
+    using Shown = std::array<std::optional<std::uint64_t>, report::curve_count>;
+
+    template <typename Record>
+    void pass(const Record& record) {
+        aggregator_.on(record);
+        slices_.on(record);
+    }
+    template <typename Record>
+    void changed(const Record& record) {
+        aggregator_.on(record);
+        count(record.device);
+        slices_.on(record);
+    }
+    void changed_all(const trace::ContextLost& record) {
+        aggregator_.on(record);
+        for (std::size_t device = 0; device < aggregator_.devices().size(); ++device) {
+            count(device);
+        }
+        slices_.on(record);
+    }
+
+    void count(std::size_t index) {
+        if (index >= aggregator_.devices().size() || !aggregator_.devices()[index] ||
+            !input_.wants(index)) {
+            return;
+        }
+        const trace::DeviceTotals& device = *aggregator_.devices()[index];
+        Shown& shown = shown_[index];
+        for (const auto& [curve, name] : curves) {
+            const auto at = static_cast<std::size_t>(curve);
+            const std::uint64_t bytes = device.curves.at(at).current;
+            const bool known = curve != Curve::device_used || device.sampled;
+            if (known && shown.at(at) != bytes && (bytes != 0 || shown.at(at))) {
+                shown.at(at) = bytes;
+                out_.counter(index, name, aggregator_.duration_ns(), bytes);
+            }
+        }
+    }
+
+    const Input& input_;
+    TraceEvents& out_;
+    Slices& slices_;
+    trace::Aggregator aggregator_;
+    std::map<std::size_t, Shown> shown_;
+};
+
+void write_report_curves(const Input& input, TraceEvents& out) {
+    const report::Report& report = input.recording.report;
+    for (const report::Device& device : report.devices) {
+        if (!input.wants(device.index)) {
+            continue;
+        }
+        for (const report::TimelineRow& row : device.timeline.rows) {
+            for (const auto& [curve, name] : curves) {
+                const auto& values = row.curves.at(static_cast<std::size_t>(curve));
+                if (!values) {
+                    continue;
+                }
+                // The highest of a bucket at its beginning, so that no peak is lost.
+                out.counter(device.index, name, row.begin_ns, values->max);
+                std::uint64_t end = 0;
+                if (values->last != values->max &&
+                    !__builtin_add_overflow(row.begin_ns, device.timeline.bucket_ns, &end)) {
+                    out.counter(device.index, name, end, values->last);
+                }
+            }
+        }
+    }
+    for (const report::Mark& mark : report.marks) {
+        out.mark(clean_name(mark.name), mark.time_ns, 0);
+    }
+    for (const report::Oom& oom : report.ooms) {
+        if (input.wants(oom.device)) {
+            out.failure(oom.device, oom.requested_bytes, clean_name(oom.api), oom.time_ns,
+                        oom.thread);
+        }
+    }
+}
+
+}  // namespace
+
+Result write_perfetto(const Input& input, report::ByteSink& sink) {
+    TraceEvents out(input, sink);
+    if (input.recording.log.empty()) {
+        write_report_curves(input, out);
+        return {out.finish(),
+                "A report has no single events: the trace has the curves, marks and failures, and "
+                "no allocations. Its event log (.memlog) has them."};
+    }
+    Slices slices(input, out);
+    Curves curves(input, out, slices);
+    report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(curves));
+    slices.close();
+    return {out.finish(), ""};
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,254 @@
+#include "report/export/pprof.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "report/export/gzip.hpp"
+#include "report/export/output.hpp"
+#include "report/export/stacks.hpp"
+
+namespace memlab::exports {
+
+namespace {
+
+// Numbers of fields in profile.proto.
+namespace profile {
+constexpr int sample_type = 1;
+constexpr int sample = 2;
+constexpr int mapping = 3;
+constexpr int location = 4;
+constexpr int function = 5;
+constexpr int string_table = 6;
+constexpr int time_nanos = 9;
+constexpr int duration_nanos = 10;
+constexpr int period_type = 11;
+constexpr int period = 12;
+constexpr int comment = 13;
+constexpr int default_sample_type = 14;
+}  // namespace profile
+
+/// A message in the making.
+class Message {
+  public:
+    void number(int field, std::uint64_t value) {
+        varint(static_cast<std::uint64_t>(field) << 3);
+        varint(value);
+    }
+    void text(int field, std::string_view value) {
+        varint(static_cast<std::uint64_t>(field) << 3 | 2);
+        varint(value.size());
+        bytes_ += value;
+    }
+    void message(int field, const Message& value) { text(field, value.bytes_); }
+    void packed(int field, const std::vector<std::uint64_t>& values) {
+        Message list;
+        for (const std::uint64_t value : values) {
+            list.varint(value);
+        }
+        message(field, list);
+    }
+
+    const std::string& bytes() const { return bytes_; }
+    void clear() { bytes_.clear(); }
+
+  private:
+    void varint(std::uint64_t value) {
+        for (; value >= 0x80; value >>= 7) {
+            bytes_ += static_cast<char>(value | 0x80);
+        }
+        bytes_ += static_cast<char>(value);
+    }
+
+    std::string bytes_;
+};
+
+/// Values are signed there.
+std::uint64_t signed_value(std::uint64_t value) {
+    return std::min<std::uint64_t>(value, std::numeric_limits<std::int64_t>::max());
+}
+
+class Profile {
+  public:
+    Profile(const Input& input, report::ByteSink& sink)
+        : input_(input), report_(input.recording.report), stacks_(input), out_(sink) {
+        string("");  // number 0 is none
+    }
+
+    Result write() {
+        types();
+        stacks_.for_each([this](const WeighedStack& stack) { sample(stack); });
+        mappings();
+        locations();
+        about();
+        for (const std::string_view text : strings_) {
+            put(profile::string_table, text);
+        }
+        return {out_.finish(), ""};
+    }
+
+  private:
+    std::uint64_t string(const std::string& text) {
+        const auto [at, is_new] = numbers_.try_emplace(text, strings_.size());
+        if (is_new) {
+            strings_.push_back(at->first);
+        }
+        return at->second;
+    }
+
+    /// A field of the profile itself.
+    void put(int field, std::string_view text) {
+        Message head;
+        head.text(field, text);
+        out_ << head.bytes();
+    }
+    void put(int field, std::uint64_t number) {
+        Message head;
+        head.number(field, number);
+        out_ << head.bytes();
+    }
+
+    Message value_type(const char* type, const char* unit) {
+        Message message;
+        message.number(1, string(type));
+        message.number(2, string(unit));
+        return message;
+    }
+
+    void types() {
+        constexpr std::array<std::array<const char*, 2>, 6> all = {{{"allocations", "count"},
+                                                                    {"space", "bytes"},
+                                                                    {"peak_objects", "count"},
+                                                                    {"peak_space", "bytes"},
+                                                                    {"inuse_objects", "count"},
+                                                                    {"inuse_space", "bytes"}}};
+        for (const auto& [type, unit] : all) {
+            put(profile::sample_type, value_type(type, unit).bytes());
+        }
+    }
+
+    void sample(const WeighedStack& stack) {
+        const Weights& weights = stack.weights;
+        const std::array<std::uint64_t, 6> values = {weights.count,      weights.bytes,
+                                                     weights.peak_count, weights.peak_bytes,
+                                                     weights.live_count, weights.live_bytes};
+        if (std::all_of(values.begin(), values.end(), [](std::uint64_t v) { return v == 0; })) {
+            return;
+        }
+        std::vector<std::uint64_t> list;
+        for (auto frame = stack.frames.rbegin(); frame != stack.frames.rend(); ++frame) {
+            list.push_back(*frame + 1);
+        }
+        Message message;
+        message.packed(1, list);
+        list.clear();
+        for (const std::uint64_t value : values) {
+            list.push_back(signed_value(value));
+        }
+        message.packed(2, list);
+        Message device;
+        device.number(1, string("device"));
+        device.number(3, signed_value(stack.device));
+        message.message(3, device);
+        Message kind;
+        kind.number(1, string("kind"));
+        kind.number(2, string(clean_name(stack.kind)));
+        message.message(3, kind);
+        put(profile::sample, message.bytes());
+    }
+
+    /// The program first, as pprof expects. Ids are those of the report's modules.
+    void mappings() {
+        std::vector<std::uint64_t> order;
+        for (std::uint64_t id = 1; id < report_.modules.size(); ++id) {
+            order.push_back(id);
+        }
+        std::stable_partition(order.begin(), order.end(), [this](std::uint64_t id) {
+            return report_.modules[id].path == report_.process.executable;
+        });
+        for (const std::uint64_t id : order) {
+            const report::Module& module = report_.modules[id];
+            Message message;
+            message.number(1, id);
+            message.number(5, string(clean_name(module.path)));
+            message.number(6, string(clean_name(module.build_id)));
+            for (const int resolved : {7, 8, 9, 10}) {  // nothing is left for pprof to look up
+                message.number(resolved, 1);
+            }
+            put(profile::mapping, message.bytes());
+        }
+    }
+
+    /// A location and a function for each frame, of one id.
+    void locations() {
+        for (std::uint32_t number = 0; number < stacks_.frame_count(); ++number) {
+            const NamedFrame& frame = stacks_.frame(number);
+            const std::uint64_t id = std::uint64_t{number} + 1;
+            Message line;
+            line.number(1, id);
+            line.number(2, static_cast<std::uint64_t>(frame.line));
+            Message location;
+            location.number(1, id);
+            if (frame.module != 0) {
+                location.number(2, frame.module);
+                location.number(3, frame.file.empty() ? frame.address : 0);
+            }
+            location.message(4, line);
+            put(profile::location, location.bytes());
+            Message function;
+            function.number(1, id);
+            function.number(2, string(frame.function));
+            function.number(3, string(frame.function));
+            function.number(4, string(frame.file));
+            put(profile::function, function.bytes());
+        }
+    }
+
+    const char* shown() const {
+        switch (input_.by) {
+            case Weight::peak:
+                return "peak_space";
+            case Weight::bytes:
+                return "space";
+            case Weight::count:
+                return "allocations";
+            case Weight::live:
+                return "inuse_space";
+        }
+        return "peak_space";
+    }
+
+    void about() {
+        put(profile::time_nanos, signed_value(report_.process.start_wall_ns));
+        put(profile::duration_nanos, signed_value(report_.process.duration_ns));
+        put(profile::period_type, value_type("space", "bytes").bytes());
+        put(profile::period, 1);
+        put(profile::comment,
+            string(clean_name("memlab " + report_.memlab_version + ": GPU memory of " +
+                              report_.process.executable + ", process " +
+                              std::to_string(report_.process.pid))));
+        put(profile::default_sample_type, string(shown()));
+    }
+
+    const Input& input_;
+    const report::Report& report_;
+    Stacks stacks_;
+    Output out_;
+    std::unordered_map<std::string, std::uint64_t> numbers_;
+    std::vector<std::string_view> strings_;  ///< keys of numbers_, by number
+};
+
+}  // namespace
+
+Result write_pprof(const Input& input, report::ByteSink& sink) {
+    GzipSink gzip(sink);
+    Result result = Profile(input, gzip).write();
+    result.written = gzip.finish() && result.written;
+    return result;
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,513 @@
+#include "report/export/pytorch.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "profiler/trace/pool_figures.hpp"
+#include "report/export/history.hpp"
+#include "report/export/output.hpp"
+#include "report/export/pickler.hpp"
+#include "report/export/site_choice.hpp"
+#include "report/names.hpp"
+#include "report/read_ahead.hpp"
+#include "report/units.hpp"
+
+namespace memlab::exports {
+
+using trace::Event;
+
+namespace {
+
+/// Addresses for what has none: above every GPU's, and whole numbers in JavaScript still.
+constexpr std::uint64_t first_own_address = std::uint64_t{1} << 52;
+constexpr std::uint64_t end_of_own_addresses = std::uint64_t{1} << 53;
+
+struct Block {
+    std::uint64_t size = 0;
+    std::uint64_t requested = 0;
+    std::uint32_t stack = 0;
+    bool pending = false;
+};
+
+struct Segment {
+    std::uint64_t size = 0;
+    std::uint64_t stream = 0;
+    std::uint32_t stack = 0;
+    bool mapped = false;
+    bool own = false;  ///< of one allocation that the pool did not serve
+};
+
+/// What is where at a moment: segments that do not overlap, blocks inside of them.
+class Layout {
+  public:
+    using Segments = std::map<std::uint64_t, Segment>;
+    using Blocks = std::map<std::uint64_t, Block>;
+
+    Segments segments;
+    Blocks blocks;
+
+    bool is_free(std::uint64_t address, std::uint64_t size) const {
+        if (size == 0 || size > end_of_own_addresses - std::min(address, end_of_own_addresses)) {
+            return false;
+        }
+        const auto behind = segments.lower_bound(address + size);
+        return behind == segments.begin() ||
+               std::prev(behind)->first + std::prev(behind)->second.size <= address;
+    }
+
+    /// The segment that holds the whole range; end() for none.
+    Segments::iterator around(std::uint64_t address, std::uint64_t size) {
+        auto at = segments.upper_bound(address);
+        if (at == segments.begin()) {
+            return segments.end();
+        }
+        --at;
+        const std::uint64_t inside = address - at->first;
+        return inside <= at->second.size && size <= at->second.size - inside ? at : segments.end();
+    }
+
+    bool overlaps_block(std::uint64_t address, std::uint64_t size) const {
+        const auto behind = blocks.lower_bound(address + size);
+        return behind != blocks.begin() &&
+               std::prev(behind)->first + std::prev(behind)->second.size > address;
+    }
+
+    /// The lowest free place among our own addresses.
+    std::optional<std::uint64_t> own_place(std::uint64_t size) const {
+        std::uint64_t place = first_own_address;
+        for (auto at = segments.lower_bound(first_own_address); at != segments.end(); ++at) {
+            if (at->first - place >= size) {
+                return place;
+            }
+            place = at->first + at->second.size;
+        }
+        return end_of_own_addresses - place >= size ? std::optional(place) : std::nullopt;
+    }
+
+    /// Neighbouring mapped ranges are one expandable segment.
+    void map(std::uint64_t address, Segment segment) {
+        if (auto next = segments.find(address + segment.size);
+            next != segments.end() && next->second.mapped) {
+            segment.size += next->second.size;
+            segments.erase(next);
+        }
+        if (auto previous = segments.lower_bound(address); previous != segments.begin()) {
+            --previous;
+            if (previous->second.mapped && previous->first + previous->second.size == address) {
+                previous->second.size += segment.size;
+                return;
+            }
+        }
+        segments.emplace(address, segment);
+    }
+
+    /// The range lies in one mapped segment.
+    void unmap(Segments::iterator at, std::uint64_t address, std::uint64_t size) {
+        const auto [begin, segment] = *at;
+        segments.erase(at);
+        if (begin < address) {
+            Segment front = segment;
+            front.size = address - begin;
+            segments.emplace(begin, front);
+        }
+        if (address + size < begin + segment.size) {
+            Segment rear = segment;
+            rear.size = begin + segment.size - (address + size);
+            segments.emplace(address + size, rear);
+        }
+    }
+};
+
+/// Frames as PyTorch has them, each stack and each frame written once.
+class Frames {
+  public:
+    Frames(const Input& input, Pickler& pickle)
+        : report_(input.recording.report), resolver_(input.resolver), pickle_(pickle) {}
+
+    /// The list of a stack's frames, the call into CUDA first.
+    void write(std::uint32_t stack) {
+        const auto known = stacks_.find(stack);
+        if (known != stacks_.end()) {
+            pickle_.get(known->second);
+            return;
+        }
+        Pickler::List list = pickle_.begin_list();
+        if (stack < report_.stacks.size()) {
+            for (const std::size_t frame : report_.stacks[stack].frames) {
+                write_frame(frame, list);
+            }
+        }
+        pickle_.end_list(list);
+        stacks_.emplace(stack, pickle_.put());
+    }
+
+  private:
+    void write_frame(std::size_t frame, Pickler::List& list) {
+        auto known = frames_.find(frame);
+        if (known != frames_.end()) {
+            for (const std::uint32_t memo : known->second) {
+                pickle_.item(list);
+                pickle_.get(memo);
+            }
+            return;
+        }
+        std::vector<report::StackFrame> resolved;
+        resolver_.add_frames(frame, resolved);
+        std::vector<std::uint32_t>& memos = frames_[frame];
+        for (const report::StackFrame& each : resolved) {
+            pickle_.item(list);
+            pickle_.begin_dict();
+            pickle_.text("name");
+            std::string name = each.function;
+            if (name.empty()) {
+                name = report::base_name(each.module) + "+" + hexadecimal(each.address);
+            }
+            pickle_.text(clean_name(name));
+            pickle_.text("filename");
+            pickle_.text(clean_name(!each.file.empty()     ? each.file
+                                    : !each.module.empty() ? each.module
+                                                           : "??"));
+            pickle_.text("line");
+            pickle_.number(static_cast<std::uint64_t>(std::max(each.line, 0)));
+            pickle_.end_dict();
+            memos.push_back(pickle_.put());
+        }
+    }
+
+    const report::Report& report_;
+    report::Resolver& resolver_;
+    Pickler& pickle_;
+    std::unordered_map<std::uint32_t, std::uint32_t> stacks_;             ///< to memos
+    std::unordered_map<std::size_t, std::vector<std::uint32_t>> frames_;  ///< to memos
+};
+
+/// The trace of one device, written as it is read.
+class Trace final : public History {
+  public:
+    Trace(const Input& input, std::uint32_t device, Pickler& pickle, Frames& frames)
+        : choice_(input), device_(device), pickle_(pickle), frames_(frames) {
+        list_ = pickle_.begin_list();
+    }
+
+    void finish() { pickle_.end_list(list_); }
+
+    Layout layout;
+    std::uint64_t left_out = 0;  ///< allocations for which there was no place
+
+  protected:
+    void segment_added(const Event& event) override {
+        // A log that has it over an allocation of the driver's is wrong somewhere: what the pool
+        // serves there then stands alone.
+        if (event.device != device_ || !layout.is_free(event.address, event.size)) {
+            return;
+        }
+        const bool mapped = event.type == trace::EventType::segment_map;
+        const Segment segment{
+            .size = event.size, .stream = 0, .stack = event.stack, .mapped = mapped, .own = false};
+        if (mapped) {
+            layout.map(event.address, segment);
+        } else {
+            layout.segments.emplace(event.address, segment);
+        }
+        entry(mapped ? "segment_map" : "segment_alloc", event.address, event.size, 0, event.stack);
+    }
+
+    void segment_removed(std::uint32_t device, std::uint64_t address, std::uint64_t size,
+                         bool mapped) override {
+        const auto at = device == device_ ? layout.around(address, size) : layout.segments.end();
+        if (at == layout.segments.end() || at->second.own || at->second.mapped != mapped) {
+            return;
+        }
+        if (mapped) {
+            layout.unmap(at, address, size);
+        } else if (at->first == address && at->second.size == size) {
+            layout.segments.erase(at);
+        } else {
+            return;
+        }
+        entry(mapped ? "segment_unmap" : "segment_free", address, size, 0, 0);
+    }
+
+    void allocated(const Allocation& allocation) override {
+        const Event& event = allocation.event;
+        if (event.device != device_ || !trace::counts_as_device_memory(event.kind) ||
+            !choice_.takes(event, string(event.api))) {
+            return;
+        }
+        const std::uint64_t size =
+            std::max<std::uint64_t>({allocation.size, allocation.pooled ? 0 : event.requested, 1});
+        Block block{.size = size,
+                    .requested = std::min(event.requested, size),
+                    .stack = event.stack,
+                    .pending = false};
+        std::uint64_t address = event.address;
+        std::uint64_t stream = 0;
+        const auto segment = layout.around(address, size);
+        const bool inside = allocation.in_segment && segment != layout.segments.end() &&
+                            !segment->second.own && !layout.overlaps_block(address, size);
+        if (!inside) {
+            const bool pointer = trace::space_of(event.kind) == trace::AddressSpace::pointer;
+            if (!pointer || address >= first_own_address || !layout.is_free(address, size)) {
+                const std::optional<std::uint64_t> place = layout.own_place(size);
+                if (!place) {
+                    ++left_out;
+                    return;
+                }
+                address = *place;
+            }
+            stream = event.stream;
+            layout.segments.emplace(address, Segment{.size = size,
+                                                     .stream = stream,
+                                                     .stack = event.stack,
+                                                     .mapped = false,
+                                                     .own = true});
+            entry("segment_alloc", address, size, stream, event.stack);
+        }
+        layout.blocks.emplace(address, block);
+        places_.emplace(allocation.number, address);
+        entry("alloc", address, block.requested, stream, event.stack);
+    }
+
+    void freed(const Allocation& allocation, const Event* by) override {
+        const auto place = places_.find(allocation.number);
+        if (place != places_.end()) {
+            Block& block = layout.blocks.at(place->second);
+            block.pending = true;
+            entry("free_requested", place->second, block.requested, stream_at(place->second),
+                  by == nullptr ? 0 : by->stack);
+        }
+    }
+
+    void completed(const Allocation& allocation, const Event* by) override {
+        const auto place = places_.find(allocation.number);
+        if (place == places_.end()) {
+            return;
+        }
+        const std::uint64_t address = place->second;
+        const Block block = layout.blocks.at(address);
+        const std::uint64_t stream = stream_at(address);
+        entry("free_completed", address, block.requested, stream, by == nullptr ? 0 : by->stack);
+        layout.blocks.erase(address);
+        places_.erase(place);
+        if (const auto own = layout.segments.find(address);
+            own != layout.segments.end() && own->second.own) {
+            entry("segment_free", address, own->second.size, stream, 0);
+            layout.segments.erase(own);
+        }
+    }
+
+    void failed(const trace::OomEvent& oom) override {
+        if (oom.device == device_) {
+            begin_entry("oom");
+            pickle_.text("device_free");
+            pickle_.number(oom.device_free);
+            end_entry(oom.requested, 0, oom.stack);
+        }
+    }
+
+  private:
+    std::uint64_t stream_at(std::uint64_t address) {
+        const auto segment = layout.around(address, 1);
+        return segment == layout.segments.end() ? 0 : segment->second.stream;
+    }
+
+    void begin_entry(const char* action) {
+        pickle_.item(list_);
+        pickle_.begin_dict();
+        pickle_.text("action");
+        pickle_.text(action);
+    }
+    void end_entry(std::uint64_t size, std::uint64_t stream, std::uint32_t stack) {
+        pickle_.text("size");
+        pickle_.number(size);
+        pickle_.text("stream");
+        pickle_.number(stream);
+        pickle_.text("time_us");
+        pickle_.number(wall_ns() / 1000);
+        pickle_.text("frames");
+        frames_.write(stack);
+        pickle_.end_dict();
+    }
+    void entry(const char* action, std::uint64_t address, std::uint64_t size, std::uint64_t stream,
+               std::uint32_t stack) {
+        begin_entry(action);
+        pickle_.text("addr");
+        pickle_.number(address);
+        end_entry(size, stream, stack);
+    }
+
+    SiteChoice choice_;
+    std::uint32_t device_;
+    Pickler& pickle_;
+    Frames& frames_;
+    Pickler::List list_;
+    std::unordered_map<std::uint64_t, std::uint64_t> places_;  ///< by number: where it is shown
+};
+
+class Snapshot {
+  public:
+    Snapshot(const Input& input, report::ByteSink& sink)
+        : input_(input), out_(sink), pickle_(out_), frames_(input, pickle_) {}
+
+    Result write() {
+        pickle_.begin_dict();
+        pickle_.text("device_traces");
+        traces();
+        pickle_.text("segments");
+        Pickler::List list = pickle_.begin_list();
+        for (const auto& [device, layout] : layouts_) {
+            for (const auto& [address, segment] : layout.segments) {
+                pickle_.item(list);
+                write_segment(device, layout, address, segment);
+            }
+        }
+        pickle_.end_list(list);
+        pickle_.text("allocator_settings");
+        settings();
+        pickle_.end_dict();
+        pickle_.stop();
+        std::string warning;
+        if (left_out_ != 0) {
+            warning = "No place was left for " + report::format_plural(left_out_, "allocation") +
+                      " whose sizes no GPU has: they are left out.";
+        }
+        return {out_.finish(), warning};
+    }
+
+  private:
+    /// A list for each index, since the readers count them; empty for what was not used.
+    void traces() {
+        std::uint64_t count = 0;
+        for (const report::Device& device : input_.recording.report.devices) {
+            count = std::max(count, device.index + 1);
+        }
+        Pickler::List list = pickle_.begin_list();
+        for (std::uint64_t index = 0; index < count; ++index) {
+            pickle_.item(list);
+            if (!is_wanted(index)) {
+                pickle_.begin_list();
+                continue;
+            }
+            Trace of_device(input_, static_cast<std::uint32_t>(index), pickle_, frames_);
+            report::read_log_ahead(input_.recording.log,
+                                   static_cast<trace::RecordSink&>(of_device));
+            of_device.finish();
+            left_out_ += of_device.left_out;
+            layouts_.emplace(index, std::move(of_device.layout));
+        }
+        pickle_.end_list(list);
+    }
+
+    bool is_wanted(std::uint64_t index) const {
+        const auto& devices = input_.recording.report.devices;
+        return input_.wants(index) &&
+               std::any_of(devices.begin(), devices.end(), [index](const report::Device& device) {
+                   return device.index == index && device.used();
+               });
+    }
+
+    void write_segment(std::uint64_t device, const Layout& layout, std::uint64_t address,
+                       const Segment& segment) {
+        const auto first = layout.blocks.lower_bound(address);
+        const auto behind = layout.blocks.lower_bound(address + segment.size);
+        std::uint64_t allocated = 0;
+        std::uint64_t active = 0;
+        std::uint64_t requested = 0;
+        for (auto at = first; at != behind; ++at) {
+            active += at->second.size;
+            allocated += at->second.pending ? 0 : at->second.size;
+            requested += at->second.pending ? 0 : at->second.requested;
+        }
+        pickle_.begin_dict();
+        member("device", device);
+        member("address", address);
+        member("total_size", segment.size);
+        member("allocated_size", allocated);
+        member("active_size", active);
+        member("requested_size", requested);
+        member("stream", segment.stream);
+        pickle_.text("segment_type");
+        pickle_.text(segment.size <= trace::PoolFigures::small_segment ? "small" : "large");
+        pickle_.text("segment_pool_id");
+        pickle_.number(0);
+        pickle_.number(0);
+        pickle_.pair();
+        pickle_.text("is_expandable");
+        pickle_.boolean(segment.mapped);
+        pickle_.text("frames");
+        frames_.write(segment.stack);
+        pickle_.text("blocks");
+        Pickler::List list = pickle_.begin_list();
+        std::uint64_t end = address;
+        for (auto at = first; at != behind; ++at) {
+            if (at->first > end) {
+                write_block(list, end, {.size = at->first - end}, "inactive");
+            }
+            write_block(list, at->first, at->second,
+                        at->second.pending ? "active_pending_free" : "active_allocated");
+            end = at->first + at->second.size;
+        }
+        if (end < address + segment.size) {
+            write_block(list, end, {.size = address + segment.size - end}, "inactive");
+        }
+        pickle_.end_list(list);
+        pickle_.end_dict();
+    }
+
+    void write_block(Pickler::List& list, std::uint64_t address, const Block& block,
+                     const char* state) {
+        pickle_.item(list);
+        pickle_.begin_dict();
+        member("address", address);
+        member("size", block.size);
+        member("requested_size", block.requested);
+        pickle_.text("state");
+        pickle_.text(state);
+        pickle_.text("frames");
+        frames_.write(block.stack);
+        pickle_.end_dict();
+    }
+
+    void member(const char* name, std::uint64_t value) {
+        pickle_.text(name);
+        pickle_.number(value);
+    }
+
+    /// memlab's options under their own names; those of PyTorch's allocator do not apply.
+    void settings() {
+        bool expandable = false;
+        for (const auto& [device, layout] : layouts_) {
+            for (const auto& [address, segment] : layout.segments) {
+                expandable = expandable || segment.mapped;
+            }
+        }
+        pickle_.begin_dict();
+        pickle_.text("expandable_segments");
+        pickle_.boolean(expandable);
+        for (const auto& [name, value] : input_.recording.report.options) {
+            pickle_.text(clean_name(name));
+            pickle_.text(clean_name(value));
+        }
+        pickle_.end_dict();
+    }
+
+    const Input& input_;
+    Output out_;
+    Pickler pickle_;
+    Frames frames_;
+    std::map<std::uint64_t, Layout> layouts_;  ///< by device: how its trace ends
+    std::uint64_t left_out_ = 0;
+};
+
+}  // namespace
+
+Result write_pytorch(const Input& input, report::ByteSink& sink) {
+    return Snapshot(input, sink).write();
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,47 @@
+#include "report/export/site_choice.hpp"
+
+#include <vector>
+
+namespace memlab::exports {
+
+namespace {
+
+std::string name_of(std::uint64_t device, const std::string& kind, std::uint64_t stack,
+                    const std::string& api) {
+    return std::to_string(device) + ' ' + kind + ' ' + std::to_string(stack) + ' ' + api;
+}
+
+}  // namespace
+
+SiteChoice::SiteChoice(const Input& input) : input_(input) {
+    if (input.filter.empty()) {
+        return;
+    }
+    const report::Report& report = input.recording.report;
+    const std::vector<bool> wanted = input.filter.sites(report, input.resolver);
+    for (std::size_t index = 0; index < report.sites.size(); ++index) {
+        const report::Site& site = report.sites[index];
+        if (wanted[index]) {
+            taken_.insert(name_of(site.device, site.kind, site.stack, site.api));
+        }
+    }
+}
+
+bool SiteChoice::takes(const trace::Event& event, const std::string& api) {
+    if (!input_.wants(event.device)) {
+        return false;
+    }
+    if (input_.filter.empty()) {
+        return true;
+    }
+    const Site site = {std::uint64_t{event.stack} << 32 | event.api, event.device,
+                       static_cast<std::uint64_t>(event.kind)};
+    const auto [at, is_new] = known_.try_emplace(site, false);
+    if (is_new) {
+        at->second =
+            taken_.contains(name_of(event.device, trace::name_of(event.kind), event.stack, api));
+    }
+    return at->second;
+}
+
+}  // namespace memlab::exports

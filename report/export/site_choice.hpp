@@ -1,0 +1,31 @@
+// Which events of a log belong to call sites that a filter takes: the filter judges the sites of
+// the report, as everywhere, and an event is of the site with its device, kind, function and stack.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_set>
+
+#include "report/export/input.hpp"
+
+namespace memlab::exports {
+
+/// Thread-safety: none.
+class SiteChoice {
+  public:
+    explicit SiteChoice(const Input& input);
+
+    /// `api` is the name of event.api. Quick: without a filter at once, with one a look-up.
+    bool takes(const trace::Event& event, const std::string& api);
+
+  private:
+    using Site = std::array<std::uint64_t, 3>;  ///< stack and API, device, kind
+
+    const Input& input_;
+    std::unordered_set<std::string> taken_;
+    std::map<Site, bool> known_;
+};
+
+}  // namespace memlab::exports

@@ -1,0 +1,104 @@
+#include "report/export/speedscope.hpp"
+
+#include <functional>
+
+#include "report/export/output.hpp"
+#include "report/export/stacks.hpp"
+#include "report/names.hpp"
+
+namespace memlab::exports {
+
+namespace {
+
+const char* title_of(Weight by) {
+    switch (by) {
+        case Weight::peak:
+            return "held at the peak";
+        case Weight::bytes:
+            return "allocated in all";
+        case Weight::count:
+            return "allocations";
+        case Weight::live:
+            return "never freed";
+    }
+    return "";
+}
+
+}  // namespace
+
+Result write_speedscope(const Input& input, report::ByteSink& sink) {
+    const report::Report& report = input.recording.report;
+    Stacks stacks(input);
+    // In three passes, so that no list of samples is kept.
+    const auto for_each = [&](const std::function<void(const WeighedStack&, std::uint64_t)>& use) {
+        stacks.for_each([&](const WeighedStack& stack) {
+            if (const std::uint64_t weight = stack.weights.of(input.by); weight != 0) {
+                use(stack, weight);
+            }
+        });
+    };
+    std::uint64_t total = 0;
+    for_each([&](const WeighedStack&, std::uint64_t weight) {
+        total = total > ~std::uint64_t{0} - weight ? ~std::uint64_t{0} : total + weight;
+    });
+
+    report::JsonOutput json(sink);
+    json.begin_object();
+    json.member("$schema", "https://www.speedscope.app/file-format-schema.json");
+    json.member("exporter", clean_name("memlab " + report.memlab_version));
+    json.member("name", clean_name(report::base_name(report.process.executable) + " " +
+                                   std::to_string(report.process.pid)));
+    json.member("activeProfileIndex", 0);
+    json.new_line();
+    json.key("profiles");
+    json.begin_array();
+    json.begin_object();
+    json.member("type", "sampled");
+    json.member("name", title_of(input.by));
+    json.member("unit", input.by == Weight::count ? "none" : "bytes");
+    json.member("startValue", 0);
+    json.member("endValue", total);
+    json.new_line();
+    json.key("samples");
+    json.begin_array();
+    for_each([&](const WeighedStack& stack, std::uint64_t) {
+        json.new_line();
+        json.begin_array();
+        for (const std::uint32_t number : stack.frames) {
+            json.number(number);
+        }
+        json.end_array();
+    });
+    json.end_array();
+    json.new_line();
+    json.key("weights");
+    json.begin_array();
+    for_each([&](const WeighedStack&, std::uint64_t weight) { json.number(weight); });
+    json.end_array();
+    json.end_object();
+    json.end_array();
+    json.new_line();
+    json.key("shared");
+    json.begin_object();
+    json.key("frames");
+    json.begin_array();
+    for (std::uint32_t number = 0; number < stacks.frame_count(); ++number) {
+        const NamedFrame& frame = stacks.frame(number);
+        json.new_line();
+        json.begin_object();
+        json.member("name", frame.function);
+        if (!frame.file.empty()) {
+            json.member("file", frame.file);
+            if (frame.line > 0) {
+                json.member("line", frame.line);
+            }
+        }
+        json.end_object();
+    }
+    json.end_array();
+    json.end_object();
+    json.end_object();
+    return {json.finish(), ""};
+}
+
+}  // namespace memlab::exports

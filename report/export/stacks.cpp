@@ -1,0 +1,146 @@
+#include "report/export/stacks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "report/export/output.hpp"
+#include "report/names.hpp"
+#include "report/symbolizer.hpp"
+
+namespace memlab::exports {
+
+using report::Device;
+using report::Site;
+using report::StackFrame;
+
+namespace {
+
+NamedFrame name(const StackFrame& frame, std::uint64_t module) {
+    NamedFrame named;
+    named.file = clean_name(frame.file);
+    named.line = std::max(frame.line, 0);
+    if (frame.python) {
+        named.function = clean_name(frame.function.empty() ? "?" : frame.function);
+        return named;
+    }
+    named.module = module;
+    named.address = frame.address;
+    named.function =
+        clean_name(report::without_anonymous(report::short_function_name(frame.function)));
+    if (named.function.empty()) {
+        named.function = clean_name(report::base_name(frame.module));
+        named.function += (named.function.empty() ? "" : "+") + hexadecimal(frame.address);
+    }
+    return named;
+}
+
+}  // namespace
+
+std::string NamedFrame::label() const {
+    if (file.empty()) {
+        return function;
+    }
+    return function + " (" + report::base_name(file) +
+           (line > 0 ? ":" + std::to_string(line) : std::string()) + ")";
+}
+
+std::uint64_t Weights::of(Weight by) const {
+    switch (by) {
+        case Weight::peak:
+            return peak_bytes;
+        case Weight::bytes:
+            return bytes;
+        case Weight::count:
+            return count;
+        case Weight::live:
+            return live_bytes;
+    }
+    return 0;
+}
+
+Stacks::Stacks(const Input& input)
+    : input_(input),
+      report_(input.recording.report),
+      wanted_(input.filter.sites(report_, input.resolver)),
+      of_frame_(report_.frames.size()) {
+    std::size_t used = 0;
+    for (const Device& device : report_.devices) {
+        used += device.used() && input.wants(device.index) ? 1 : 0;
+    }
+    many_devices_ = used > 1;
+}
+
+std::uint32_t Stacks::add(NamedFrame frame) {
+    std::string key = frame.function + '\n' + frame.file + '\n' + std::to_string(frame.line);
+    if (frame.file.empty()) {
+        key += '\n' + std::to_string(frame.module) + '+' + std::to_string(frame.address);
+    }
+    const auto [at, is_new] =
+        known_.try_emplace(std::move(key), static_cast<std::uint32_t>(frames_.size()));
+    if (is_new) {
+        frames_.push_back(std::move(frame));
+    }
+    return at->second;
+}
+
+std::uint32_t Stacks::named(const std::string& name) {
+    NamedFrame frame;
+    frame.function = clean_name(name);
+    return add(std::move(frame));
+}
+
+const std::vector<std::uint32_t>& Stacks::of_frame(std::size_t frame) {
+    std::vector<std::uint32_t>& numbers = of_frame_.at(frame);
+    if (numbers.empty()) {
+        std::vector<StackFrame> resolved;
+        input_.resolver.add_frames(frame, resolved);
+        for (const StackFrame& each : resolved) {
+            numbers.push_back(add(name(each, report_.frames[frame].module)));
+        }
+    }
+    return numbers;
+}
+
+void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
+    WeighedStack stack;
+    for (std::size_t index = 0; index < report_.sites.size(); ++index) {
+        const Site& site = report_.sites[index];
+        // A site of segments alone is the pool's, not the program's.
+        if (!wanted_[index] || !input_.wants(site.device) || site.count == 0) {
+            continue;
+        }
+        stack.frames.clear();
+        stack.device = site.device;
+        stack.kind = site.kind;
+        if (many_devices_) {
+            stack.frames.push_back(named("GPU " + std::to_string(site.device)));
+        }
+        const bool in_curves = report::is_in_curves(site.kind);
+        if (!in_curves) {
+            stack.frames.push_back(named("[" + site.kind + "]"));
+        }
+        const report::Stack& recorded = report_.stacks.at(site.stack);
+        if (recorded.truncated) {
+            stack.frames.push_back(named("[deeper than MEMLAB_STACK_DEPTH]"));
+        }
+        for (auto frame = recorded.frames.rbegin(); frame != recorded.frames.rend(); ++frame) {
+            const std::vector<std::uint32_t>& numbers = of_frame(*frame);
+            stack.frames.insert(stack.frames.end(), numbers.rbegin(), numbers.rend());
+        }
+        if (!site.api.empty()) {
+            stack.frames.push_back(named(site.api));
+        }
+        if (stack.frames.empty()) {
+            stack.frames.push_back(named("[no stack]"));
+        }
+        stack.weights = {.count = site.count,
+                         .bytes = site.bytes,
+                         .peak_count = in_curves ? site.at_peak_count : 0,
+                         .peak_bytes = in_curves ? site.at_peak_bytes : 0,
+                         .live_count = site.live_count,
+                         .live_bytes = site.live_bytes};
+        visit(stack);
+    }
+}
+
+}  // namespace memlab::exports

@@ -1,0 +1,153 @@
+// The timeline for scripts: JSON and CSV.
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "report/json_values.hpp"
+#include "report/timeline/render.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// In the order of Curve.
+constexpr std::array<const char*, curve_count> curve_names = {"requested", "allocated", "active",
+                                                              "reserved", "device_used"};
+
+ordered_json device_json(const DeviceTimeline& timeline) {
+    ordered_json device;
+    device["index"] = timeline.device->index;
+    device["name"] = timeline.device->name;
+    device["bucket_ns"] = timeline.bucket_ns;
+    ordered_json& curves = device["curves"] = ordered_json::object();
+    for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        const auto& figures = timeline.curves[curve];
+        if (!figures) {
+            curves[curve_names[curve]] = nullptr;
+            continue;
+        }
+        curves[curve_names[curve]] = {{"at_begin", figures->at_begin},
+                                      {"lowest", figures->lowest},
+                                      {"highest", figures->highest},
+                                      {"highest_ns", figures->highest_ns},
+                                      {"at_end", figures->at_end}};
+    }
+    ordered_json& rows = device["rows"] = ordered_json::array();
+    for (const TimelineRow& row : timeline.rows) {
+        ordered_json out;
+        out["begin_ns"] = row.begin_ns;
+        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            const auto& values = row.curves[curve];
+            out[curve_names[curve]] =
+                values ? ordered_json::array({values->min, values->max, values->last})
+                       : ordered_json();
+        }
+        rows.push_back(std::move(out));
+    }
+    return device;
+}
+
+ordered_json moment_json(const MomentView& moment, const ViewOptions& options) {
+    ordered_json at;
+    at["time_ns"] = moment.time_ns;
+    at["name"] = moment.name;
+    ordered_json& devices = at["devices"] = ordered_json::array();
+    for (const SiteTable& table : moment.tables) {
+        std::uint64_t bytes = 0;
+        std::uint64_t count = 0;
+        ordered_json sites = ordered_json::array();
+        for (const SiteRow& row : table.rows) {
+            const Figures& figures = row.figures;
+            const std::uint64_t here = moment.at_peak ? figures.peak_bytes : figures.live_bytes;
+            const std::uint64_t allocations =
+                moment.at_peak ? figures.peak_count : figures.live_count;
+            if (!is_in_curves(row.kind) || allocations == 0) {
+                continue;
+            }
+            bytes += here;
+            count += allocations;
+            if (sites.size() < options.top) {
+                sites.push_back({{"place", place_json(row.place)},
+                                 {"kind", row.kind},
+                                 {"api", text_or_null(row.api)},
+                                 {"bytes", here},
+                                 {"count", allocations}});
+            }
+        }
+        devices.push_back({{"index", table.device->index},
+                           {"bytes", bytes},
+                           {"count", count},
+                           {"sites", std::move(sites)}});
+    }
+    return at;
+}
+
+}  // namespace
+
+std::string render_timeline_json(const std::string& file, const TimelineView& view,
+                                 const MomentView* moment, const ViewOptions& options) {
+    ordered_json root;
+    root["file"] = file;
+    root["source"] = view.from_log ? "event log" : "report";
+    root["from_ns"] = view.from_ns;
+    root["to_ns"] = view.to_ns;
+    ordered_json& devices = root["devices"] = ordered_json::array();
+    for (const DeviceTimeline& device : view.devices) {
+        devices.push_back(device_json(device));
+    }
+    ordered_json& marks = root["marks"] = ordered_json::array();
+    for (const TimelineMark& mark : view.marks) {
+        marks.push_back({{"time_ns", mark.time_ns}, {"name", mark.name}});
+    }
+    ordered_json& scopes = root["scopes"] = ordered_json::array();
+    for (const TimelineScope& scope : view.scopes) {
+        scopes.push_back({{"name", scope.name},
+                          {"thread", scope.thread},
+                          {"depth", scope.depth},
+                          {"begin_ns", scope.begin_ns},
+                          {"end_ns", scope.end_ns},
+                          {"ended", scope.ended}});
+    }
+    ordered_json& ooms = root["ooms"] = ordered_json::array();
+    for (const TimelineOom& oom : view.ooms) {
+        ooms.push_back({{"time_ns", oom.time_ns},
+                        {"device", oom.device},
+                        {"requested_bytes", oom.requested_bytes},
+                        {"api", text_or_null(oom.api)}});
+    }
+    root["left_out"] = view.left_out;
+    root["at"] = moment == nullptr ? ordered_json() : moment_json(*moment, options);
+    return json_text(root);
+}
+
+std::string render_timeline_csv(const TimelineView& view) {
+    std::string text = "device,begin_ns,end_ns";
+    for (const char* name : curve_names) {
+        for (const char* value : {"_min", "_max", "_last"}) {
+            text.append(",").append(name).append(value);
+        }
+    }
+    text += '\n';
+    for (const DeviceTimeline& device : view.devices) {
+        for (const TimelineRow& row : device.rows) {
+            std::uint64_t end = 0;
+            if (__builtin_add_overflow(row.begin_ns, device.bucket_ns, &end) || end > view.to_ns) {
+                end = view.to_ns;
+            }
+            text += std::to_string(device.device->index) + ',' + std::to_string(row.begin_ns) +
+                    ',' + std::to_string(end);
+            for (const auto& values : row.curves) {
+                if (values) {
+                    text += ',' + std::to_string(values->min) + ',' + std::to_string(values->max) +
+                            ',' + std::to_string(values->last);
+                } else {
+                    text += ",,,";
+                }
+            }
+            text += '\n';
+        }
+    }
+    return text;
+}
+
+}  // namespace memlab::report

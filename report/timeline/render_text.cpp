@@ -1,0 +1,342 @@
+// The timeline for a terminal.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "report/names.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/plot.hpp"
+#include "report/text.hpp"
+#include "report/timeline/render.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::size_t most_lanes = 6;
+
+/// The curve's values of a row; nothing for what is not known.
+TimelineRow::Values values_of(const TimelineRow& row, Curve curve) {
+    return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
+}
+
+class TimelineText {
+  public:
+    TimelineText(const Report& report, const TimelineView& view, const MomentView* moment,
+                 const ViewOptions& options)
+        : report_(report), view_(view), moment_(moment), options_(options), page_(options.style) {}
+
+    std::string render() {
+        title();
+        for (const DeviceTimeline& device : view_.devices) {
+            page_.heading(device_title(*device.device, page_.style().ascii));
+            picture(device);
+            figures(device);
+        }
+        if (view_.devices.empty()) {
+            page_.line("No GPU memory was allocated.");
+        }
+        notes();
+        if (moment_ != nullptr) {
+            for (const SiteTable& table : moment_->tables) {
+                live(table);
+            }
+        }
+        return page_.take();
+    }
+
+  private:
+    void title() {
+        const std::string name = page_.clean(base_name(report_.process.executable));
+        std::string text = page_.bold(name.empty() ? "?" : name) + " (pid " +
+                           std::to_string(report_.process.pid) + ")  ";
+        text += view_.from_ns == 0 ? "0 s" : format_duration(view_.from_ns);
+        text += " to " + format_duration(view_.to_ns);
+        if (view_.from_ns != 0) {
+            text += " (" + format_duration(view_.to_ns - view_.from_ns) + ")";
+        }
+        page_.line(text);
+        std::uint64_t bucket = 0;
+        for (const DeviceTimeline& device : view_.devices) {
+            bucket = std::max(bucket, device.bucket_ns);
+        }
+        if (bucket != 0) {
+            page_.line(page_.dim("from the " +
+                                 std::string(view_.from_log ? "event log" : "report") +
+                                 ", in steps of " + format_duration(bucket)));
+        }
+    }
+
+    /// Bars that do not overlap share a row; what is within another is below it.
+    std::vector<PlotSpan> spans(std::size_t* not_drawn) const {
+        std::vector<PlotSpan> drawn;
+        std::vector<std::uint64_t> ends;  // of each lane
+        std::vector<const TimelineScope*> order;
+        for (const TimelineScope& scope : view_.scopes) {
+            order.push_back(&scope);
+        }
+        std::stable_sort(order.begin(), order.end(),
+                         [](const TimelineScope* a, const TimelineScope* b) {
+                             return a->begin_ns != b->begin_ns ? a->begin_ns < b->begin_ns
+                                                               : a->end_ns > b->end_ns;
+                         });
+        for (const TimelineScope* scope : order) {
+            std::size_t lane = 0;
+            while (lane < ends.size() && ends[lane] > scope->begin_ns) {
+                ++lane;
+            }
+            if (lane == most_lanes) {
+                ++*not_drawn;
+                continue;
+            }
+            if (lane == ends.size()) {
+                ends.push_back(0);
+            }
+            ends[lane] = scope->end_ns;
+            drawn.push_back({scope->begin_ns, scope->end_ns, page_.clean(scope->name), lane});
+        }
+        return drawn;
+    }
+
+    std::vector<PlotPoint> points(const DeviceTimeline& device, bool with_device_used) const {
+        std::vector<PlotPoint> result;
+        std::uint64_t device_used = 0;  // between samples it stays
+        for (std::size_t i = 0; i < device.rows.size(); ++i) {
+            const TimelineRow& row = device.rows[i];
+            const auto allocated = values_of(row, Curve::allocated);
+            const auto active = values_of(row, Curve::active);
+            const auto reserved = values_of(row, Curve::reserved);
+            if (with_device_used) {
+                device_used = std::max(device_used, values_of(row, Curve::device_used).max);
+            }
+            result.push_back({row.begin_ns, allocated.max, reserved.max, active.max, device_used});
+            if (with_device_used) {
+                device_used = values_of(row, Curve::device_used).last;
+            }
+            std::uint64_t end = 0;
+            if (!__builtin_add_overflow(row.begin_ns, device.bucket_ns, &end) &&
+                end <= view_.to_ns &&
+                (i + 1 == device.rows.size() || end <= device.rows[i + 1].begin_ns)) {
+                result.push_back({end, allocated.last, reserved.last, active.last, device_used});
+            }
+        }
+        return result;
+    }
+
+    void picture(const DeviceTimeline& device) {
+        const Style& style = page_.style();
+        // The rest of the GPU may be a hundred times the program's: then a figure says it.
+        const auto& reserved = device.curves.at(static_cast<std::size_t>(Curve::reserved));
+        const auto& used = device.curves.at(static_cast<std::size_t>(Curve::device_used));
+        const bool with_device_used = reserved && used && used->highest / 4 <= reserved->highest;
+        std::vector<PlotNote> plot_notes;
+        std::size_t number = 0;
+        for (const TimelineMark& mark : view_.marks) {
+            ++number;
+            plot_notes.push_back(
+                {mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+        }
+        bool failures = false;
+        for (const TimelineOom& oom : view_.ooms) {
+            if (oom.device == device.device->index) {
+                plot_notes.push_back({oom.time_ns, 'X'});
+                failures = true;
+            }
+        }
+        PlotOptions plot;
+        plot.width = style.width - 2;
+        plot.height = 12;
+        plot.ascii = style.ascii;
+        plot.from_ns = view_.from_ns;
+        plot.allocated_color = style.cyan();
+        plot.reserved_color = style.dim();
+        plot.reset = style.reset();
+        const std::vector<PlotPoint> drawn = points(device, with_device_used);
+        std::size_t not_drawn = 0;
+        const auto lines = plot_timeline(drawn, view_.to_ns, plot_notes, plot, spans(&not_drawn));
+        if (lines.empty()) {
+            page_.line("  nothing was allocated in this time");
+            return;
+        }
+        const bool with_active =
+            std::any_of(drawn.begin(), drawn.end(),
+                        [](const PlotPoint& point) { return point.active > point.allocated; });
+        const auto sign = [&](const char* unicode, const char* ascii) {
+            return std::string(style.ascii ? ascii : unicode);
+        };
+        std::vector<std::string> legend = {std::string(style.cyan()) + sign("█", "#") +
+                                           std::string(style.reset()) + " allocated"};
+        if (with_active) {
+            legend.push_back(page_.dim(sign("▒", ":")) + " freed, in use");
+        }
+        legend.push_back(page_.dim(sign("░", ".")) + " reserved");
+        if (with_device_used) {
+            legend.push_back(page_.dim(sign("┄", "~")) + " whole GPU");
+        }
+        if (!view_.marks.empty()) {
+            legend.emplace_back("1 2 .. marks");
+        }
+        if (failures) {
+            legend.emplace_back("X out of memory");
+        }
+        std::string line = " ";
+        for (const std::string& each : legend) {
+            if (display_width(line) + 3 + display_width(each) > page_.width()) {
+                page_.line(line);
+                line = " ";
+            }
+            line += (line == " " ? " " : "   ") + each;
+        }
+        page_.line(line);
+        for (const std::string& row : lines) {
+            page_.line("  " + row);
+        }
+        if (not_drawn != 0) {
+            page_.line(
+                page_.dim("  " + format_plural(not_drawn, "scope") + " within these not drawn"));
+        }
+    }
+
+    void figures(const DeviceTimeline& device) {
+        struct Named {
+            Curve curve;
+            const char* name;
+        };
+        static constexpr std::array<Named, curve_count> rows = {
+            {{Curve::allocated, "allocated"},
+             {Curve::reserved, "reserved"},
+             {Curve::requested, "requested"},
+             {Curve::active, "active"},
+             {Curve::device_used, "device used"}}};
+        page_.line("");
+        page_.line(page_.dim("  " + left("", 12) + right("at first", 12) + right("lowest", 12) +
+                             right("highest", 12) + right("at", 12) + right("at last", 12)));
+        for (const Named& row : rows) {
+            const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
+            if (!curve) {
+                continue;
+            }
+            page_.line("  " + left(row.name, 12) + right(format_bytes(curve->at_begin), 12) +
+                       right(format_bytes(curve->lowest), 12) +
+                       page_.bold(right(format_bytes(curve->highest), 12)) +
+                       right(format_duration(curve->highest_ns), 12) +
+                       right(format_bytes(curve->at_end), 12));
+        }
+    }
+
+    void notes() {
+        if (!view_.marks.empty()) {
+            page_.heading("Marks");
+            for (std::size_t i = 0; i < view_.marks.size() && i < options_.top; ++i) {
+                const TimelineMark& mark = view_.marks[i];
+                const std::string begin = right(std::to_string(i + 1), 5) +
+                                          right(format_duration(mark.time_ns), 13) + "  ";
+                page_.line(begin + shorten_end(page_.clean(mark.name), page_.width() - begin.size(),
+                                               page_.style().ascii));
+            }
+            if (view_.marks.size() > options_.top) {
+                page_.line(page_.dim("       " +
+                                     format_plural(view_.marks.size() - options_.top, "mark") +
+                                     " more"));
+            }
+        }
+        if (!view_.ooms.empty()) {
+            page_.heading("Out of memory");
+            for (std::size_t i = 0; i < view_.ooms.size() && i < options_.top; ++i) {
+                const TimelineOom& oom = view_.ooms[i];
+                page_.line("    X" + right(format_duration(oom.time_ns), 13) + "  GPU " +
+                           std::to_string(oom.device) + ": " + format_bytes(oom.requested_bytes) +
+                           " requested");
+            }
+        }
+        std::vector<std::string> warnings;
+        if (view_.left_out != 0) {
+            warnings.push_back("There are " + format_count(view_.left_out) +
+                               " marks, failures and scopes more; a narrower --from and --to "
+                               "shows them.");
+        }
+        page_.warnings(warnings);
+    }
+
+    std::uint64_t bytes_of(const Figures& figures) const {
+        return moment_->at_peak ? figures.peak_bytes : figures.live_bytes;
+    }
+    std::uint64_t count_of(const Figures& figures) const {
+        return moment_->at_peak ? figures.peak_count : figures.live_count;
+    }
+
+    void live(const SiteTable& table) {
+        std::uint64_t whole = 0;
+        std::uint64_t count = 0;
+        for (const SiteRow& row : table.rows) {
+            if (is_in_curves(row.kind)) {
+                whole += bytes_of(row.figures);
+                count += count_of(row.figures);
+            }
+        }
+        std::string heading = "Live at " + format_duration(moment_->time_ns);
+        if (moment_->name != "peak" && moment_->name != "end") {
+            heading = "Live at " + page_.clean(moment_->name);
+        } else {
+            heading = "Live at the " + moment_->name + ", " + format_duration(moment_->time_ns);
+        }
+        if (moment_->tables.size() > 1) {
+            heading += ", GPU " + std::to_string(table.device->index);
+        }
+        page_.heading(heading + ": " + format_bytes(whole),
+                      format_plural(count, "allocation") +
+                          (options_.filter.empty() ? "" : ", " + page_.clean(options_.filter)));
+        if (whole == 0) {
+            page_.line("  nothing");
+            return;
+        }
+        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 9) +
+                             "  where"));
+        const ByteUnit unit = unit_for(whole);
+        std::size_t shown = 0;
+        std::uint64_t rest = 0;
+        std::uint64_t rest_count = 0;
+        std::size_t rest_rows = 0;
+        for (const SiteRow& row : table.rows) {
+            const std::uint64_t bytes = bytes_of(row.figures);
+            if (!is_in_curves(row.kind) || count_of(row.figures) == 0) {
+                continue;
+            }
+            if (shown++ < options_.top) {
+                const PlaceTextOptions place{page_.style(), options_.working_directory,
+                                             options_.templates};
+                const std::size_t room = page_.width() - 33;
+                page_.line("  " + right(format_bytes(bytes, unit), 12) +
+                           right(format_percent(bytes, whole), 8) +
+                           right(format_count(count_of(row.figures)), 9) + "  " +
+                           describe_place(row.place, row.kind, row.api, room, place));
+            } else {
+                ++rest_rows;
+                rest += bytes;
+                rest_count += count_of(row.figures);
+            }
+        }
+        if (rest_rows != 0) {
+            page_.line("  " + right(format_bytes(rest, unit), 12) +
+                       right(format_percent(rest, whole), 8) + right(format_count(rest_count), 9) +
+                       "  " + page_.dim(format_plural(rest_rows, "place") + " more"));
+        }
+    }
+
+    const Report& report_;
+    const TimelineView& view_;
+    const MomentView* moment_;
+    const ViewOptions& options_;
+    Page page_;
+};
+
+}  // namespace
+
+std::string render_timeline_text(const Report& report, const TimelineView& view,
+                                 const MomentView* moment, const ViewOptions& options) {
+    return TimelineText(report, view, moment, options).render();
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,447 @@
+#include "report/timeline/timeline.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "profiler/trace/aggregator.hpp"
+#include "report/json_writer.hpp"
+#include "report/read_ahead.hpp"
+#include "report/reader.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr auto device_used = static_cast<std::size_t>(Curve::device_used);
+
+/// A record's time where it has one that moves the recording on.
+template <typename Record>
+std::optional<std::uint64_t> time_of(const Record& record) {
+    if constexpr (requires { record.time_ns; }) {
+        return record.time_ns;
+    } else {
+        return std::nullopt;
+    }
+}
+
+/// Feeds an aggregator, and lets a follower see the state before and after each record.
+template <typename Follower>
+class Following final : public trace::RecordSink {
+  public:
+    explicit Following(Follower& follower) : follower_(follower) {}
+
+    void on(const trace::ProcessInfo& record) override { take(record); }
+    void on(const trace::OptionValue& record) override { take(record); }
+    void on(const trace::DeviceInfo& record) override { take(record); }
+    void on(const trace::ContextInfo& record) override { take(record); }
+    void on(const trace::ContextLost& record) override { take(record); }
+    void on(const trace::StringDef& record) override { take(record); }
+    void on(const trace::ModuleDef& record) override { take(record); }
+    void on(const trace::PythonFrameDef& record) override { take(record); }
+    void on(const trace::StackDef& record) override { take(record); }
+    void on(const trace::Event& record) override { take(record); }
+    void on(const trace::OomEvent& record) override { take(record); }
+    void on(const trace::DeviceSample& record) override { take(record); }
+    void on(const trace::Missed& record) override { take(record); }
+    void on(const trace::Work& record) override { take(record); }
+    void on(const trace::Bypass& record) override { take(record); }
+    void on(const trace::Coverage& record) override { take(record); }
+    void on(const trace::End& record) override { take(record); }
+
+    const trace::Aggregator& aggregator() const { return aggregator_; }
+
+  private:
+    template <typename Record>
+    void take(const Record& record) {
+        if (const auto time = time_of(record)) {
+            if (!follower_.before(aggregator_, std::max(*time, aggregator_.duration_ns()))) {
+                return;
+            }
+        }
+        aggregator_.on(record);
+        follower_.after(aggregator_, record);
+    }
+
+    Follower& follower_;
+    trace::Aggregator aggregator_;
+};
+
+TimelineRow row_of(std::uint64_t begin_ns, const trace::Timeline::Bucket& bucket) {
+    TimelineRow row;
+    row.begin_ns = begin_ns;
+    for (std::size_t curve = 0; curve < curve_count; ++curve) {
+        if (bucket.last[curve] == trace::Timeline::unknown) {
+            continue;  // device used before it was first sampled
+        }
+        const bool partly = bucket.max[curve] == trace::Timeline::unknown;
+        row.curves[curve] = {.min = bucket.min[curve],
+                             .max = partly ? bucket.last[curve] : bucket.max[curve],
+                             .last = bucket.last[curve]};
+    }
+    return row;
+}
+
+/// Collects a stretch of a log.
+class Stretch {
+  public:
+    explicit Stretch(TimelineView& view) : view_(view) {}
+
+    bool before(const trace::Aggregator& state, std::uint64_t time_ns) {
+        if (!entered_ && time_ns >= view_.from_ns) {
+            enter(state);
+        }
+        return true;
+    }
+
+    template <typename Record>
+    void after(const trace::Aggregator& state, const Record& record) {
+        const std::uint64_t now = state.duration_ns();
+        const bool within = entered_ && now <= view_.to_ns;
+        if constexpr (std::same_as<Record, trace::Event>) {
+            if (record.type == trace::EventType::mark) {
+                if (within) {
+                    note(view_.marks, TimelineMark{now, state.string(record.name)});
+                }
+            } else if (record.type == trace::EventType::scope_begin ||
+                       record.type == trace::EventType::scope_end) {
+                scope(state, record, now);
+            } else if (within) {
+                sample(state, record.device, now);
+            }
+        } else if constexpr (std::same_as<Record, trace::DeviceSample>) {
+            if (within) {
+                sample(state, record.device, now);
+            }
+        } else if constexpr (std::same_as<Record, trace::ContextLost>) {
+            for (std::uint32_t device = 0; within && device < state.devices().size(); ++device) {
+                sample(state, device, now);
+            }
+        } else if constexpr (std::same_as<Record, trace::OomEvent>) {
+            if (within) {
+                note(view_.ooms,
+                     TimelineOom{now, record.device, record.requested, state.string(record.api)});
+            }
+        }
+    }
+
+    /// After the last record.
+    void finish(const trace::Aggregator& state) {
+        if (!entered_) {
+            enter(state);
+        }
+        for (auto& [thread, open] : open_) {
+            for (Open& each : open) {
+                close(each, state.duration_ns(), thread.thread, false);
+            }
+        }
+        std::stable_sort(view_.scopes.begin(), view_.scopes.end(),
+                         [](const TimelineScope& a, const TimelineScope& b) {
+                             return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns
+                                                             : a.depth < b.depth;
+                         });
+        for (DeviceTimeline& device : view_.devices) {
+            fill(device);
+        }
+    }
+
+  private:
+    struct Sampled {
+        trace::Timeline timeline;
+        std::array<std::optional<DeviceTimeline::Curve>, curve_count> curves;
+    };
+    /// Who may end a scope: its thread, of its domain; or whoever names the range.
+    struct Owner {
+        std::uint64_t domain = 0;
+        std::uint64_t range = 0;
+        std::uint32_t thread = 0;
+        auto operator<=>(const Owner&) const = default;
+    };
+    struct Open {
+        std::string name;
+        std::uint64_t begin_ns = 0;
+        std::size_t depth = 0;
+    };
+
+    template <typename List>
+    void note(List& list, typename List::value_type&& value) {
+        if (list.size() < TimelineView::max_notes) {
+            list.push_back(std::move(value));
+        } else {
+            ++view_.left_out;
+        }
+    }
+
+    void enter(const trace::Aggregator& state) {
+        entered_ = true;
+        for (std::uint32_t device = 0; device < state.devices().size(); ++device) {
+            sample(state, device, view_.from_ns);
+        }
+    }
+
+    void sample(const trace::Aggregator& state, std::uint32_t index, std::uint64_t now) {
+        if (index >= state.devices().size() || state.devices()[index] == nullptr) {
+            return;
+        }
+        const trace::DeviceTotals& device = *state.devices()[index];
+        Sampled& sampled = sampled_[index];
+        trace::Timeline::Values values{};
+        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            values[curve] = device.curves.at(curve).current;
+            if (curve == device_used && !device.sampled) {
+                values[curve] = trace::Timeline::unknown;
+                continue;
+            }
+            auto& figures = sampled.curves[curve];
+            if (!figures) {
+                // What comes first in the middle of a stretch was nothing at its begin.
+                const bool first = now == view_.from_ns || curve == device_used;
+                figures = {.at_begin = first ? values[curve] : 0,
+                           .lowest = first ? values[curve] : 0,
+                           .highest = values[curve],
+                           .highest_ns = now,
+                           .at_end = values[curve]};
+            }
+            figures->lowest = std::min(figures->lowest, values[curve]);
+            if (values[curve] > figures->highest) {
+                figures->highest = values[curve];
+                figures->highest_ns = now;
+            }
+            figures->at_end = values[curve];
+        }
+        sampled.timeline.record(now, values);
+    }
+
+    void fill(DeviceTimeline& device) {
+        const auto at = sampled_.find(static_cast<std::uint32_t>(device.device->index));
+        if (at == sampled_.end()) {
+            return;
+        }
+        const trace::Timeline& timeline = at->second.timeline;
+        device.bucket_ns = timeline.bucket_ns();
+        device.curves = at->second.curves;
+        for (std::size_t i = 0; i < timeline.buckets().size(); ++i) {
+            if (timeline.buckets()[i].used) {
+                device.rows.push_back(
+                    row_of(timeline.start_ns() + i * timeline.bucket_ns(), timeline.buckets()[i]));
+            }
+        }
+    }
+
+    void scope(const trace::Aggregator& state, const trace::Event& event, std::uint64_t now) {
+        const bool range = event.address != 0;
+        const Owner owner{event.requested, event.address, range ? 0 : event.thread};
+        if (event.type == trace::EventType::scope_begin) {
+            std::vector<Open>& open = open_[owner];
+            open.push_back({state.string(event.name), now, open.size()});
+        } else if (event.stream == trace::ended_with_thread) {
+            for (auto at = open_.begin(); at != open_.end();) {
+                if (at->first.range != 0 || at->first.thread != event.thread) {
+                    ++at;
+                    continue;
+                }
+                for (Open& each : at->second) {
+                    close(each, now, event.thread, true);
+                }
+                at = open_.erase(at);
+            }
+        } else if (const auto at = open_.find(owner); at != open_.end()) {
+            close(at->second.back(), now, event.thread, true);
+            at->second.pop_back();
+            if (at->second.empty()) {
+                open_.erase(at);
+            }
+        }
+    }
+
+    void close(Open& open, std::uint64_t now, std::uint32_t thread, bool ended) {
+        if (now < view_.from_ns || open.begin_ns > view_.to_ns) {
+            return;
+        }
+        note(view_.scopes,
+             TimelineScope{std::move(open.name), open.begin_ns, now, thread, open.depth, ended});
+    }
+
+    TimelineView& view_;
+    bool entered_ = false;
+    std::map<std::uint32_t, Sampled> sampled_;
+    std::map<Owner, std::vector<Open>> open_;
+};
+
+/// Stops before the first record after a moment.
+class Until {
+  public:
+    explicit Until(std::uint64_t time_ns) : time_ns_(time_ns) {}
+
+    bool before(const trace::Aggregator& /*state*/, std::uint64_t time_ns) {
+        over_ = over_ || time_ns > time_ns_;
+        return !over_;
+    }
+    template <typename Record>
+    void after(const trace::Aggregator& /*state*/, const Record& /*record*/) {}
+
+  private:
+    std::uint64_t time_ns_;
+    bool over_ = false;
+};
+
+/// A report's rows within the stretch; what held when it began comes first.
+void cut(DeviceTimeline& device, const TimelineView& view) {
+    const Timeline& timeline = device.device->timeline;
+    device.bucket_ns = timeline.bucket_ns;
+    TimelineRow entry;
+    entry.begin_ns = view.from_ns;
+    for (std::size_t curve = 0; curve + 1 < curve_count; ++curve) {
+        entry.curves[curve] = TimelineRow::Values{};
+    }
+    for (const TimelineRow& row : timeline.rows) {
+        std::uint64_t last = 0;
+        if (timeline.bucket_ns == 0 ||
+            __builtin_add_overflow(row.begin_ns, timeline.bucket_ns - 1, &last)) {
+            last = std::numeric_limits<std::uint64_t>::max();
+        }
+        if (last < view.from_ns) {
+            for (std::size_t curve = 0; curve < curve_count; ++curve) {
+                if (row.curves[curve]) {
+                    const std::uint64_t value = row.curves[curve]->last;
+                    entry.curves[curve] = {.min = value, .max = value, .last = value};
+                }
+            }
+        } else if (row.begin_ns <= view.to_ns) {
+            if (device.rows.empty() && row.begin_ns > view.from_ns) {
+                device.rows.push_back(entry);
+            }
+            device.rows.push_back(row);
+            device.rows.back().begin_ns = std::max(row.begin_ns, view.from_ns);
+        }
+    }
+    if (device.rows.empty()) {
+        device.rows.push_back(entry);
+    }
+    for (const TimelineRow& row : device.rows) {
+        for (std::size_t curve = 0; curve < curve_count; ++curve) {
+            const auto& values = row.curves[curve];
+            auto& figures = device.curves[curve];
+            if (!values) {
+                continue;
+            }
+            if (!figures) {
+                figures = {.at_begin = row.begin_ns == view.from_ns
+                                           ? entry.curves[curve].value_or(*values).last
+                                           : 0,
+                           .lowest = values->min,
+                           .highest = values->max,
+                           .highest_ns = row.begin_ns,
+                           .at_end = values->last};
+            }
+            figures->lowest = std::min(figures->lowest, values->min);
+            if (values->max > figures->highest) {
+                figures->highest = values->max;
+                figures->highest_ns = row.begin_ns;
+            }
+            figures->at_end = values->last;
+        }
+    }
+}
+
+void read_report_notes(const Report& report, TimelineView& view) {
+    for (const Mark& mark : report.marks) {
+        if (mark.time_ns >= view.from_ns && mark.time_ns <= view.to_ns) {
+            view.marks.push_back({mark.time_ns, mark.name});
+        }
+    }
+    for (const Oom& oom : report.ooms) {
+        if (oom.time_ns >= view.from_ns && oom.time_ns <= view.to_ns) {
+            view.ooms.push_back({oom.time_ns, oom.device, oom.requested_bytes, oom.api});
+        }
+    }
+}
+
+std::optional<std::uint64_t> parse_time(std::string_view text) {
+    double number = 0;
+    const auto [unit_at, error] =
+        std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+    if (error != std::errc() || number < 0) {
+        return std::nullopt;
+    }
+    const std::string_view unit = text.substr(static_cast<std::size_t>(unit_at - text.data()));
+    static const std::map<std::string_view, double> units = {
+        {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"\xc2\xb5s", 1e3}, {"ns", 1}, {"min", 60e9}};
+    const auto found = units.find(unit);
+    if (found == units.end() || number * found->second >= 1.8e19) {
+        return std::nullopt;
+    }
+    return static_cast<std::uint64_t>(std::llround(number * found->second));
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& report,
+                                          std::optional<std::uint64_t> device,
+                                          std::string* problem) {
+    if (text == "end") {
+        return report.process.duration_ns;
+    }
+    if (text == "peak") {
+        for (const Device& each : report.devices) {
+            if (each.used() && (!device || each.index == *device)) {
+                return each.curve(Curve::allocated).peak_time_ns;
+            }
+        }
+        return 0;
+    }
+    for (const Mark& mark : report.marks) {
+        if (mark.name == text) {
+            return mark.time_ns;
+        }
+    }
+    if (const std::optional<std::uint64_t> time = parse_time(text)) {
+        return time;
+    }
+    *problem =
+        "takes a time with its unit (1.5s, 200ms, 3us), peak, end or the name of a mark, "
+        "not " +
+        std::string(text);
+    return std::nullopt;
+}
+
+TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
+                           std::uint64_t to_ns, std::optional<std::uint64_t> device) {
+    TimelineView view;
+    view.from_ns = from_ns;
+    view.to_ns = to_ns;
+    view.from_log = !log.empty();
+    for (const Device& each : report.devices) {
+        if (each.used() && (!device || each.index == *device)) {
+            view.devices.emplace_back().device = &each;
+        }
+    }
+    if (!view.from_log) {
+        for (DeviceTimeline& each : view.devices) {
+            cut(each, view);
+        }
+        read_report_notes(report, view);
+    } else {
+        Stretch stretch(view);
+        Following<Stretch> sink(stretch);
+        read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
+        stretch.finish(sink.aggregator());
+    }
+    if (device) {
+        std::erase_if(view.ooms, [&](const TimelineOom& oom) { return oom.device != *device; });
+    }
+    return view;
+}
+
+std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns) {
+    Until until(time_ns);
+    Following<Until> sink(until);
+    read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
+    return parse_report(report_to_string(sink.aggregator(), Moment::running)).report;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""memlab-report timeline: the picture, the figures, any stretch, and what was live at a moment.
+
+Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder in MEMLAB_SOURCE.
+"""
+
+import csv
+import glob
+import io
+import json
+import os
+import subprocess
+import unittest
+
+from cli_test import BIN, REPORT, SOURCE, ToolTest, line_of
+
+DATA = os.path.join(SOURCE, "tests", "data")
+LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))
+REPORTS = sorted(glob.glob(DATA + "/h100/*.json"))
+
+
+class TimelineTest(ToolTest):
+    def timeline(self, *arguments, **environment):
+        return self.report("timeline", *arguments, **environment)
+
+    def read(self, *arguments):
+        result = self.call(REPORT, "timeline", "--json", "--no-symbols", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        document = json.loads(result.stdout)
+        self.assertEqual((document["format"], document["version"]), ("memlab-timeline", 1))
+        return document["reports"][0]
+
+    def refused(self, *arguments, says):
+        result = self.call(REPORT, "timeline", *arguments)
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertRegex(result.stderr, says)
+        self.assertEqual(result.stderr.count("\n"), 1)
+
+
+class Picture(TimelineTest):
+    def test_the_seeds_four_lines(self):
+        text = self.timeline(self.log("cache"), COLUMNS="60")
+        self.assertEqual(text, """\
+train (pid 4711)  0 s to 1.000 s
+from the event log, in steps of 524.3 us
+
+GPU 0: NVIDIA H100 80GB HBM3
+  █ allocated   ░ reserved   1 2 .. marks
+  20.00 MiB ┤    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+  10.00 MiB ┤    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ░░░░░░░░░░░░░░░░░░░░
+            │    ▂▂▂▂▂▂▂▂▂▂▂░░░░░░░░░
+            │    ███████████░░░░░░░░░
+            │    ███████████░░░░░░░░░
+   0.00 MiB └───────────────────────────────────────────────
+             1        2        3         4
+             0 s                500.00 ms            1.000 s
+
+                  at first      lowest     highest          at     at last
+  allocated            0 B         0 B    3.81 MiB   100.00 ms         0 B
+  reserved             0 B         0 B   20.00 MiB   100.00 ms         0 B
+  requested            0 B         0 B    3.81 MiB   100.00 ms         0 B
+  active               0 B         0 B    3.81 MiB   100.00 ms         0 B
+
+Marks
+    1         0 ns  start
+    2    200.00 ms  x = tensor
+    3    400.00 ms  del x
+    4    600.00 ms  empty_cache()
+""")
+
+    def test_scopes_are_bars_within_bars(self):
+        text = self.timeline("--ascii", self.log("steps"))
+        self.assertRegex(text, r"(?m)^ +\[train-+\]$")
+        self.assertRegex(text, r"(?m)^ +(\[step-+\] *){4}$")
+        self.assertRegex(text, r"(?m)^ +(\[f\.\.\.\]\[\.\.\.\] *){4}$")
+        self.assertIn(": freed, in use", text)
+        self.assertIn("~ whole GPU", text)
+
+    def test_no_line_is_wider_than_the_terminal(self):
+        for log in LOGS + [self.log("steps"), self.log("hostile"), self.log("trouble")]:
+            for columns in (70, 80, 120):
+                text = self.timeline("--no-symbols", "--at", "peak", log, COLUMNS=str(columns))
+                widest = max(len(line) for line in text.splitlines())
+                self.assertLessEqual(widest, max(columns, 74), log)
+                self.assertNotIn("\x1b", text)
+
+    def test_on_a_terminal_it_has_colour_and_in_a_pipe_none(self):
+        log = self.log("cache")
+        shown = self.on_terminal(REPORT, "timeline", log)
+        self.assertIn("\x1b[36m", shown)
+        self.assertNotIn("\x1b", self.on_terminal(REPORT, "timeline", log, NO_COLOR="1"))
+        self.assertIn("#", self.timeline("--ascii", log))
+
+    def test_an_empty_recording(self):
+        self.assertIn("No GPU memory was allocated.", self.timeline(self.log("empty")))
+
+
+class Stretches(TimelineTest):
+    def test_the_figures_are_the_reports(self):
+        for log in LOGS:
+            with self.subTest(log=log):
+                summary = json.loads(self.report("--json", "--no-symbols", log))["reports"][0]
+                for device, timeline in zip(summary["devices"], self.read(log)["devices"]):
+                    for curve, figures in device["curves"].items():
+                        shown = timeline["curves"][curve]
+                        if figures is None:
+                            self.assertIsNone(shown)
+                            continue
+                        self.assertEqual([shown["highest"], shown["at_end"]],
+                                         [figures["peak_bytes"], figures["at_end_bytes"]])
+                        if figures["peak_bytes"]:
+                            self.assertEqual(shown["highest_ns"], figures["peak_time_ns"])
+
+    def test_a_log_and_its_report_agree(self):
+        for path in REPORTS:
+            with self.subTest(path=path):
+                of_report, of_log = self.read(path), self.read(path[:-5] + ".memlog")
+                for a, b in zip(of_report["devices"], of_log["devices"]):
+                    for curve in ("allocated", "reserved", "requested", "active"):
+                        self.assertEqual(a["curves"][curve]["highest"], b["curves"][curve]["highest"])
+                        self.assertEqual(a["curves"][curve]["at_end"], b["curves"][curve]["at_end"])
+                self.assertEqual(of_report["marks"], of_log["marks"])
+                self.assertEqual(of_report["ooms"], of_log["ooms"])
+
+    def test_stretches_end_where_the_next_begin(self):
+        log = DATA + "/h200/pytorch_transformer.memlog"
+        whole = self.read(log)
+        times = [whole["to_ns"] * part // 7 for part in range(1, 7)]
+        edges = ["0ns"] + ["%dns" % time for time in times] + ["end"]
+        parts = [self.read("--from", a, "--to", b, log)["devices"][0] for a, b in zip(edges, edges[1:])]
+        for curve in ("requested", "allocated", "active", "reserved"):
+            self.assertEqual(max(part["curves"][curve]["highest"] for part in parts),
+                             whole["devices"][0]["curves"][curve]["highest"])
+            for before, after in zip(parts, parts[1:]):
+                self.assertEqual(before["curves"][curve]["at_end"], after["curves"][curve]["at_begin"])
+        self.assertLess(parts[0]["bucket_ns"], whole["devices"][0]["bucket_ns"])
+
+    def test_a_short_stretch_shows_single_events(self):
+        log = self.log("steps")
+        found = self.read("--from", "110ms", "--to", "125ms", log)
+        rows = [(row["begin_ns"], row["allocated"]) for row in found["devices"][0]["rows"]]
+        tensor, step = 4000256, 8 << 20
+        self.assertEqual(rows[0], (110000000, [tensor] * 3))
+        self.assertEqual(rows[1][1], [tensor, tensor + step, tensor + step])
+        self.assertEqual(found["devices"][0]["curves"]["allocated"]["highest_ns"], 120000000)
+        names = [(scope["name"], scope["begin_ns"] // 1000000, scope["end_ns"] // 1000000, scope["depth"])
+                 for scope in found["scopes"]]
+        self.assertEqual(names, [("train", 20, 900, 0), ("step", 100, 280, 1), ("forward", 110, 190, 2)])
+
+    def test_moments_have_names(self):
+        log = self.log("cache")
+        found = self.read("--from", "x = tensor", "--to", "del x", log)
+        self.assertEqual((found["from_ns"], found["to_ns"]), (200000000, 400000000))
+        self.assertEqual([mark["name"] for mark in found["marks"]], ["x = tensor", "del x"])
+        self.assertEqual(self.read("--from", "peak", log)["from_ns"], 100000000)
+        self.assertEqual(self.read("--from", "0.25s", "--to", "300000us", log)["to_ns"], 300000000)
+        self.refused("--from", "12", log, says="--from takes a time with its unit .* not 12")
+        self.refused("--from", "2s", log, says="--from must be before --to and before the end")
+        self.refused("--to", "nobody", log, says="--to takes a time")
+
+    def test_csv(self):
+        for path in (self.log("steps"), DATA + "/h100/pytorch_without_its_cache.json"):
+            rows = list(csv.DictReader(io.StringIO(self.timeline("--csv", path))))
+            found = self.read(path)["devices"][0]
+            self.assertEqual(len(rows), len(found["rows"]))
+            for row, wanted in zip(rows, found["rows"]):
+                self.assertEqual((row["device"], int(row["begin_ns"])), ("0", wanted["begin_ns"]))
+                self.assertLessEqual(int(row["begin_ns"]), int(row["end_ns"]))
+                for curve in ("requested", "allocated", "active", "reserved", "device_used"):
+                    values = [row[curve + "_" + value] for value in ("min", "max", "last")]
+                    self.assertEqual([int(value) for value in values if value], wanted[curve] or [])
+        self.refused("--csv", "--json", path, says="--csv")
+        self.refused("--csv", "--at", "peak", path, says="--csv")
+
+
+class RandomLogs(TimelineTest):
+    def test_any_log_has_a_timeline(self):
+        for kind in ("plausible", "wild"):
+            for seed in range(1, 9):
+                log = self.path("%s%d.memlog" % (kind, seed))
+                subprocess.run([os.path.join(BIN, "random_log"), kind, str(seed), "2000", log], check=True)
+                if not self.readable(log):
+                    continue
+                with self.subTest(kind=kind, seed=seed):
+                    found = self.read("--at", "peak", log)
+                    self.timeline("--no-symbols", "--at", "peak", "--ascii", log)
+                    middle = "%dns" % (found["to_ns"] // 2)
+                    part = self.read("--from", middle, "--at", middle, log)
+                    for device, at in zip(part["devices"], part["at"]["devices"]):
+                        self.assertEqual(at["bytes"], device["curves"]["allocated"]["at_begin"])
+                    rows = list(csv.DictReader(io.StringIO(self.timeline("--csv", log))))
+                    self.assertEqual(len(rows), sum(len(device["rows"]) for device in found["devices"]))
+
+
+class Moments(TimelineTest):
+    def live(self, log, moment):
+        at = self.read("--at", moment, log)["at"]
+        return at["devices"][0]["bytes"], at["devices"][0]["count"]
+
+    def test_what_was_live_at_any_moment(self):
+        log = self.log("steps")
+        tensor = 4000256
+        self.assertEqual(self.live(log, "0ns"), (0, 0))
+        self.assertEqual(self.live(log, "99ms"), (tensor, 1))
+        self.assertEqual(self.live(log, "120ms"), (tensor + (8 << 20), 2))
+        self.assertEqual(self.live(log, "210ms"), (tensor + (20 << 20), 3))
+        # Given back by the program is not live, whether or not it can be used again.
+        self.assertEqual(self.live(log, "251ms"), (tensor + (8 << 20), 2))
+        self.assertEqual(self.live(log, "end"), (tensor, 1))
+        text = self.timeline("--at", "210ms", log)
+        self.assertRegex(text, r"Live at 210ms: 23\.81 MiB  3 allocations")
+        self.assertRegex(text, r"20\.00 MiB +84\.0%% +2  tests/cli/memlab_synth\.cpp:%d  forward_pass"
+                         % line_of("forward_pass"))
+
+    def test_it_is_the_curve_at_every_mark(self):
+        for path in REPORTS:
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+            for mark in report["marks"][:3]:
+                for device in mark["devices"]:
+                    with self.subTest(path=path, mark=mark["name"]):
+                        at = self.read("--at", "%dns" % mark["time_ns"], path[:-5] + ".memlog")["at"]
+                        self.assertEqual(at["devices"][0]["bytes"], device["allocated_bytes"])
+
+    def test_peak_and_end_of_a_report(self):
+        for path in REPORTS:
+            found = self.read(path)["devices"]
+            for device, timeline in enumerate(found):
+                for moment, key in (("peak", "highest"), ("end", "at_end")):
+                    with self.subTest(path=path, moment=moment):
+                        at = self.read("--at", moment, path)["at"]["devices"][device]
+                        self.assertEqual(at["bytes"], timeline["curves"]["allocated"][key])
+
+    def test_other_moments_need_the_log(self):
+        path = DATA + "/h100/pytorch_without_its_cache.json"
+        self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=0")
+        self.refused("--at", "1h", path, says="--at takes a time")
+        self.refused("--at", "5s", path, says="--at 5s is after the end of the recording, 950.10 ms")
+        self.refused("--filter", "x", path, says="add --at MOMENT")
+
+    def test_a_filter(self):
+        text = self.timeline("--at", "210ms", "--filter", "func=load_batch", self.log("steps"))
+        self.assertRegex(text, r"Live at 210ms: 3\.81 MiB  1 allocation, func=load_batch")
+        self.assertNotIn("forward_pass", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
