@@ -14,6 +14,7 @@ struct StackFrame {
     std::string function;  ///< demangled declaration; empty when unknown
     std::string file;      ///< empty when unknown
     int line = 0;
+    int first_line = 0;         ///< of the function; 0: unknown
     std::string module;         ///< path of the binary; empty when unknown
     std::uint64_t address = 0;  ///< return address, relative to the module
     bool inlined = false;

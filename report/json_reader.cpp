@@ -606,9 +606,9 @@ Report read_root(const Node& root) {
     });
     if (root.optional_member("python_frames") != nullptr) {
         root.member("python_frames").each([&](const Node& node) {
-            report.python_frames.push_back({node.member("function").text(),
-                                            node.member("file").text(),
-                                            node.member("line").line_number()});
+            report.python_frames.push_back(
+                {node.member("function").text(), node.member("file").text(),
+                 node.member("line").line_number(), node.member("first_line").line_number()});
         });
     }
     root.member("frames").each([&](const Node& node) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "profiler/trace/log_file.hpp"
+#include "profiler/trace/memory_stat_keys.hpp"
 #include "report/json_output.hpp"
 #include "report/json_scopes.hpp"
 #include "report/oom_explanation.hpp"
@@ -25,8 +26,6 @@ using trace::Composition;
 using trace::CurveName;
 using trace::DeviceTotals;
 using trace::MemoryStats;
-using trace::Stat;
-using trace::StatByPool;
 using trace::Timeline;
 
 constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
@@ -193,43 +192,18 @@ void kinds(JsonOutput& json, const DeviceTotals& device) {
     json.end_object();
 }
 
-void stat(JsonOutput& json, std::string_view prefix, const Stat& stat) {
-    const std::pair<const char*, std::uint64_t> members[] = {{".allocated", stat.allocated},
-                                                             {".current", stat.current},
-                                                             {".freed", stat.freed},
-                                                             {".peak", stat.peak}};
-    for (const auto& [suffix, value] : members) {
-        json.member(view(ShortName() << prefix << suffix), value);
-    }
-}
-
-void stat(JsonOutput& json, std::string_view prefix, const StatByPool& by_pool) {
-    stat(json, view(ShortName() << prefix << ".all"), by_pool.all);
-    stat(json, view(ShortName() << prefix << ".large_pool"), by_pool.large_pool);
-    stat(json, view(ShortName() << prefix << ".small_pool"), by_pool.small_pool);
-}
-
-/// In PyTorch's order, which is the alphabet's.
 void memory_stats(JsonOutput& json, const MemoryStats& stats) {
     json.key("memory_stats");
     json.begin_object();
-    stat(json, "active", stats.active);
-    stat(json, "active_bytes", stats.active_bytes);
-    stat(json, "allocated_bytes", stats.allocated_bytes);
-    stat(json, "allocation", stats.allocation);
-    stat(json, "inactive_split", stats.inactive_split);
-    stat(json, "inactive_split_bytes", stats.inactive_split_bytes);
-    json.member("max_split_size", stats.max_split_size);
-    json.member("num_alloc_retries", stats.num_alloc_retries);
-    json.member("num_device_alloc", stats.num_device_alloc);
-    json.member("num_device_free", stats.num_device_free);
-    json.member("num_ooms", stats.num_ooms);
-    json.member("num_sync_all_streams", stats.num_sync_all_streams);
-    stat(json, "oversize_allocations", stats.oversize_allocations);
-    stat(json, "oversize_segments", stats.oversize_segments);
-    stat(json, "requested_bytes", stats.requested_bytes);
-    stat(json, "reserved_bytes", stats.reserved_bytes);
-    stat(json, "segment", stats.segment);
+    bool split_size_written = false;
+    trace::visit_memory_stats(stats, [&](std::string_view name, std::string_view pool,
+                                         std::string_view figure, std::uint64_t value) {
+        if (!split_size_written && name > "max_split_size") {
+            json.member("max_split_size", stats.max_split_size);
+            split_size_written = true;
+        }
+        json.member(view(ShortName() << name << pool << figure), value);
+    });
     json.end_object();
 }
 

@@ -191,7 +191,8 @@ struct Frame {
 struct PythonFrame {
     std::string function;  ///< qualified name
     std::string file;
-    int line = 0;  ///< 0: unknown
+    int line = 0;        ///< 0: unknown
+    int first_line = 0;  ///< of the function; 0: unknown
 };
 
 struct Module {

@@ -35,6 +35,7 @@ void Resolver::add_frames(std::size_t index, std::vector<StackFrame>& out) {
         base.function = python.function;
         base.file = python.file;
         base.line = python.line;
+        base.first_line = python.first_line;
         base.python = true;
         out.push_back(std::move(base));
         return;

@@ -9,6 +9,8 @@
 #include "tools/export_command.hpp"
 #include "tools/file_commands.hpp"
 #include "tools/leaks_command.hpp"
+#include "tools/lines_command.hpp"
+#include "tools/pool_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/sites_command.hpp"
 #include "tools/summary_command.hpp"
@@ -29,7 +31,9 @@ constexpr Command commands[] = {
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
+    {"lines", memlab::tools::lines_command, "The annotated source: memory by line"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
+    {"pool", memlab::tools::pool_command, "The pool's segments as a picture, and its figures"},
     {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
     {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},

@@ -70,7 +70,13 @@ class Reports {
             return;
         }
         Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_);
-        std::string shown = show_({file, report, warning, resolver});
+        std::string shown;
+        try {
+            shown = show_({file, report, warning, resolver});
+        } catch (const CannotShow& reason) {
+            fail(file, reason.problem);
+            return;
+        }
         if (options_.json) {
             objects_.push_back(std::move(shown));
             return;

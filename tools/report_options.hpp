@@ -56,6 +56,11 @@ struct OpenReport {
     report::Resolver& resolver;
 };
 
+/// What `show` throws when there is nothing to show of a report: "what; what to do".
+struct CannotShow {
+    std::string problem;
+};
+
 /// Calls `show` for each report of `files`, one after the other; a run directory stands for its
 /// processes. What `show` returns is printed: text, under a heading where there are several, or
 /// with --json the text of a JSON value, in a document of `format`. A file that cannot be read, or

@@ -380,10 +380,13 @@ LogReadResult read_log(const std::string& path, RecordSink& sink) {
         result.message = path + ": cannot be opened: " + describe_errno(errno);
         return result;
     }
+    struct Closer {  // a sink may throw
+        int descriptor;
+        ~Closer() { close(descriptor); }
+    };
+    const Closer closer{descriptor};
     Input input(descriptor);
-    LogReadResult result = read_input(input, path, sink);
-    close(descriptor);
-    return result;
+    return read_input(input, path, sink);
 }
 
 LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink) {

@@ -283,6 +283,25 @@ class PythonFrames(EndToEnd):
             self.assertNotIn("build the program with -g", text)
             self.assertNotIn("asyncio/events.py", text)
 
+    def test_lines_of_the_programs_own_function(self) -> None:
+        if not self.layout.tool("memlab-report").exists():
+            self.skipTest("memlab-report was not built")
+        script = PROGRAMS / "out_of_memory.py"
+        allocating = 1 + [line.strip() for line in script.read_text("utf-8").splitlines()].index(
+            "while allocate() == 0:")
+        for _, interpreter in self.each_interpreter():
+            self.run_python(interpreter, "out_of_memory.py", MEMLAB_LIMIT="64MiB")
+            text = subprocess.run(
+                [str(self.layout.tool("memlab-report")), "lines", "out_of_memory.py:fill",
+                 str(self.recording().report_path), "--column", "active", "--column", "count"],
+                capture_output=True, text=True, check=True,
+                env=self.layout.environment(memlab=False)).stdout
+            self.assertIn("## fill", text)
+            self.assertRegex(text, rf"(?m)^ +48\.00 MiB +6 +{allocating}      while allocate\(\) == 0:  "
+                                   r"<- out of memory$")
+            self.assertRegex(text, rf"(?m)^ +{allocating - 1}  def fill\(\):$")
+            self.assertRegex(text, rf"(?m)^ +{allocating + 1}          pass$")
+
 
 if __name__ == "__main__":
     assert Build is not None

@@ -1,0 +1,15 @@
+// Which event log tells the moments of a report.
+#pragma once
+
+#include <string>
+
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+/// `file`, from which `report` was read, when it is an event log itself; else the log of the same
+/// process that lies beside it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty when
+/// there is none. Never throws but std::bad_alloc.
+std::string event_log_of(const std::string& file, const Report& report);
+
+}  // namespace memlab::report

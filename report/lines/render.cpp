@@ -1,0 +1,239 @@
+#include "report/lines/render.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "report/json_values.hpp"
+#include "report/lines/source_text.hpp"
+#include "report/names.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// "active_bytes.all.peak" from the top down.
+std::vector<std::string> words_of(const std::string& column) {
+    std::vector<std::string> words;
+    std::istringstream text(column);
+    for (std::string word; std::getline(text, word, '.');) {
+        words.push_back(word);
+    }
+    return words;
+}
+
+class Text {
+  public:
+    Text(const LineTables& tables, const LineTextOptions& options)
+        : tables_(tables), options_(options), style_(options.style) {
+        for (const LineTables::Column& column : tables_.columns) {
+            std::vector<std::string> words = words_of(column.name);
+            if (words.size() == 1 && column.bytes && is_curve(column.name)) {
+                words.emplace_back("peak");
+            }
+            std::size_t width = column.bytes ? 11 : 7;
+            for (const std::string& word : words) {
+                width = std::max(width, word.size());
+            }
+            headings_.push_back(std::move(words));
+            widths_.push_back(width + 1);
+        }
+    }
+
+    std::string write() {
+        for (const LineTables::Group& group : tables_.groups) {
+            if (group.first_step != 0) {
+                line(out_.empty() ? "" : "\n",
+                     bold(group.first_step == group.last_step
+                              ? "Step " + std::to_string(group.first_step)
+                              : "Steps " + std::to_string(group.first_step) + " to " +
+                                    std::to_string(group.last_step)));
+            }
+            for (const LineTable& table : group.tables) {
+                write(table);
+            }
+        }
+        for (const std::string& note : tables_.notes) {
+            line("\n", wrap(note, static_cast<std::size_t>(style_.width), ""));
+        }
+        return std::move(out_);
+    }
+
+  private:
+    static bool is_curve(const std::string& name) {
+        return name == "active" || name == "reserved" || name == "allocated" || name == "requested";
+    }
+    std::string bold(const std::string& text) const {
+        return std::string(style_.bold()) + text + std::string(style_.reset());
+    }
+    std::string dim(const std::string& text) const {
+        return std::string(style_.dim()) + text + std::string(style_.reset());
+    }
+    void line(const std::string& before, const std::string& text) {
+        out_ += before + text;
+        out_.erase(out_.find_last_not_of(' ') + 1);
+        out_ += '\n';
+    }
+
+    std::string shown_path(const std::string& file) const {
+        const std::string folder = options_.working_directory + "/";
+        return printable(
+            file.starts_with(folder) && folder.size() > 1 ? file.substr(folder.size()) : file,
+            style_.ascii);
+    }
+
+    std::string title_of(const LineTable& table) const {
+        return printable(collapse_templates(without_anonymous(table.function), style_.ascii),
+                         style_.ascii);
+    }
+
+    void write(const LineTable& table) {
+        line(out_.empty() ? "" : "\n",
+             bold("## " + title_of(table)) + dim("  " + shown_path(table.file)));
+        line("", "");
+        const SourceText source = read_source(find_source(table.file, options_.sources));
+        heading(!source.lines.empty());
+        const int first = table.rows.begin()->first;
+        const int last = table.rows.rbegin()->first;
+        if (source.lines.empty()) {
+            for (const auto& [number, row] : table.rows) {
+                write(&row, number, "");
+            }
+            note("Without the source (" + shown_path(table.file) + ": " + source.problem +
+                 "); --sources DIR says where it is.");
+            return;
+        }
+        const LineRange range = table.python && table.first_line != 0
+                                    ? python_function(source, table.first_line, last)
+                                    : surroundings(source, first, last);
+        // The function's own indentation would only take room.
+        std::size_t indent = std::string::npos;
+        for (int number = range.first; number <= range.last; ++number) {
+            indent = std::min(
+                indent, source.lines[static_cast<std::size_t>(number) - 1].find_first_not_of(' '));
+        }
+        auto row = table.rows.begin();
+        for (int number = std::min(first, range.first); number <= std::max(last, range.last);
+             ++number) {
+            const bool known = number >= 1 && number <= static_cast<int>(source.lines.size());
+            std::string text =
+                known ? source.lines[static_cast<std::size_t>(number) - 1] : std::string();
+            text.erase(0, std::min(indent, text.find_first_not_of(' ')));
+            const bool has_row = row != table.rows.end() && row->first == number;
+            if (has_row || (known && number >= range.first && number <= range.last)) {
+                write(has_row ? &row->second : nullptr, number, text);
+            }
+            row = has_row ? std::next(row) : row;
+        }
+        if (source.modified_ns > static_cast<std::int64_t>(options_.recorded_wall_ns)) {
+            note("The source is newer than the recording: lines may have moved.");
+        }
+    }
+
+    void heading(bool with_code) {
+        std::size_t rows = 1;
+        for (const auto& words : headings_) {
+            rows = std::max(rows, words.size());
+        }
+        for (std::size_t i = 0; i < rows; ++i) {
+            std::string text;
+            for (std::size_t column = 0; column < headings_.size(); ++column) {
+                const auto& words = headings_[column];
+                text += right(i < words.size() ? words[i] : "", widths_[column]);
+            }
+            if (i == 0) {
+                text += "  line" + std::string(with_code ? "  code" : "");
+            }
+            line("", dim(text));
+        }
+    }
+
+    void write(const LineTable::Row* row, int number, const std::string& code) {
+        std::string text;
+        for (std::size_t column = 0; column < widths_.size(); ++column) {
+            std::string value;
+            if (row != nullptr && row->values[column]) {
+                value = tables_.columns[column].bytes ? format_bytes(*row->values[column])
+                                                      : format_count(*row->values[column]);
+            }
+            text += right(value, widths_[column]);
+        }
+        text += right(std::to_string(number), 6);
+        if (!code.empty()) {
+            const std::size_t taken = text.size() + 2;
+            const auto width = static_cast<std::size_t>(style_.width);
+            text += "  " + shorten_end(printable(code, style_.ascii),
+                                       width > taken + 20 ? width - taken : 20, style_.ascii);
+        }
+        if (row != nullptr && row->ooms != 0) {
+            text += "  " + std::string(style_.red()) + "<- out of memory" +
+                    (row->ooms == 1 ? "" : " " + format_count(row->ooms) + " times") +
+                    std::string(style_.reset());
+        }
+        line("", row == nullptr ? dim(text) : text);
+    }
+
+    void note(const std::string& text) {
+        line("", "");
+        line("", dim(wrap(text, static_cast<std::size_t>(style_.width), "")));
+    }
+
+    const LineTables& tables_;
+    const LineTextOptions& options_;
+    const Style style_;
+    std::vector<std::vector<std::string>> headings_;
+    std::vector<std::size_t> widths_;
+    std::string out_;
+};
+
+ordered_json row_json(const LineTables& tables, int number, const LineTable::Row& row) {
+    ordered_json out;
+    out["line"] = number;
+    for (std::size_t i = 0; i < tables.columns.size(); ++i) {
+        out[tables.columns[i].name] = row.values[i] ? ordered_json(*row.values[i]) : ordered_json();
+    }
+    out["ooms"] = row.ooms;
+    return out;
+}
+
+}  // namespace
+
+std::string render_lines(const LineTables& tables, const LineTextOptions& options) {
+    return Text(tables, options).write();
+}
+
+std::string lines_json(const LineTables& tables) {
+    ordered_json out;
+    out["device"] = tables.device;
+    out["columns"] = ordered_json::array();
+    for (const LineTables::Column& column : tables.columns) {
+        out["columns"].push_back(column.name);
+    }
+    out["groups"] = ordered_json::array();
+    for (const LineTables::Group& group : tables.groups) {
+        ordered_json& shown = out["groups"].emplace_back();
+        const auto step = [](std::uint64_t number) {
+            return number == 0 ? ordered_json() : ordered_json(number);
+        };
+        shown["first_step"] = step(group.first_step);
+        shown["last_step"] = step(group.last_step);
+        shown["functions"] = ordered_json::array();
+        for (const LineTable& table : group.tables) {
+            ordered_json& function = shown["functions"].emplace_back();
+            function["function"] = table.function;
+            function["file"] = table.file;
+            function["first_line"] =
+                table.first_line == 0 ? ordered_json() : ordered_json(table.first_line);
+            function["lines"] = ordered_json::array();
+            for (const auto& [number, row] : table.rows) {
+                function["lines"].push_back(row_json(tables, number, row));
+            }
+        }
+    }
+    out["notes"] = tables.notes;
+    return json_text(out);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,29 @@
+// Line tables as annotated source, for people, and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/lines/line_tables.hpp"
+#include "report/terminal.hpp"
+
+namespace memlab::report {
+
+struct LineTextOptions {
+    Style style;
+    std::string working_directory;       ///< files below it are shown relative to it
+    std::vector<std::string> sources;    ///< folders in which they may be, too
+    std::uint64_t recorded_wall_ns = 0;  ///< sources that are newer get a note
+};
+
+/// In pytorch_memlab's look: "## function", the columns' names from the top down, then each line of
+/// the function with its figures. Sources are read from where the recording says they were.
+std::string render_lines(const LineTables& tables, const LineTextOptions& options);
+
+/// One JSON object: "device", "columns", "groups": [{"first_step", "last_step" (null: the whole
+/// run), "functions": [{"function", "file", "first_line" (null: unknown), "lines": [{"line",
+/// column: number (null: unknown) ..., "ooms"}]}]}], "notes".
+std::string lines_json(const LineTables& tables);
+
+}  // namespace memlab::report

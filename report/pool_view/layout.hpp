@@ -1,0 +1,53 @@
+// How memlab's pool lay in memory at chosen moments: its segments, and the blocks in them, from the
+// event log.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+struct LaidBlock {
+    std::uint64_t address = 0;
+    std::uint64_t size = 0;
+    std::uint64_t time_ns = 0;  ///< allocated then
+    std::size_t stack = 0;      ///< index into Report::stacks; 0: none
+    bool pending = false;       ///< given back, but work may still use it
+};
+
+struct LaidSegment {
+    std::uint64_t address = 0;
+    std::uint64_t size = 0;
+    std::vector<LaidBlock> blocks;  ///< by address; they do not overlap
+
+    std::uint64_t active_bytes() const;
+    std::uint64_t free_bytes() const { return size - active_bytes(); }
+    /// The largest stretch without a block.
+    std::uint64_t largest_free() const;
+};
+
+/// One device's pool at one moment.
+struct PoolMoment {
+    enum class What : std::uint8_t { peak, oom, end };
+    What what = What::peak;
+    std::uint64_t time_ns = 0;
+    std::uint64_t requested = 0;        ///< at an OOM: what did not fit
+    std::vector<LaidSegment> segments;  ///< by address
+
+    std::uint64_t reserved_bytes() const;
+    std::uint64_t active_bytes() const;
+    std::uint64_t pending_bytes() const;
+    std::uint64_t largest_free() const;
+};
+
+/// The pool of `device` when the device's allocated curve was first at its peak, at its first
+/// failures (at most `ooms`) and at the end, in order of time. `device` is of the report that was
+/// made of `log`.
+std::vector<PoolMoment> pool_moments(const std::string& log, const Device& device,
+                                     std::size_t ooms);
+
+}  // namespace memlab::report

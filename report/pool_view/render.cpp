@@ -1,0 +1,349 @@
+#include "report/pool_view/render.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "report/json_values.hpp"
+#include "report/place_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+#include "report/views/site_table.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+const char* name_of(PoolMoment::What what) {
+    switch (what) {
+        case PoolMoment::What::peak:
+            return "peak";
+        case PoolMoment::What::oom:
+            return "oom";
+        case PoolMoment::What::end:
+            break;
+    }
+    return "end";
+}
+
+/// Whose blocks lie in segments that have free memory.
+struct Keeper {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t segments = 0;
+    std::uint64_t free_alone = 0;   ///< free memory of segments that hold nobody else's blocks
+    std::uint64_t free_shared = 0;  ///< of the others
+};
+
+class Text {
+  public:
+    Text(const Device& device, Resolver& resolver, const PoolViewOptions& options)
+        : device_(device), resolver_(resolver), options_(options), style_(options.style) {}
+
+    std::string write(const std::vector<PoolMoment>& moments) {
+        line(bold(device_title(device_, style_.ascii)) + dim("  memlab's pool"));
+        for (const PoolMoment& each : moments) {
+            moment(each);
+        }
+        if (moments.empty()) {
+            line("");
+            paragraph(
+                "The segments are known from the event log alone: give the *.memlog that "
+                "belongs to the report.");
+        }
+        statistics();
+        return std::move(out_);
+    }
+
+  private:
+    std::string bold(const std::string& text) const { return paint(style_.bold(), text); }
+    std::string dim(const std::string& text) const { return paint(style_.dim(), text); }
+    std::string paint(std::string_view color, const std::string& text) const {
+        return std::string(color) + text + std::string(style_.reset());
+    }
+    void line(const std::string& text) {
+        out_ += text;
+        out_.erase(out_.find_last_not_of(' ') + 1);
+        out_ += '\n';
+    }
+    void paragraph(const std::string& text) {
+        line("  " + wrap(text, static_cast<std::size_t>(style_.width) - 2, "  "));
+    }
+
+    std::string title(const PoolMoment& moment) const {
+        switch (moment.what) {
+            case PoolMoment::What::peak:
+                return "At the allocated peak";
+            case PoolMoment::What::oom:
+                return "When " + format_bytes(moment.requested) + " did not fit";
+            case PoolMoment::What::end:
+                break;
+        }
+        return "At the end";
+    }
+
+    void moment(const PoolMoment& moment) {
+        line("");
+        line(bold(title(moment)) + dim("  " + format_duration(moment.time_ns)));
+        const std::uint64_t reserved = moment.reserved_bytes();
+        if (reserved == 0) {
+            line("  nothing is reserved");
+            return;
+        }
+        const std::uint64_t active = moment.active_bytes();
+        std::uint64_t empty_count = 0;
+        std::uint64_t empty_bytes = 0;
+        for (const LaidSegment& segment : moment.segments) {
+            empty_count += segment.blocks.empty() ? 1 : 0;
+            empty_bytes += segment.blocks.empty() ? segment.size : 0;
+        }
+        std::string text = format_bytes(reserved) + " reserved in " +
+                           format_plural(moment.segments.size(), "segment") + ", " +
+                           format_bytes(active) + " of it active";
+        if (const std::uint64_t pending = moment.pending_bytes(); pending != 0) {
+            text += " (" + format_bytes(pending) + " freed, but maybe still in use by the GPU)";
+        }
+        if (active == reserved) {
+            text += "; nothing is free.";
+        } else {
+            text += "; " + format_bytes(reserved - active) + " free, the largest piece " +
+                    format_bytes(moment.largest_free()) + ". " +
+                    (empty_count == 0 ? "No segment is empty: none could be given back."
+                                      : format_plural(empty_count, "segment") + " (" +
+                                            format_bytes(empty_bytes) + ") " +
+                                            (empty_count == 1 ? "is" : "are") +
+                                            " empty: memlab_empty_cache() would give that back.");
+        }
+        paragraph(text);
+        picture(moment);
+        keepers(moment);
+    }
+
+    /// Segments with most free memory first, but for empty ones: there is nothing to see in them.
+    void picture(const PoolMoment& moment) {
+        std::vector<const LaidSegment*> segments;
+        std::uint64_t empty = 0;
+        std::uint64_t empty_bytes = 0;
+        for (const LaidSegment& segment : moment.segments) {
+            if (segment.blocks.empty()) {
+                ++empty;
+                empty_bytes += segment.size;
+            } else {
+                segments.push_back(&segment);
+            }
+        }
+        std::stable_sort(segments.begin(), segments.end(),
+                         [](const LaidSegment* a, const LaidSegment* b) {
+                             return a->free_bytes() > b->free_bytes();
+                         });
+        line("");
+        line(dim("  " + right("size", 11) + right("free", 12) + right("blocks", 8) + "  " +
+                 (style_.ascii ? "# active, o freed and pending, . free"
+                               : "█ active  ▒ freed and pending  · free")));
+        std::uint64_t rest = 0;
+        std::uint64_t rest_free = 0;
+        for (std::size_t i = 0; i < segments.size(); ++i) {
+            const LaidSegment& segment = *segments[i];
+            if (i < options_.top) {
+                line("  " + right(format_bytes(segment.size), 11) +
+                     right(format_bytes(segment.free_bytes()), 12) +
+                     right(format_count(segment.blocks.size()), 8) + "  " + drawn(segment));
+            } else {
+                ++rest;
+                rest_free += segment.free_bytes();
+            }
+        }
+        if (rest != 0) {
+            line(dim("  " + right("", 11) + right(format_bytes(rest_free), 12) + right("", 8) +
+                     "  [" + format_plural(rest, "segment") + " more]"));
+        }
+        if (empty != 0) {
+            line(dim("  " + right(format_bytes(empty_bytes), 11) +
+                     right(format_bytes(empty_bytes), 12) + right("0", 8) + "  [" +
+                     format_plural(empty, "empty segment") + "]"));
+        }
+    }
+
+    /// A cell is what most of its bytes are; a block is never lost between cells of free memory.
+    std::string drawn(const LaidSegment& segment) const {
+        const std::size_t cells = static_cast<std::size_t>(std::clamp(style_.width - 37, 16, 60));
+        std::vector<std::array<std::uint64_t, 2>> bytes(cells);  // active, pending
+        const double per_cell = static_cast<double>(segment.size) / static_cast<double>(cells);
+        for (const LaidBlock& block : segment.blocks) {
+            const double from = static_cast<double>(block.address - segment.address) / per_cell;
+            const double to =
+                static_cast<double>(block.address - segment.address + block.size) / per_cell;
+            const auto last = std::min(cells - 1, static_cast<std::size_t>(to));
+            for (auto cell = std::min(cells - 1, static_cast<std::size_t>(from)); cell <= last;
+                 ++cell) {
+                const double part = std::min(to, static_cast<double>(cell) + 1) -
+                                    std::max(from, static_cast<double>(cell));
+                bytes[cell][block.pending ? 1 : 0] +=
+                    static_cast<std::uint64_t>(std::max(0.0, part) * per_cell);
+            }
+        }
+        std::string text;
+        for (const auto& [active, pending] : bytes) {
+            if (active == 0 && pending == 0) {
+                text += style_.ascii ? "." : "·";
+            } else if (active >= pending) {
+                text += style_.ascii ? "#" : "█";
+            } else {
+                text += style_.ascii ? "o" : "▒";
+            }
+        }
+        return text;
+    }
+
+    void keepers(const PoolMoment& moment) {
+        std::map<Place, Keeper> keepers;
+        for (const LaidSegment& segment : moment.segments) {
+            if (segment.blocks.empty() || segment.free_bytes() == 0) {
+                continue;
+            }
+            std::set<Place> here;
+            for (const LaidBlock& block : segment.blocks) {
+                const Place& place = resolver_.place(block.stack);
+                Keeper& keeper = keepers[place];
+                ++keeper.count;
+                keeper.bytes += block.size;
+                here.insert(place);
+            }
+            for (const Place& place : here) {
+                Keeper& keeper = keepers[place];
+                ++keeper.segments;
+                (here.size() == 1 ? keeper.free_alone : keeper.free_shared) += segment.free_bytes();
+            }
+        }
+        if (keepers.empty()) {
+            return;
+        }
+        std::vector<std::pair<Place, Keeper>> sorted(keepers.begin(), keepers.end());
+        std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+            return std::pair(a.second.free_alone, a.second.free_shared) >
+                   std::pair(b.second.free_alone, b.second.free_shared);
+        });
+        line("");
+        line("  What keeps partly free segments from being given back:");
+        line(dim("  " + right("free alone", 11) + right("shared", 12) + right("blocks", 8) +
+                 right("bytes", 12) + "  where"));
+        for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i) {
+            const auto& [place, keeper] = sorted[i];
+            line("  " + right(format_bytes(keeper.free_alone), 11) +
+                 right(format_bytes(keeper.free_shared), 12) +
+                 right(format_count(keeper.count), 8) + right(format_bytes(keeper.bytes), 12) +
+                 "  " +
+                 describe_place(place, "device", "",
+                                static_cast<std::size_t>(std::max(style_.width - 47, 20)),
+                                {style_, options_.working_directory}));
+        }
+        if (sorted.size() > options_.top) {
+            line(dim("  [" + format_plural(sorted.size() - options_.top, "place") + " more]"));
+        }
+        paragraph(
+            "free alone: in segments where nobody else has blocks; shared: in segments with "
+            "blocks of others, too.");
+    }
+
+    void statistics() {
+        line("");
+        line(bold("Statistics") + dim("  as torch.cuda.memory_stats has them, of memlab's pool"));
+        line(dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
+                 (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));
+        std::vector<std::pair<std::string, std::uint64_t>> plain;
+        std::set<std::string> shown;
+        for (const auto& [key, value] : device_.memory_stats) {
+            const std::size_t dot = key.rfind('.');
+            if (dot == std::string::npos) {
+                plain.emplace_back(key, value);
+                continue;
+            }
+            const std::string name = key.substr(0, dot);
+            const bool of_one_pool = name.ends_with(".small_pool") || name.ends_with(".large_pool");
+            if ((!of_one_pool || options_.all_figures) && shown.insert(name).second) {
+                row(name);
+            }
+        }
+        for (const auto& [key, value] : plain) {
+            line("  " + left(key, 34) + right(format_count(value), 12));
+        }
+    }
+
+    void row(const std::string& name) {
+        const bool bytes = name.find("bytes") != std::string::npos;
+        const auto figure = [&](const char* which) {
+            const auto found = device_.memory_stats.find(name + which);
+            return found == device_.memory_stats.end() ? std::string("-")
+                   : bytes                             ? format_bytes(found->second)
+                                                       : format_count(found->second);
+        };
+        line("  " + left(name, 34) + right(figure(".current"), 12) + right(figure(".peak"), 12) +
+             (style_.width >= 88 ? right(figure(".allocated"), 13) + right(figure(".freed"), 13)
+                                 : ""));
+    }
+
+    const Device& device_;
+    Resolver& resolver_;
+    const PoolViewOptions& options_;
+    const Style style_;
+    std::string out_;
+};
+
+ordered_json segment_json(const LaidSegment& segment, Resolver& resolver) {
+    ordered_json out;
+    out["address"] = segment.address;
+    out["size"] = segment.size;
+    out["blocks"] = ordered_json::array();
+    for (const LaidBlock& block : segment.blocks) {
+        ordered_json& shown = out["blocks"].emplace_back();
+        shown["address"] = block.address;
+        shown["size"] = block.size;
+        shown["time_ns"] = block.time_ns;
+        shown["pending"] = block.pending;
+        shown["place"] = place_json(resolver.place(block.stack));
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string render_pool(const Device& device, const std::vector<PoolMoment>& moments,
+                        Resolver& resolver, const PoolViewOptions& options) {
+    return Text(device, resolver, options).write(moments);
+}
+
+std::string pool_json(const Device& device, const std::vector<PoolMoment>& moments,
+                      Resolver& resolver) {
+    const auto ratio = [](const std::optional<double>& value) {
+        return value ? ordered_json(*value) : ordered_json();
+    };
+    ordered_json out;
+    out["index"] = device.index;
+    out["name"] = device.name;
+    out["memory_stats"] = device.memory_stats;
+    out["fragmentation"] = {{"at_peak", ratio(device.fragmentation.at_peak)},
+                            {"external", ratio(device.fragmentation.external)},
+                            {"internal", ratio(device.fragmentation.internal)}};
+    out["moments"] = ordered_json::array();
+    for (const PoolMoment& moment : moments) {
+        ordered_json& shown = out["moments"].emplace_back();
+        shown["what"] = name_of(moment.what);
+        shown["time_ns"] = moment.time_ns;
+        if (moment.what == PoolMoment::What::oom) {
+            shown["requested_bytes"] = moment.requested;
+        }
+        shown["reserved_bytes"] = moment.reserved_bytes();
+        shown["active_bytes"] = moment.active_bytes();
+        shown["pending_bytes"] = moment.pending_bytes();
+        shown["largest_free_bytes"] = moment.largest_free();
+        shown["segments"] = ordered_json::array();
+        for (const LaidSegment& segment : moment.segments) {
+            shown["segments"].push_back(segment_json(segment, resolver));
+        }
+    }
+    return json_text(out);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""memlab-report lines as a user meets it. Run by ctest, as cli_test.py is."""
+
+import json
+import os
+import unittest
+
+from cli_test import REPORT, SOURCE, ToolTest, line_of
+
+
+class Lines(ToolTest):
+    def test_the_source_is_annotated(self):
+        log = self.log("leak")
+        text = self.report("lines", "memlab_synth.cpp:load_batch", log, "--sources", SOURCE)
+        self.assertTrue(text.startswith("## load_batch  tests/cli/memlab_synth.cpp\n"), text)
+        self.assertRegex(text, r"(?m)^    7\.81 MiB   20\.00 MiB    4\.81 MiB +%d      const volatile "
+                         % line_of("load_batch"))
+        self.assertRegex(text, r"(?m)^ +%d  \[\[gnu::noinline\]\] std::uint64_"
+                         % (line_of("load_batch") - 1))
+        self.assertNotIn("forward_pass", text)
+
+    def test_without_the_source_the_figures_remain(self):
+        text = self.report("lines", "memlab_synth.cpp", self.log("leak"))
+        self.assertRegex(text, r"--sources\sDIR says where it is")
+        self.assertRegex(text, r"(?m)^   15\.81 MiB   20\.00 MiB   12\.00 MiB +%d$"
+                         % line_of("forward_pass"))
+
+    def test_json(self):
+        document = json.loads(self.report("lines", "--json", "memlab_synth.cpp", self.log("leak"),
+                                          "--column", "active_bytes.all.peak"))
+        self.assertEqual(document["format"], "memlab-lines")
+        functions = document["reports"][0]["groups"][0]["functions"]
+        self.assertEqual([function["file"] for function in functions],
+                         ["tests/cli/memlab_synth.cpp"] * 2)
+        self.assertEqual(functions[0]["lines"],
+                         [{"line": line_of("load_batch"), "active_bytes.all.peak": 8194560,
+                           "ooms": 0}])
+
+    def test_the_line_that_ran_out_of_memory(self):
+        text = self.report("lines", "memlab_synth.cpp", self.log("oom"))
+        self.assertRegex(text, r"(?m)^ +%d  <- out of memory$" % line_of("forward_pass"))
+
+    def test_every_problem_is_one_line(self):
+        log = self.log("leak")
+        for arguments, said in (
+                (["nothing.py", log], "no allocation was made in nothing.py"),
+                (["memlab_synth.cpp:", log], "SOURCE is a file, or a file and a function"),
+                (["memlab_synth.cpp", log, "--column", "wrong"], "--column: takes active, "),
+                (["memlab_synth.cpp", log, "--every", "2"], "has no marks"),
+                (["memlab_synth.cpp", log, "--every", "0"], "--every: takes a number from 1 on"),
+                (["memlab_synth.cpp", log, "--mark", "x"], "say how many with --every N"),
+                (["memlab_synth.cpp", log, "--device", "3"], "GPU 3 was not used"),
+                (["memlab_synth.cpp", self.path("none")], "no such file"),
+                (["memlab_synth.cpp"], "FILE"),
+        ):
+            result = self.call(REPORT, "lines", *arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertEqual(result.stdout, "", arguments)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+            self.assertIn(said, result.stderr)
+
+    def test_steps_of_a_large_recording(self):
+        path = self.path("large.memlog")
+        self.call(os.path.join(os.environ["MEMLAB_BIN"], "memlab-synth"), "--events", "20000",
+                  "--sites", "100", "-o", path)
+        text = self.report("lines", "model.py:Layer7.forward", path, "--every", "20")
+        self.assertIn("Steps 1 to 20\n", text)
+        self.assertIn("Steps 21 to 40\n", text)
+        self.assertIn("without the source", text.lower())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,245 @@
+// The pool's layout at chosen moments, from recordings whose every block is known.
+#include <nlohmann/json.hpp>
+
+#include "profiler/trace/log_writer.hpp"
+#include "report/pool_view/layout.hpp"
+#include "report/pool_view/render.hpp"
+#include "report/reader.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/temporary_folder.hpp"
+
+using namespace memlab::test;
+using namespace memlab::report;
+using memlab::trace::LogWriter;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+constexpr std::uint64_t base = 0x7f0000000000;
+
+class Pool {
+  public:
+    Pool() {
+        records_.emplace_back(ProcessInfo{.pid = 42, .executable = "/opt/app/train"});
+        records_.emplace_back(StringDef{1, "cuMemAlloc_v2"});
+        records_.emplace_back(StringDef{2, "/opt/app/model.py"});
+        records_.emplace_back(StringDef{3, "keep"});
+        records_.emplace_back(StringDef{4, "work"});
+        records_.emplace_back(DeviceInfo{0, "GPU", "GPU-0", 1 << 30, 13000});
+        records_.emplace_back(ContextInfo{1, 0, true});
+        records_.emplace_back(ContextInfo{2, 0, false});
+        records_.emplace_back(PythonFrameDef{1, 3, 2, 5, 1});
+        records_.emplace_back(PythonFrameDef{2, 4, 2, 15, 10});
+        records_.emplace_back(StackDef{1, false, {{0, 0, 1}}});
+        records_.emplace_back(StackDef{2, false, {{0, 0, 2}}});
+    }
+    Pool& segment(EventType type, std::uint64_t at, std::uint64_t size, std::uint32_t context = 1) {
+        add(type, at * mib, size * mib, 0, context);
+        return *this;
+    }
+    Pool& alloc(std::uint64_t at, std::uint64_t size, std::uint32_t stack) {
+        add(EventType::alloc, at * mib, size * mib, stack, 1);
+        return *this;
+    }
+    Pool& give_back(std::uint64_t at, std::uint64_t size, bool completed = true) {
+        add(EventType::free_requested, at * mib, size * mib, 0, 1);
+        if (completed) {
+            add(EventType::free_completed, at * mib, size * mib, 0, 1);
+        }
+        return *this;
+    }
+    Pool& oom(std::uint64_t requested) {
+        OomEvent event;
+        event.time_ns = ++now_;
+        event.context = 1;
+        event.requested = requested;
+        records_.emplace_back(event);
+        return *this;
+    }
+    Pool& lose(std::uint32_t context) {
+        records_.emplace_back(ContextLost{++now_, context});
+        return *this;
+    }
+
+    /// Reads the report of it and looks at its moments.
+    void look(std::vector<PoolMoment>& moments) {
+        const TemporaryFolder folder;
+        const std::string path = folder / "log.memlog";
+        auto created = LogWriter::create(path, 0);
+        REQUIRE(created.writer);
+        feed(records_, *created.writer);
+        created.writer->on(End{++now_, EndKind::exit, 0, ""});
+        created.writer->close();
+        ReadResult read = read_report(path);
+        REQUIRE(read.report);
+        report = std::move(*read.report);
+        moments = pool_moments(path, report.devices.at(0), 2);
+    }
+
+    Report report;
+
+  private:
+    void add(EventType type, std::uint64_t at, std::uint64_t size, std::uint32_t stack,
+             std::uint32_t context) {
+        Event event;
+        event.type = type;
+        event.origin = Origin::pool;
+        event.context = context;
+        event.time_ns = ++now_;
+        event.address = base + at;
+        event.requested = type == EventType::alloc ? size : 0;
+        event.size = size;
+        event.stack = stack;
+        event.api = stack == 0 ? 0 : 1;
+        records_.emplace_back(event);
+    }
+
+    Records records_;
+    std::uint64_t now_ = 0;
+};
+
+/// "[0+20: 0+4 8+2p] [40+2:]", in MiB from the base.
+std::string text_of(const PoolMoment& moment) {
+    std::string text;
+    for (const LaidSegment& segment : moment.segments) {
+        text += (text.empty() ? "[" : " [") + std::to_string((segment.address - base) / mib) + "+" +
+                std::to_string(segment.size / mib) + ":";
+        for (const LaidBlock& block : segment.blocks) {
+            text += " " + std::to_string((block.address - base) / mib) + "+" +
+                    std::to_string(block.size / mib) + (block.pending ? "p" : "");
+        }
+        text += "]";
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("the pool at its peak, at failures and at the end") {
+    Pool pool;
+    pool.segment(EventType::segment_alloc, 0, 20)
+        .alloc(0, 4, 1)
+        .alloc(4, 8, 2)  // the peak, reached again below
+        .give_back(4, 8, false)
+        .oom(100 * mib)
+        .segment(EventType::segment_alloc, 40, 10)
+        .alloc(40, 8, 2)
+        .give_back(40, 8);
+    std::vector<PoolMoment> moments;
+    pool.look(moments);
+    REQUIRE(moments.size() == 3);
+    CHECK(moments[0].what == PoolMoment::What::peak);
+    CHECK(text_of(moments[0]) == "[0+20: 0+4 4+8]");
+    CHECK(moments[1].what == PoolMoment::What::oom);
+    CHECK(moments[1].requested == 100 * mib);
+    CHECK(text_of(moments[1]) == "[0+20: 0+4 4+8p]");
+    CHECK(moments[1].pending_bytes() == 8 * mib);
+    CHECK(moments[1].largest_free() == 8 * mib);
+    CHECK(text_of(moments[2]) == "[0+20: 0+4 4+8p] [40+10:]");
+    CHECK(moments[2].reserved_bytes() == 30 * mib);
+    CHECK(moments[2].active_bytes() == 12 * mib);
+    CHECK(moments[2].largest_free() == 10 * mib);
+}
+
+TEST_CASE("ranges that grow and shrink in place") {
+    Pool pool;
+    pool.segment(EventType::segment_map, 0, 4)
+        .segment(EventType::segment_map, 8, 4)
+        .segment(EventType::segment_map, 4, 4)      // joins both
+        .segment(EventType::segment_map, 12, 2, 2)  // of another context
+        .alloc(0, 1, 1)
+        .segment(EventType::segment_unmap, 4, 4);
+    std::vector<PoolMoment> moments;
+    pool.look(moments);
+    CHECK(text_of(moments.front()) == "[0+12: 0+1] [12+2:]");
+    CHECK(text_of(moments.back()) == "[0+4: 0+1] [8+4:] [12+2:]");
+}
+
+TEST_CASE("a context that is lost takes its segments along") {
+    Pool pool;
+    pool.segment(EventType::segment_alloc, 0, 4)
+        .segment(EventType::segment_alloc, 8, 4, 2)
+        .alloc(0, 1, 1)
+        .lose(1);
+    std::vector<PoolMoment> moments;
+    pool.look(moments);
+    CHECK(text_of(moments.back()) == "[8+4:]");
+}
+
+TEST_CASE("random recordings: what is laid out holds together and is the aggregator's sum") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        const TemporaryFolder folder;
+        const std::string path = folder / "log.memlog";
+        auto created = LogWriter::create(path, 0);
+        REQUIRE(created.writer);
+        feed(PlausibleRecords::make(seed, 3000), *created.writer);
+        created.writer->close();
+        const ReadResult read = read_report(path);
+        REQUIRE(read.report);
+        for (const Device& device : read.report->devices) {
+            for (const PoolMoment& moment : pool_moments(path, device, 3)) {
+                std::uint64_t end = 0;
+                for (const LaidSegment& segment : moment.segments) {
+                    CHECK(segment.address >= end);
+                    end = segment.address;
+                    for (const LaidBlock& block : segment.blocks) {
+                        CHECK(block.address >= end);
+                        end = block.address + block.size;
+                    }
+                    CHECK(end <= segment.address + segment.size);
+                    end = segment.address + segment.size;
+                }
+                if (moment.what == PoolMoment::What::end) {
+                    CHECK(moment.reserved_bytes() ==
+                          device.memory_stats.at("reserved_bytes.all.current"));
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("the picture, and who keeps the segments") {
+    Pool pool;
+    pool.segment(EventType::segment_alloc, 0, 20)
+        .segment(EventType::segment_alloc, 40, 20)
+        .segment(EventType::segment_alloc, 80, 10)
+        .alloc(0, 1, 1)
+        .alloc(10, 5, 2)
+        .alloc(59, 1, 1)
+        .give_back(10, 5, false);
+    std::vector<PoolMoment> moments;
+    pool.look(moments);
+    Resolver resolver(pool.report, nullptr);
+    PoolViewOptions options;
+    options.style.ascii = true;
+    const std::string text =
+        render_pool(pool.report.devices[0], {moments.back()}, resolver, options);
+    CHECK(text.substr(0, text.find("\nStatistics")) == R"(GPU 0: GPU  memlab's pool
+
+At the end  8 ns
+  50.00 MiB reserved in 3 segments, 7.00 MiB of it active (5.00 MiB freed, but
+  maybe still in use by the GPU); 43.00 MiB free, the largest piece 19.00 MiB. 1
+  segment (10.00 MiB) is empty: memlab_empty_cache() would give that back.
+
+         size        free  blocks  # active, o freed and pending, . free
+    20.00 MiB   19.00 MiB       1  ........................................###
+    20.00 MiB   14.00 MiB       2  ###..................oooooooooooo..........
+    10.00 MiB   10.00 MiB       0  [1 empty segment]
+
+  What keeps partly free segments from being given back:
+   free alone      shared  blocks       bytes  where
+    19.00 MiB   14.00 MiB       2    2.00 MiB  /opt/app/model.py:5  keep
+          0 B   14.00 MiB       1    5.00 MiB  /opt/app/model.py:15  work
+  free alone: in segments where nobody else has blocks; shared: in segments with
+  blocks of others, too.
+)");
+    CHECK(text.find("num_device_alloc") != std::string::npos);
+    CHECK(text.find("small_pool") == std::string::npos);
+    options.all_figures = true;
+    CHECK(render_pool(pool.report.devices[0], {}, resolver, options).find("small_pool") !=
+          std::string::npos);
+    const auto json = nlohmann::json::parse(pool_json(pool.report.devices[0], moments, resolver));
+    CHECK(json["moments"].size() == 2);
+    CHECK(json["moments"][1]["segments"][0]["blocks"][1]["pending"] == true);
+}
