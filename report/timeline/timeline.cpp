@@ -159,6 +159,7 @@ class Stretch {
         std::uint64_t domain = 0;
         std::uint64_t range = 0;
         std::uint32_t thread = 0;
+        // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.
         auto operator<=>(const Owner&) const = default;
     };
     struct Open {
