@@ -159,7 +159,7 @@ class Validator {
                   where + ".live of site " + std::to_string(share.site), "the site has");
         }
         for (const auto& [kind, totals] : device.kinds) {
-            const std::string of_kind = where + ".kinds." + kind;
+            const std::string of_kind = std::string(where).append(".kinds.").append(kind);
             const Sums& sums = sums_[{device.index, kind}];
             equal(totals.count, sums.count, of_kind + ".count", "its sites have");
             equal(totals.bytes, sums.bytes, of_kind + ".bytes", "its sites have");

@@ -195,7 +195,8 @@ class Check {
             outcome_.problems.clear();  // the errors say why there is none
         }
         for (const auto& [file, error] : run.errors) {
-            outcome_.problems.insert(outcome_.problems.begin(), file + ": " + error);
+            outcome_.problems.insert(outcome_.problems.begin(),
+                                     std::string(file).append(": ").append(error));
         }
         if (arguments_.update) {
             update(processes);
@@ -236,7 +237,7 @@ class Check {
                 std::string problem;
                 const auto bound = parse_bound(text, info(metric).unit, &problem);
                 if (!bound) {
-                    return fail(option + " " + problem);
+                    return fail(std::string(option).append(" ").append(problem));
                 }
                 limits_.push_back({metric, Subject(), *bound, option});
             }

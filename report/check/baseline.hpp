@@ -18,6 +18,7 @@ struct BaselineKey {
     std::string gpu;
     std::uint64_t driver_version = 0;  ///< 13000 is 13.0
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.
     auto operator<=>(const BaselineKey&) const = default;
 };
 

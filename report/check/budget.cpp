@@ -95,7 +95,7 @@ class Reader {
             }
             const Subject subject{kind, text(*selected)};
             if (const std::string problem = problem_of(subject); !problem.empty()) {
-                throw Invalid{selector + " " + problem, selected->at};
+                throw Invalid{std::string(selector).append(" ").append(problem), selected->at};
             }
             const std::size_t before = budget_.limits.size();
             for (const Member& member : members) {

@@ -20,7 +20,7 @@ std::string stable_name(const report::Process& process) {
     if (const std::optional<std::uint64_t> rank = report::rank_of(process)) {
         return "rank " + std::to_string(*rank);
     }
-    const std::string executable = base_name(process.executable);
+    std::string executable = base_name(process.executable);
     if (executable.starts_with("python")) {
         for (std::size_t i = 1; i < process.arguments.size(); ++i) {
             if (process.arguments[i].ends_with(".py")) {

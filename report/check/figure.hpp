@@ -39,6 +39,7 @@ class Figure {
     friend constexpr Figure operator+(Figure a, Figure b) { return Figure(a.value_ + b.value_); }
     friend constexpr Figure operator-(Figure a, Figure b) { return Figure(a.value_ - b.value_); }
     constexpr bool operator==(const Figure&) const = default;
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 it complains of is the compiler's own.
     constexpr auto operator<=>(const Figure&) const = default;
 
     static constexpr Wide one = 1'000'000;

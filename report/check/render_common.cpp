@@ -1,3 +1,4 @@
+// What the renderings have in common: the words for a limit, a verdict, a place.
 #include <algorithm>
 #include <cstdio>
 
@@ -37,7 +38,7 @@ std::string limit_text(const Row& row) {
         return "-";
     }
     const Unit unit = info(row.metric).unit;
-    const std::string given = bound_text(row.limit->bound, unit);
+    std::string given = bound_text(row.limit->bound, unit);
     if (!row.limit->bound.relative() || !row.allowed) {
         return given;
     }

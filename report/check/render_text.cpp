@@ -93,7 +93,7 @@ class TextRenderer {
     }
 
     std::string painted(const Row& row) const {
-        const std::string text = verdict_text(row);
+        std::string text = verdict_text(row);
         switch (row.verdict) {
             case Verdict::exceeded:
             case Verdict::unknown:
