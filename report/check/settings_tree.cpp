@@ -36,6 +36,43 @@ std::string number_text(Number number) {
     return {digits, end.ptr};
 }
 
+// toml++ 3.3 has undefined behaviour where it looks for blanks and finds a character from U+00A1 to
+// U+0499. So it is shown each byte beyond ASCII as a character for private use (U+E080 to U+E0FF),
+// which is taken back in what it returns; columns are then bytes.
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+std::string disguised(std::string_view text) {
+    text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
+    std::string out;
+    out.reserve(text.size());
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x80) {
+            out += c;
+        } else {
+            out += {'\xee', static_cast<char>(0x80 + (byte >> 6)),
+                    static_cast<char>(0x80 + (byte & 0x3f))};
+        }
+    }
+    return out;
+}
+
+std::string revealed(std::string_view text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto at = [&](std::size_t ahead) {
+            return i + ahead < text.size() ? static_cast<unsigned char>(text[i + ahead]) : 0U;
+        };
+        if (at(0) == 0xee && (at(1) == 0x82 || at(1) == 0x83) && (at(2) & 0xc0U) == 0x80) {
+            out += static_cast<char>(((at(1) & 3U) << 6U) | (at(2) & 0x3fU));
+            i += 2;
+        } else {
+            out += text[i];
+        }
+    }
+    return out;
+}
+
 // NOLINTNEXTLINE(misc-no-recursion): `deepest` bounds it
 Setting from_toml(const toml::node& node, std::size_t depth) {
     Setting setting;
@@ -44,7 +81,7 @@ Setting from_toml(const toml::node& node, std::size_t depth) {
         throw TooDeep{setting.at};
     }
     if (const auto* text = node.as_string()) {
-        setting.value = Setting::Scalar{text->get(), false};
+        setting.value = Setting::Scalar{revealed(text->get()), false};
     } else if (const auto* whole = node.as_integer()) {
         setting.value = Setting::Scalar{number_text(whole->get()), true};
     } else if (const auto* real = node.as_floating_point()) {
@@ -63,7 +100,7 @@ Setting from_toml(const toml::node& node, std::size_t depth) {
         Setting::Table members;
         for (const auto& [key, value] : *table) {
             members.push_back(
-                {std::string(key.str()), position_of(key.source()), from_toml(value, depth + 1)});
+                {revealed(key.str()), position_of(key.source()), from_toml(value, depth + 1)});
         }
         // toml++ sorts by key; people read, and are told of errors, from top to bottom.
         std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
@@ -240,12 +277,12 @@ SettingsResult parse_toml(std::string_view text) {
         begin = end + 1;
     }
     try {
-        result.root = from_toml(toml::parse(text), 0);
+        result.root = from_toml(toml::parse(disguised(text)), 0);
     } catch (const TooDeep& error) {
         result.error = too_deep;
         result.at = error.at;
     } catch (const toml::parse_error& error) {
-        result.error = "is not valid TOML here: " + std::string(error.description());
+        result.error = "is not valid TOML here: " + revealed(error.description());
         result.at = position_of(error.source());
     }
     return result;

@@ -122,6 +122,20 @@ TEST_CASE("a file that nests without end is refused, not followed") {
     CHECK(begins(error_of("a = " + std::string(100'000, '[')), "ci.toml:1:"));
 }
 
+TEST_CASE("characters beyond ASCII stand in quotes and comments") {
+    const BudgetResult result = parse_budget(
+        "\xef\xbb\xbf# f\xc3\xbcr alle\n[[site]]\n"
+        "match = \"gr\xc3\xb6\xc3\x9f\xee\x82\xbf\" # \xc3\xa4\nleaks = 0\n",
+        "ci.toml");
+    CHECK(result.error.empty());
+    REQUIRE(result.budget);
+    CHECK(result.budget->limits[0].subject.text == "gr\xc3\xb6\xc3\x9f\xee\x82\xbf");
+    const std::string error = error_of("b\xcc\x9e\xdd\x94");
+    CHECK(begins(error, "ci.toml:1:2: is not valid TOML"));
+    CHECK(error.find('\xee') == std::string::npos);
+    CHECK(begins(error_of("a = 1\"\xc3\xa4\n"), "ci.toml:1:"));
+}
+
 TEST_CASE("an empty budget is a budget without limits") {
     for (const char* text : {"", "# later\n", "{}", "[limits]\n"}) {
         const BudgetResult result = parse_budget(text, "ci.toml");
