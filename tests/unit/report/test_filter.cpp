@@ -10,7 +10,7 @@ namespace {
 Report two_sites() {
     Report report;
     report.modules = {{"", ""}, {"/opt/lib/libkernels.so.1", ""}};
-    report.python_frames = {{"", "", 0}, {"Trainer.step", "/home/me/train.py", 7}};
+    report.python_frames = {{"", "", 0}, {"Trainer.step", "/opt/app/train.py", 7}};
     report.frames = {{0, 0, 0}, {0, 0, 1}, {1, 0x10, 0}};
     report.stacks = {{}, {{2, 1}, false}, {{2}, false}};
     report.sites.resize(3);
