@@ -54,12 +54,12 @@ void driver_not_initialized() noexcept {
     }
     char own[16];
     char parents[16];
+    constexpr std::string_view rest =
+        " after CUDA had started there, and CUDA does not survive a fork: its calls fail with "
+        "\"initialization error\" (3). Start such processes with exec (Python: multiprocessing's "
+        "'spawn' start method), or fork before the first CUDA call";
     warn_without_heap({"process ", in_digits(getpid(), own), " was forked from process ",
-                       in_digits(cuda_process, parents),
-                       " after CUDA had started there, and CUDA does not survive a fork: its calls "
-                       "fail with \"initialization error\" (3). Start such processes with exec "
-                       "(Python: multiprocessing's 'spawn' start method), or fork before the first "
-                       "CUDA call"});
+                       in_digits(cuda_process, parents), rest});
 }
 
 std::uint32_t refused_children() noexcept {

@@ -1,24 +1,13 @@
 #include "report/event_log_of.hpp"
 
-#include <cstring>
-#include <fstream>
-
 #include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_format.hpp"
 #include "profiler/trace/log_reader.hpp"
 #include "report/forwarding_sink.hpp"
+#include "report/reader.hpp"
 
 namespace memlab::report {
 
 namespace {
-
-bool is_event_log(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    char begin[sizeof trace::format::magic] = {};
-    file.read(begin, sizeof begin);
-    return file.gcount() == sizeof begin &&
-           std::memcmp(begin, trace::format::magic, sizeof begin) == 0;
-}
 
 /// Thrown behind the first record, which is all that is wanted.
 struct Seen {};

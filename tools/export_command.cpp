@@ -72,12 +72,7 @@ std::string known_weight(const std::string& name) {
 }
 
 void define(CLI::App& app, Arguments& arguments) {
-    app.add_option("FILE", arguments.files,
-                   "A report (memlab.*.json) or an event log (*.memlog),\n"
-                   "or the folder of a run of one process")
-        ->required()
-        ->expected(1)
-        ->type_name("");
+    add_one_file(app, arguments);
     app.add_option("--to", arguments.format, "The format: one of those below")
         ->required()
         ->type_name("FORMAT")
@@ -104,23 +99,10 @@ void define(CLI::App& app, Arguments& arguments) {
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
-bool is_report_file(const std::string& file) {
-    return file.size() > 5 && file.compare(file.size() - 5, 5, ".json") == 0;
-}
-
-/// The log that lies beside a report, or the report itself.
-std::string log_beside(const std::string& file) {
-    if (!is_report_file(file)) {
-        return file;
-    }
-    std::string log = file.substr(0, file.size() - 5) + ".memlog";
-    return access(log.c_str(), R_OK) == 0 ? log : file;
-}
-
 /// The recording of a run directory; empty, and `problem`, when there is not just one.
 std::string only_member(const std::string& folder, std::string* problem) {
     const std::optional<LoadedReport> loaded = load_report(folder, problem);
-    return loaded ? log_beside(loaded->file) : "";
+    return loaded ? loaded->file : "";
 }
 
 int export_to(const Arguments& arguments, const Format& format) {
@@ -137,11 +119,9 @@ int export_to(const Arguments& arguments, const Format& format) {
         return fail(file + ": " + problem);
     }
     if (format.needs_log && recording->log.empty()) {
-        const std::string log = log_beside(file);
-        return fail(file + ": a report has no single events; " +
-                    (log != file ? "give " + log
-                                 : "give the event log (*.memlog), which is kept beside it "
-                                   "unless MEMLAB_KEEP_LOG=0"));
+        return fail(file +
+                    ": a report has no single events; give the event log (*.memlog), which is kept "
+                    "beside it unless MEMLAB_KEEP_LOG=0");
     }
     if (format.of_events && !arguments.filter.empty() && recording->log.empty()) {
         return fail(file +

@@ -120,6 +120,15 @@ void add_files(CLI::App& app, ReportOptions& options) {
         ->type_name("");
 }
 
+void add_one_file(CLI::App& app, ReportOptions& options) {
+    app.add_option("FILE", options.files,
+                   "A report (memlab.*.json) or an event log (*.memlog),\n"
+                   "or the folder of a run of one process")
+        ->required()
+        ->expected(1)
+        ->type_name("");
+}
+
 void add_json(CLI::App& app, ReportOptions& options, const std::string& what) {
     app.add_flag("--json", options.json, "Print " + what + " as JSON, for scripts");
 }

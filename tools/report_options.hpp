@@ -32,6 +32,7 @@ struct ReportOptions {
 };
 
 void add_files(CLI::App& app, ReportOptions& options);
+void add_one_file(CLI::App& app, ReportOptions& options);
 /// `what` is printed ("the summary").
 void add_json(CLI::App& app, ReportOptions& options, const std::string& what);
 /// `what` is counted ("Places in each table"); `by_default` of them are shown.

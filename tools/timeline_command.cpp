@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/event_log_of.hpp"
 #include "report/json_values.hpp"
 #include "report/reader.hpp"
 #include "report/symbolizer.hpp"
@@ -17,6 +18,7 @@
 #include "report/timeline/timeline.hpp"
 #include "report/units.hpp"
 #include "tools/report_options.hpp"
+#include "tools/view_options.hpp"
 
 namespace memlab::tools {
 
@@ -37,12 +39,7 @@ struct Stretch {
 };
 
 void define(CLI::App& app, Arguments& arguments) {
-    app.add_option("FILE", arguments.files,
-                   "A report (memlab.*.json) or an event log (*.memlog),\n"
-                   "or the folder of a run of one process")
-        ->required()
-        ->expected(1)
-        ->type_name("");
+    add_one_file(app, arguments);
     app.add_option("--from", arguments.from,
                    "Begin there: 1.5s, 200ms, 3us, peak, or a mark's name")
         ->type_name("MOMENT");
@@ -134,7 +131,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 
 int show(const Arguments& arguments, const LoadedReport& loaded) {
     const report::Report& report = loaded.report;
-    const std::string log = report::is_event_log(loaded.file) ? loaded.file : "";
+    const std::string log = report::event_log_of(loaded.file, report);
     Stretch stretch;
     if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
         return fail(problem);
@@ -149,13 +146,7 @@ int show(const Arguments& arguments, const LoadedReport& loaded) {
         std::cout << report::render_timeline_csv(view);
         return flushed(EXIT_SUCCESS);
     }
-    report::ViewOptions options;
-    options.style = style_of(arguments.looks);
-    options.top = arguments.top;
-    options.templates = arguments.templates;
-    options.filter = arguments.filter.text();
-    options.working_directory = working_directory();
-    options.device = arguments.device;
+    report::ViewOptions options = view_of(arguments);
 
     report::Symbolizer symbolizer;
     std::optional<report::Report> then;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "report/event_log_of.hpp"
 #include "report/reader.hpp"
 
 namespace memlab::exports {
@@ -12,7 +13,8 @@ std::optional<Recording> read_recording(const std::string& path, std::string* er
         *error = read.error;
         return std::nullopt;
     }
-    return Recording{std::move(*read.report), report::is_event_log(path) ? path : "", read.warning};
+    std::string log = report::event_log_of(path, *read.report);
+    return Recording{std::move(*read.report), std::move(log), read.warning};
 }
 
 }  // namespace memlab::exports

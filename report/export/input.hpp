@@ -28,7 +28,7 @@ struct Recording {
     std::string warning;  ///< the log is damaged: what, and where
 };
 
-/// Reads `path`: a report, or an event log (told apart by content). Nothing on failure, and `error`
+/// Reads `path`: an event log, or a report and the log that lies beside it. Nothing on failure, and `error`
 /// says "what; what to do". Never throws.
 std::optional<Recording> read_recording(const std::string& path, std::string* error);
 

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -53,6 +54,10 @@ class ToolTest(unittest.TestCase):
         path = self.path(name or scenario + ".memlog")
         subprocess.run([SYNTH, scenario, path], check=True)
         return path
+
+    def without_log(self, report):
+        """A copy of a report that has no event log beside it."""
+        return shutil.copy(report, self.folder.name)
 
     def call(self, *command, **environment):
         return subprocess.run(

@@ -225,7 +225,7 @@ class Events(ExportTest):
         self.assertEqual((name, begin, end), (" scope\\", 10000.0, 40000.0))
 
     def test_a_report_gives_counters_alone(self):
-        path = DATA + "/h100/pytorch_without_its_cache.json"
+        path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
         result = self.call(REPORT, "export", "--to", "perfetto", path)
         self.assertIn("no allocations. Its event log (.memlog) has them", result.stderr)
         trace = formats.Trace(result.stdout.encode())
@@ -234,7 +234,12 @@ class Events(ExportTest):
         self.assertEqual(max(value for _, value in trace.counters["GPU 0 allocated"]), peak)
         for to in ("pytorch", "csv"):
             self.refused("--to", to, "-o", self.path("x"), path,
-                         says="a report has no single events; give .*without_its_cache.memlog")
+                         says="a report has no single events; give the event log")
+
+    def test_the_log_beside_a_report_is_used(self):
+        path = DATA + "/h100/pytorch_without_its_cache"
+        for to in ("perfetto", "csv", "pytorch"):
+            self.assertEqual(self.export(to, path + ".json"), self.export(to, path + ".memlog"))
 
     def test_two_gpus(self):
         log = self.log("two_gpus")
@@ -253,7 +258,8 @@ class Events(ExportTest):
         trace = formats.Trace(self.export("perfetto", "--filter", "kind=pinned", log))
         self.assertEqual([arguments["kind"] for *_, arguments in trace.slices["allocation"]], ["pinned"])
         formats.Snapshot(self.export("pytorch", "--filter", "func=forward_pass", log))
-        self.refused("--to", "perfetto", "--filter", "x", DATA + "/h100/sample_oom_recovery.json",
+        self.refused("--to", "perfetto", "--filter", "x",
+                     self.without_log(DATA + "/h100/sample_oom_recovery.json"),
                      says="no single events for --filter")
 
     def test_damaged_logs_give_what_is_whole(self):

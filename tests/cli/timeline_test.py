@@ -238,8 +238,13 @@ class Moments(TimelineTest):
                         at = self.read("--at", moment, path)["at"]["devices"][device]
                         self.assertEqual(at["bytes"], timeline["curves"]["allocated"][key])
 
+    def test_the_log_beside_a_report_is_used(self):
+        path = DATA + "/h100/pytorch_without_its_cache"
+        self.assertEqual(self.read("--at", "300ms", path + ".json")["devices"],
+                         self.read("--at", "300ms", path + ".memlog")["devices"])
+
     def test_other_moments_need_the_log(self):
-        path = DATA + "/h100/pytorch_without_its_cache.json"
+        path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
         self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=0")
         self.refused("--at", "1h", path, says="--at takes a time")
         self.refused("--at", "5s", path, says="--at 5s is after the end of the recording, 950.10 ms")
