@@ -106,6 +106,9 @@ std::string render_short(const Summary& summary, const TextOptions& options);
 /// nanoseconds. `top` bounds each list of places.
 std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top);
 
+/// {file, oom_count, ooms [as in render_json(), and stack: the frames of the call that failed]}.
+std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::size_t top);
+
 /// "train/step/forward": a scope's name after those around it.
 std::string scope_path(const Report& report, std::size_t scope);
 

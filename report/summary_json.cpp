@@ -289,6 +289,18 @@ json steps_json(const StepsSummary& summary) {
 
 }  // namespace
 
+std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::size_t top) {
+    json out;
+    out["file"] = summary.file;
+    out["oom_count"] = summary.report->oom_count;
+    out["ooms"] = json::array();
+    for (const OomSummary& oom : summary.ooms) {
+        json& shown = out["ooms"].emplace_back(oom_json(oom, resolver, top));
+        shown["stack"] = stack_json(resolver.frames(oom.oom->stack));
+    }
+    return json_text(out);
+}
+
 std::string render_json(const Summary& summary, Resolver& resolver, std::size_t top) {
     const Report& report = *summary.report;
     json out;

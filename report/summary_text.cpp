@@ -9,6 +9,7 @@
 #include "report/names.hpp"
 #include "report/place_text.hpp"
 #include "report/plot.hpp"
+#include "report/stack_text.hpp"
 #include "report/summary.hpp"
 #include "report/symbolizer.hpp"
 #include "report/text.hpp"
@@ -544,35 +545,9 @@ class TextWriter {
     }
 
     void one_stack(std::size_t stack) {
-        const auto& frames = resolver_->frames(stack);
-        const std::size_t chosen = resolver_->chosen(stack);
-        if (frames.empty()) {
-            line("    no stack was recorded");
-        }
-        for (std::size_t i = 0; i < frames.size(); ++i) {
-            const StackFrame& frame = frames[i];
-            Place place;
-            place.recorded = true;
-            place.function = frame.python ? frame.function
-                                          : without_anonymous(short_function_name(frame.function));
-            place.file = frame.file;
-            place.line = frame.line;
-            place.module = frame.module;
-            place.address = frame.address;
-            std::string text = location(place);
-            if (!place.function.empty()) {
-                text = clean(place.function) + "  " + dim(text);
-            }
-            if (frame.inlined) {
-                text += dim("  (inlined)");
-            }
-            if (!frame.problem.empty() && frame.problem != "no symbols") {
-                text += dim("  (" + clean(frame.problem) + ")");
-            }
-            line((i == chosen ? "  > " : "    ") + text);
-        }
-        if (summary_.report->stacks.at(stack).truncated) {
-            line(dim("    ... deeper than MEMLAB_STACK_DEPTH"));
+        for (const std::string& text :
+             stack_lines(*summary_.report, *resolver_, stack, style_, options_.working_directory)) {
+            line(text);
         }
     }
 

@@ -10,6 +10,7 @@
 #include "tools/file_commands.hpp"
 #include "tools/leaks_command.hpp"
 #include "tools/lines_command.hpp"
+#include "tools/oom_command.hpp"
 #include "tools/pool_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/sites_command.hpp"
@@ -33,6 +34,7 @@ constexpr Command commands[] = {
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
     {"lines", memlab::tools::lines_command, "The annotated source: memory by line"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
+    {"oom", memlab::tools::oom_command, "Allocations that failed, and why, in depth"},
     {"pool", memlab::tools::pool_command, "The pool's segments as a picture, and its figures"},
     {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},

@@ -1,0 +1,48 @@
+#include "report/stack_text.hpp"
+
+#include "report/names.hpp"
+#include "report/place_text.hpp"
+#include "report/symbolizer.hpp"
+
+namespace memlab::report {
+
+std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
+                                     const Style& style, const std::string& working_directory) {
+    const auto dim = [&](const std::string& text) {
+        return std::string(style.dim()) + text + std::string(style.reset());
+    };
+    const auto& frames = resolver.frames(stack);
+    const std::size_t chosen = resolver.chosen(stack);
+    std::vector<std::string> lines;
+    if (frames.empty()) {
+        lines.emplace_back("    no stack was recorded");
+    }
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+        const StackFrame& frame = frames[i];
+        Place place;
+        place.recorded = true;
+        place.function =
+            frame.python ? frame.function : without_anonymous(short_function_name(frame.function));
+        place.file = frame.file;
+        place.line = frame.line;
+        place.module = frame.module;
+        place.address = frame.address;
+        std::string text = printable(location_text(place, working_directory), style.ascii);
+        if (!place.function.empty()) {
+            text = printable(place.function, style.ascii) + "  " + dim(text);
+        }
+        if (frame.inlined) {
+            text += dim("  (inlined)");
+        }
+        if (!frame.problem.empty() && frame.problem != "no symbols") {
+            text += dim("  (" + printable(frame.problem, style.ascii) + ")");
+        }
+        lines.push_back((i == chosen ? "  > " : "    ") + text);
+    }
+    if (report.stacks.at(stack).truncated) {
+        lines.push_back(dim("    ... deeper than MEMLAB_STACK_DEPTH"));
+    }
+    return lines;
+}
+
+}  // namespace memlab::report

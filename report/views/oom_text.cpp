@@ -1,0 +1,137 @@
+#include "report/views/oom_text.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/stack_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+class Text {
+  public:
+    Text(const Summary& summary, Resolver& resolver, const ViewOptions& options, std::size_t stacks)
+        : summary_(summary),
+          resolver_(resolver),
+          options_(options),
+          stacks_(stacks),
+          page_(options.style) {}
+
+    std::string write() {
+        std::size_t number = 0;
+        for (const OomSummary& oom : summary_.ooms) {
+            failure(oom, ++number);
+        }
+        if (summary_.ooms.empty()) {
+            page_.line("No allocation failed for want of memory.");
+        } else if (summary_.report->oom_count > summary_.report->ooms.size()) {
+            page_.line("");
+            page_.line(page_.dim("The report has the first " +
+                                 format_plural(summary_.report->ooms.size(), "failure") + " of " +
+                                 format_count(summary_.report->oom_count) + "."));
+        }
+        return page_.take();
+    }
+
+  private:
+    void failure(const OomSummary& summary, std::size_t number) {
+        const Oom& oom = *summary.oom;
+        page_.heading(page_.red("Out of memory") + " " + std::to_string(number) + " of " +
+                          format_count(summary_.ooms.size()),
+                      "at " + format_duration(oom.time_ns) + page_.separator() + "GPU " +
+                          std::to_string(oom.device) + page_.separator() + "thread " +
+                          std::to_string(oom.thread));
+        page_.paragraph("  ", page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) +
+                                  " (" + page_.clean(oom.kind) + ") failed with error " +
+                                  std::to_string(oom.error) + ".");
+        page_.line("");
+        figure("asked for", oom.requested_bytes, "");
+        figure("free on the device", oom.device_free_bytes,
+               "the driver's, with the cache given back");
+        figure("largest free block", oom.largest_free_block_bytes, "in memlab's pool, before that");
+        figure("on the device", oom.device_total_bytes, "in all");
+        figure("allocated", oom.current.allocated, "what the program held");
+        figure("reserved", oom.current.reserved, "taken from the driver for it");
+        const std::uint64_t cached =
+            oom.current.reserved - std::min(oom.current.reserved, oom.current.active);
+        figure("not in use", cached, "reserved, but not active");
+        if (!oom.explanation.empty()) {
+            page_.line("");
+            for (const std::string& sentence : oom.explanation) {
+                page_.paragraph("  ", page_.clean(sentence));
+            }
+        }
+        page_.line("");
+        page_.line("  The call:");
+        stack(oom.stack);
+        holders(summary.holders);
+    }
+
+    void figure(const char* name, std::uint64_t bytes, const char* meaning) {
+        page_.line("  " + left(name, 20) + right(format_bytes(bytes), 12) + "  " +
+                   page_.dim(meaning));
+    }
+
+    void stack(std::size_t stack) {
+        for (const std::string& line : stack_lines(*summary_.report, resolver_, stack,
+                                                   page_.style(), options_.working_directory)) {
+            page_.line("  " + line);
+        }
+    }
+
+    void holders(const HoldersSummary& holders) {
+        if (holders.places.empty()) {
+            return;
+        }
+        page_.line("");
+        page_.line("  Held at that moment: " + format_bytes(holders.bytes) +
+                   page_.dim("  " + format_plural(holders.count, "allocation")));
+        page_.line(page_.dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) +
+                             "  where"));
+        const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
+        std::size_t shown = 0;
+        for (const PlaceShare& share : holders.places) {
+            if (shown++ == options_.top) {
+                break;
+            }
+            page_.line(
+                "  " + right(format_bytes(share.bytes), 12) +
+                right(format_percent(share.bytes, holders.bytes), 8) +
+                right(format_count(share.count), 8) + "  " +
+                describe_place(share.place, share.kind, share.api, page_.room_beside(32), text));
+        }
+        const std::size_t more =
+            holders.places.size() - std::min(holders.places.size(), options_.top);
+        if (more != 0) {
+            page_.line(page_.dim("  [" + format_plural(more, "place") + " more]"));
+        }
+        for (std::size_t i = 0; i < std::min(stacks_, holders.places.size()); ++i) {
+            const PlaceShare& share = holders.places[i];
+            if (!share.stacks.empty()) {
+                page_.line("");
+                page_.line("  How " + format_bytes(share.bytes) + " came about:");
+                stack(share.stacks.front());
+            }
+        }
+    }
+
+    const Summary& summary_;
+    Resolver& resolver_;
+    const ViewOptions& options_;
+    const std::size_t stacks_;
+    Page page_;
+};
+
+}  // namespace
+
+std::string render_ooms_text(const Summary& summary, Resolver& resolver, const ViewOptions& options,
+                             std::size_t stacks) {
+    return Text(summary, resolver, options, stacks).write();
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""memlab-report oom as a user meets it. Run by ctest, as cli_test.py is."""
+
+import json
+import os
+import unittest
+
+from cli_test import REPORT, SOURCE, ToolTest, line_of
+
+RECORDINGS = os.path.join(SOURCE, "tests", "data", "h100")
+
+
+class OutOfMemory(ToolTest):
+    def test_of_a_real_run(self):
+        path = os.path.join(RECORDINGS, "sample_oom_recovery")
+        text = self.report("oom", "--no-symbols", path + ".json")
+        self.assertTrue(text.startswith("Out of memory 1 of 1  at 119.27 ms"), text)
+        self.assertRegex(text, r"(?m)^  asked for              50\.67 GiB$")
+        self.assertRegex(text, r"(?m)^  free on the device     27\.99 GiB  the driver's")
+        self.assertRegex(text, r"(?m)^    > sample_oom_recovery\+0x1575$")
+        self.assertRegex(text, r"(?m)^     50\.67 GiB  100\.0%       1  sample_oom_recovery\+0x1555$")
+        self.assertNotIn("How ", text)
+        self.assertEqual(text, self.report("oom", "--no-symbols", path + ".memlog"))
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+
+    def test_holders_have_stacks_when_asked_for(self):
+        text = self.report("oom", "--stacks", "1", self.log("oom"))
+        self.assertIn("  How 3.81 MiB came about:\n", text)
+        self.assertRegex(text, r"(?m)^    > load_batch  tests/cli/memlab_synth\.cpp:%d$"
+                         % line_of("load_batch"))
+        self.assertRegex(text, r"(?m)^    > forward_pass  tests/cli/memlab_synth\.cpp:%d$"
+                         % line_of("forward_pass"))
+
+    def test_json(self):
+        document = json.loads(self.report("oom", "--json", self.log("oom")))
+        self.assertEqual(document["format"], "memlab-ooms")
+        report, = document["reports"]
+        self.assertEqual(report["oom_count"], 1)
+        oom, = report["ooms"]
+        self.assertEqual(oom["requested_bytes"], 60_000 << 20)
+        self.assertEqual(oom["stack"][1]["line"], line_of("forward_pass"))
+        self.assertEqual(oom["holders"]["places"][0]["place"]["line"], line_of("load_batch"))
+
+    def test_nothing_failed(self):
+        for log in (self.log("leak"), self.log("empty")):
+            self.assertEqual(self.report("oom", log), "No allocation failed for want of memory.\n")
+        result = self.call(REPORT, "oom", self.path("none"))
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
