@@ -80,7 +80,7 @@ class Program {
     }
 
     std::string write(const TemporaryFolder& folder) const {
-        const std::string path = folder / "log.memlog";
+        std::string path = folder / "log.memlog";
         auto created = LogWriter::create(path, 0);
         REQUIRE(created.writer);
         feed(records_, *created.writer);
@@ -133,7 +133,7 @@ struct Recorded {
         report = std::move(*read.report);
         resolver.emplace(report, nullptr);
     }
-    LineTables tables(const LineQuery& query, std::string expected_problem = "") {
+    LineTables tables(const LineQuery& query, const std::string& expected_problem = "") {
         std::string problem;
         LineTables result = line_tables(report, *resolver, log, query, &problem);
         CHECK(problem == expected_problem);

@@ -13,7 +13,7 @@ using memlab::report::read_log_ahead;
 namespace {
 
 std::string written(const TemporaryFolder& folder, const Records& records) {
-    const std::string path = folder / "log";
+    std::string path = folder / "log";
     auto created = LogWriter::create(path, 0);
     REQUIRE(created.writer);
     feed(records, *created.writer);
