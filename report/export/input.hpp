@@ -28,8 +28,8 @@ struct Recording {
     std::string warning;  ///< the log is damaged: what, and where
 };
 
-/// Reads `path`: an event log, or a report and the log that lies beside it. Nothing on failure, and `error`
-/// says "what; what to do". Never throws.
+/// Reads `path`: an event log, or a report and the log that lies beside it. Nothing on failure, and
+/// `error` says "what; what to do". Never throws.
 std::optional<Recording> read_recording(const std::string& path, std::string* error);
 
 struct Input {
