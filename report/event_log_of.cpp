@@ -1,8 +1,7 @@
 #include "report/event_log_of.hpp"
 
-#include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_reader.hpp"
-#include "report/forwarding_sink.hpp"
+#include "report/every_record.hpp"
 #include "report/reader.hpp"
 
 namespace memlab::report {
@@ -13,12 +12,14 @@ namespace {
 struct Seen {};
 
 /// Is it of this process?
-class FirstRecord final : public ForwardingSink {
+class FirstRecord final : public EveryRecord<FirstRecord> {
   public:
-    FirstRecord(const Process& process, trace::RecordSink& rest)
-        : ForwardingSink(rest), process_(process) {}
-    using ForwardingSink::on;
-    void on(const trace::ProcessInfo& record) override {
+    explicit FirstRecord(const Process& process) : process_(process) {}
+    template <typename Record>
+    void take(const Record& /*record*/) {
+        throw Seen();
+    }
+    void take(const trace::ProcessInfo& record) {
         same_ = record.pid == process_.pid && record.start_wall_ns == process_.start_wall_ns;
         throw Seen();
     }
@@ -43,8 +44,7 @@ std::string event_log_of(const std::string& file, const Report& report) {
     if (!is_event_log(log)) {
         return {};
     }
-    trace::Aggregator rest;
-    FirstRecord first(report.process, rest);
+    FirstRecord first(report.process);
     try {
         trace::read_log(log, first);
     } catch (const Seen&) {  // so it shall be

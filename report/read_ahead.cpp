@@ -6,6 +6,8 @@
 #include <system_error>
 #include <thread>
 
+#include "report/every_record.hpp"
+
 namespace memlab::report {
 
 namespace {
@@ -69,33 +71,26 @@ class Ring {
 struct Abandoned {};
 
 /// Fills stretches with what the reader delivers.
-class Filler final : public trace::RecordSink {
+class Filler final : public EveryRecord<Filler> {
   public:
     explicit Filler(Ring& ring) : ring_(ring) {}
 
-    void on(const trace::Event& record) override {
+    void take(const trace::Event& record) {
         LogStretch& stretch = open();
         stretch.events.push_back(record);
         if (stretch.events.size() >= stretch_events) {
             close();
         }
     }
-    void on(const trace::ProcessInfo& record) override { other(record); }
-    void on(const trace::OptionValue& record) override { other(record); }
-    void on(const trace::DeviceInfo& record) override { other(record); }
-    void on(const trace::ContextInfo& record) override { other(record); }
-    void on(const trace::ContextLost& record) override { other(record); }
-    void on(const trace::StringDef& record) override { other(record); }
-    void on(const trace::ModuleDef& record) override { other(record); }
-    void on(const trace::PythonFrameDef& record) override { other(record); }
-    void on(const trace::StackDef& record) override { other(record); }
-    void on(const trace::OomEvent& record) override { other(record); }
-    void on(const trace::DeviceSample& record) override { other(record); }
-    void on(const trace::Missed& record) override { other(record); }
-    void on(const trace::Work& record) override { other(record); }
-    void on(const trace::Bypass& record) override { other(record); }
-    void on(const trace::Coverage& record) override { other(record); }
-    void on(const trace::End& record) override { other(record); }
+
+    template <typename Record>
+    void take(const Record& record) {
+        LogStretch& stretch = open();
+        stretch.others.emplace_back(stretch.events.size(), record);
+        if (stretch.others.size() >= stretch_others) {
+            close();
+        }
+    }
 
     /// What is in hand goes on its way.
     void close() {
@@ -117,14 +112,6 @@ class Filler final : public trace::RecordSink {
             stretch_->events.reserve(stretch_events);
         }
         return *stretch_;
-    }
-    template <typename Record>
-    void other(const Record& record) {
-        LogStretch& stretch = open();
-        stretch.others.emplace_back(stretch.events.size(), record);
-        if (stretch.others.size() >= stretch_others) {
-            close();
-        }
     }
 
     Ring& ring_;

@@ -56,34 +56,16 @@ int pool_command(int argc, char** argv) {
     const PoolViewOptions view{style_of(options.looks), options.top, all_figures,
                                working_directory()};
     return show_reports(options, "memlab-pool", [&](const OpenReport& open) {
-        const std::string log = event_log_of(open.file, open.report);
-        std::string text;
-        std::vector<std::string> objects;
+        std::vector<const Device*> devices;
         for (const Device& device : open.report.devices) {
-            if (!device.used() || (options.device && device.index != *options.device)) {
-                continue;
-            }
-            std::vector<PoolMoment> moments;
-            if (!log.empty()) {
-                moments = pool_moments(log, device, most_ooms);
-            }
-            if (options.json) {
-                objects.push_back(pool_json(device, moments, open.resolver));
-            } else {
-                text +=
-                    (text.empty() ? "" : "\n") + render_pool(device, moments, open.resolver, view);
+            if (device.used() && (!options.device || device.index == *options.device)) {
+                devices.push_back(&device);
             }
         }
-        if (options.json) {
-            text = "{\"devices\": [";
-            for (std::size_t i = 0; i < objects.size(); ++i) {
-                text += (i == 0 ? "" : ", ") + objects[i];
-            }
-            text += "]}";
-        } else if (text.empty()) {
-            text = "No GPU memory was allocated.\n";
-        }
-        return text;
+        const std::vector<PoolOfDevice> pools =
+            pools_of(devices, event_log_of(open.file, open.report), most_ooms);
+        return options.json ? pools_json(pools, open.resolver)
+                            : render_pools(pools, open.resolver, view);
     });
 }
 

@@ -6,10 +6,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "profiler/trace/aggregator.hpp"
+#include "report/every_record.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
@@ -260,50 +262,27 @@ class Slices final : public History {
 
 /// The curves, from the aggregator itself: the very figures of the report. What it writes comes
 /// before the slices of the same record.
-class Curves final : public trace::RecordSink {
+class Curves final : public report::EveryRecord<Curves> {
   public:
     Curves(const Input& input, TraceEvents& out, Slices& slices)
         : input_(input), out_(out), slices_(slices) {}
 
-    void on(const trace::ProcessInfo& record) override { pass(record); }
-    void on(const trace::OptionValue& record) override { pass(record); }
-    void on(const trace::DeviceInfo& record) override { pass(record); }
-    void on(const trace::ContextInfo& record) override { pass(record); }
-    void on(const trace::ContextLost& record) override { changed_all(record); }
-    void on(const trace::StringDef& record) override { pass(record); }
-    void on(const trace::ModuleDef& record) override { pass(record); }
-    void on(const trace::PythonFrameDef& record) override { pass(record); }
-    void on(const trace::StackDef& record) override { pass(record); }
-    void on(const trace::Event& record) override { changed(record); }
-    void on(const trace::OomEvent& record) override { pass(record); }
-    void on(const trace::DeviceSample& record) override { changed(record); }
-    void on(const trace::Missed& record) override { pass(record); }
-    void on(const trace::Work& record) override { pass(record); }
-    void on(const trace::Bypass& record) override { pass(record); }
-    void on(const trace::Coverage& record) override { pass(record); }
-    void on(const trace::End& record) override { pass(record); }
-
-  private:
-    using Shown = std::array<std::optional<std::uint64_t>, report::curve_count>;
-
     template <typename Record>
-    void pass(const Record& record) {
+    void take(const Record& record) {
         aggregator_.on(record);
-        slices_.on(record);
-    }
-    template <typename Record>
-    void changed(const Record& record) {
-        aggregator_.on(record);
-        count(record.device);
-        slices_.on(record);
-    }
-    void changed_all(const trace::ContextLost& record) {
-        aggregator_.on(record);
-        for (std::size_t device = 0; device < aggregator_.devices().size(); ++device) {
-            count(device);
+        if constexpr (std::is_same_v<Record, trace::Event> ||
+                      std::is_same_v<Record, trace::DeviceSample>) {
+            count(record.device);
+        } else if constexpr (std::is_same_v<Record, trace::ContextLost>) {
+            for (std::size_t device = 0; device < aggregator_.devices().size(); ++device) {
+                count(device);
+            }
         }
         slices_.on(record);
     }
+
+  private:
+    using Shown = std::array<std::optional<std::uint64_t>, report::curve_count>;
 
     void count(std::size_t index) {
         if (index >= aggregator_.devices().size() || !aggregator_.devices()[index] ||

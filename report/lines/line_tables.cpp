@@ -8,7 +8,7 @@
 
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/memory_stat_keys.hpp"
-#include "report/forwarding_sink.hpp"
+#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "report/symbolizer.hpp"
 
@@ -250,13 +250,12 @@ void add(std::optional<std::uint64_t>& value, std::uint64_t more) {
 }
 
 /// Looks at the figures whenever a line allocates.
-class Moments final : public ForwardingSink {
+class Moments final : public EveryRecord<Moments> {
   public:
     Moments(trace::Aggregator& figures, std::uint64_t device, const LineQuery& query,
             const std::vector<ColumnKind>& columns, const std::vector<std::string>& names,
             const TakenSites& taken, Tables& tables)
-        : ForwardingSink(figures),
-          figures_(figures),
+        : figures_(figures),
           device_(device),
           query_(query),
           columns_(columns),
@@ -266,10 +265,13 @@ class Moments final : public ForwardingSink {
             keys_.push_back(followed_key(name));
         }
     }
-    using ForwardingSink::on;
 
-    void on(const trace::Event& event) override {
-        forward(event);
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void take(const trace::Event& event) {
+        figures_.on(event);
         if (event.type == trace::EventType::mark) {
             if (query_.mark.empty() || figures_.string(event.name) == query_.mark) {
                 ++marks_;
@@ -278,8 +280,8 @@ class Moments final : public ForwardingSink {
             look(event);
         }
     }
-    void on(const trace::OomEvent& oom) override {
-        forward(oom);
+    void take(const trace::OomEvent& oom) {
+        figures_.on(oom);
         if (oom.device == device_ && taken_.has(device_, oom.stack, trace::name_of(oom.kind))) {
             tables_.at(group(), oom.stack, [](LineTable::Row& row) { ++row.ooms; });
         }
@@ -330,7 +332,7 @@ class Moments final : public ForwardingSink {
         return statistics_[column];
     }
 
-    const trace::Aggregator& figures_;
+    trace::Aggregator& figures_;
     const std::uint64_t device_;
     const LineQuery& query_;
     const std::vector<ColumnKind>& columns_;

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "profiler/trace/aggregator.hpp"
-#include "report/forwarding_sink.hpp"
+#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 
 namespace memlab::report {
@@ -13,61 +13,10 @@ namespace {
 
 using trace::EventType;
 
-/// Follows one device's pool. A recording may have holes: what overlaps something older replaces
-/// it, and a block outside of all segments is not shown.
-class Follower final : public ForwardingSink {
+/// The pool of one device as its events change it. A recording may have holes: what overlaps
+/// something older replaces it, and a block outside of all segments is not shown.
+class Layout {
   public:
-    Follower(trace::Aggregator& figures, const Device& device, std::size_t ooms)
-        : ForwardingSink(figures), figures_(figures), device_(device), ooms_left_(ooms) {}
-    using ForwardingSink::on;
-
-    void on(const trace::Event& event) override {
-        forward(event);
-        if (event.device == device_.index && event.origin == trace::Origin::pool) {
-            follow(event);
-        }
-        if (!peak_seen_ && event.type == EventType::alloc && event.device == device_.index &&
-            allocated() == device_.curve(Curve::allocated).peak_bytes) {
-            peak_seen_ = true;
-            keep(PoolMoment::What::peak, event.time_ns, 0);
-        }
-    }
-    void on(const trace::OomEvent& oom) override {
-        forward(oom);
-        if (oom.device == device_.index && ooms_left_ != 0) {
-            --ooms_left_;
-            keep(PoolMoment::What::oom, oom.time_ns, oom.requested);
-        }
-    }
-    void on(const trace::ContextLost& lost) override {
-        forward(lost);
-        std::erase_if(segments_,
-                      [&](const auto& segment) { return segment.second.context == lost.context; });
-        std::erase_if(blocks_,
-                      [&](const auto& block) { return block.second.context == lost.context; });
-    }
-
-    std::vector<PoolMoment> finish() {
-        keep(PoolMoment::What::end, figures_.duration_ns(), 0);
-        return std::move(moments_);
-    }
-
-  private:
-    struct Segment {
-        std::uint64_t size = 0;
-        std::uint32_t context = 0;
-    };
-    struct Block {
-        LaidBlock laid;
-        std::uint32_t context = 0;
-    };
-
-    std::uint64_t allocated() const {
-        return figures_.devices()[static_cast<std::size_t>(device_.index)]
-            ->curve(trace::CurveName::allocated)
-            .current;
-    }
-
     void follow(const trace::Event& event) {
         switch (event.type) {
             case EventType::segment_alloc:
@@ -98,6 +47,42 @@ class Follower final : public ForwardingSink {
                 break;
         }
     }
+
+    void lose(std::uint32_t context) {
+        const auto lost = [context](const auto& each) { return each.second.context == context; };
+        std::erase_if(segments_, lost);
+        std::erase_if(blocks_, lost);
+    }
+
+    PoolMoment moment(PoolMoment::What what, std::uint64_t time_ns, std::uint64_t requested) const {
+        PoolMoment moment{what, time_ns, requested, {}};
+        for (const auto& [address, segment] : segments_) {
+            LaidSegment& laid = moment.segments.emplace_back();
+            laid.address = address;
+            laid.size = segment.size;
+            std::uint64_t free_from = address;
+            for (auto block = blocks_.lower_bound(address);
+                 block != blocks_.end() && block->first < address + segment.size; ++block) {
+                const LaidBlock& candidate = block->second.laid;
+                if (candidate.address >= free_from &&
+                    candidate.size <= address + segment.size - candidate.address) {
+                    laid.blocks.push_back(candidate);
+                    free_from = candidate.address + candidate.size;
+                }
+            }
+        }
+        return moment;
+    }
+
+  private:
+    struct Segment {
+        std::uint64_t size = 0;
+        std::uint32_t context = 0;
+    };
+    struct Block {
+        LaidBlock laid;
+        std::uint32_t context = 0;
+    };
 
     /// Mapped ranges that touch are one segment: it grew.
     void join(const trace::Event& event) {
@@ -145,33 +130,85 @@ class Follower final : public ForwardingSink {
         }
     }
 
-    void keep(PoolMoment::What what, std::uint64_t time_ns, std::uint64_t requested) {
-        PoolMoment moment{what, time_ns, requested, {}};
-        for (const auto& [address, segment] : segments_) {
-            LaidSegment& laid = moment.segments.emplace_back();
-            laid.address = address;
-            laid.size = segment.size;
-            std::uint64_t free_from = address;
-            for (auto block = blocks_.lower_bound(address);
-                 block != blocks_.end() && block->first < address + segment.size; ++block) {
-                const LaidBlock& candidate = block->second.laid;
-                if (candidate.address >= free_from &&
-                    candidate.size <= address + segment.size - candidate.address) {
-                    laid.blocks.push_back(candidate);
-                    free_from = candidate.address + candidate.size;
-                }
-            }
-        }
-        moments_.push_back(std::move(moment));
-    }
-
-    const trace::Aggregator& figures_;
-    const Device& device_;
-    std::size_t ooms_left_;
-    bool peak_seen_ = false;
     std::map<std::uint64_t, Segment> segments_;
     std::map<std::uint64_t, Block> blocks_;
-    std::vector<PoolMoment> moments_;
+};
+
+/// Keeps the moments of each device.
+class Follower final : public EveryRecord<Follower> {
+  public:
+    Follower(const std::vector<const Device*>& devices, std::size_t ooms) {
+        for (const Device* device : devices) {
+            followed_.push_back({{device, {}}, {}, false, ooms});
+        }
+    }
+
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void take(const trace::Event& event) {
+        figures_.on(event);
+        Followed* const followed = find(event.device);
+        if (followed == nullptr) {
+            return;
+        }
+        if (event.origin == trace::Origin::pool) {
+            followed->layout.follow(event);
+        }
+        if (!followed->peak_seen && event.type == EventType::alloc &&
+            figures_.devices()[event.device]->curve(trace::CurveName::allocated).current ==
+                followed->pool.device->curve(Curve::allocated).peak_bytes) {
+            followed->peak_seen = true;
+            keep(*followed, PoolMoment::What::peak, event.time_ns, 0);
+        }
+    }
+    void take(const trace::OomEvent& oom) {
+        figures_.on(oom);
+        Followed* const followed = find(oom.device);
+        if (followed != nullptr && followed->ooms_left != 0) {
+            --followed->ooms_left;
+            keep(*followed, PoolMoment::What::oom, oom.time_ns, oom.requested);
+        }
+    }
+    void take(const trace::ContextLost& lost) {
+        figures_.on(lost);
+        for (Followed& followed : followed_) {
+            followed.layout.lose(lost.context);
+        }
+    }
+
+    std::vector<PoolOfDevice> finish() {
+        std::vector<PoolOfDevice> pools;
+        for (Followed& followed : followed_) {
+            keep(followed, PoolMoment::What::end, figures_.duration_ns(), 0);
+            pools.push_back(std::move(followed.pool));
+        }
+        return pools;
+    }
+
+  private:
+    struct Followed {
+        PoolOfDevice pool;
+        Layout layout;
+        bool peak_seen = false;
+        std::size_t ooms_left = 0;
+    };
+
+    Followed* find(std::uint32_t device) {
+        const auto found = std::find_if(
+            followed_.begin(), followed_.end(),
+            [device](const Followed& each) { return each.pool.device->index == device; });
+        return found == followed_.end() ? nullptr : &*found;
+    }
+
+    static void keep(Followed& followed, PoolMoment::What what, std::uint64_t time_ns,
+                     std::uint64_t requested) {
+        followed.pool.moments.push_back(followed.layout.moment(what, time_ns, requested));
+    }
+
+    trace::Aggregator figures_;
+    std::vector<Followed> followed_;
 };
 
 }  // namespace
@@ -228,10 +265,16 @@ std::uint64_t PoolMoment::largest_free() const {
     return largest;
 }
 
-std::vector<PoolMoment> pool_moments(const std::string& log, const Device& device,
-                                     std::size_t ooms) {
-    trace::Aggregator figures;
-    Follower follower(figures, device, ooms);
+std::vector<PoolOfDevice> pools_of(const std::vector<const Device*>& devices,
+                                   const std::string& log, std::size_t ooms) {
+    if (log.empty()) {
+        std::vector<PoolOfDevice> pools;
+        for (const Device* device : devices) {
+            pools.push_back({device, {}});
+        }
+        return pools;
+    }
+    Follower follower(devices, ooms);
     read_log_ahead(log, follower);
     return follower.finish();
 }

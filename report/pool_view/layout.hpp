@@ -30,7 +30,7 @@ struct LaidSegment {
     std::uint64_t largest_free() const;
 };
 
-/// One device's pool at one moment.
+/// A pool at one moment.
 struct PoolMoment {
     enum class What : std::uint8_t { peak, oom, end };
     What what = What::peak;
@@ -44,10 +44,16 @@ struct PoolMoment {
     std::uint64_t largest_free() const;
 };
 
-/// The pool of `device` when the device's allocated curve was first at its peak, at its first
-/// failures (at most `ooms`) and at the end, in order of time. `device` is of the report that was
-/// made of `log`.
-std::vector<PoolMoment> pool_moments(const std::string& log, const Device& device,
-                                     std::size_t ooms);
+/// One device's pool at its moments, in order of time.
+struct PoolOfDevice {
+    const Device* device = nullptr;
+    std::vector<PoolMoment> moments;
+};
+
+/// The pools of `devices` when the device's allocated curve was first at its peak, at its first
+/// failures (at most `ooms`) and at the end. The devices are of the report that was made of `log`,
+/// which is read once; empty: there is none, and no moments.
+std::vector<PoolOfDevice> pools_of(const std::vector<const Device*>& devices,
+                                   const std::string& log, std::size_t ooms);
 
 }  // namespace memlab::report

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "report/json_values.hpp"
+#include "report/page.hpp"
 #include "report/place_text.hpp"
 #include "report/text.hpp"
 #include "report/units.hpp"
@@ -39,39 +40,30 @@ struct Keeper {
 
 class Text {
   public:
-    Text(const Device& device, Resolver& resolver, const PoolViewOptions& options)
-        : device_(device), resolver_(resolver), options_(options), style_(options.style) {}
+    Text(Resolver& resolver, const PoolViewOptions& options)
+        : resolver_(resolver), options_(options), style_(options.style), page_(options.style) {}
 
-    std::string write(const std::vector<PoolMoment>& moments) {
-        line(bold(device_title(device_, style_.ascii)) + dim("  memlab's pool"));
-        for (const PoolMoment& each : moments) {
-            moment(each);
+    std::string write(const std::vector<PoolOfDevice>& pools) {
+        if (pools.empty()) {
+            page_.line("No GPU memory was allocated.");
         }
-        if (moments.empty()) {
-            line("");
-            paragraph(
-                "The segments are known from the event log alone: give the *.memlog that "
-                "belongs to the report.");
+        for (const PoolOfDevice& pool : pools) {
+            page_.heading(device_title(*pool.device, style_.ascii), "memlab's pool");
+            for (const PoolMoment& each : pool.moments) {
+                moment(each);
+            }
+            if (pool.moments.empty()) {
+                page_.line("");
+                page_.paragraph("  ",
+                                "The segments are known from the event log alone: give the "
+                                "*.memlog that belongs to the report.");
+            }
+            statistics(*pool.device);
         }
-        statistics();
-        return std::move(out_);
+        return page_.take();
     }
 
   private:
-    std::string bold(const std::string& text) const { return paint(style_.bold(), text); }
-    std::string dim(const std::string& text) const { return paint(style_.dim(), text); }
-    std::string paint(std::string_view color, const std::string& text) const {
-        return std::string(color) + text + std::string(style_.reset());
-    }
-    void line(const std::string& text) {
-        out_ += text;
-        out_.erase(out_.find_last_not_of(' ') + 1);
-        out_ += '\n';
-    }
-    void paragraph(const std::string& text) {
-        line("  " + wrap(text, static_cast<std::size_t>(style_.width) - 2, "  "));
-    }
-
     std::string title(const PoolMoment& moment) const {
         switch (moment.what) {
             case PoolMoment::What::peak:
@@ -85,11 +77,10 @@ class Text {
     }
 
     void moment(const PoolMoment& moment) {
-        line("");
-        line(bold(title(moment)) + dim("  " + format_duration(moment.time_ns)));
+        page_.heading(title(moment), format_duration(moment.time_ns));
         const std::uint64_t reserved = moment.reserved_bytes();
         if (reserved == 0) {
-            line("  nothing is reserved");
+            page_.line("  nothing is reserved");
             return;
         }
         const std::uint64_t active = moment.active_bytes();
@@ -116,7 +107,7 @@ class Text {
                                             (empty_count == 1 ? "is" : "are") +
                                             " empty: memlab_empty_cache() would give that back.");
         }
-        paragraph(text);
+        page_.paragraph("  ", text);
         picture(moment);
         keepers(moment);
     }
@@ -138,31 +129,32 @@ class Text {
                          [](const LaidSegment* a, const LaidSegment* b) {
                              return a->free_bytes() > b->free_bytes();
                          });
-        line("");
-        line(dim("  " + right("size", 11) + right("free", 12) + right("blocks", 8) + "  " +
-                 (style_.ascii ? "# active, o freed and pending, . free"
-                               : "█ active  ▒ freed and pending  · free")));
+        page_.line("");
+        page_.line(page_.dim("  " + right("size", 11) + right("free", 12) + right("blocks", 8) +
+                             "  " +
+                             (style_.ascii ? "# active, o freed and pending, . free"
+                                           : "█ active  ▒ freed and pending  · free")));
         std::uint64_t rest = 0;
         std::uint64_t rest_free = 0;
         for (std::size_t i = 0; i < segments.size(); ++i) {
             const LaidSegment& segment = *segments[i];
             if (i < options_.top) {
-                line("  " + right(format_bytes(segment.size), 11) +
-                     right(format_bytes(segment.free_bytes()), 12) +
-                     right(format_count(segment.blocks.size()), 8) + "  " + drawn(segment));
+                page_.line("  " + right(format_bytes(segment.size), 11) +
+                           right(format_bytes(segment.free_bytes()), 12) +
+                           right(format_count(segment.blocks.size()), 8) + "  " + drawn(segment));
             } else {
                 ++rest;
                 rest_free += segment.free_bytes();
             }
         }
         if (rest != 0) {
-            line(dim("  " + right("", 11) + right(format_bytes(rest_free), 12) + right("", 8) +
-                     "  [" + format_plural(rest, "segment") + " more]"));
+            page_.line(page_.dim("  " + right("", 11) + right(format_bytes(rest_free), 12) +
+                                 right("", 8) + "  [" + format_plural(rest, "segment") + " more]"));
         }
         if (empty != 0) {
-            line(dim("  " + right(format_bytes(empty_bytes), 11) +
-                     right(format_bytes(empty_bytes), 12) + right("0", 8) + "  [" +
-                     format_plural(empty, "empty segment") + "]"));
+            page_.line(page_.dim("  " + right(format_bytes(empty_bytes), 11) +
+                                 right(format_bytes(empty_bytes), 12) + right("0", 8) + "  [" +
+                                 format_plural(empty, "empty segment") + "]"));
         }
     }
 
@@ -225,36 +217,38 @@ class Text {
             return std::pair(a.second.free_alone, a.second.free_shared) >
                    std::pair(b.second.free_alone, b.second.free_shared);
         });
-        line("");
-        line("  What keeps partly free segments from being given back:");
-        line(dim("  " + right("free alone", 11) + right("shared", 12) + right("blocks", 8) +
-                 right("bytes", 12) + "  where"));
+        page_.line("");
+        page_.line("  What keeps partly free segments from being given back:");
+        page_.line(page_.dim("  " + right("free alone", 11) + right("shared", 12) +
+                             right("blocks", 8) + right("bytes", 12) + "  where"));
         for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i) {
             const auto& [place, keeper] = sorted[i];
-            line("  " + right(format_bytes(keeper.free_alone), 11) +
-                 right(format_bytes(keeper.free_shared), 12) +
-                 right(format_count(keeper.count), 8) + right(format_bytes(keeper.bytes), 12) +
-                 "  " +
-                 describe_place(place, "device", "",
-                                static_cast<std::size_t>(std::max(style_.width - 47, 20)),
-                                {style_, options_.working_directory}));
+            page_.line("  " + right(format_bytes(keeper.free_alone), 11) +
+                       right(format_bytes(keeper.free_shared), 12) +
+                       right(format_count(keeper.count), 8) +
+                       right(format_bytes(keeper.bytes), 12) + "  " +
+                       describe_place(place, "device", "",
+                                      static_cast<std::size_t>(std::max(style_.width - 47, 20)),
+                                      {style_, options_.working_directory}));
         }
         if (sorted.size() > options_.top) {
-            line(dim("  [" + format_plural(sorted.size() - options_.top, "place") + " more]"));
+            page_.line(
+                page_.dim("  [" + format_plural(sorted.size() - options_.top, "place") + " more]"));
         }
-        paragraph(
+        page_.paragraph(
+            "  ",
             "free alone: in segments where nobody else has blocks; shared: in segments with "
             "blocks of others, too.");
     }
 
-    void statistics() {
-        line("");
-        line(bold("Statistics") + dim("  as torch.cuda.memory_stats has them, of memlab's pool"));
-        line(dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
-                 (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));
+    void statistics(const Device& device) {
+        page_.heading("Statistics", "as torch.cuda.memory_stats has them, of memlab's pool");
+        page_.line(
+            page_.dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
+                      (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));
         std::vector<std::pair<std::string, std::uint64_t>> plain;
         std::set<std::string> shown;
-        for (const auto& [key, value] : device_.memory_stats) {
+        for (const auto& [key, value] : device.memory_stats) {
             const std::size_t dot = key.rfind('.');
             if (dot == std::string::npos) {
                 plain.emplace_back(key, value);
@@ -263,32 +257,32 @@ class Text {
             const std::string name = key.substr(0, dot);
             const bool of_one_pool = name.ends_with(".small_pool") || name.ends_with(".large_pool");
             if ((!of_one_pool || options_.all_figures) && shown.insert(name).second) {
-                row(name);
+                row(device, name);
             }
         }
         for (const auto& [key, value] : plain) {
-            line("  " + left(key, 34) + right(format_count(value), 12));
+            page_.line("  " + left(key, 34) + right(format_count(value), 12));
         }
     }
 
-    void row(const std::string& name) {
+    void row(const Device& device, const std::string& name) {
         const bool bytes = name.find("bytes") != std::string::npos;
         const auto figure = [&](const char* which) {
-            const auto found = device_.memory_stats.find(name + which);
-            return found == device_.memory_stats.end() ? std::string("-")
-                   : bytes                             ? format_bytes(found->second)
-                                                       : format_count(found->second);
+            const auto found = device.memory_stats.find(name + which);
+            return found == device.memory_stats.end() ? std::string("-")
+                   : bytes                            ? format_bytes(found->second)
+                                                      : format_count(found->second);
         };
-        line("  " + left(name, 34) + right(figure(".current"), 12) + right(figure(".peak"), 12) +
-             (style_.width >= 88 ? right(figure(".allocated"), 13) + right(figure(".freed"), 13)
-                                 : ""));
+        page_.line(
+            "  " + left(name, 34) + right(figure(".current"), 12) + right(figure(".peak"), 12) +
+            (style_.width >= 88 ? right(figure(".allocated"), 13) + right(figure(".freed"), 13)
+                                : ""));
     }
 
-    const Device& device_;
     Resolver& resolver_;
     const PoolViewOptions& options_;
     const Style style_;
-    std::string out_;
+    Page page_;
 };
 
 ordered_json segment_json(const LaidSegment& segment, Resolver& resolver) {
@@ -307,41 +301,55 @@ ordered_json segment_json(const LaidSegment& segment, Resolver& resolver) {
     return out;
 }
 
-}  // namespace
-
-std::string render_pool(const Device& device, const std::vector<PoolMoment>& moments,
-                        Resolver& resolver, const PoolViewOptions& options) {
-    return Text(device, resolver, options).write(moments);
+ordered_json moment_json(const PoolMoment& moment, Resolver& resolver) {
+    ordered_json out;
+    out["what"] = name_of(moment.what);
+    out["time_ns"] = moment.time_ns;
+    if (moment.what == PoolMoment::What::oom) {
+        out["requested_bytes"] = moment.requested;
+    }
+    out["reserved_bytes"] = moment.reserved_bytes();
+    out["active_bytes"] = moment.active_bytes();
+    out["pending_bytes"] = moment.pending_bytes();
+    out["largest_free_bytes"] = moment.largest_free();
+    out["segments"] = ordered_json::array();
+    for (const LaidSegment& segment : moment.segments) {
+        out["segments"].push_back(segment_json(segment, resolver));
+    }
+    return out;
 }
 
-std::string pool_json(const Device& device, const std::vector<PoolMoment>& moments,
-                      Resolver& resolver) {
+ordered_json pool_json(const PoolOfDevice& pool, Resolver& resolver) {
     const auto ratio = [](const std::optional<double>& value) {
         return value ? ordered_json(*value) : ordered_json();
     };
+    const Fragmentation& fragmentation = pool.device->fragmentation;
     ordered_json out;
-    out["index"] = device.index;
-    out["name"] = device.name;
-    out["memory_stats"] = device.memory_stats;
-    out["fragmentation"] = {{"at_peak", ratio(device.fragmentation.at_peak)},
-                            {"external", ratio(device.fragmentation.external)},
-                            {"internal", ratio(device.fragmentation.internal)}};
+    out["index"] = pool.device->index;
+    out["name"] = pool.device->name;
+    out["memory_stats"] = pool.device->memory_stats;
+    out["fragmentation"] = {{"at_peak", ratio(fragmentation.at_peak)},
+                            {"external", ratio(fragmentation.external)},
+                            {"internal", ratio(fragmentation.internal)}};
     out["moments"] = ordered_json::array();
-    for (const PoolMoment& moment : moments) {
-        ordered_json& shown = out["moments"].emplace_back();
-        shown["what"] = name_of(moment.what);
-        shown["time_ns"] = moment.time_ns;
-        if (moment.what == PoolMoment::What::oom) {
-            shown["requested_bytes"] = moment.requested;
-        }
-        shown["reserved_bytes"] = moment.reserved_bytes();
-        shown["active_bytes"] = moment.active_bytes();
-        shown["pending_bytes"] = moment.pending_bytes();
-        shown["largest_free_bytes"] = moment.largest_free();
-        shown["segments"] = ordered_json::array();
-        for (const LaidSegment& segment : moment.segments) {
-            shown["segments"].push_back(segment_json(segment, resolver));
-        }
+    for (const PoolMoment& moment : pool.moments) {
+        out["moments"].push_back(moment_json(moment, resolver));
+    }
+    return out;
+}
+
+}  // namespace
+
+std::string render_pools(const std::vector<PoolOfDevice>& pools, Resolver& resolver,
+                         const PoolViewOptions& options) {
+    return Text(resolver, options).write(pools);
+}
+
+std::string pools_json(const std::vector<PoolOfDevice>& pools, Resolver& resolver) {
+    ordered_json out;
+    out["devices"] = ordered_json::array();
+    for (const PoolOfDevice& pool : pools) {
+        out["devices"].push_back(pool_json(pool, resolver));
     }
     return json_text(out);
 }

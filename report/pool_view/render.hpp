@@ -18,15 +18,15 @@ struct PoolViewOptions {
     std::string working_directory;
 };
 
-/// One device. `moments` may be empty: then only the figures of the report are shown, and why.
-std::string render_pool(const Device& device, const std::vector<PoolMoment>& moments,
-                        Resolver& resolver, const PoolViewOptions& options);
+/// For people; ends with a newline. Without moments the figures of the report are shown, and why
+/// there is no more.
+std::string render_pools(const std::vector<PoolOfDevice>& pools, Resolver& resolver,
+                         const PoolViewOptions& options);
 
-/// {index, name, memory_stats {key: number}, fragmentation {at_peak, external, internal},
-/// moments [{what, time_ns, requested_bytes, reserved_bytes, active_bytes, pending_bytes,
-/// largest_free_bytes, segments [{address, size, blocks [{address, size, time_ns, pending,
-/// place}]}]}]}.
-std::string pool_json(const Device& device, const std::vector<PoolMoment>& moments,
-                      Resolver& resolver);
+/// {devices [index, name, memory_stats {key: number}, fragmentation {at_peak, external, internal},
+/// moments [what, time_ns, requested_bytes, reserved_bytes, active_bytes, pending_bytes,
+/// largest_free_bytes, segments [address, size, blocks [address, size, time_ns, pending,
+/// place]]]]}.
+std::string pools_json(const std::vector<PoolOfDevice>& pools, Resolver& resolver);
 
 }  // namespace memlab::report

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "profiler/trace/aggregator.hpp"
+#include "report/every_record.hpp"
 #include "report/json_writer.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
@@ -31,31 +32,10 @@ std::optional<std::uint64_t> time_of(const Record& record) {
 
 /// Feeds an aggregator, and lets a follower see the state before and after each record.
 template <typename Follower>
-class Following final : public trace::RecordSink {
+class Following final : public EveryRecord<Following<Follower>> {
   public:
     explicit Following(Follower& follower) : follower_(follower) {}
 
-    void on(const trace::ProcessInfo& record) override { take(record); }
-    void on(const trace::OptionValue& record) override { take(record); }
-    void on(const trace::DeviceInfo& record) override { take(record); }
-    void on(const trace::ContextInfo& record) override { take(record); }
-    void on(const trace::ContextLost& record) override { take(record); }
-    void on(const trace::StringDef& record) override { take(record); }
-    void on(const trace::ModuleDef& record) override { take(record); }
-    void on(const trace::PythonFrameDef& record) override { take(record); }
-    void on(const trace::StackDef& record) override { take(record); }
-    void on(const trace::Event& record) override { take(record); }
-    void on(const trace::OomEvent& record) override { take(record); }
-    void on(const trace::DeviceSample& record) override { take(record); }
-    void on(const trace::Missed& record) override { take(record); }
-    void on(const trace::Work& record) override { take(record); }
-    void on(const trace::Bypass& record) override { take(record); }
-    void on(const trace::Coverage& record) override { take(record); }
-    void on(const trace::End& record) override { take(record); }
-
-    const trace::Aggregator& aggregator() const { return aggregator_; }
-
-  private:
     template <typename Record>
     void take(const Record& record) {
         if (const auto time = time_of(record)) {
@@ -67,6 +47,9 @@ class Following final : public trace::RecordSink {
         follower_.after(aggregator_, record);
     }
 
+    const trace::Aggregator& aggregator() const { return aggregator_; }
+
+  private:
     Follower& follower_;
     trace::Aggregator aggregator_;
 };

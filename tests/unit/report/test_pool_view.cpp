@@ -74,7 +74,7 @@ class Pool {
         ReadResult read = read_report(path);
         REQUIRE(read.report);
         report = std::move(*read.report);
-        moments = pool_moments(path, report.devices.at(0), 2);
+        moments = pools_of({&report.devices.at(0)}, path, 2).front().moments;
     }
 
     Report report;
@@ -177,8 +177,13 @@ TEST_CASE("random recordings: what is laid out holds together and is the aggrega
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
+        std::vector<const Device*> devices;
         for (const Device& device : read.report->devices) {
-            for (const PoolMoment& moment : pool_moments(path, device, 3)) {
+            devices.push_back(&device);
+        }
+        for (const PoolOfDevice& pool : pools_of(devices, path, 3)) {
+            const Device& device = *pool.device;
+            for (const PoolMoment& moment : pool.moments) {
                 std::uint64_t end = 0;
                 for (const LaidSegment& segment : moment.segments) {
                     CHECK(segment.address >= end);
@@ -214,7 +219,7 @@ TEST_CASE("the picture, and who keeps the segments") {
     PoolViewOptions options;
     options.style.ascii = true;
     const std::string text =
-        render_pool(pool.report.devices[0], {moments.back()}, resolver, options);
+        render_pools({{&pool.report.devices[0], {moments.back()}}}, resolver, options);
     CHECK(text.substr(0, text.find("\nStatistics")) == R"(GPU 0: GPU  memlab's pool
 
 At the end  8 ns
@@ -237,9 +242,10 @@ At the end  8 ns
     CHECK(text.find("num_device_alloc") != std::string::npos);
     CHECK(text.find("small_pool") == std::string::npos);
     options.all_figures = true;
-    CHECK(render_pool(pool.report.devices[0], {}, resolver, options).find("small_pool") !=
+    CHECK(render_pools({{&pool.report.devices[0], {}}}, resolver, options).find("small_pool") !=
           std::string::npos);
-    const auto json = nlohmann::json::parse(pool_json(pool.report.devices[0], moments, resolver));
-    CHECK(json["moments"].size() == 2);
-    CHECK(json["moments"][1]["segments"][0]["blocks"][1]["pending"] == true);
+    const auto json =
+        nlohmann::json::parse(pools_json({{&pool.report.devices[0], moments}}, resolver));
+    CHECK(json["devices"][0]["moments"].size() == 2);
+    CHECK(json["devices"][0]["moments"][1]["segments"][0]["blocks"][1]["pending"] == true);
 }

@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "profiler/trace/log_writer.hpp"
+#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
@@ -34,26 +35,9 @@ void check_same(const std::string& path) {
 }
 
 /// Has seen enough after some records.
-struct Impatient final : RecordSink {
-    void on(const ProcessInfo& /*record*/) override { see(); }
-    void on(const OptionValue& /*record*/) override { see(); }
-    void on(const DeviceInfo& /*record*/) override { see(); }
-    void on(const ContextInfo& /*record*/) override { see(); }
-    void on(const ContextLost& /*record*/) override { see(); }
-    void on(const StringDef& /*record*/) override { see(); }
-    void on(const ModuleDef& /*record*/) override { see(); }
-    void on(const PythonFrameDef& /*record*/) override { see(); }
-    void on(const StackDef& /*record*/) override { see(); }
-    void on(const Event& /*record*/) override { see(); }
-    void on(const OomEvent& /*record*/) override { see(); }
-    void on(const DeviceSample& /*record*/) override { see(); }
-    void on(const Missed& /*record*/) override { see(); }
-    void on(const Work& /*record*/) override { see(); }
-    void on(const Bypass& /*record*/) override { see(); }
-    void on(const Coverage& /*record*/) override { see(); }
-    void on(const End& /*record*/) override { see(); }
-
-    void see() {
+struct Impatient final : memlab::report::EveryRecord<Impatient> {
+    template <typename Record>
+    void take(const Record& /*record*/) {
         if (++seen == 100) {
             throw std::runtime_error("enough");
         }
