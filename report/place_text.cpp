@@ -7,16 +7,18 @@
 
 namespace memlab::report {
 
+std::string shown_file(const std::string& file, const std::string& working_directory) {
+    const std::string folder = working_directory + "/";
+    return !working_directory.empty() && file.starts_with(folder) ? file.substr(folder.size())
+                                                                  : file;
+}
+
 std::string location_text(const Place& place, const std::string& working_directory) {
     if (!place.recorded) {
         return "(no stack)";
     }
     if (!place.file.empty()) {
-        std::string file = place.file;
-        const std::string folder = working_directory + "/";
-        if (!working_directory.empty() && file.compare(0, folder.size(), folder) == 0) {
-            file.erase(0, folder.size());
-        }
+        const std::string file = shown_file(place.file, working_directory);
         return place.line > 0 ? file + ":" + std::to_string(place.line) : file;
     }
     std::string module = base_name(place.module);

@@ -15,6 +15,9 @@ struct PlaceTextOptions {
     bool templates = false;                ///< their arguments stay, also where there is no room
 };
 
+/// `file`, relative to `working_directory` where it lies below. Not printable yet.
+std::string shown_file(const std::string& file, const std::string& working_directory);
+
 /// "train.cpp:42", "libfoo.so+0x1234", "(no stack)": where a place is, without its function. Not
 /// printable yet.
 std::string location_text(const Place& place, const std::string& working_directory);

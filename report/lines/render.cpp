@@ -7,6 +7,8 @@
 #include "report/json_values.hpp"
 #include "report/lines/source_text.hpp"
 #include "report/names.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
 #include "report/text.hpp"
 #include "report/units.hpp"
 
@@ -27,7 +29,7 @@ std::vector<std::string> words_of(const std::string& column) {
 class Text {
   public:
     Text(const LineTables& tables, const LineTextOptions& options)
-        : tables_(tables), options_(options), style_(options.style) {
+        : tables_(tables), options_(options), page_(options.style) {
         for (const LineTables::Column& column : tables_.columns) {
             std::vector<std::string> words = words_of(column.name);
             if (words.size() == 1 && column.bytes && is_curve(column.name)) {
@@ -45,54 +47,38 @@ class Text {
     std::string write() {
         for (const LineTables::Group& group : tables_.groups) {
             if (group.first_step != 0) {
-                line(out_.empty() ? "" : "\n",
-                     bold(group.first_step == group.last_step
-                              ? "Step " + std::to_string(group.first_step)
-                              : "Steps " + std::to_string(group.first_step) + " to " +
-                                    std::to_string(group.last_step)));
+                page_.heading(group.first_step == group.last_step
+                                  ? "Step " + std::to_string(group.first_step)
+                                  : "Steps " + std::to_string(group.first_step) + " to " +
+                                        std::to_string(group.last_step));
             }
             for (const LineTable& table : group.tables) {
                 write(table);
             }
         }
         for (const std::string& note : tables_.notes) {
-            line("\n", wrap(note, static_cast<std::size_t>(style_.width), ""));
+            page_.line("");
+            page_.paragraph("", note);
         }
-        return std::move(out_);
+        return page_.take();
     }
 
   private:
     static bool is_curve(const std::string& name) {
         return name == "active" || name == "reserved" || name == "allocated" || name == "requested";
     }
-    std::string bold(const std::string& text) const {
-        return std::string(style_.bold()) + text + std::string(style_.reset());
-    }
-    std::string dim(const std::string& text) const {
-        return std::string(style_.dim()) + text + std::string(style_.reset());
-    }
-    void line(const std::string& before, const std::string& text) {
-        out_ += before + text;
-        out_.erase(out_.find_last_not_of(' ') + 1);
-        out_ += '\n';
-    }
-
     std::string shown_path(const std::string& file) const {
-        const std::string folder = options_.working_directory + "/";
-        return printable(
-            file.starts_with(folder) && folder.size() > 1 ? file.substr(folder.size()) : file,
-            style_.ascii);
+        return page_.clean(shown_file(file, options_.working_directory));
     }
 
     std::string title_of(const LineTable& table) const {
-        return printable(collapse_templates(without_anonymous(table.function), style_.ascii),
-                         style_.ascii);
+        return page_.clean(
+            collapse_templates(without_anonymous(table.function), page_.style().ascii));
     }
 
     void write(const LineTable& table) {
-        line(out_.empty() ? "" : "\n",
-             bold("## " + title_of(table)) + dim("  " + shown_path(table.file)));
-        line("", "");
+        page_.heading("## " + title_of(table), shown_path(table.file));
+        page_.line("");
         const SourceText source = read_source(find_source(table.file, options_.sources));
         heading(!source.lines.empty());
         const int first = table.rows.begin()->first;
@@ -146,7 +132,7 @@ class Text {
             if (i == 0) {
                 text += "  line" + std::string(with_code ? "  code" : "");
             }
-            line("", dim(text));
+            page_.line(page_.dim(text));
         }
     }
 
@@ -162,30 +148,27 @@ class Text {
         }
         text += right(std::to_string(number), 6);
         if (!code.empty()) {
-            const std::size_t taken = text.size() + 2;
-            const auto width = static_cast<std::size_t>(style_.width);
-            text += "  " + shorten_end(printable(code, style_.ascii),
-                                       width > taken + 20 ? width - taken : 20, style_.ascii);
+            text += "  " + shorten_end(page_.clean(code), page_.room_beside(text.size() + 2),
+                                       page_.style().ascii);
         }
         if (row != nullptr && row->ooms != 0) {
-            text += "  " + std::string(style_.red()) + "<- out of memory" +
-                    (row->ooms == 1 ? "" : " " + format_count(row->ooms) + " times") +
-                    std::string(style_.reset());
+            text += "  " + page_.red("<- out of memory" +
+                                     (row->ooms == 1 ? std::string()
+                                                     : " " + format_count(row->ooms) + " times"));
         }
-        line("", row == nullptr ? dim(text) : text);
+        page_.line(row == nullptr ? page_.dim(text) : text);
     }
 
     void note(const std::string& text) {
-        line("", "");
-        line("", dim(wrap(text, static_cast<std::size_t>(style_.width), "")));
+        page_.line("");
+        page_.line(page_.dim(wrap(text, page_.width(), "")));
     }
 
     const LineTables& tables_;
     const LineTextOptions& options_;
-    const Style style_;
+    Page page_;
     std::vector<std::vector<std::string>> headings_;
     std::vector<std::size_t> widths_;
-    std::string out_;
 };
 
 ordered_json row_json(const LineTables& tables, int number, const LineTable::Row& row) {
