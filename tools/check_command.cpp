@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "report/check/budget.hpp"
@@ -220,17 +221,12 @@ class Check {
                 files.push_back(read.budget->suppressions);
             }
         }
-        for (const std::string& file : files) {
-            report::ReadSuppressions read = report::read_suppressions(file);
-            if (!read.problem.empty()) {
-                return fail(file + ": " + read.problem);
-            }
-            lens_.suppressions.insert(lens_.suppressions.end(), read.list.begin(), read.list.end());
+        report::ReadSuppressions suppressions =
+            report::read_suppressions(files, !arguments_.no_default_suppressions);
+        if (!suppressions.problem.empty()) {
+            return fail(suppressions.problem);
         }
-        if (!arguments_.no_default_suppressions) {
-            const auto& usual = report::default_suppressions();
-            lens_.suppressions.insert(lens_.suppressions.end(), usual.begin(), usual.end());
-        }
+        lens_.suppressions = std::move(suppressions.list);
         for (const auto& [metric, texts] : arguments_.limits) {
             const std::string option = option_name(info(metric));
             for (const std::string& text : texts) {

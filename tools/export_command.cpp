@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "report/event_log_of.hpp"
 #include "report/export/formats.hpp"
-#include "report/runs/collection.hpp"
 #include "report/symbolizer.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/export_file.hpp"
@@ -99,52 +99,38 @@ void define(CLI::App& app, Arguments& arguments) {
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
-/// The recording of a run directory; empty, and `problem`, when there is not just one.
-std::string only_member(const std::string& folder, std::string* problem) {
-    const std::optional<LoadedReport> loaded = load_report(folder, problem);
-    return loaded ? loaded->file : "";
-}
-
 int export_to(const Arguments& arguments, const Format& format) {
-    std::string file = arguments.files.front();
     std::string problem;
-    if (report::is_folder(file)) {
-        file = only_member(file, &problem);
-        if (file.empty()) {
-            return fail(problem);
-        }
+    std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
+    if (!loaded) {
+        return fail(problem);
     }
-    const std::optional<exports::Recording> recording = exports::read_recording(file, &problem);
-    if (!recording) {
-        return fail(file + ": " + problem);
-    }
-    if (format.needs_log && recording->log.empty()) {
+    const std::string& file = loaded->file;
+    std::string log = report::event_log_of(file, loaded->report);
+    const exports::Recording recording{std::move(loaded->report), std::move(log),
+                                       std::move(loaded->warning)};
+    if (format.needs_log && recording.log.empty()) {
         return fail(file +
                     ": a report has no single events; give the event log (*.memlog), which is kept "
                     "beside it unless MEMLAB_KEEP_LOG=0");
     }
-    if (format.of_events && !arguments.filter.empty() && recording->log.empty()) {
+    if (format.of_events && !arguments.filter.empty() && recording.log.empty()) {
         return fail(file +
                     ": a report has no single events for --filter to choose from; give its "
                     "event log (*.memlog)");
     }
     if (format.one_device && !arguments.device &&
-        std::count_if(recording->report.devices.begin(), recording->report.devices.end(),
+        std::count_if(recording.report.devices.begin(), recording.report.devices.end(),
                       [](const report::Device& device) { return device.used(); }) > 1) {
         return fail(file + ": " + std::string(format.name) +
                     " has no column for the GPU, and several were used; choose one with --device");
     }
-    if (arguments.device &&
-        std::none_of(recording->report.devices.begin(), recording->report.devices.end(),
-                     [&](const report::Device& device) {
-                         return device.used() && device.index == *arguments.device;
-                     })) {
-        return fail(file + ": GPU " + std::to_string(*arguments.device) +
-                    " was not used; leave --device out to see those that were");
+    if (problem = problem_of_device(recording.report, arguments.device); !problem.empty()) {
+        return fail(file + ": " + problem);
     }
     report::Symbolizer symbolizer;
-    report::Resolver resolver(recording->report, arguments.no_symbols ? nullptr : &symbolizer);
-    exports::Input input{.recording = *recording,
+    report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer);
+    exports::Input input{.recording = recording,
                          .resolver = resolver,
                          .filter = arguments.filter,
                          .device = arguments.device};
@@ -159,7 +145,7 @@ int export_to(const Arguments& arguments, const Format& format) {
     if (!result.written || !output.finish()) {
         return fail(output.problem());
     }
-    for (const std::string& warning : {recording->warning, result.warning}) {
+    for (const std::string& warning : {recording.warning, result.warning}) {
         if (!warning.empty()) {
             diagnostics().warn("{}: {}", report::printable(file, false),
                                report::printable(warning, false));

@@ -81,19 +81,10 @@ int leaks_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report leaks")) {
         return *code;
     }
-    std::vector<report::Suppression> suppressions;
-    for (const std::string& path : arguments.suppressions) {
-        report::ReadSuppressions read = report::read_suppressions(path);
-        if (!read.problem.empty()) {
-            return fail(path + ": " + read.problem);
-        }
-        for (report::Suppression& each : read.list) {
-            suppressions.push_back(std::move(each));
-        }
-    }
-    if (!arguments.no_defaults) {
-        const auto& defaults = report::default_suppressions();
-        suppressions.insert(suppressions.end(), defaults.begin(), defaults.end());
+    const report::ReadSuppressions suppressions =
+        report::read_suppressions(arguments.suppressions, !arguments.no_defaults);
+    if (!suppressions.problem.empty()) {
+        return fail(suppressions.problem);
     }
     report::LeakOptions options{view_of(arguments)};
     options.show_suppressed = arguments.show_suppressed;
@@ -101,7 +92,7 @@ int leaks_command(int argc, char** argv) {
     return show_reports(arguments, "memlab-leaks", [&](const OpenReport& open) {
         const report::Leaks leaks = report::find_leaks(
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver),
-            suppressions, options);
+            suppressions.list, options);
         if (arguments.generate) {
             return report::generate_suppressions(leaks);
         }

@@ -61,12 +61,9 @@ class Reports {
 
     void show(const std::string& file, const Report& report, const std::string& warning,
               bool one_of_many) {
-        if (options_.device &&
-            std::none_of(report.devices.begin(), report.devices.end(), [&](const Device& device) {
-                return device.used() && device.index == *options_.device;
-            })) {
-            fail(file, "GPU " + std::to_string(*options_.device) +
-                           " was not used; leave --device out to see those that were");
+        if (const std::string problem = problem_of_device(report, options_.device);
+            !problem.empty()) {
+            fail(file, problem);
             return;
         }
         Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_);
@@ -186,6 +183,17 @@ void add_templates(CLI::App& app, ReportOptions& options) {
 void add_rendering(CLI::App& app, ReportOptions& options) {
     add_looks(app, options.looks);
     app.add_flag("--no-symbols", options.no_symbols, "Show module+offset, look nothing up");
+}
+
+std::string problem_of_device(const report::Report& report,
+                              const std::optional<std::uint64_t>& device) {
+    const bool there = !device || std::any_of(report.devices.begin(), report.devices.end(),
+                                              [&](const report::Device& each) {
+                                                  return each.used() && each.index == *device;
+                                              });
+    return there ? std::string()
+                 : "GPU " + std::to_string(*device) +
+                       " was not used; leave --device out to see those that were";
 }
 
 int show_reports(const ReportOptions& options, std::string_view format,

@@ -49,6 +49,10 @@ void add_rendering(CLI::App& app, ReportOptions& options);
 /// A check for CLI11: empty for 1, 2, ...
 std::string at_least_one(const std::string& text);
 
+/// "GPU 3 was not used; what to do", or empty when the report has what --device asks for.
+std::string problem_of_device(const report::Report& report,
+                              const std::optional<std::uint64_t>& device);
+
 /// A report as a command is given it.
 struct OpenReport {
     const std::string& file;  ///< as it was found

@@ -132,16 +132,15 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 int show(const Arguments& arguments, const LoadedReport& loaded) {
     const report::Report& report = loaded.report;
     const std::string log = report::event_log_of(loaded.file, report);
+    if (const std::string problem = problem_of_device(report, arguments.device); !problem.empty()) {
+        return fail(loaded.file + ": " + problem);
+    }
     Stretch stretch;
     if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
         return fail(problem);
     }
     const report::TimelineView view =
         report::read_timeline(report, log, stretch.from_ns, stretch.to_ns, arguments.device);
-    if (arguments.device && view.devices.empty()) {
-        return fail(loaded.file + ": GPU " + std::to_string(*arguments.device) +
-                    " was not used; leave --device out to see those that were");
-    }
     if (arguments.csv) {
         std::cout << report::render_timeline_csv(view);
         return flushed(EXIT_SUCCESS);

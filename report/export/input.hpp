@@ -20,17 +20,13 @@ enum class Weight : std::uint8_t {
     live,   ///< bytes never freed
 };
 
-/// A recording as a file that was read. `report.stacks`, `frames` and `python_frames` have the
+/// A recording that was read. `report.stacks`, `frames` and `python_frames` have the
 /// numbers of the log's definitions.
 struct Recording {
     report::Report report;
     std::string log;      ///< the event log's path; empty: there is only the report
     std::string warning;  ///< the log is damaged: what, and where
 };
-
-/// Reads `path`: an event log, or a report and the log that lies beside it. Nothing on failure, and
-/// `error` says "what; what to do". Never throws.
-std::optional<Recording> read_recording(const std::string& path, std::string* error);
 
 struct Input {
     const Recording& recording;

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
+#include <utility>
 
 namespace memlab::report {
 
@@ -187,6 +189,22 @@ ReadSuppressions read_suppressions(const std::string& path) {
         return {{}, std::string("cannot be read (") + std::strerror(error) + "); check the name"};
     }
     return parse_suppressions(text.str());
+}
+
+ReadSuppressions read_suppressions(const std::vector<std::string>& paths, bool defaults) {
+    ReadSuppressions all;
+    for (const std::string& path : paths) {
+        ReadSuppressions read = read_suppressions(path);
+        if (!read.problem.empty()) {
+            return {{}, path + ": " + read.problem};
+        }
+        std::move(read.list.begin(), read.list.end(), std::back_inserter(all.list));
+    }
+    if (defaults) {
+        const std::vector<Suppression>& usual = default_suppressions();
+        all.list.insert(all.list.end(), usual.begin(), usual.end());
+    }
+    return all;
 }
 
 const std::vector<Suppression>& default_suppressions() {

@@ -39,8 +39,11 @@ struct ReadSuppressions {
 /// Never throws but for want of memory.
 ReadSuppressions parse_suppressions(std::string_view text);
 
-/// "PATH: cannot be read (why)" is a problem too; others come without the path.
+/// "cannot be read (why); what to do" is a problem too; without the path.
 ReadSuppressions read_suppressions(const std::string& path);
+
+/// Those of all files, then with `defaults` the built-in ones. `problem` is "PATH: ...".
+ReadSuppressions read_suppressions(const std::vector<std::string>& paths, bool defaults);
 
 /// What well-known libraries keep. Memory of a CUDA context is no allocation and in no report, so
 /// it needs none.
