@@ -7,6 +7,7 @@
 //
 // The wrappers are made from the types in <cuda.h>. A template has no exported name, so the
 // exported symbols are jumps (submit_stubs.S) through the table below.
+#include <algorithm>
 #include <array>
 
 #include "interpose/driver.hpp"
@@ -128,16 +129,20 @@ class LaunchInOrder {
             !mi::one_stream.notices()) {
             return;
         }
-        for (unsigned i = 0; i < config->numAttrs; ++i) {
-            attributes_[i] = config->attrs[i];
-            if (attributes_[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-                attributes_[i].value.programmaticStreamSerializationAllowed != 0) {
-                attributes_[i].value.programmaticStreamSerializationAllowed = 0;
-                config_ = &ordered_;
+        const CUlaunchAttribute* const begin = config->attrs;
+        const CUlaunchAttribute* const end = begin + config->numAttrs;
+        if (std::none_of(begin, end, permits_overlap)) {
+            return;
+        }
+        const auto copied = std::copy(begin, end, attributes_.begin());
+        for (auto attribute = attributes_.begin(); attribute != copied; ++attribute) {
+            if (permits_overlap(*attribute)) {
+                attribute->value.programmaticStreamSerializationAllowed = 0;
             }
         }
         ordered_ = *config;
         ordered_.attrs = attributes_.data();
+        config_ = &ordered_;
     }
     LaunchInOrder(const LaunchInOrder&) = delete;
     LaunchInOrder& operator=(const LaunchInOrder&) = delete;
@@ -145,6 +150,11 @@ class LaunchInOrder {
     const CUlaunchConfig* config() const { return config_; }
 
   private:
+    static bool permits_overlap(const CUlaunchAttribute& attribute) {
+        return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+               attribute.value.programmaticStreamSerializationAllowed != 0;
+    }
+
     const CUlaunchConfig* config_;
     CUlaunchConfig ordered_;
     std::array<CUlaunchAttribute, max_attributes> attributes_;

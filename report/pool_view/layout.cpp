@@ -269,6 +269,7 @@ std::vector<PoolOfDevice> pools_of(const std::vector<const Device*>& devices,
                                    const std::string& log, std::size_t ooms) {
     if (log.empty()) {
         std::vector<PoolOfDevice> pools;
+        pools.reserve(devices.size());
         for (const Device* device : devices) {
             pools.push_back({device, {}});
         }
