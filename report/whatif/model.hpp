@@ -148,6 +148,9 @@ class Model {
 
     const Meter& meter() const { return meter_; }
 
+    /// The free memory just before the last new reserved peak.
+    virtual FreeSpace at_growth() const { return meter_.at_growth(); }
+
   protected:
     Meter meter_;
 };

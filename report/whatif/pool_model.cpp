@@ -57,25 +57,21 @@ class PoolModel::Device final : public allocator::DeviceBackend {
     Fence last_fence_ = 0;
 };
 
-/// Keeps the meter, and where the free memory is.
+/// Keeps the meter, and where the memory in use is.
 class PoolModel::Books final : public allocator::PoolObserver {
   public:
-    explicit Books(PoolModel& model) : model_(model) {}
+    Books(PoolModel& model, std::uint32_t context) : model_(model), context_(context) {}
 
     void on_alloc(const BlockInfo& block, Tag tag) override {
-        allocation_of_.emplace(block.id, static_cast<std::uint32_t>(tag));
         model_.meter_.allocated(block.requested, block.size);
-        free_.take_at(block.address, block.size);
+        model_.hold(static_cast<std::uint32_t>(tag), context_, block);
     }
     void on_free_requested(const BlockInfo& block, Tag /*tag*/) override {
         model_.meter_.freed(block.requested, block.size);
     }
     void on_free_completed(const BlockInfo& block) override {
-        const auto found = allocation_of_.find(block.id);
-        model_.held_.erase(found->second);
-        allocation_of_.erase(found);
         model_.meter_.completed(block.size);
-        free_.add(block.address, block.size);
+        model_.let_go(block.address);
     }
     void on_segment_alloc(Address segment, std::uint64_t size, Tag /*tag*/) override {
         grow(segment, size);
@@ -100,29 +96,30 @@ class PoolModel::Books final : public allocator::PoolObserver {
     void on_sync() override {}
 
     std::uint64_t reserved() const { return reserved_; }
-    const FreeRanges& free() const { return free_; }
 
   private:
     void grow(Address address, std::uint64_t bytes) {
-        model_.meter_.grow(bytes, [this] { return model_.free_space(); });
+        model_.meter_.grow(bytes, [this] {
+            model_.space_.remember();
+            return FreeSpace{};  // see at_growth()
+        });
         reserved_ += bytes;
-        free_.add(address, bytes);
+        model_.space_.reserve(context_, address, bytes);
     }
     void shrink(Address address, std::uint64_t bytes) {
         model_.meter_.shrink(bytes);
         reserved_ -= bytes;
-        free_.take_at(address, bytes);
+        model_.space_.release(context_, address, bytes);
     }
 
     PoolModel& model_;
-    std::unordered_map<std::uint64_t, std::uint32_t> allocation_of_;  ///< by block id
-    FreeRanges free_;
+    const std::uint32_t context_;
     std::uint64_t reserved_ = 0;
 };
 
 struct PoolModel::OfContext {
-    OfContext(PoolModel& model, const allocator::PoolOptions& options, Device& device)
-        : books(model), pool(options, device, &books) {}
+    OfContext(PoolModel& model, std::uint32_t context)
+        : books(model, context), pool(model.options_, *model.device_, &books) {}
 
     Books books;
     allocator::Pool pool;
@@ -133,19 +130,36 @@ PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& optio
 
 PoolModel::~PoolModel() = default;
 
-FreeSpace PoolModel::free_space() const {
-    FreeSpace space;
-    for (const auto& [id, context] : contexts_) {
-        space.largest = std::max(space.largest, context->books.free().largest());
-        space.total += context->books.free().total();
+FreeSpace PoolModel::at_growth() const {
+    return space_.then();
+}
+
+void PoolModel::hold(std::uint32_t id, std::uint32_t context, const BlockInfo& block) {
+    const PastSpace::Place place = space_.take(block.address, block.size);
+    by_address_.insert(trace::HashIndex::mix(block.address), place);
+    if (place >= held_.size()) {
+        held_.resize(place + std::size_t{1});
     }
-    return space;
+    held_[place] = {id, context};
+    if (id >= places_.size()) {
+        places_.resize(std::max<std::size_t>(id + std::size_t{1}, places_.size() * 2), none);
+    }
+    places_[id] = place;
+}
+
+void PoolModel::let_go(Address address) {
+    const std::uint64_t hash = trace::HashIndex::mix(address);
+    const PastSpace::Place place = by_address_.find(
+        hash, [&](PastSpace::Place each) { return space_.address(each) == address; });
+    by_address_.erase(hash, place);
+    places_[held_[place].allocation] = none;
+    space_.give_back(place);
 }
 
 PoolModel::OfContext& PoolModel::of_context(std::uint32_t context) {
     std::unique_ptr<OfContext>& found = contexts_[context];
     if (!found) {
-        found = std::make_unique<OfContext>(*this, options_, *device_);
+        found = std::make_unique<OfContext>(*this, context);
     }
     return *found;
 }
@@ -171,25 +185,21 @@ bool PoolModel::allocate(std::uint32_t id, const Allocation& allocation) {
             result = context.pool.allocate(allocation.requested, id);
         }
     }
-    if (!result.status.ok()) {
-        return false;
-    }
-    held_.emplace(id, Held{&context, result.block.address});
-    return true;
+    return result.status.ok();
 }
 
 void PoolModel::free(std::uint32_t id) {
-    const Held held = held_.at(id);
-    held.context->pool.free(held.address, id, allocator::FenceTiming::now_host_goes_on);
+    const PastSpace::Place place = places_[id];
+    of_context(held_[place].context)
+        .pool.free(space_.address(place), id, allocator::FenceTiming::now_host_goes_on);
 }
 
 /// Nothing to do when the pool had the memory before: it needed it and ordered the device's work
 /// instead, or all work goes to one stream.
 void PoolModel::complete(std::uint32_t id) {
-    const auto found = held_.find(id);
-    if (found != held_.end()) {
-        const Held held = found->second;
-        held.context->pool.settle(held.address);  // the books forget it
+    const PastSpace::Place place = places_[id];
+    if (place != none) {
+        of_context(held_[place].context).pool.settle(space_.address(place));  // the books forget it
     }
 }
 
@@ -203,6 +213,7 @@ void PoolModel::context_lost(std::uint32_t context) {
     const auto found = contexts_.find(context);
     if (found != contexts_.end()) {
         meter_.shrink(found->second->books.reserved());
+        space_.release_all(context);
         contexts_.erase(found);
     }
 }

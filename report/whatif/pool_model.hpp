@@ -14,12 +14,12 @@
 
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "report/whatif/free_ranges.hpp"
+#include "profiler/trace/hash_index.hpp"
 #include "report/whatif/model.hpp"
+#include "report/whatif/past_space.hpp"
 
 namespace memlab::whatif {
 
@@ -35,22 +35,30 @@ class PoolModel final : public Model {
     void complete(std::uint32_t id) override;
     void empty_cache() override;
     void context_lost(std::uint32_t context) override;
+    FreeSpace at_growth() const override;
 
   private:
     class Device;
     class Books;
     struct OfContext;
     OfContext& of_context(std::uint32_t context);
-    FreeSpace free_space() const;
+    void hold(std::uint32_t id, std::uint32_t context, const allocator::BlockInfo& block);
+    void let_go(allocator::Address address);
 
     const allocator::PoolOptions options_;
     std::unique_ptr<Device> device_;
     std::map<std::uint32_t, std::unique_ptr<OfContext>> contexts_;
+
     struct Held {
-        OfContext* context = nullptr;
-        allocator::Address address = 0;
+        std::uint32_t allocation = 0;
+        std::uint32_t context = 0;
     };
-    std::unordered_map<std::uint32_t, Held> held_;  ///< until it is complete
+    static constexpr PastSpace::Place none = trace::HashIndex::none;
+    // What is in use, until it is complete; no two pools have the same addresses.
+    PastSpace space_;
+    std::vector<Held> held_;                ///< by place
+    std::vector<PastSpace::Place> places_;  ///< by allocation; none: it has no place any more
+    trace::HashIndex by_address_;           ///< places
 };
 
 }  // namespace memlab::whatif

@@ -40,7 +40,7 @@ void ProgramBuilder::complete(Building& to, std::uint64_t address) {
         ++to.program.inconsistencies;
         return;
     }
-    note(StepKind::complete, to, found->second);
+    note(StepKind::complete, to, to.pending.at(found));
     to.pending.erase(found);
 }
 
@@ -56,7 +56,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
         missing.type = EventType::free_requested;
         free(to, missing);
     }
-    if (to.pending.contains(record.address)) {
+    if (to.pending.find(record.address) != to.pending.end()) {
         complete(to, record.address);
     }
     const auto id = static_cast<std::uint32_t>(to.program.allocations.size());
@@ -70,7 +70,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
                                       .kind = record.kind,
                                       .origin = record.origin});
     to.served.push_back(record.size);
-    to.live.emplace(record.address, id);
+    to.live.insert(record.address, id);
     if (record.origin == Origin::pool) {
         ++to.program.recorded.pooled;
     } else {
@@ -86,16 +86,18 @@ void ProgramBuilder::free(Building& to, const Event& record) {
         ++to.program.inconsistencies;
         return;
     }
-    const std::uint32_t id = found->second;
+    const std::uint32_t id = to.live.at(found);
     to.live.erase(found);
     note(StepKind::free, to, id);
     if (to.program.allocations[id].origin == Origin::pool) {
         // A block that is freed twice without completing would leave the first one behind.
-        const auto [at, is_new] = to.pending.try_emplace(record.address, id);
-        if (!is_new) {
+        const auto before = to.pending.find(record.address);
+        if (before == to.pending.end()) {
+            to.pending.insert(record.address, id);
+        } else {
             ++to.program.inconsistencies;
-            note(StepKind::complete, to, at->second);
-            at->second = id;
+            note(StepKind::complete, to, to.pending.at(before));
+            to.pending.at(before) = id;
         }
     } else {
         to.driver_served = subtract(to.driver_served, to.served[id]);
@@ -197,11 +199,11 @@ void ProgramBuilder::on(const trace::ContextLost& record) {
         return;
     }
     Building& to = building(device->second);
-    const auto of_context = [&](const std::map<std::uint64_t, std::uint32_t>& in) {
+    const auto of_context = [&](const trace::AddressMap<std::uint32_t>& in) {
         std::vector<std::uint64_t> addresses;
-        for (const auto& [address, id] : in) {
-            if (to.program.allocations[id].context == record.context) {
-                addresses.push_back(address);
+        for (auto place = in.begin(); place != in.end(); place = in.next(place)) {
+            if (to.program.allocations[in.at(place)].context == record.context) {
+                addresses.push_back(in.key_at(place));
             }
         }
         return addresses;

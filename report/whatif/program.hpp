@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/trace/address_map.hpp"
 #include "profiler/trace/log_reader.hpp"
 #include "profiler/trace/record.hpp"
 
@@ -106,10 +107,10 @@ class ProgramBuilder final : public trace::RecordSink {
   private:
     struct Building {
         Program program;
-        std::map<std::uint64_t, std::uint32_t> live;     ///< address to allocation
-        std::map<std::uint64_t, std::uint32_t> pending;  ///< freed, not complete
-        std::vector<std::uint64_t> served;               ///< per allocation: bytes that served it
-        std::uint64_t reserved = 0;                      ///< of memlab's pools
+        trace::AddressMap<std::uint32_t> live;     ///< address to allocation
+        trace::AddressMap<std::uint32_t> pending;  ///< freed, not complete
+        std::vector<std::uint64_t> served;         ///< per allocation: bytes that served it
+        std::uint64_t reserved = 0;                ///< of memlab's pools
         std::map<std::uint32_t, std::uint64_t> reserved_in;  ///< the same, by context
         std::uint64_t driver_served = 0;  ///< of allocations that the driver served
         bool any_streamless = false;

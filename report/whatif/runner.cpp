@@ -56,7 +56,7 @@ Outcome run(const Program& program, Model& model, const StepObserver& observe) {
     outcome.allocated_peak = meter.allocated_peak();
     outcome.active_peak = meter.active_peak();
     outcome.requested_at_peak = meter.requested_at_peak();
-    outcome.at_growth = meter.at_growth();
+    outcome.at_growth = model.at_growth();
     outcome.calls = meter.calls();
     return outcome;
 }
