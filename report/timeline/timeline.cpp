@@ -314,12 +314,12 @@ void cut(DeviceTimeline& device, const TimelineView& view) {
                 continue;
             }
             if (!figures) {
-                figures = {.at_begin = row.begin_ns == view.from_ns
-                                           ? entry.curves[curve].value_or(*values).last
-                                           : 0,
-                           .lowest = values->min,
-                           .highest = values->max,
-                           .highest_ns = row.begin_ns,
+                // The whole GPU is first known when it is first sampled.
+                const std::uint64_t first = entry.curves[curve].value_or(*values).last;
+                figures = {.at_begin = first,
+                           .lowest = first,
+                           .highest = first,
+                           .highest_ns = entry.curves[curve] ? view.from_ns : row.begin_ns,
                            .at_end = values->last};
             }
             figures->lowest = std::min(figures->lowest, values->min);

@@ -243,6 +243,19 @@ class Moments(TimelineTest):
         self.assertEqual(self.read("--at", "300ms", path + ".json")["devices"],
                          self.read("--at", "300ms", path + ".memlog")["devices"])
 
+    def test_figures_of_a_report_alone_hold_together(self):
+        for path in sorted(glob.glob(DATA + "/h100/*.json")):
+            with self.subTest(path=path):
+                alone = self.read(self.without_log(path))["devices"]
+                for device, of_log in zip(alone, self.read(path)["devices"]):
+                    for curve, figures in device["curves"].items():
+                        if figures is None:
+                            continue
+                        self.assertLessEqual(figures["lowest"], figures["at_begin"])
+                        self.assertLessEqual(figures["at_begin"], figures["highest"])
+                        for figure in ("lowest", "highest", "at_begin"):
+                            self.assertEqual(figures[figure], of_log["curves"][curve][figure], (curve, figure))
+
     def test_other_moments_need_the_log(self):
         path = self.without_log(DATA + "/h100/pytorch_without_its_cache.json")
         self.refused("--at", "100ms", path, says="give the event log .* unless MEMLAB_KEEP_LOG=0")

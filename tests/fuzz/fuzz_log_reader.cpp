@@ -4,22 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_format.hpp"
 #include "profiler/trace/log_reader.hpp"
 #include "report/json_writer.hpp"
+#include "tests/fuzz/fuzz_input.hpp"
 
 using namespace memlab::trace;
+using namespace memlab::fuzz;
 
 namespace {
-
-void require(bool condition) {
-    if (!condition) {
-        __builtin_trap();
-    }
-}
 
 void read(const std::uint8_t* data, std::size_t size) {
     Aggregator aggregator;
@@ -55,13 +49,7 @@ void read(const std::uint8_t* data, std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     read(data, size);
-    // The same bytes as records of an open block: no checksum keeps the fuzzer out.
-    std::vector<std::uint8_t> open_log(format::magic, format::magic + sizeof format::magic);
-    open_log.resize(format::file_header_size);
-    open_log[sizeof format::magic] = format::version;
-    open_log.push_back(format::block_tag);
-    open_log.resize(format::file_header_size + format::block_header_size);
-    open_log.insert(open_log.end(), data, data + size);
-    read(open_log.data(), open_log.size());
+    const auto log = as_open_log(data, size);
+    read(log.data(), log.size());
     return 0;
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "profiler/trace/log_format.hpp"
 #include "report/whatif/async_model.hpp"
 #include "report/whatif/packing.hpp"
 #include "report/whatif/plain_model.hpp"
@@ -16,19 +15,15 @@
 #include "report/whatif/replay.hpp"
 #include "report/whatif/rmm_model.hpp"
 #include "report/whatif/runner.hpp"
+#include "tests/fuzz/fuzz_input.hpp"
 
 using namespace memlab;
 using namespace memlab::whatif;
+using namespace memlab::fuzz;
 
 namespace {
 
 constexpr std::uint64_t device = std::uint64_t{1} << 40;
-
-void require(bool condition) {
-    if (!condition) {
-        __builtin_trap();
-    }
-}
 
 void run_through(const Program& program, std::unique_ptr<Model> model) {
     const std::uint64_t capacity = model->meter().capacity();
@@ -70,14 +65,7 @@ void try_out(const std::uint8_t* data, std::size_t size) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     try_out(data, size);
-    // The same bytes as records of an open block: no checksum keeps the fuzzer out.
-    std::vector<std::uint8_t> open_log(trace::format::magic,
-                                       trace::format::magic + sizeof trace::format::magic);
-    open_log.resize(trace::format::file_header_size);
-    open_log[sizeof trace::format::magic] = trace::format::version;
-    open_log.push_back(trace::format::block_tag);
-    open_log.resize(trace::format::file_header_size + trace::format::block_header_size);
-    open_log.insert(open_log.end(), data, data + size);
-    try_out(open_log.data(), open_log.size());
+    const auto log = as_open_log(data, size);
+    try_out(log.data(), log.size());
     return 0;
 }

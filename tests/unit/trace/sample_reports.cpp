@@ -1,5 +1,7 @@
-// Writes reports of many shapes into a folder, for the schema test.
+// Writes reports of many shapes into a folder, for the schema test; of few records each where a
+// fuzzer begins with them.
 #include <cstdio>
+#include <cstdlib>
 
 #include "report/json_writer.hpp"
 #include "tests/unit/trace/recording.hpp"
@@ -7,10 +9,11 @@
 using namespace memlab::test;
 
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::fputs("usage: sample_reports FOLDER\n", stderr);
+    if (argc != 2 && argc != 3) {
+        std::fputs("usage: sample_reports FOLDER [RECORDS]\n", stderr);
         return 2;
     }
+    const std::size_t count = argc == 3 ? std::strtoul(argv[2], nullptr, 10) : 3000;
     const auto write = [&](const std::string& name, const Records& records) {
         Aggregator aggregator;
         feed(records, aggregator);
@@ -24,8 +27,8 @@ int main(int argc, char** argv) {
     bool good = write("empty", {}) && write("device", {DeviceInfo{.index = 0}});
     for (std::uint64_t seed = 1; seed <= 4 && good; ++seed) {
         good = write("plausible" + std::to_string(seed),
-                     PlausibleRecords::make(seed, 3000, seed != 4)) &&
-               write("wild" + std::to_string(seed), WildRecords::make(seed, 3000, seed != 4));
+                     PlausibleRecords::make(seed, count, seed != 4)) &&
+               write("wild" + std::to_string(seed), WildRecords::make(seed, count, seed != 4));
     }
     return good ? 0 : 1;
 }

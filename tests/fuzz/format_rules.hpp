@@ -1,0 +1,35 @@
+// Whether what an exporter or a report for CI wrote can be read by whoever reads it: quick checks
+// of the grammar of each format, for millions of inputs. The figures are looked at elsewhere
+// (tests/cli/export_test.py).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace memlab::fuzz {
+
+/// UTF-8 without control characters but for the line break.
+bool is_clean_text(std::string_view text);
+
+bool is_json(const std::string& text);
+
+/// One element around all others, which are closed in their order; attributes in quotes and once
+/// each; no character that XML has not.
+bool is_xml(std::string_view text);
+
+/// Lines of "frame;frame weight".
+bool is_folded(std::string_view text);
+
+/// A gzip file of one message of protocol buffers with fields of profile.proto's two wire types.
+bool is_pprof(const std::string& bytes);
+
+/// A pickle of protocol 2 that leaves one value, by the operations that plain data needs.
+bool is_pickle(std::string_view bytes);
+
+/// Families of "# HELP", "# TYPE", samples with labels in quotes, and the end.
+bool is_openmetrics(std::string_view text);
+
+/// A heading of six names, and rows of six fields without quotes.
+bool is_rmm_csv(std::string_view text);
+
+}  // namespace memlab::fuzz

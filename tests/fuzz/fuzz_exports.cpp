@@ -1,0 +1,88 @@
+// libFuzzer: any bytes as a recording, an event log or a report, written in every format that
+// memlab-report export knows. Whatever was recorded, what comes out must be of its format.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "report/event_log_of.hpp"
+#include "report/export/formats.hpp"
+#include "report/reader.hpp"
+#include "tests/fuzz/format_rules.hpp"
+#include "tests/fuzz/fuzz_input.hpp"
+
+namespace {
+
+using namespace memlab;
+using namespace memlab::fuzz;
+
+bool obeys(std::string_view format, const std::string& text) {
+    if (format == "csv") {
+        return is_rmm_csv(text);
+    }
+    if (format == "flamegraph") {
+        return is_xml(text);
+    }
+    if (format == "folded") {
+        return is_folded(text);
+    }
+    if (format == "openmetrics") {
+        return is_openmetrics(text);
+    }
+    if (format == "pprof") {
+        return is_pprof(text);
+    }
+    if (format == "pytorch") {
+        return is_pickle(text);
+    }
+    require(format == "perfetto" || format == "speedscope");
+    return is_json(text) && is_clean_text(text);
+}
+
+void export_all(const std::uint8_t* data, std::size_t size) {
+    const MemoryFile file(data, size);
+    report::ReadResult read = report::read_report(file.path());
+    if (!read.report) {
+        require(!read.error.empty());
+        return;
+    }
+    std::string log = report::event_log_of(file.path(), *read.report);
+    const exports::Recording recording{std::move(*read.report), std::move(log),
+                                       std::move(read.warning)};
+    report::Resolver resolver(recording.report, nullptr);
+    report::Filter filter;
+    if (size % 4 == 3) {
+        require(filter.add("*a*").empty());
+    }
+    exports::Input input{
+        .recording = recording, .resolver = resolver, .filter = filter, .device = {}};
+    for (const exports::Format& format : exports::formats) {
+        input.device.reset();
+        if (format.one_device) {
+            const auto used =
+                std::find_if(recording.report.devices.begin(), recording.report.devices.end(),
+                             [](const auto& device) { return device.used(); });
+            if (used != recording.report.devices.end()) {
+                input.device = used->index;
+            }
+        }
+        if (format.needs_log && recording.log.empty()) {
+            continue;
+        }
+        input.by = static_cast<exports::Weight>(size % 4);
+        report::StringSink sink;
+        require(format.write(input, sink).written);
+        require(obeys(format.name, sink.text));
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    export_all(data, size);
+    const auto log = as_open_log(data, size);
+    export_all(log.data(), log.size());
+    return 0;
+}
