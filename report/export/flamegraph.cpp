@@ -20,6 +20,7 @@ constexpr double picture_width = 1200;
 constexpr double margin = 10;
 constexpr double box_height = 17;
 constexpr double top = 60;
+constexpr double bottom = 26;
 constexpr double character_width = 6.6;  // of 11 pixels of a sans-serif font, about
 constexpr double narrowest = 1.0 / 5000;
 
@@ -153,7 +154,10 @@ function search() {
 }
 for (const b of boxes) {
   b.g.addEventListener('click', () => show(b));
-  b.g.addEventListener('mouseover', () => { line.textContent = b.g.querySelector('title').textContent; });
+  b.g.addEventListener('mouseover', () => {
+    const text = b.g.querySelector('title').textContent, figures = text.lastIndexOf(': ');
+    line.textContent = fit(text.slice(0, figures), 750) + text.slice(figures);
+  });
   b.g.addEventListener('mouseout', () => { line.textContent = ''; });
 }
 document.getElementById('reset').addEventListener('click', () => show(boxes[0]));
@@ -191,16 +195,15 @@ class FlameGraph {
         });
         std::size_t deepest = 0;
         lay_out(&deepest);
-        const double height = top + static_cast<double>(deepest + 1) * box_height + 40;
+        const double height = top + static_cast<double>(deepest + 1) * box_height + bottom;
         head(height);
         for (const Box& box : boxes_) {
             draw(box);
         }
-        out_ << "<text id=\"line\" x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 12)
-             << "\"></text>\n";
         if (left_out_ != 0) {
-            out_ << "<text x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 26) << "\">"
-                 << xml(report::format_plural(left_out_, "narrower box")) << " not drawn</text>\n";
+            out_ << "<text x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 12) << "\">"
+                 << xml(report::format_plural(left_out_, "frame"))
+                 << " too narrow to draw</text>\n";
         }
         out_ << "<script><![CDATA[" << script << "]]></script>\n</svg>\n";
         return {out_.finish(), ""};
@@ -277,6 +280,8 @@ class FlameGraph {
              << "<text id=\"title\" x=\"600\" y=\"24\">" << xml(clean_name(title())) << "</text>\n"
              << "<text id=\"reset\" class=\"button\" x=\"" << decimal(margin)
              << "\" y=\"46\" style=\"display:none\">Show all</text>\n"
+             // Above the boxes: below them it would be out of sight where the picture is tall.
+             << "<text id=\"line\" x=\"90\" y=\"46\"></text>\n"
              << "<text id=\"search\" class=\"button\" x=\"1150\" y=\"46\" "
                 "style=\"display:none\">Search</text>\n"
              << "<text id=\"found\" x=\"1140\" y=\"46\"></text>\n";
