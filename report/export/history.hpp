@@ -44,7 +44,7 @@ class History : public trace::RecordSink {
     void on(const trace::OomEvent& record) override;
     void on(const trace::DeviceSample& record) override;
     void on(const trace::Missed&) override {}
-    void on(const trace::Work&) override {}
+    void on(const trace::Work& record) override { worked(record); }
     void on(const trace::Bypass&) override {}
     void on(const trace::Coverage&) override {}
     void on(const trace::End& record) override;
@@ -62,6 +62,8 @@ class History : public trace::RecordSink {
     virtual void noted(const trace::Event&) {}
     virtual void failed(const trace::OomEvent&) {}
     virtual void sampled(const trace::DeviceSample&) {}
+    /// Work of the GPU, told when it is over: its times may lie before now().
+    virtual void worked(const trace::Work&) {}
 
     /// Of the latest record; never decreases.
     std::uint64_t now() const { return now_; }

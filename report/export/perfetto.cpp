@@ -1,9 +1,11 @@
 #include "report/export/perfetto.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -18,6 +20,7 @@
 #include "report/names.hpp"
 #include "report/place_text.hpp"
 #include "report/read_ahead.hpp"
+#include "report/symbolizer.hpp"
 #include "report/units.hpp"
 
 namespace memlab::exports {
@@ -50,13 +53,8 @@ class TraceEvents {
         json_.new_line();
         json_.key("traceEvents");
         json_.begin_array();
-        begin("M", "process_name", 0);
-        json_.key("args");
-        json_.begin_object();
         const std::string program = clean_name(report::base_name(report_.process.executable));
-        json_.member("name", program.empty() ? "?" : program);
-        json_.end_object();
-        end();
+        track("process_name", report_.process.pid, 0, program.empty() ? "?" : program);
     }
 
     bool finish() {
@@ -69,13 +67,31 @@ class TraceEvents {
 
     void begin(const char* phase, std::string_view name, std::uint64_t time_ns,
                std::uint64_t thread = 0) {
+        begin_of(report_.process.pid, phase, name, time_ns, thread);
+    }
+    void begin_of(std::uint64_t process, const char* phase, std::string_view name,
+                  std::uint64_t time_ns, std::uint64_t thread) {
         json_.new_line();
         json_.begin_object();
         json_.member("ph", phase);
         json_.member("name", name.empty() ? "?" : name);
-        json_.member("pid", report_.process.pid);
+        json_.member("pid", process);
         json_.member("tid", thread);
         json_.key("ts");
+        microseconds(time_ns);
+    }
+    /// What a process or thread of the trace is called: `what` is process_name or thread_name.
+    void track(const char* what, std::uint64_t process, std::uint64_t thread,
+               std::string_view name) {
+        begin_of(process, "M", what, 0, thread);
+        json_.key("args");
+        json_.begin_object();
+        json_.member("name", name);
+        json_.end_object();
+        end();
+    }
+    void duration(std::uint64_t time_ns) {
+        json_.key("dur");
         microseconds(time_ns);
     }
     void end() { json_.end_object(); }
@@ -131,10 +147,78 @@ class TraceEvents {
     JsonOutput json_;
 };
 
+/// Kernels, copies and fills. Each GPU is a process of its own in the trace, each of its streams a
+/// thread. Slices of a thread must not overlap, so what runs beside other work of its stream has
+/// rows of its own.
+class WorkTracks {
+  public:
+    explicit WorkTracks(TraceEvents& out) : out_(out) {}
+
+    void add(const trace::Work& work, const std::string& mangled) {
+        const std::uint64_t process = first_process + work.device;
+        if (named_.insert(process).second) {
+            out_.track("process_name", process, 0, "GPU " + std::to_string(work.device));
+        }
+        const std::uint64_t thread = row_of(work, process);
+        out_.begin_of(process, "X",
+                      work.kind == trace::WorkKind::kernel ? function(work, mangled)
+                                                           : trace::name_of(work.kind),
+                      work.start_ns, thread);
+        out_.duration(work.end_ns - work.start_ns);
+        JsonOutput& json = out_.json();
+        json.member("cat", trace::name_of(work.kind));
+        json.key("args");
+        json.begin_object();
+        json.member("stream", work.stream);
+        json.member("correlation", work.correlation);
+        if (work.kind != trace::WorkKind::kernel) {
+            json.member("bytes", work.bytes);
+        }
+        json.end_object();
+        out_.end();
+    }
+
+  private:
+    /// Above every process id of Linux.
+    static constexpr std::uint64_t first_process = (1U << 22) + 1;
+    /// Of a stream; what overlaps more often shares the last one.
+    static constexpr std::size_t rows = 8;
+
+    std::uint64_t row_of(const trace::Work& work, std::uint64_t process) {
+        std::vector<std::uint64_t>& ends = ends_[{work.device, work.stream}];
+        const auto free = std::find_if(ends.begin(), ends.end(),
+                                       [&](std::uint64_t end) { return end <= work.start_ns; });
+        auto row = static_cast<std::size_t>(free - ends.begin());
+        if (row == ends.size() && row < rows) {
+            ends.push_back(0);
+            out_.track(
+                "thread_name", process, std::uint64_t{work.stream} * rows + row,
+                "stream " + std::to_string(work.stream) + (row == 0 ? "" : ", beside other work"));
+        }
+        row = std::min(row, rows - 1);
+        ends[row] = std::max(ends[row], work.end_ns);
+        return std::uint64_t{work.stream} * rows + row;
+    }
+
+    const std::string& function(const trace::Work& work, const std::string& mangled) {
+        const auto [at, is_new] = functions_.try_emplace(work.name);
+        if (is_new) {
+            at->second = clean_name(report::without_anonymous(report::demangle(mangled.c_str())));
+        }
+        return at->second;
+    }
+
+    TraceEvents& out_;
+    std::set<std::uint64_t> named_;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint64_t>> ends_;
+    std::map<std::uint32_t, std::string> functions_;
+};
+
 /// Slices, marks and failures of a log.
 class Slices final : public History {
   public:
-    Slices(const Input& input, TraceEvents& out) : input_(input), choice_(input), out_(out) {}
+    Slices(const Input& input, TraceEvents& out)
+        : input_(input), choice_(input), out_(out), work_(out) {}
 
     /// What was still open: to the end of the recording.
     void close() {
@@ -208,6 +292,12 @@ class Slices final : public History {
         }
     }
 
+    void worked(const trace::Work& work) override {
+        if (input_.wants(work.device)) {
+            work_.add(work, string(work.name));
+        }
+    }
+
   private:
     static std::string id_of(const Allocation& allocation) {
         return hexadecimal(allocation.number);
@@ -256,6 +346,7 @@ class Slices final : public History {
     const Input& input_;
     SiteChoice choice_;
     TraceEvents& out_;
+    WorkTracks work_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> names_;  ///< by stack and API
     std::map<std::string, std::vector<std::string>> open_;  ///< scopes by id, the innermost last
 };

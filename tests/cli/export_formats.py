@@ -291,19 +291,25 @@ def csv(data):
 # ---- Chrome's trace format -----------------------------------------------------------------------
 
 class Trace:
-    """counters {name: [(ts, value)]}, slices {category: [(name, begin, end, arguments)]}, instants"""
+    """counters {name: [(ts, value)]}, slices {category: [(name, begin, end, arguments)]}, instants,
+    work [(process, thread, category, name, begin, duration, arguments)]"""
 
     def __init__(self, data):
         document = json.loads(text_of(data))
         require(document["displayTimeUnit"] in ("ms", "ns"), "unit")
         self.counters, self.slices, self.instants = {}, {}, []
+        self.work, names, ends = [], {}, {}
         open_slices, latest = {}, 0.0
         for event in document["traceEvents"]:
             phase = event["ph"]
             require(isinstance(event["name"], str) and event["name"], "a name", event)
             require(isinstance(event["pid"], int) and isinstance(event["tid"], int), "ids", event)
             if phase == "M":
-                require(event["name"] == "process_name" and event["args"]["name"], "metadata", event)
+                require(event["name"] in ("process_name", "thread_name") and event["args"]["name"], "metadata",
+                        event)
+                track = (event["name"], event["pid"], event["tid"] if event["name"] == "thread_name" else 0)
+                require(track not in names, "a track has two names", event)
+                names[track] = event["args"]["name"]
                 continue
             require(event["ts"] >= 0, "time", event)
             if phase == "C":
@@ -313,6 +319,16 @@ class Trace:
             if phase == "i":
                 require(event["s"] in ("g", "p", "t"), "scope of an instant", event)
                 self.instants.append((event["cat"], event["name"], event["ts"], event.get("args")))
+                continue
+            if phase == "X":
+                row = (event["pid"], event["tid"])
+                require(event["dur"] >= 0, "duration", event)
+                require(("process_name", row[0], 0) in names and ("thread_name", *row) in names, "no name", event)
+                slack = 0.0015 + event["ts"] * 1e-15  # a double's
+                require(ends.get(row, 0.0) <= event["ts"] + slack or row[1] % 8 == 7, "overlaps in its row", event)
+                ends[row] = max(ends.get(row, 0.0), event["ts"] + event["dur"])
+                self.work.append((names["process_name", row[0], 0], names["thread_name", *row], event["cat"],
+                                  event["name"], event["ts"], event["dur"], event["args"]))
                 continue
             require(phase in ("b", "e"), "phase", event)
             require(event["ts"] >= latest, "slices are in order of time", event)

@@ -208,6 +208,19 @@ class Events(ExportTest):
                          ["start", "x = tensor", "del x", "empty_cache()"])
         self.assertEqual(trace.counters["GPU 0 reserved"], [(100000, 20 << 20), (500000, 0)])
 
+    def test_kernels_are_slices_of_their_streams(self):
+        log = self.log("kernels")
+        trace = formats.Trace(self.export("perfetto", log))
+        gemm = "void gemm<float>(float const*)"
+        beside = "stream 7, beside other work"
+        self.assertEqual([each[:-1] for each in trace.work],
+                         [("GPU 0", "stream 7", "kernel", gemm, 110000.0, 40000.0),
+                          ("GPU 0", beside, "kernel", gemm, 140000.0, 20000.0),
+                          ("GPU 0", "stream 13", "copy", "copy", 120000.0, 10000.0),
+                          ("GPU 0", "stream 7", "kernel", gemm, 160000.0, 10000.0)])
+        self.assertEqual([each[-1].get("bytes") for each in trace.work], [None, None, 1 << 20, None])
+        self.assertEqual(len(trace.slices["allocation"]), 1)
+
     def test_a_failure(self):
         log = self.log("oom")
         trace = formats.Trace(self.export("perfetto", log))

@@ -132,6 +132,10 @@ class Scenario {
             definitions();
             steps();
             end();
+        } else if (name_ == "kernels") {
+            definitions();
+            kernels();
+            end();
         } else if (name_ == "two_gpus") {
             definitions();
             two_gpus();
@@ -278,6 +282,22 @@ class Scenario {
         failure.largest_free_block = 16 * mib;
         failure.error = 2;
         log_.on(failure);
+    }
+
+    /// Work on two streams; two kernels of the first run side by side.
+    void kernels() {
+        log_.on(StringDef{8, "_Z4gemmIfEvPKT_"});
+        cache();
+        const auto work = [&](WorkKind kind, std::uint32_t stream, std::uint64_t start,
+                              std::uint64_t end) {
+            const bool kernel = kind == WorkKind::kernel;
+            log_.on(Work{kind, kernel ? 8U : 0U, 0, stream, 40 + stream, start * millisecond,
+                         end * millisecond, kernel ? 0 : mib});
+        };
+        work(WorkKind::kernel, 7, 110, 150);
+        work(WorkKind::kernel, 7, 140, 160);
+        work(WorkKind::copy, 13, 120, 130);
+        work(WorkKind::kernel, 7, 160, 170);
     }
 
     void trouble() {
