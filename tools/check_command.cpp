@@ -74,7 +74,7 @@ void define(CLI::App& app, Arguments& arguments) {
         ->take_all()
         ->group("Limits");
     app.add_option("--suppressions", arguments.suppressions,
-                   "What may stay at the end (memlab-report leaks)")
+                   "What may stay at the end, and grow\n(memlab-report leaks)")
         ->type_name("FILE")
         ->expected(1)
         ->take_all()

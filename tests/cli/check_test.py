@@ -185,6 +185,21 @@ class Check(CommandTest):
         self.call("check", "--peak-allocated", "1", log, code=1)
         self.refused("check", "--peak-allocated", "1TiB", log, says="the recording is damaged")
 
+    def test_growth_that_a_file_of_suppressions_names(self):
+        log = self.path("run.memlog")
+        subprocess.run([SYNTH, "--events", "20000", "--sites", "20", "-o", log], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+        grown = self.call("check", "--growth", "0", log, code=1).stdout
+        self.assertRegex(grown, r"growth +0 B per step +3\.72 KiB per step +EXCEEDED")
+        self.path("known.supp", "[history]\nreason = bounded by the number of steps\nfunc = Layer0.forward\n")
+        kept = self.call("check", "--growth", "0", "--suppressions", "known.supp", "--json", log).stdout
+        row, = [row for row in json.loads(kept)["processes"][0]["rows"] if row["metric"] == "growth"]
+        self.assertEqual((row["verdict"], row["measured"], row["responsible"]), ("ok", 0, []))
+        self.assertIn("without 3.72 KiB per step that may grow (--suppressions)", row["note"])
+        # Another place's name changes nothing, nor does what libraries keep.
+        self.path("other.supp", "[else]\nreason = because\nfunc = Layer1.forward\n")
+        self.call("check", "--growth", "0", "--suppressions", "other.supp", log, code=1)
+
     def test_outputs(self):
         log = self.log("leak")
         self.path("summary.md", "before\n")

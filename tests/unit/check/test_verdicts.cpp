@@ -231,6 +231,33 @@ TEST_CASE("growth is what the verdict on the steps says") {
     CHECK(verdict_of("too few steps", 0, "1TiB") == Verdict::unknown);
 }
 
+TEST_CASE("what a file of suppressions names may grow, what libraries keep may not") {
+    RunMember member = member_with_gpu(1000, 1000);
+    give_site(member, "/lib/libcublas.so.13");
+    give_site(member, "/lib/libone.so");
+    member.report.steps = {steps_of("growing", 1540)};
+    memlab::report::Steps& steps = member.report.steps.front();
+    steps.growing = {{0, {512, 0, 0, 0, 0}}, {1, {1024, 0, 0, 0, 0}}};
+    steps.growing_site_count = 2;
+    const Run strict({member}, memlab::report::default_suppressions());
+    CHECK(strict.verdict(limit_of(Metric::growth, "1539")) == Verdict::exceeded);
+    const auto file =
+        memlab::report::parse_suppressions("[a cache]\nreason = bounded\nmodule = libone.so\n");
+    REQUIRE(file.problem.empty());
+    const Run usual({member}, file.list);
+    CHECK(usual.verdict(limit_of(Metric::growth, "512")) == Verdict::kept);
+    CHECK(usual.verdict(limit_of(Metric::growth, "511")) == Verdict::exceeded);
+    CHECK(usual.verdict(limit_of(Metric::growth, "1023", site("libone"))) == Verdict::exceeded);
+    const Outcome outcome = usual.held_to({limit_of(Metric::growth, "0")});
+    CHECK(outcome.rows.back().measured.note.find("without 1.00 KiB per step that may grow") !=
+          std::string::npos);
+    CHECK(outcome.rows.back().measured.responsible.size() == 1);
+    // A site that grows and is not listed counts with what is left of the whole.
+    steps.growing_site_count = 3;
+    CHECK(Run({member}, file.list).verdict(limit_of(Metric::growth, "515")) == Verdict::exceeded);
+    CHECK(Run({member}, file.list).verdict(limit_of(Metric::growth, "516")) == Verdict::kept);
+}
+
 TEST_CASE("a bypass is known when the audit was whole, or when one was seen") {
     RunMember member = member_with_gpu(1000, 1000);
     member.report.coverage.audited = true;
