@@ -36,7 +36,8 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Installed along with the rest, never asked for on its own.
-nice_to_have=(ccache)
+# (The last two read what memlab-report exports; without them their tests are skipped.)
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 
