@@ -66,6 +66,15 @@ profiler::python::Mode python_mode(PythonFrames frames) {
     return profiler::python::Mode::automatic;
 }
 
+std::atomic<std::int32_t> exit_code{trace::End::unknown_code};
+
+// Handlers run from the last to the first: what one that was registered before this one gives to
+// exit() anew is not seen.
+void note_exit_code(int status, void* /*unused*/) {
+    constexpr int seen_by_parent = 0xff;
+    exit_code.store(status & seen_by_parent, std::memory_order_relaxed);
+}
+
 // exit() runs the destructors of loaded objects; quick_exit() only what was registered with it.
 void at_quick_exit_handler() {
     Session::finish(trace::EndKind::quick_exit);
@@ -202,6 +211,7 @@ Session::Session(LoadedSettings loaded, bool late)
             }
         }
         at_quick_exit(at_quick_exit_handler);
+        on_exit(note_exit_code, nullptr);
     }
     choose_pooling();
     if (!settings_.work_clock || late) {
@@ -308,7 +318,9 @@ void Session::finish(trace::EndKind kind) {
             0, children);
     }
     session->cupti_.finish();
-    session->recorder_->finish(kind);
+    session->recorder_->finish(kind, kind == trace::EndKind::exit
+                                         ? exit_code.load(std::memory_order_relaxed)
+                                         : trace::End::unknown_code);
     const std::string log_problem = session->recorder_->log_problem();
     if (!log_problem.empty()) {
         warn(log_problem);

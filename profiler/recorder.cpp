@@ -109,13 +109,14 @@ class Recorder::Impl final : private StackDefinitions {
         finished_ = true;
     }
 
-    void finish(trace::EndKind kind) {
+    void finish(trace::EndKind kind, std::int32_t exit_code) {
         const std::lock_guard lock(mutex_);
         if (finished_) {
             return;
         }
         trace::End end;
         end.kind = kind;
+        end.exit_code = exit_code;
         end.time_ns = now();
         if (log_) {
             end.events_dropped = log_->events_dropped();
@@ -281,8 +282,8 @@ void Recorder::missed(std::string_view reason, std::uint64_t bytes, std::uint64_
     impl_->quietly([&] { impl_->missed(reason, bytes, count); });
 }
 
-void Recorder::finish(trace::EndKind kind) noexcept {
-    impl_->quietly([&] { impl_->finish(kind); });
+void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
+    impl_->quietly([&] { impl_->finish(kind, exit_code); });
 }
 
 const trace::Aggregator& Recorder::aggregate() const {

@@ -65,8 +65,8 @@ class Recorder {
             &look);
     }
 
-    /// Ends the recording: later calls are ignored. Closes the log.
-    void finish(trace::EndKind kind) noexcept;
+    /// Ends the recording: later calls are ignored. Closes the log. `exit_code` is End's.
+    void finish(trace::EndKind kind, std::int32_t exit_code = trace::End::unknown_code) noexcept;
 
     /// The aggregate, complete once finish() was called; not to be read before.
     const trace::Aggregator& aggregate() const;

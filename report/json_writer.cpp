@@ -133,6 +133,9 @@ void process(JsonOutput& json, const Aggregator& from, Moment moment) {
     start_time(json, info.start_wall_ns);
     json.member("duration_ns", from.duration_ns());
     json.member("ended", moment == Moment::running ? "running" : name_of(from.ended()));
+    if (moment != Moment::running && from.end().exit_code != trace::End::unknown_code) {
+        json.member("exit_code", from.end().exit_code);
+    }
     json.member("started_late", info.started_late);
     json.key("ranks");
     json.begin_object();

@@ -41,7 +41,7 @@ enum class Tag : std::uint8_t {
     oom_event_plain,  ///< read, no longer written: oom_event without a limit
     device_sample,
     missed,
-    end,
+    end,  ///< of a process whose exit code is not known
     device_info,
     oom_event,
     python_frame_def,
@@ -49,6 +49,7 @@ enum class Tag : std::uint8_t {
     coverage = 20,
     bypass,
     work,
+    end_with_code = 25,
     event_plain = 0x40,  ///< read, no longer written: events that remember no places
     event = 0x60,
 };

@@ -287,13 +287,11 @@ class Reader {
             case Tag::work:
                 return deliver<Work>(decoder);
             case Tag::end: {
-                const Step step = deliver<End>(decoder);
-                if (step == Step::delivered) {
-                    result_.status = LogStatus::complete;
-                    return Step::ended;
-                }
-                return step;
+                End end;
+                return last(accept(decoder.decode_plain(end, state_), decoder, end));
             }
+            case Tag::end_with_code:
+                return last(deliver<End>(decoder));
             default:
                 break;
         }
@@ -306,6 +304,15 @@ class Reader {
             return accept(decoder.decode_plain(type, event, state_), decoder, event);
         }
         return Step::bad;
+    }
+
+    /// What follows from delivering the last record.
+    Step last(Step step) {
+        if (step != Step::delivered) {
+            return step;
+        }
+        result_.status = LogStatus::complete;
+        return Step::ended;
     }
 
     static bool is_event(std::uint8_t tag, Tag first, EventType& type) {

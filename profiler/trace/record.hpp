@@ -300,6 +300,9 @@ struct End {
     /// LogWriter::stopped_because(); both come from the writer before End goes to the sinks, so
     /// that the report and the log say the same.
     std::string log_stopped_because = {};
+    static constexpr std::int32_t unknown_code = -1;
+    /// As the parent sees it, 0 to 255; of quick_exit() it is not known.
+    std::int32_t exit_code = unknown_code;
 
     bool operator==(const End&) const = default;
 };

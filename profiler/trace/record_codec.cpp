@@ -352,11 +352,22 @@ void RecordEncoder::encode(const Coverage& record) {
 }
 
 void RecordEncoder::encode(const End& record) {
-    byte(static_cast<std::uint8_t>(Tag::end));
-    time(record.time_ns);
-    byte(static_cast<std::uint8_t>(record.kind));
-    number(record.events_dropped);
-    text(record.log_stopped_because);
+    const auto plain = [&record](RecordEncoder& fields) {
+        fields.time(record.time_ns);
+        fields.byte(static_cast<std::uint8_t>(record.kind));
+        fields.number(record.events_dropped);
+        fields.text(record.log_stopped_because);
+    };
+    if (record.exit_code == End::unknown_code) {
+        byte(static_cast<std::uint8_t>(Tag::end));
+        plain(*this);
+        return;
+    }
+    byte(static_cast<std::uint8_t>(Tag::end_with_code));
+    sized([&](RecordEncoder& fields) {
+        plain(fields);
+        fields.byte(static_cast<std::uint8_t>(record.exit_code));
+    });
 }
 
 // ---- decoding
@@ -821,7 +832,7 @@ DecodeStatus RecordDecoder::decode(Coverage& record, CodecState& state) {
     return end_at(record.time_ns, state);
 }
 
-DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
+DecodeStatus RecordDecoder::decode_plain(End& record, CodecState& state) {
     difference(record.time_ns, state.time_ns);
     std::uint8_t kind = 0;
     if (byte(kind) && kind > static_cast<std::uint8_t>(EndKind::quick_exit)) {
@@ -832,6 +843,16 @@ DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
     number(record.events_dropped);
     text(record.log_stopped_because);
     return end_at(record.time_ns, state);
+}
+
+DecodeStatus RecordDecoder::decode(End& record, CodecState& state) {
+    sized([&] {
+        decode_plain(record, state);
+        std::uint8_t code = 0;
+        byte(code);
+        record.exit_code = code;
+    });
+    return status_;
 }
 
 }  // namespace memlab::trace

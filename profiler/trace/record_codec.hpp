@@ -130,6 +130,8 @@ class RecordDecoder {
     DecodeStatus decode(Bypass& record, CodecState& state);
     DecodeStatus decode(Coverage& record, CodecState& state);
     DecodeStatus decode(End& record, CodecState& state);
+    /// Of a process whose exit code is not known.
+    DecodeStatus decode_plain(End& record, CodecState& state);
 
     /// The next byte; false at the end.
     bool byte(std::uint8_t& value);

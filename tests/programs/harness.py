@@ -331,6 +331,16 @@ def judge_recordings(layout: Layout, output: Path,
     return found, problems
 
 
+def exit_code_against(found: Found, code: int) -> list[str]:
+    """A process that ended by exit says with what; of every other nobody in it knows."""
+    if not found.report:
+        return []
+    process = found.report["process"]
+    expected = code if process["ended"] == "exit" else None
+    said = process.get("exit_code")
+    return [] if said == expected else [f"{found.stem}: exit code {said}, not {expected}"]
+
+
 def run_case(layout: Layout, case: Case, work: Path, traffic: bool = False,
              timeout: float = 60) -> tuple[Outcome, Outcome, list[Found], list[str]]:
     """A case without and with memlab, judged. `work` is an empty folder for the run's files."""
@@ -351,6 +361,8 @@ def run_case(layout: Layout, case: Case, work: Path, traffic: bool = False,
     if left:
         problems.append(f"files left in the working directory: {left}")
     found, more = judge_recordings(layout, output, case.recordings, traffic)
+    if len(found) == 1 and case.code >= 0:
+        more += exit_code_against(found[0], case.code)
     return native, under, found, problems + more
 
 

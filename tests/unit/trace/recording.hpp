@@ -219,7 +219,11 @@ class WildRecords {
         return event();
     }
 
-    End end() { return {random_.any(), EndKind::quick_exit, random_.any(), random_.bytes(100)}; }
+    End end() {
+        return {
+            random_.any(), EndKind::quick_exit, random_.any(), random_.bytes(100),
+            random_.one_in(2) ? End::unknown_code : static_cast<std::int32_t>(random_.below(256))};
+    }
 
     static Records make(std::uint64_t seed, std::size_t count, bool with_end) {
         WildRecords wild(seed);
