@@ -155,7 +155,8 @@ report::OomFigures figures_of_pools(Session& session, const trace::OomEvent& eve
     report::OomFigures figures{.oom = {},
                                .async_pools = false,
                                .vmm_backend = session.settings().pool_options.expandable,
-                               .caches = {}};
+                               .caches = {},
+                               .labels = {}};
     trace::OomTotals& oom = figures.oom;
     oom.event = event;
     for (Context* context : session.contexts().all(static_cast<CUdevice>(event.device))) {
@@ -215,8 +216,10 @@ void explain(Session& session, const trace::OomEvent& event, Api api, CUdevice d
     if (!holders.empty() && !host) {
         lines.emplace_back("  The largest holders of device memory:");
         for (const OomHolder& holder : holders) {
+            const std::string names = report::labels_text(holder.labels, holder.bytes);
             add_place("    " + size_text(holder.bytes) + " in " +
-                          report::count_text(holder.count, "allocation") + ": ",
+                          report::count_text(holder.count, "allocation") +
+                          (names.empty() ? names : " (" + names + ")") + ": ",
                       holder, lines);
         }
     }

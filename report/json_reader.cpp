@@ -188,7 +188,14 @@ Holders read_holders(const Node& node, std::size_t site_count, bool has_time) {
         share.site = item.member("site").index(site_count, "sites");
         share.count = item.member("count").number();
         share.bytes = item.member("bytes").number();
-        holders.sites.push_back(share);
+        if (item.optional_member("labels") != nullptr) {
+            item.member("labels").each([&](const Node& label) {
+                share.labels.push_back({.name = label.member("name").text(),
+                                        .count = label.member("count").number(),
+                                        .bytes = label.member("bytes").number()});
+            });
+        }
+        holders.sites.push_back(std::move(share));
     });
     const Node other = node.member("other");
     holders.other_sites = other.member("sites").number();
@@ -402,6 +409,14 @@ Site read_site(const Node& node, std::size_t stack_count) {
         site.lifetime =
             Lifetime{lifetime.member("min").number(), lifetime.member("median").number(),
                      lifetime.member("max").number()};
+    }
+    if (node.optional_member("labels") != nullptr) {
+        node.member("labels").each([&](const Node& label) {
+            site.labels.push_back({.name = label.member("name").text(),
+                                   .count = label.member("count").number(),
+                                   .live_count = label.member("live_count").number(),
+                                   .live_bytes = label.member("live_bytes").number()});
+        });
     }
     return site;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "report/oom_explanation.hpp"
+
 namespace memlab::report {
 namespace {
 
@@ -160,7 +162,7 @@ void names(JsonOutput& json, const Aggregator& from) {
         for (const trace::LabelTotals& label : from.labels().totals()) {
             json.new_line();
             json.begin_object();
-            json.member("name", label.name == 0 ? "(other names)" : from.string(label.name));
+            json.member("name", label_name(from, label.name));
             json.member("count", label.count);
             json.member("live_count", label.live_count);
             json.member("live_bytes", label.live_bytes);

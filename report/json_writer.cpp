@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "profiler/trace/log_file.hpp"
@@ -31,6 +32,7 @@ using trace::Timeline;
 constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
                                      CurveName::reserved, CurveName::device_used};
 constexpr std::size_t max_holders = 256;
+constexpr std::size_t max_labels_of_site = 16;
 constexpr std::size_t max_kernels = 64;
 
 /// A short name put together without memory from the heap.
@@ -273,9 +275,9 @@ void timeline(JsonOutput& json, const Timeline& timeline) {
 }
 
 /// The members of a composition, within an object that the caller opened.
-/// `allocations`, where there are any, has one number for each of the sites.
-void composition(JsonOutput& json, const Composition& who,
-                 const std::vector<std::uint64_t>& allocations = {}) {
+/// `of_site`, where there is one, adds members of its own to the object of the site at an index.
+template <typename OfSite>
+void composition(JsonOutput& json, const Composition& who, OfSite of_site) {
     json.member("count", who.count);
     json.member("bytes", who.bytes);
     json.key("sites");
@@ -286,9 +288,7 @@ void composition(JsonOutput& json, const Composition& who,
         json.member("site", holder.site);
         json.member("count", holder.count);
         json.member("bytes", holder.bytes);
-        if (i < allocations.size()) {
-            json.member("allocations", allocations[i]);
-        }
+        of_site(i);
         json.end_object();
     }
     json.end_array();
@@ -298,6 +298,10 @@ void composition(JsonOutput& json, const Composition& who,
     json.member("count", who.other_count);
     json.member("bytes", who.other_bytes);
     json.end_object();
+}
+
+void composition(JsonOutput& json, const Composition& who) {
+    composition(json, who, [](std::size_t) {});
 }
 
 void limit(JsonOutput& json, std::uint64_t bytes) {
@@ -407,7 +411,45 @@ void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
 
 // ---- the tables
 
-void site(JsonOutput& json, const Aggregator& from, std::uint32_t index) {
+/// The program's names for what a site held; absent where it has none.
+void held_labels(JsonOutput& json, const std::vector<HeldLabel>& labels) {
+    if (labels.empty()) {
+        return;
+    }
+    json.key("labels");
+    json.begin_array();
+    for (std::size_t i = 0; i < std::min(max_labels_of_site, labels.size()); ++i) {
+        json.begin_object();
+        json.member("name", labels[i].name);
+        json.member("count", labels[i].count);
+        json.member("bytes", labels[i].bytes);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+/// The names that the allocations of one site were given; absent where there are none.
+void site_labels(JsonOutput& json, const Aggregator& from,
+                 std::span<const trace::SiteLabel> labels) {
+    if (labels.empty()) {
+        return;
+    }
+    json.key("labels");
+    json.begin_array();
+    for (const trace::SiteLabel& label :
+         labels.first(std::min(max_labels_of_site, labels.size()))) {
+        json.begin_object();
+        json.member("name", label_name(from, label.name));
+        json.member("count", label.count);
+        json.member("live_count", label.live_count);
+        json.member("live_bytes", label.live_bytes);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void site(JsonOutput& json, const Aggregator& from, std::uint32_t index,
+          std::span<const trace::SiteLabel> labels) {
     const trace::Site& site = from.sites()[index];
     const trace::Holder at_peak = from.held_at_peak(index);
     json.begin_object();
@@ -438,6 +480,7 @@ void site(JsonOutput& json, const Aggregator& from, std::uint32_t index) {
         json.member("max", site.lifetimes.max());
         json.end_object();
     }
+    site_labels(json, from, labels);
     json.end_object();
 }
 
@@ -570,11 +613,15 @@ void ooms(JsonOutput& json, const Aggregator& from) {
         json.end_object();
         json.key("holders");
         json.begin_object();
-        composition(json, oom.holders, oom.allocations);
+        const OomFigures figures = oom_figures(from, oom);
+        composition(json, oom.holders, [&](std::size_t site) {
+            json.member("allocations", oom.allocations[site]);
+            held_labels(json, figures.labels[site]);
+        });
         json.end_object();
         json.key("explanation");
         json.begin_array();
-        for (const std::string& sentence : explain_oom(oom_figures(from, oom))) {
+        for (const std::string& sentence : explain_oom(figures)) {
             json.string(sentence);
         }
         json.end_array();
@@ -709,9 +756,15 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     json.new_line();
     json.key("sites");
     json.begin_array();
+    const std::vector<trace::SiteLabel> by_site = from.labels().by_site();
+    auto named = by_site.begin();
     for (std::uint32_t index = 0; index < from.sites().size(); ++index) {
+        const auto first = named;
+        while (named != by_site.end() && named->site == index) {
+            ++named;
+        }
         json.new_line();
-        site(json, from, index);
+        site(json, from, index, {first, named});
     }
     json.end_array();
     json.new_line();

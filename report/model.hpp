@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "report/held_label.hpp"
 #include "report/source_frame.hpp"
 
 namespace memlab::report {
@@ -53,6 +54,7 @@ struct Holders {
         std::size_t site = 0;  ///< index into Report::sites
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
+        std::vector<HeldLabel> labels = {};  ///< of an OOM: what the program calls it
     };
     std::uint64_t time_ns = 0;
     std::uint64_t count = 0;
@@ -149,6 +151,14 @@ struct Lifetime {
     std::uint64_t max = 0;
 };
 
+/// What the program calls allocations of a site.
+struct SiteLabel {
+    std::string name;
+    std::uint64_t count = 0;  ///< that were given it
+    std::uint64_t live_count = 0;
+    std::uint64_t live_bytes = 0;
+};
+
 struct Site {
     std::uint64_t device = 0;
     std::string kind;
@@ -166,6 +176,7 @@ struct Site {
     std::uint64_t segment_count = 0;
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime;
+    std::vector<SiteLabel> labels;  ///< what holds most at the end first
 };
 
 /// False for memory on the host, memory that migrates, and what another process holds: the curves

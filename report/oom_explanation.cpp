@@ -191,7 +191,10 @@ void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advic
         const bool cache = i < figures.caches.size() && figures.caches[i] != nullptr;
         if (!cache && holder.count >= few && holder.count == oom.allocations[i] &&
             holder.bytes > oom.holders.bytes / 4) {
-            advice.push_back("One call site has allocated " + count_text(holder.count, "time") +
+            const std::string name =
+                i < figures.labels.size() ? labels_text(figures.labels[i], holder.bytes) : "";
+            advice.push_back("One call site" + (name.empty() ? name : " (" + name + ")") +
+                             " has allocated " + count_text(holder.count, "time") +
                              " and freed nothing, and holds " + size_text(holder.bytes) +
                              ": if that is not meant to grow, it is a leak.");
             return;
@@ -284,10 +287,28 @@ std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint
     return places;
 }
 
+std::vector<HeldLabel> labels_of(const trace::Aggregator& from, const trace::OomTotals& oom,
+                                 std::uint32_t site) {
+    std::vector<HeldLabel> labels;
+    for (const trace::SiteLabel& label : oom.labels) {
+        if (label.site == site) {
+            labels.push_back({.name = label_name(from, label.name),
+                              .count = label.live_count,
+                              .bytes = label.live_bytes});
+        }
+    }
+    return labels;
+}
+
 }  // namespace
 
+std::string label_name(const trace::Aggregator& from, std::uint32_t name) {
+    return name == 0 ? "(other names)" : from.string(name);
+}
+
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
-    OomFigures figures{.oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}};
+    OomFigures figures{
+        .oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}, .labels = {}};
     const auto& device = from.devices()[oom.event.device];
     figures.async_pools =
         device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
@@ -295,8 +316,10 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
         figures.vmm_backend |= option.name == "MEMLAB_BACKEND" && option.value == "vmm";
     }
     figures.caches.reserve(oom.holders.sites.size());
+    figures.labels.reserve(oom.holders.sites.size());
     for (const trace::Holder& holder : oom.holders.sites) {
         figures.caches.push_back(cache_of(from, from.sites()[holder.site].stack));
+        figures.labels.push_back(labels_of(from, oom, holder.site));
     }
     return figures;
 }
@@ -350,7 +373,8 @@ std::vector<OomHolder> oom_holders(const trace::Aggregator& from, const trace::O
         holders.push_back({.bytes = held.bytes,
                            .count = held.count,
                            .api = from.string(site.api),
-                           .frames = places_of(from, site.stack)});
+                           .frames = places_of(from, site.stack),
+                           .labels = labels_of(from, oom, held.site)});
     }
     return holders;
 }

@@ -12,6 +12,7 @@
 
 #include "profiler/trace/aggregator.hpp"
 #include "report/framework_caches.hpp"
+#include "report/held_label.hpp"
 
 namespace memlab::report {
 
@@ -22,7 +23,12 @@ struct OomFigures {
     bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
     /// Who keeps freed memory on top of memlab, or null, for each of oom.holders.sites.
     std::vector<const FrameworkCache*> caches;
+    /// What the program calls the memory of each of oom.holders.sites; may be empty.
+    std::vector<std::vector<HeldLabel>> labels;
 };
+
+/// What LabelTotals and SiteLabel call `name`: the program's word, or a stand-in for many.
+std::string label_name(const trace::Aggregator& from, std::uint32_t name);
 
 /// The figures of an OOM of the recording.
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom);
@@ -42,7 +48,8 @@ struct OomHolder {
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;
     std::string api;
-    std::vector<Place> frames;  ///< the call into CUDA first
+    std::vector<Place> frames;           ///< the call into CUDA first
+    std::vector<HeldLabel> labels = {};  ///< the program's names for it, what holds most first
 };
 
 /// The place that asked for the memory: no bytes and no count.

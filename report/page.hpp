@@ -38,6 +38,15 @@ class Page {
         line(first + wrap(text, width_ - indent.size(), indent));
     }
 
+    /// A dim line that belongs to the one before, from a column on, as far as it fits; none where
+    /// `text` is empty.
+    void note_below(std::size_t column, const std::string& text) {
+        if (!text.empty()) {
+            line(std::string(column, ' ') +
+                 dim(shorten_end(clean(text), room_beside(column), style_.ascii)));
+        }
+    }
+
     /// Whole sentences, each behind a warning sign, after an empty line.
     void warnings(const std::vector<std::string>& notes) {
         if (notes.empty()) {

@@ -33,7 +33,7 @@ HoldersSummary summarize_holders(const Holders& holders, const Report& report, R
         const Place& place = resolver.place(site.stack);
         const auto [entry, is_new] = known.try_emplace({place, site.kind}, summary.places.size());
         if (is_new) {
-            summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}});
+            summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}, {}});
         }
         PlaceShare& out = summary.places[entry->second];
         out.count = add(out.count, share.count);
@@ -42,6 +42,12 @@ HoldersSummary summarize_holders(const Holders& holders, const Report& report, R
         if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
             out.stacks.push_back(site.stack);
         }
+        for (const HeldLabel& label : share.labels) {
+            add_label(label, out.labels);
+        }
+    }
+    for (PlaceShare& place : summary.places) {
+        sort_labels(place.labels);
     }
     std::stable_sort(summary.places.begin(), summary.places.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

@@ -24,6 +24,7 @@ struct PlaceShare {
     std::uint64_t bytes = 0;
     std::vector<std::size_t> sites;   ///< largest first
     std::vector<std::size_t> stacks;  ///< without repetition, largest site's first
+    std::vector<HeldLabel> labels;    ///< of an OOM: the program's names for it, the most first
 };
 
 /// Who held the memory at one moment: places, largest first.

@@ -18,6 +18,7 @@
 //   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
 //   steps [kind, name, steps, verdict, growing [bytes_per_step, place]], warnings [text].
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
+// labels (of an OOM's places, where there are any): name, count, bytes.
 // place: function, file, line, module, address, through, problem (null where unknown).
 // stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
 // python, problem}, the call into CUDA first; the first 8 of a place.
@@ -39,6 +40,14 @@ constexpr std::size_t most_stacks = 8;
 
 json ratio_json(const std::optional<double>& ratio) {
     return ratio ? json(*ratio) : json(nullptr);
+}
+
+json held_labels_json(const std::vector<HeldLabel>& labels) {
+    json out = json::array();
+    for (const HeldLabel& label : labels) {
+        out.push_back({{"name", label.name}, {"count", label.count}, {"bytes", label.bytes}});
+    }
+    return out;
 }
 
 json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t top,
@@ -67,14 +76,18 @@ json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t
         const double part = holders.bytes == 0 ? 0
                                                : static_cast<double>(share.bytes) /
                                                      static_cast<double>(holders.bytes);
-        out["places"].push_back({{"bytes", share.bytes},
-                                 {"count", share.count},
-                                 {"share", part},
-                                 {"kind", share.kind},
-                                 {"api", share.api},
-                                 {"sites", share.sites},
-                                 {"place", place_json(share.place)},
-                                 {"stacks", std::move(stacks)}});
+        json row = {{"bytes", share.bytes},
+                    {"count", share.count},
+                    {"share", part},
+                    {"kind", share.kind},
+                    {"api", share.api},
+                    {"sites", share.sites},
+                    {"place", place_json(share.place)},
+                    {"stacks", std::move(stacks)}};
+        if (!share.labels.empty()) {
+            row["labels"] = held_labels_json(share.labels);
+        }
+        out["places"].push_back(std::move(row));
     }
     out["other"] = {{"count", other_count}, {"bytes", other_bytes}};
     return out;

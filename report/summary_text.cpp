@@ -365,6 +365,12 @@ class TextWriter {
         for (const PlaceShare& share : summary.places) {
             if (shown++ < top) {
                 place_row(share.bytes, share.count, whole, describe(share, indent), indent);
+                if (const std::string names = labels_text(share.labels, share.bytes);
+                    !names.empty()) {
+                    const std::size_t column = indent.size() + 32;
+                    line(std::string(column, ' ') +
+                         dim(shorten_end(clean(names), room_beside(column), style_.ascii)));
+                }
             } else {
                 rest_bytes += share.bytes;
                 rest_count += share.count;
@@ -385,10 +391,12 @@ class TextWriter {
     }
 
     std::string describe(const PlaceShare& share, const std::string& indent) const {
-        const std::size_t room = width_ - std::min(width_ - 20, 2 + 12 + 8 + 8 + 2 + indent.size());
-        return describe_place(share.place, share.kind, share.api, room,
+        return describe_place(share.place, share.kind, share.api, room_beside(indent.size() + 32),
                               {style_, options_.working_directory});
     }
+
+    /// The columns that are left beside `used` ones; 20 at least.
+    std::size_t room_beside(std::size_t used) const { return width_ - std::min(width_ - 20, used); }
 
     // --- marks, kinds, stacks -----------------------------------------------------------------
 

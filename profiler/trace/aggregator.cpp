@@ -588,7 +588,7 @@ void Aggregator::scope(const Event& event) {
 void Aggregator::label(const Event& event) {
     const std::uint32_t at = live_.find(event.address, AddressSpace::pointer);
     if (at != LiveTable::none && !live_[at].pending) {
-        labels_.label(event.address, event.name, live_[at].size);
+        labels_.label(event.address, event.name, live_[at].size, live_[at].site);
     }
 }
 
@@ -679,13 +679,17 @@ void Aggregator::on(const OomEvent& record) {
                                       .large_free = large_free_of(device.pool.stats)},
                              .kinds = {},
                              .holders = composition_now(event.device, max_oom_holders),
-                             .allocations = {}};
+                             .allocations = {},
+                             .labels = {}};
             for (std::size_t kind = 0; kind < totals.kinds.size(); ++kind) {
                 totals.kinds[kind] = device.kinds[kind].live_bytes;
             }
             totals.allocations.reserve(totals.holders.sites.size());
             for (const Holder& holder : totals.holders.sites) {
                 totals.allocations.push_back(sites_[holder.site].count);
+            }
+            if (labels_.any_live()) {
+                totals.labels = labels_of(totals.holders);
             }
             ooms_.push_back(std::move(totals));
         }
@@ -812,6 +816,16 @@ void Aggregator::on(const End& record) {
 }
 
 // ---- who holds what
+
+std::vector<SiteLabel> Aggregator::labels_of(const Composition& holders) const {
+    std::vector<SiteLabel> labels = labels_.by_site();
+    std::erase_if(labels, [&](const SiteLabel& label) {
+        return label.live_count == 0 ||
+               std::none_of(holders.sites.begin(), holders.sites.end(),
+                            [&](const Holder& holder) { return holder.site == label.site; });
+    });
+    return labels;
+}
 
 std::vector<StepTotals> Aggregator::steps() const {
     return steps_.totals([this](std::uint32_t site) { return sites_[site].live_bytes; });

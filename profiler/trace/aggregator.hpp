@@ -180,6 +180,9 @@ struct OomTotals {
     Composition holders;
     /// For each of holders.sites: how many allocations it had made so far, freed ones included.
     std::vector<std::uint64_t> allocations;
+    /// The program's names for what holders.sites held, as LabelFigures::by_site(); none that was
+    /// not live.
+    std::vector<SiteLabel> labels;
 };
 
 struct MarkedDevice {
@@ -347,6 +350,7 @@ class Aggregator final : public RecordSink {
     void mark(const Event& event);
     void scope(const Event& event);
     void label(const Event& event);
+    std::vector<SiteLabel> labels_of(const Composition& holders) const;
 
     /// `freeing`: the thread that gives it back; none: it is gone for another reason.
     void end_requested(Live& live, std::optional<std::uint32_t> freeing);

@@ -1,6 +1,7 @@
 // The program's own names for its memory (memlab_label, NVTX's heaps and regions), and what lives
 // under each. The latest name of an allocation counts. O(1) an event; nothing while no allocation
-// has a name. Memory: O(live allocations with a name), and so many names; later ones share a row.
+// has a name. Memory: O(live allocations with a name), and so many names and pairs of call site and
+// name; later names share a row, later pairs are in the names' figures alone.
 #pragma once
 
 #include <algorithm>
@@ -19,26 +20,44 @@ struct LabelTotals {
     std::uint64_t peak_bytes = 0;  ///< the most that had it at once
 };
 
+/// What the allocations of one call site were called.
+struct SiteLabel {
+    std::uint32_t site = 0;
+    std::uint32_t name = 0;   ///< as in LabelTotals
+    std::uint64_t count = 0;  ///< allocations that were given it
+    std::uint64_t live_count = 0;
+    std::uint64_t live_bytes = 0;
+};
+
 class LabelFigures {
   public:
     static constexpr std::size_t max_names = 1024;
+    static constexpr std::size_t max_site_labels = 8192;
 
     /// False while ended() need not be told.
     bool any_live() const { return !of_address_.empty(); }
 
-    /// The live allocation at `address` has this name from now on. May throw std::bad_alloc.
-    void label(std::uint64_t address, std::uint32_t name, std::uint64_t bytes) {
+    /// The live allocation of `site` at `address` has this name from now on. May throw
+    /// std::bad_alloc.
+    void label(std::uint64_t address, std::uint32_t name, std::uint64_t bytes, std::uint32_t site) {
         const std::uint32_t row = row_of(name);
-        const auto [at, is_new] = of_address_.try_emplace(address, row);
+        const Named named{.row = row, .site_label = site_label_of(site, row)};
+        const auto [at, is_new] = of_address_.try_emplace(address, named);
         if (!is_new) {
             remove(at->second, bytes);
-            at->second = row;
+            at->second = named;
         }
         LabelTotals& totals = totals_[row];
         ++totals.count;
         ++totals.live_count;
         totals.live_bytes += bytes;
         totals.peak_bytes = std::max(totals.peak_bytes, totals.live_bytes);
+        if (named.site_label != none) {
+            SiteLabel& of_site = site_labels_[named.site_label];
+            ++of_site.count;
+            ++of_site.live_count;
+            of_site.live_bytes += bytes;
+        }
     }
 
     /// The allocation at `address` is gone.
@@ -53,13 +72,32 @@ class LabelFigures {
     /// In order of first appearance.
     const std::vector<LabelTotals>& totals() const { return totals_; }
 
+    /// By site; those of a site by what is live under them, the most first, then by what was ever.
+    /// May throw std::bad_alloc.
+    std::vector<SiteLabel> by_site() const {
+        std::vector<SiteLabel> sorted = site_labels_;
+        std::stable_sort(sorted.begin(), sorted.end(), [](const SiteLabel& a, const SiteLabel& b) {
+            return a.site != b.site               ? a.site < b.site
+                   : a.live_bytes != b.live_bytes ? a.live_bytes > b.live_bytes
+                                                  : a.count > b.count;
+        });
+        return sorted;
+    }
+
     /// The string id of the live allocation's name; 0: it has none.
     std::uint32_t name_of(std::uint64_t address) const {
         const auto at = of_address_.find(address);
-        return at == of_address_.end() ? 0 : totals_[at->second].name;
+        return at == of_address_.end() ? 0 : totals_[at->second.row].name;
     }
 
   private:
+    static constexpr std::uint32_t none = ~std::uint32_t{0};
+
+    struct Named {
+        std::uint32_t row = 0;
+        std::uint32_t site_label = none;  ///< index; none where there was no room
+    };
+
     std::uint32_t row_of(std::uint32_t name) {
         const auto known = rows_.find(name);
         if (known != rows_.end()) {
@@ -74,14 +112,34 @@ class LabelFigures {
         totals_.push_back({.name = rest ? 0 : name});
         return row;
     }
-    void remove(std::uint32_t row, std::uint64_t bytes) {
-        --totals_[row].live_count;
-        totals_[row].live_bytes -= bytes;
+    std::uint32_t site_label_of(std::uint32_t site, std::uint32_t row) {
+        const std::uint64_t key = std::uint64_t{site} << 32U | row;
+        const auto known = site_label_index_.find(key);
+        if (known != site_label_index_.end()) {
+            return known->second;
+        }
+        if (site_labels_.size() == max_site_labels) {
+            return none;
+        }
+        const auto index = static_cast<std::uint32_t>(site_labels_.size());
+        site_label_index_.emplace(key, index);
+        site_labels_.push_back({.site = site, .name = totals_[row].name});
+        return index;
+    }
+    void remove(const Named& named, std::uint64_t bytes) {
+        --totals_[named.row].live_count;
+        totals_[named.row].live_bytes -= bytes;
+        if (named.site_label != none) {
+            --site_labels_[named.site_label].live_count;
+            site_labels_[named.site_label].live_bytes -= bytes;
+        }
     }
 
     std::vector<LabelTotals> totals_;
-    std::unordered_map<std::uint32_t, std::uint32_t> rows_;        ///< by name
-    std::unordered_map<std::uint64_t, std::uint32_t> of_address_;  ///< row
+    std::vector<SiteLabel> site_labels_;
+    std::unordered_map<std::uint32_t, std::uint32_t> rows_;              ///< by name
+    std::unordered_map<std::uint64_t, std::uint32_t> site_label_index_;  ///< by site, then row
+    std::unordered_map<std::uint64_t, Named> of_address_;
 };
 
 }  // namespace memlab::trace

@@ -1,20 +1,11 @@
 #include "report/views/figures.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "report/bounded_sum.hpp"
+
 namespace memlab::report {
-
-namespace {
-
-void add_to(std::uint64_t& sum, std::uint64_t more) {
-    if (__builtin_add_overflow(sum, more, &sum)) {
-        sum = std::numeric_limits<std::uint64_t>::max();
-    }
-}
-
-}  // namespace
 
 void Figures::add(const Figures& other) {
     add_to(peak_count, other.peak_count);

@@ -30,10 +30,9 @@ class Rows {
     void add(const Place& place, const Site& site, std::size_t index) {
         const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
         if (is_new) {
-            rows_.push_back({place, site.kind, site.api, {}, {}});
+            rows_.push_back({place, site.kind, site.api, {}, {}, {}});
         }
-        rows_[entry->second].figures.add(figures_of(site));
-        rows_[entry->second].sites.push_back(index);
+        rows_[entry->second].add(site, index);
     }
 
     std::vector<SiteRow> take() {

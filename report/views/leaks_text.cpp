@@ -85,6 +85,7 @@ class Text {
             row(list[i].figures, whole,
                 describe_place(list[i].place, list[i].kind, list[i].api, page_.room_beside(43),
                                {options_.style, options_.working_directory, options_.templates}));
+            page_.note_below(43, labels_text(live_labels(list[i]), list[i].figures.live_bytes));
         }
         if (list.size() > options_.top) {
             row(rest, whole,
@@ -164,6 +165,9 @@ ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolv
     out.update(figures_json(row.figures));
     out["stack"] = stack_json(resolver.frames(report.sites.at(row.sites.front()).stack));
     out["sites"] = row.sites;
+    if (!row.labels.empty()) {
+        out["labels"] = labels_json(row.labels);
+    }
     return out;
 }
 

@@ -104,6 +104,7 @@ class Text {
                 right(format_percent(share.bytes, holders.bytes), 8) +
                 right(format_count(share.count), 8) + "  " +
                 describe_place(share.place, share.kind, share.api, page_.room_beside(32), text));
+            page_.note_below(32, labels_text(share.labels, share.bytes));
         }
         const std::size_t more =
             holders.places.size() - std::min(holders.places.size(), options_.top);

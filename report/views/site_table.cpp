@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "report/bounded_sum.hpp"
 #include "report/json_values.hpp"
 #include "report/page.hpp"
 #include "report/place_text.hpp"
@@ -29,11 +30,9 @@ SiteTable table_of(const Report& report, const Device& device, Resolver& resolve
         const Place& place = resolver.place(site.stack);
         const auto [entry, is_new] = known.try_emplace({place, site.kind}, table.rows.size());
         if (is_new) {
-            table.rows.push_back({place, site.kind, site.api, {}, {}});
+            table.rows.push_back({place, site.kind, site.api, {}, {}, {}});
         }
-        SiteRow& row = table.rows[entry->second];
-        row.figures.add(figures_of(site));
-        row.sites.push_back(i);
+        table.rows[entry->second].add(site, i);
         table.taken.add(figures_of(site));
     }
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
@@ -45,6 +44,19 @@ SiteTable table_of(const Report& report, const Device& device, Resolver& resolve
 /// At fewer columns than this a row takes two lines: its figures, then its place.
 constexpr std::size_t one_line_from = 104;
 constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 11 + 12 + 8;
+
+/// A row's names, those that were given most often first.
+std::vector<HeldLabel> all_labels(const SiteRow& row) {
+    std::vector<SiteLabel> labels = row.labels;
+    std::stable_sort(labels.begin(), labels.end(),
+                     [](const SiteLabel& a, const SiteLabel& b) { return a.count > b.count; });
+    std::vector<HeldLabel> all;
+    all.reserve(labels.size());
+    for (SiteLabel& label : labels) {
+        all.push_back({std::move(label.name), label.count, label.live_bytes});
+    }
+    return all;
+}
 
 class Text {
   public:
@@ -85,6 +97,7 @@ class Text {
             line(table, row.figures,
                  describe_place(row.place, row.kind, row.api, room,
                                 {options_.style, options_.working_directory, options_.templates}));
+            page_.note_below(one_line() ? figures_width + 2 : 6, names_text(all_labels(row)));
         }
         if (table.rows.size() > options_.top) {
             line(table, rest,
@@ -118,6 +131,45 @@ class Text {
 };
 
 }  // namespace
+
+void SiteRow::add(const Site& site, std::size_t index) {
+    figures.add(figures_of(site));
+    sites.push_back(index);
+    for (const SiteLabel& label : site.labels) {
+        const auto same = std::find_if(labels.begin(), labels.end(), [&](const SiteLabel& each) {
+            return each.name == label.name;
+        });
+        if (same == labels.end()) {
+            labels.push_back(label);
+            continue;
+        }
+        add_to(same->count, label.count);
+        add_to(same->live_count, label.live_count);
+        add_to(same->live_bytes, label.live_bytes);
+    }
+}
+
+std::vector<HeldLabel> live_labels(const SiteRow& row) {
+    std::vector<HeldLabel> live;
+    for (const SiteLabel& label : row.labels) {
+        if (label.live_count != 0) {
+            live.push_back({label.name, label.live_count, label.live_bytes});
+        }
+    }
+    sort_labels(live);
+    return live;
+}
+
+ordered_json labels_json(const std::vector<SiteLabel>& labels) {
+    ordered_json out = ordered_json::array();
+    for (const SiteLabel& label : labels) {
+        out.push_back({{"name", label.name},
+                       {"count", label.count},
+                       {"live_count", label.live_count},
+                       {"live_bytes", label.live_bytes}});
+    }
+    return out;
+}
 
 std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options) {
@@ -155,6 +207,9 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
                                                     value_of(table.whole, options.order))}};
             site.update(figures_json(row.figures));
             site["sites"] = row.sites;
+            if (!row.labels.empty()) {
+                site["labels"] = labels_json(row.labels);
+            }
             sites.push_back(std::move(site));
         }
         ordered_json others = {{"places", table.rows.size() - sites.size()}};

@@ -19,7 +19,17 @@ struct SiteRow {
     std::string api;  ///< of its first site
     Figures figures;
     std::vector<std::size_t> sites;  ///< indexes into Report::sites
+    std::vector<SiteLabel> labels;  ///< the program's names for its allocations, as a site has them
+
+    /// Site number `index` of the report belongs to this row.
+    void add(const Site& site, std::size_t index);
 };
+
+/// Those of a row's names under which something lives, with what it holds.
+std::vector<HeldLabel> live_labels(const SiteRow& row);
+
+/// [{name, count, live_count, live_bytes}].
+nlohmann::ordered_json labels_json(const std::vector<SiteLabel>& labels);
 
 struct SiteTable {
     const Device* device = nullptr;

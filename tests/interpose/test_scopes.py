@@ -83,6 +83,8 @@ class Scopes(EndToEnd):
         text = self.shown(found)
         self.assertRegex(text, r'20 steps by scope "step": growing\n +4\.00 KiB/step  \S+')
         self.assertRegex(text, r"weights\n")
+        leaks = self.without_memlab([str(self.layout.tool("memlab-report")), "leaks", str(found.report_path)])
+        self.assertRegex(leaks.stdout.decode(), r'notes\.c(?:pp)?:\d+ [^\n]*\n +"weights" 9\d\d\.\d\d KiB\n')
         self.assertRegex(text, r" 20  step/forward\n")
 
     def test_memlab_h_from_c99(self) -> None:

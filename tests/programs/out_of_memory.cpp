@@ -1,7 +1,10 @@
 // Fills the device with 16 blocks of a sixteenth of its memory each until one does not fit, frees
 // all, and then fits a block of half the memory: cached memory in pieces must not stand in its way.
+// The first three blocks have the name "index", the others "results".
 //
 // Recorded: at least one out-of-memory failure; nothing live.
+#include <memlab/memlab.h>
+
 #include <vector>
 
 #include "program.hpp"
@@ -21,6 +24,8 @@ int main() {
         if (result != CUDA_SUCCESS) {
             break;
         }
+        const auto* const pointer = reinterpret_cast<const void*>(block);
+        (void)memlab_label(pointer, blocks.size() < 3 ? "index" : "results");
         blocks.push_back(block);
     }
     SAY("the device is full: %d\n", static_cast<int>(result));

@@ -225,6 +225,47 @@ TEST_CASE("a cache on top is named, and its growth is no leak") {
     CHECK(report::oom_request(aggregator, oom).frames.size() == 1);
 }
 
+TEST_CASE("the holders are called what the program calls them") {
+    trace::Aggregator aggregator;
+    aggregator.on(trace::DeviceInfo{.index = 0});
+    aggregator.on(trace::StringDef{.id = 1, .text = "results\x1b[2J"});
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        trace::Event event;
+        event.address = (i + 1) * gib;
+        event.requested = 50 * mib;
+        event.size = 50 * mib;
+        aggregator.on(event);
+        event.type = trace::EventType::label;
+        event.name = 1;
+        aggregator.on(event);
+    }
+    aggregator.on(trace::OomEvent{
+        .requested = 600 * mib, .device_free = 500 * mib, .device_total = gib, .error = 2});
+    const OomFigures figures = report::oom_figures(aggregator, aggregator.ooms()[0]);
+    CHECK(says(figures, "One call site (\"results?[2J\") has allocated 10 times"));
+    const auto holders = report::oom_holders(aggregator, aggregator.ooms()[0], 5);
+    REQUIRE(holders.size() == 1);
+    REQUIRE(holders[0].labels.size() == 1);
+    CHECK(holders[0].labels[0].count == 10);
+    CHECK(holders[0].labels[0].bytes == 500 * mib);
+}
+
+TEST_CASE("names stand with their bytes unless one is all that there is") {
+    using report::HeldLabel;
+    const std::vector<HeldLabel> one = {{"weights", 1, 5 * mib}};
+    CHECK(report::labels_text({}, 5).empty());
+    CHECK(report::labels_text(one, 5 * mib) == "\"weights\"");
+    CHECK(report::labels_text(one, 6 * mib) == "\"weights\" 5.00 MiB");
+    std::vector<HeldLabel> many;
+    for (const char* name : {"d", "a", "b", "a", "c"}) {
+        report::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);
+    }
+    report::sort_labels(many);
+    CHECK(report::labels_text(many, 9 * mib) ==
+          "\"a\" 6.00 MiB, \"d\" 1.00 MiB, \"b\" 1.00 MiB and 1 more");
+    CHECK(report::names_text(many) == "\"a\", \"d\", \"b\" and 1 more");
+}
+
 TEST_CASE("any figures make a bounded text") {
     std::mt19937_64 random(5);
     const auto any = [&] { return random() >> (random() % 64); };

@@ -451,6 +451,62 @@ TEST_CASE("labels name what lives, the largest live allocations carry them") {
     CHECK(aggregator.largest_live(1000).size() == 99);
 }
 
+TEST_CASE("a call site knows what its allocations were called, at an OOM what it holds") {
+    Aggregator aggregator;
+    define_device(aggregator);
+    aggregator.on(StringDef{.id = 1, .text = "weights"});
+    aggregator.on(StringDef{.id = 2, .text = "cache"});
+    aggregator.on(StringDef{.id = 3, .text = "cuMemAllocPitch_v2"});
+    const auto event = [&](EventType type, std::uint64_t address, std::uint64_t bytes,
+                           std::uint32_t name, std::uint32_t api) {
+        aggregator.on(Event{.type = type,
+                            .api = api,
+                            .name = name,
+                            .address = address,
+                            .requested = bytes,
+                            .size = bytes});
+    };
+    for (std::uint64_t i = 1; i <= 6; ++i) {
+        event(EventType::alloc, i << 20, 1000 * i, 0, i == 6 ? 3 : 0);
+    }
+    for (std::uint64_t i = 1; i <= 4; ++i) {
+        event(EventType::label, i << 20, 0, i < 3 ? 1 : 2, 0);
+    }
+    event(EventType::label, 6 << 20, 0, 1, 0);
+    event(EventType::free_requested, 4 << 20, 0, 0, 0);
+    aggregator.on(OomEvent{.requested = 1});
+    event(EventType::free_requested, 6 << 20, 0, 0, 0);
+    REQUIRE(aggregator.ooms().size() == 1);
+    const std::vector<SiteLabel>& then = aggregator.ooms()[0].labels;
+    REQUIRE(then.size() == 3);
+    CHECK((then[0].site == 0 && then[0].name == 1 && then[0].live_bytes == 3000));  // 1 and 2
+    CHECK((then[1].site == 0 && then[1].name == 2 && then[1].live_bytes == 3000));  // 3
+    CHECK((then[2].site == 1 && then[2].name == 1 && then[2].live_count == 1));
+    const std::vector<SiteLabel> now = aggregator.labels().by_site();
+    REQUIRE(now.size() == 3);
+    CHECK((now[1].name == 2 && now[1].count == 2 && now[1].live_count == 1));
+    CHECK((now[2].count == 1 && now[2].live_count == 0 && now[2].live_bytes == 0));
+    // Given a name anew, it has the latest.
+    event(EventType::label, 1 << 20, 0, 2, 0);
+    CHECK(aggregator.labels().by_site()[0].name == 2);
+    CHECK(aggregator.labels().by_site()[0].live_bytes == 4000);
+}
+
+TEST_CASE("more pairs of site and name than are kept leave the names' own figures right") {
+    LabelFigures labels;
+    constexpr std::uint32_t sites = LabelFigures::max_site_labels + 10;
+    for (std::uint32_t i = 0; i < sites; ++i) {
+        labels.label(i + 1, 1, 10, i);
+    }
+    CHECK(labels.by_site().size() == LabelFigures::max_site_labels);
+    CHECK(labels.totals()[0].live_bytes == std::uint64_t{10} * sites);
+    for (std::uint32_t i = 0; i < sites; ++i) {
+        labels.ended(i + 1, 10);
+    }
+    CHECK(labels.totals()[0].live_bytes == 0);
+    CHECK(labels.by_site().back().live_bytes == 0);
+}
+
 TEST_CASE("marks and scopes that repeat delimit steps") {
     Aggregator aggregator;
     define_device(aggregator);

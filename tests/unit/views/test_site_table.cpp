@@ -69,6 +69,26 @@ TEST_CASE("rows come in the order that was asked for") {
     CHECK(tables_of(made.report, options)[0].rows[0].figures.temporaries == 5);
 }
 
+TEST_CASE("the program's names stand below the place, those of all its sites") {
+    MadeUp made;
+    made.site({"forward", "step"}, 4 * mib).labels = {{"acts\x1b", 2, 1, 4 * mib}};
+    made.site({"forward", "validate"}, 2 * mib).labels = {{"acts\x1b", 3, 0, 0},
+                                                          {"logits", 9, 0, 0}};
+    ViewOptions options;
+    options.style.ascii = true;
+    const auto tables = tables_of(made.report, options);
+    const SiteRow& row = tables[0].rows[0];
+    REQUIRE(row.labels.size() == 2);
+    CHECK((row.labels[0].count == 5 && row.labels[0].live_bytes == 4 * mib));
+    REQUIRE(live_labels(row).size() == 1);
+    CHECK(live_labels(row)[0].bytes == 4 * mib);
+    const std::string text = render_sites_text(tables, options);
+    CHECK(text.find(" \"logits\", \"acts?\"\n") != std::string::npos);
+    const auto json = nlohmann::json::parse(render_sites_json("f", tables, options));
+    CHECK(json["devices"][0]["sites"][0]["labels"][1]["name"] == "logits");
+    CHECK(json["devices"][0]["sites"][0]["labels"][0]["count"] == 5);
+}
+
 TEST_CASE("shares are of the device, whatever is taken") {
     const MadeUp made = training();
     Resolver resolver(made.report, nullptr);
