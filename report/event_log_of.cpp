@@ -1,5 +1,7 @@
 #include "report/event_log_of.hpp"
 
+#include <utility>
+
 #include "profiler/trace/log_reader.hpp"
 #include "report/every_record.hpp"
 #include "report/reader.hpp"
@@ -11,26 +13,32 @@ namespace {
 /// Thrown behind the first record, which is all that is wanted.
 struct Seen {};
 
-/// Is it of this process?
 class FirstRecord final : public EveryRecord<FirstRecord> {
   public:
-    explicit FirstRecord(const Process& process) : process_(process) {}
     template <typename Record>
     void take(const Record& /*record*/) {
         throw Seen();
     }
     void take(const trace::ProcessInfo& record) {
-        same_ = record.pid == process_.pid && record.start_wall_ns == process_.start_wall_ns;
+        process_ = record;
         throw Seen();
     }
-    bool same() const { return same_; }
+    std::optional<trace::ProcessInfo> process() { return std::move(process_); }
 
   private:
-    const Process& process_;
-    bool same_ = false;
+    std::optional<trace::ProcessInfo> process_;
 };
 
 }  // namespace
+
+std::optional<trace::ProcessInfo> first_record_of(const std::string& log) {
+    FirstRecord first;
+    try {
+        trace::read_log(log, first);
+    } catch (const Seen&) {  // so it shall be
+    }
+    return first.process();
+}
 
 std::string event_log_of(const std::string& file, const Report& report) {
     if (is_event_log(file)) {
@@ -44,12 +52,10 @@ std::string event_log_of(const std::string& file, const Report& report) {
     if (!is_event_log(log)) {
         return {};
     }
-    FirstRecord first(report.process);
-    try {
-        trace::read_log(log, first);
-    } catch (const Seen&) {  // so it shall be
-    }
-    return first.same() ? log : std::string();
+    const std::optional<trace::ProcessInfo> process = first_record_of(log);
+    const bool same = process && process->pid == report.process.pid &&
+                      process->start_wall_ns == report.process.start_wall_ns;
+    return same ? log : std::string();
 }
 
 }  // namespace memlab::report

@@ -1,8 +1,10 @@
 // Which event log tells the moments of a report.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "profiler/trace/record.hpp"
 #include "report/model.hpp"
 
 namespace memlab::report {
@@ -11,5 +13,9 @@ namespace memlab::report {
 /// process that lies beside it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty when
 /// there is none. Never throws but std::bad_alloc.
 std::string event_log_of(const std::string& file, const Report& report);
+
+/// What an event log says of its process; none where it is no log, or an empty one. Never throws
+/// but std::bad_alloc.
+std::optional<trace::ProcessInfo> first_record_of(const std::string& log);
 
 }  // namespace memlab::report

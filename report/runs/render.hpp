@@ -22,7 +22,7 @@ struct RunView {
     std::size_t largest = no_member;  ///< the member with the largest allocated peak
 };
 
-/// Works the rest out from `collection`.
+/// Works the rest out from `collection`, and from the event logs beside its reports.
 RunView view_run(const std::string& source, RunCollection collection);
 
 /// How a process ended in one word: "ended", "exit 3", "SIGKILL", "exec", "cut off", "running".

@@ -86,7 +86,17 @@ json peak_json(const TogetherPeak& peak) {
     return {{"sum_of_peaks_bytes", peak.sum},
             {"at_once_at_least_bytes", peak.at_least},
             {"at_once_at_most_bytes", peak.at_most},
+            {"from_logs", peak.from_logs},
             {"at_wall_ns", peak.at_wall_ns}};
+}
+
+json gpu_json(const GpuTogether& gpu) {
+    return {{"uuid", gpu.uuid},
+            {"name", gpu.name},
+            {"total_bytes", gpu.total_bytes},
+            {"hosts", gpu.hosts},
+            {"allocated", peak_json(gpu.allocated)},
+            {"reserved", peak_json(gpu.reserved)}};
 }
 
 json run_json(const RunFacts& run) {
@@ -168,13 +178,9 @@ std::string render_run_json(const RunView& view) {
     out["largest"] = view.largest == no_member ? json(nullptr) : json(view.largest);
     out["gpus"] = json::array();
     for (const GpuTogether& gpu : view.gpus) {
-        out["gpus"].push_back({{"uuid", gpu.uuid},
-                               {"name", gpu.name},
-                               {"total_bytes", gpu.total_bytes},
-                               {"hosts", gpu.hosts},
-                               {"processes", gpu.members},
-                               {"allocated", peak_json(gpu.allocated)},
-                               {"reserved", peak_json(gpu.reserved)}});
+        json described = gpu_json(gpu);
+        described["processes"] = gpu.members;
+        out["gpus"].push_back(std::move(described));
     }
     out["notes"] = view.collection.notes;
     out["errors"] = errors_json(view.collection);
@@ -192,6 +198,15 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
     }
     out["imbalance"] = {{"allocated", imbalance_json(ranks.allocated)},
                         {"reserved", imbalance_json(ranks.reserved)}};
+    out["gpus"] = json::array();
+    for (const GpuTogether& gpu : view.gpus) {
+        json described = gpu_json(gpu);
+        described["files"] = json::array();
+        for (const std::size_t member : gpu.members) {
+            described["files"].push_back(view.collection.members[member].file);
+        }
+        out["gpus"].push_back(std::move(described));
+    }
     out["places"] = json::array();
     for (const PlaceSpread& spread : ranks.places) {
         out["places"].push_back(place_json(spread));

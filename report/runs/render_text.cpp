@@ -6,6 +6,7 @@
 #include "report/names.hpp"
 #include "report/page.hpp"
 #include "report/place_text.hpp"
+#include "report/runs/moments.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary.hpp"
 #include "report/text.hpp"
@@ -40,6 +41,29 @@ std::string short_uuid(const std::string& uuid) {
     return uuid.substr(0, 12);
 }
 
+/// What the processes of a run took of a GPU together, where there were several.
+void add_together(const GpuTogether& gpu, Page& page) {
+    if (gpu.members.size() < 2) {
+        return;
+    }
+    constexpr std::size_t width = 13;
+    const bool exact = gpu.allocated.exact() && gpu.reserved.exact();
+    page.heading(page.clean(gpu.name.empty() ? "GPU" : gpu.name),
+                 format_bytes(gpu.total_bytes) + page.separator() +
+                     page.clean(short_uuid(gpu.uuid)) + page.separator() +
+                     format_plural(gpu.members.size(), "recording"));
+    page.line(page.dim("  " + left("", 12) + right("sum of peaks", width + 2) +
+                       right(exact ? "at once" : "at once, at most", width + 6) +
+                       (exact ? "" : right("at least", width))));
+    const auto row = [&](const char* name, const TogetherPeak& peak) {
+        page.line("  " + left(name, 12) + right(format_bytes(peak.sum), width + 2) +
+                  page.bold(right(format_bytes(peak.at_most), width + 6)) +
+                  (exact ? "" : right(format_bytes(peak.at_least), width)));
+    };
+    row("allocated", gpu.allocated);
+    row("reserved", gpu.reserved);
+}
+
 class RunText {
   public:
     RunText(const RunView& view, const Style& style) : view_(view), page_(style) {}
@@ -48,7 +72,7 @@ class RunText {
         header();
         table();
         for (const GpuTogether& gpu : view_.gpus) {
-            together(gpu);
+            add_together(gpu, page_);
         }
         still_running();
         page_.warnings(view_.collection.notes);
@@ -185,26 +209,6 @@ class RunText {
                    (fine ? outcome : page_.red(page_.clean(outcome))));
     }
 
-    void together(const GpuTogether& gpu) {
-        if (gpu.members.size() < 2) {
-            return;
-        }
-        page_.heading(page_.clean(gpu.name.empty() ? "GPU" : gpu.name),
-                      format_bytes(gpu.total_bytes) + page_.separator() +
-                          page_.clean(short_uuid(gpu.uuid)) + page_.separator() +
-                          format_plural(gpu.members.size(), "recording"));
-        page_.line(page_.dim("  " + left("", 12) + right("sum of peaks", bytes_width + 2) +
-                             right("at once, at most", bytes_width + 6) +
-                             right("at least", bytes_width)));
-        const auto row = [&](const char* name, const TogetherPeak& peak) {
-            page_.line("  " + left(name, 12) + right(format_bytes(peak.sum), bytes_width + 2) +
-                       page_.bold(right(format_bytes(peak.at_most), bytes_width + 6)) +
-                       right(format_bytes(peak.at_least), bytes_width));
-        };
-        row("allocated", gpu.allocated);
-        row("reserved", gpu.reserved);
-    }
-
     void still_running() {
         std::vector<std::size_t> running;
         for (std::size_t i = 0; i < view_.collection.members.size(); ++i) {
@@ -242,6 +246,9 @@ class RanksText {
         page_.line(page_.bold(title));
         table();
         imbalance();
+        for (const GpuTogether& gpu : view_.gpus) {
+            add_together(gpu, page_);
+        }
         places();
         std::vector<std::string> notes = ranks_.notes;
         notes.insert(notes.end(), view_.collection.notes.begin(), view_.collection.notes.end());
@@ -355,6 +362,7 @@ RunView view_run(const std::string& source, RunCollection collection) {
     view.collection = std::move(collection);
     view.tree = build_tree(view.collection);
     view.gpus = gpus_together(view.collection);
+    read_moments(view.collection, view.gpus);
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
         const std::uint64_t peak = figures_of(view.collection.members[i].report).allocated;

@@ -144,6 +144,7 @@ std::vector<GpuTogether> gpus_together(const RunCollection& run) {
             }
             GpuTogether& gpu = gpus[entry->second];
             gpu.members.push_back(i);
+            gpu.devices.push_back(device.index);
             uses[entry->second].emplace_back(i, &device);
             const std::string& host = report.process.host;
             if (std::find(gpu.hosts.begin(), gpu.hosts.end(), host) == gpu.hosts.end()) {

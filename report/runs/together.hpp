@@ -2,7 +2,8 @@
 // coincide, so their sum is more than there ever was; the timelines say when each was how high.
 //
 // A timeline has buckets with a least and a largest value, so the sum at one moment is known
-// between two bounds: the true simultaneous peak lies between `at_least` and `at_most`. Times of
+// between two bounds: the true simultaneous peak lies between `at_least` and `at_most`;
+// report/runs/moments.hpp finds it where the event logs are there. Times of
 // different processes are compared by the wall clock of their starts: processes that share a GPU
 // share a machine and so its clock.
 #pragma once
@@ -20,6 +21,9 @@ struct TogetherPeak {
     std::uint64_t at_least = 0;
     std::uint64_t at_most = 0;
     std::uint64_t at_wall_ns = 0;  ///< begin of the first moment at `at_most`
+    bool from_logs = false;        ///< the event logs say it, both bounds are the same
+
+    bool exact() const { return at_least == at_most; }
 };
 
 struct GpuTogether {
@@ -28,6 +32,7 @@ struct GpuTogether {
     std::uint64_t total_bytes = 0;
     std::vector<std::string> hosts;  ///< as its processes call them; containers may differ
     std::vector<std::size_t> members;
+    std::vector<std::uint64_t> devices;  ///< Device::index of it in each of `members`
     TogetherPeak allocated;
     TogetherPeak reserved;
 };

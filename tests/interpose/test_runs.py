@@ -143,7 +143,7 @@ class Runs(EndToEnd):
         self.assertEqual(gpu["allocated"]["sum_of_peaks_bytes"], 10 * MIB)
         self.assertEqual(gpu["allocated"]["at_once_at_most_bytes"], 7 * MIB)
         self.assertEqual(gpu["allocated"]["at_once_at_least_bytes"], 7 * MIB)
-        self.assert_text(r"allocated +10\.00 MiB +7\.00 MiB +7\.00 MiB")
+        self.assert_text(r"sum of peaks +at once\n  allocated +10\.00 MiB +7\.00 MiB\n")
 
     def test_fifty_children(self) -> None:
         document = self.tree("a(" + " ".join(["+b"] * 50) + ")")
@@ -157,6 +157,11 @@ class Runs(EndToEnd):
         self.assertEqual({name for name, process in processes.items() if process["from_log"]}, {"b", "c"})
         self.assertEqual({name: process["ended"] for name, process in processes.items()},
                          {"a": "exit", "b": "cut off", "c": "cut off", "d": "exit", "e": "exit"})
+        self.assertEqual({name: (process["exit_code"], process["outcome"])
+                          for name, process in processes.items()},
+                         {"a": (0, "ended"), "b": (None, "cut off"), "c": (None, "cut off"),
+                          "d": (3, "exit 3"), "e": (0, "ended")})
+        self.assert_text(r"tree d=3 .* exit 3\n", r"tree 'b#' .* cut off\n")
         self.assertEqual(processes["e"]["devices"][0]["allocated_at_end_bytes"], 5 * MIB)
         recovered = {self.part(process): process["recovered"] for process in self.run_files()[0]["processes"]}
         self.assertEqual(recovered, {"a": False, "b": True, "c": True, "d": False, "e": False})
