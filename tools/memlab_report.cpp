@@ -8,6 +8,7 @@
 #include "tools/diff_command.hpp"
 #include "tools/export_command.hpp"
 #include "tools/file_commands.hpp"
+#include "tools/inefficiencies_command.hpp"
 #include "tools/leaks_command.hpp"
 #include "tools/lines_command.hpp"
 #include "tools/oom_command.hpp"
@@ -31,6 +32,8 @@ constexpr Command commands[] = {
     {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
     {"diff", memlab::tools::diff_command, "Two recordings side by side"},
     {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
+    {"inefficiencies", memlab::tools::inefficiencies_command,
+     "What could be done with less memory"},
     {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
     {"lines", memlab::tools::lines_command, "The annotated source: memory by line"},
     {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
@@ -49,7 +52,7 @@ constexpr Command commands[] = {
 std::string list_of_commands() {
     std::string text = "Commands (memlab-report COMMAND --help says more):\n";
     for (const Command& command : commands) {
-        text.append("  ").append(command.name).append(14 - command.name.size(), ' ');
+        text.append("  ").append(command.name).append(16 - command.name.size(), ' ');
         text.append(command.what).append("\n");
     }
     return text;

@@ -301,7 +301,11 @@ class Aggregator final : public RecordSink {
     const ScopeFigures& scopes() const { return scopes_; }
     /// In order of first appearance. May throw std::bad_alloc.
     std::vector<StepTotals> steps() const;
+    /// Of the kind at that place in steps(): how many have ended so far. O(1).
+    std::uint64_t steps_ended(std::size_t kind) const { return steps_.ended(kind); }
     const LabelFigures& labels() const { return labels_; }
+    /// What lives now, and what of the pool was freed but is not safe to use again.
+    const LiveTable& live() const { return live_; }
     /// The largest allocations that are live now, largest first. O(live allocations). May throw
     /// std::bad_alloc.
     std::vector<LiveTotals> largest_live(std::size_t limit) const;

@@ -78,6 +78,14 @@ std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
     return at == segments_.end() ? 0 : segments_.at(at).size;
 }
 
+std::vector<PoolFigures::Range> PoolFigures::segments() const {
+    std::vector<Range> all;
+    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
+        all.push_back({segments_.key_at(at), segments_.at(at).size});
+    }
+    return all;
+}
+
 std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const {
     std::vector<std::uint64_t> found;
     for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {

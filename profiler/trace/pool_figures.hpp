@@ -111,6 +111,12 @@ class PoolFigures {
 
     /// 0 where no segment begins.
     std::uint64_t segment_size(std::uint64_t address) const;
+    struct Range {
+        std::uint64_t address = 0;
+        std::uint64_t size = 0;
+    };
+    /// All segments, by address.
+    std::vector<Range> segments() const;
     /// Base addresses of the segments that live in a context.
     std::vector<std::uint64_t> segments_of(std::uint32_t context) const;
 

@@ -151,6 +151,11 @@ class StepFigures {
     /// kind. May throw std::bad_alloc.
     void end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin);
 
+    /// Steps that have ended of a kind, in the order of totals(); 0 before there is such a kind.
+    std::uint64_t ended(std::size_t kind) const {
+        return kind < kinds_.size() ? kinds_[kind].values.steps() : 0;
+    }
+
     /// The site's live bytes are about to change; `live` is what they are. May throw
     /// std::bad_alloc.
     void before_change(std::uint32_t site, std::uint64_t live) {

@@ -1,7 +1,6 @@
 #include "report/pool_view/layout.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
@@ -13,133 +12,27 @@ namespace {
 
 using trace::EventType;
 
-/// The pool of one device as its events change it. A recording may have holes: what overlaps
-/// something older replaces it, and a block outside of all segments is not shown.
-class Layout {
-  public:
-    void follow(const trace::Event& event) {
-        switch (event.type) {
-            case EventType::segment_alloc:
-                cut(event.address, event.size);
-                segments_[event.address] = {event.size, event.context};
-                break;
-            case EventType::segment_map:
-                cut(event.address, event.size);
-                join(event);
-                break;
-            case EventType::segment_free:
-            case EventType::segment_unmap:
-                cut(event.address, event.size);
-                break;
-            case EventType::alloc:
-                blocks_[event.address] = {
-                    {event.address, event.size, event.time_ns, event.stack, false}, event.context};
-                break;
-            case EventType::free_requested:
-                if (const auto block = blocks_.find(event.address); block != blocks_.end()) {
-                    block->second.laid.pending = true;
-                }
-                break;
-            case EventType::free_completed:
-                blocks_.erase(event.address);
-                break;
-            default:
-                break;
+/// The blocks of a device's pools, by address.
+std::vector<LaidBlock> blocks_of(const trace::Aggregator& figures, std::uint32_t device) {
+    std::vector<LaidBlock> blocks;
+    figures.live().for_each([&](std::uint32_t, const trace::Live& live) {
+        const trace::Site& site = figures.sites()[live.site];
+        if (live.origin == trace::Origin::pool && site.device == device) {
+            blocks.push_back(
+                {live.address, live.size, live.time_ns, site.stack, live.site, live.pending});
         }
-    }
-
-    void lose(std::uint32_t context) {
-        const auto lost = [context](const auto& each) { return each.second.context == context; };
-        std::erase_if(segments_, lost);
-        std::erase_if(blocks_, lost);
-    }
-
-    PoolMoment moment(PoolMoment::What what, std::uint64_t time_ns, std::uint64_t requested) const {
-        PoolMoment moment{what, time_ns, requested, {}};
-        for (const auto& [address, segment] : segments_) {
-            LaidSegment& laid = moment.segments.emplace_back();
-            laid.address = address;
-            laid.size = segment.size;
-            std::uint64_t free_from = address;
-            for (auto block = blocks_.lower_bound(address);
-                 block != blocks_.end() && block->first < address + segment.size; ++block) {
-                const LaidBlock& candidate = block->second.laid;
-                if (candidate.address >= free_from &&
-                    candidate.size <= address + segment.size - candidate.address) {
-                    laid.blocks.push_back(candidate);
-                    free_from = candidate.address + candidate.size;
-                }
-            }
-        }
-        return moment;
-    }
-
-  private:
-    struct Segment {
-        std::uint64_t size = 0;
-        std::uint32_t context = 0;
-    };
-    struct Block {
-        LaidBlock laid;
-        std::uint32_t context = 0;
-    };
-
-    /// Mapped ranges that touch are one segment: it grew.
-    void join(const trace::Event& event) {
-        std::uint64_t address = event.address;
-        std::uint64_t size = event.size;
-        const auto next = segments_.find(address + size);
-        if (next != segments_.end() && next->second.context == event.context) {
-            size += next->second.size;
-            segments_.erase(next);
-        }
-        auto before = segments_.lower_bound(address);
-        if (before != segments_.begin()) {
-            --before;
-            if (before->first + before->second.size == address &&
-                before->second.context == event.context) {
-                before->second.size += size;
-                return;
-            }
-        }
-        segments_[address] = {size, event.context};
-    }
-
-    /// Takes [address, address + size) out of the segments.
-    void cut(std::uint64_t address, std::uint64_t size) {
-        const std::uint64_t end = address + size;
-        auto at = segments_.lower_bound(address);
-        if (at != segments_.begin() &&
-            std::prev(at)->first + std::prev(at)->second.size > address) {
-            --at;
-        }
-        while (at != segments_.end() && at->first < end) {
-            const std::uint64_t begin = at->first;
-            const Segment segment = at->second;
-            at = segments_.erase(at);
-            if (begin < address) {
-                segments_[begin] = {address - begin, segment.context};
-            }
-            if (begin + segment.size > end) {
-                at =
-                    segments_
-                        .insert_or_assign(end, Segment{begin + segment.size - end, segment.context})
-                        .first;
-                ++at;
-            }
-        }
-    }
-
-    std::map<std::uint64_t, Segment> segments_;
-    std::map<std::uint64_t, Block> blocks_;
-};
+    });
+    std::sort(blocks.begin(), blocks.end(),
+              [](const LaidBlock& a, const LaidBlock& b) { return a.address < b.address; });
+    return blocks;
+}
 
 /// Keeps the moments of each device.
 class Follower final : public EveryRecord<Follower> {
   public:
     Follower(const std::vector<const Device*>& devices, std::size_t ooms) {
         for (const Device* device : devices) {
-            followed_.push_back({{device, {}}, {}, false, ooms});
+            followed_.push_back({{device, {}}, false, ooms});
         }
     }
 
@@ -152,9 +45,6 @@ class Follower final : public EveryRecord<Follower> {
         Followed* const followed = find(event.device);
         if (followed == nullptr) {
             return;
-        }
-        if (event.origin == trace::Origin::pool) {
-            followed->layout.follow(event);
         }
         if (!followed->peak_seen && event.type == EventType::alloc &&
             figures_.devices()[event.device]->curve(trace::CurveName::allocated).current ==
@@ -171,12 +61,6 @@ class Follower final : public EveryRecord<Follower> {
             keep(*followed, PoolMoment::What::oom, oom.time_ns, oom.requested);
         }
     }
-    void take(const trace::ContextLost& lost) {
-        figures_.on(lost);
-        for (Followed& followed : followed_) {
-            followed.layout.lose(lost.context);
-        }
-    }
 
     std::vector<PoolOfDevice> finish() {
         std::vector<PoolOfDevice> pools;
@@ -190,7 +74,6 @@ class Follower final : public EveryRecord<Follower> {
   private:
     struct Followed {
         PoolOfDevice pool;
-        Layout layout;
         bool peak_seen = false;
         std::size_t ooms_left = 0;
     };
@@ -202,9 +85,10 @@ class Follower final : public EveryRecord<Follower> {
         return found == followed_.end() ? nullptr : &*found;
     }
 
-    static void keep(Followed& followed, PoolMoment::What what, std::uint64_t time_ns,
-                     std::uint64_t requested) {
-        followed.pool.moments.push_back(followed.layout.moment(what, time_ns, requested));
+    void keep(Followed& followed, PoolMoment::What what, std::uint64_t time_ns,
+              std::uint64_t requested) const {
+        const auto device = static_cast<std::uint32_t>(followed.pool.device->index);
+        followed.pool.moments.push_back({what, time_ns, requested, lay_out(figures_, device)});
     }
 
     trace::Aggregator figures_;
@@ -212,6 +96,29 @@ class Follower final : public EveryRecord<Follower> {
 };
 
 }  // namespace
+
+std::vector<LaidSegment> lay_out(const trace::Aggregator& figures, std::uint32_t device) {
+    std::vector<LaidSegment> laid;
+    if (device >= figures.devices().size() || figures.devices()[device] == nullptr) {
+        return laid;
+    }
+    const std::vector<LaidBlock> blocks = blocks_of(figures, device);
+    auto block = blocks.begin();
+    for (const auto& [address, size] : figures.devices()[device]->pool.segments()) {
+        LaidSegment& segment = laid.emplace_back();
+        segment.address = address;
+        segment.size = size;
+        while (block != blocks.end() && block->address < address) {
+            ++block;  // of no segment that the recording knows
+        }
+        for (; block != blocks.end() && block->address - address < size; ++block) {
+            if (block->size <= size - (block->address - address)) {
+                segment.blocks.push_back(*block);
+            }
+        }
+    }
+    return laid;
+}
 
 std::uint64_t LaidSegment::active_bytes() const {
     std::uint64_t sum = 0;

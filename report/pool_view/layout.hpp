@@ -9,6 +9,10 @@
 
 #include "report/model.hpp"
 
+namespace memlab::trace {
+class Aggregator;
+}
+
 namespace memlab::report {
 
 struct LaidBlock {
@@ -16,6 +20,7 @@ struct LaidBlock {
     std::uint64_t size = 0;
     std::uint64_t time_ns = 0;  ///< allocated then
     std::size_t stack = 0;      ///< index into Report::stacks; 0: none
+    std::size_t site = 0;       ///< index into Report::sites
     bool pending = false;       ///< given back, but work may still use it
 };
 
@@ -49,6 +54,10 @@ struct PoolOfDevice {
     const Device* device = nullptr;
     std::vector<PoolMoment> moments;
 };
+
+/// The segments of a device's pools as they are now, by address, with their blocks. A recording may
+/// have holes: a block outside of all segments is left out.
+std::vector<LaidSegment> lay_out(const trace::Aggregator& figures, std::uint32_t device);
 
 /// The pools of `devices` when the device's allocated curve was first at its peak, at its first
 /// failures (at most `ooms`) and at the end. The devices are of the report that was made of `log`,

@@ -6,6 +6,7 @@
 #include "report/pool_view/render.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/report/pool_recording.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 
@@ -15,88 +16,15 @@ using memlab::trace::LogWriter;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-constexpr std::uint64_t base = 0x7f0000000000;
+constexpr std::uint64_t mib = PoolRecording::mib;
+constexpr std::uint64_t base = PoolRecording::base;
 
-class Pool {
+class Pool : public PoolRecording {
   public:
-    Pool() {
-        records_.emplace_back(ProcessInfo{.pid = 42, .executable = "/opt/app/train"});
-        records_.emplace_back(StringDef{1, "cuMemAlloc_v2"});
-        records_.emplace_back(StringDef{2, "/opt/app/model.py"});
-        records_.emplace_back(StringDef{3, "keep"});
-        records_.emplace_back(StringDef{4, "work"});
-        records_.emplace_back(DeviceInfo{0, "GPU", "GPU-0", 1 << 30, 13000});
-        records_.emplace_back(ContextInfo{1, 0, true});
-        records_.emplace_back(ContextInfo{2, 0, false});
-        records_.emplace_back(PythonFrameDef{1, 3, 2, 5, 1});
-        records_.emplace_back(PythonFrameDef{2, 4, 2, 15, 10});
-        records_.emplace_back(StackDef{1, false, {{0, 0, 1}}});
-        records_.emplace_back(StackDef{2, false, {{0, 0, 2}}});
-    }
-    Pool& segment(EventType type, std::uint64_t at, std::uint64_t size, std::uint32_t context = 1) {
-        add(type, at * mib, size * mib, 0, context);
-        return *this;
-    }
-    Pool& alloc(std::uint64_t at, std::uint64_t size, std::uint32_t stack) {
-        add(EventType::alloc, at * mib, size * mib, stack, 1);
-        return *this;
-    }
-    Pool& give_back(std::uint64_t at, std::uint64_t size, bool completed = true) {
-        add(EventType::free_requested, at * mib, size * mib, 0, 1);
-        if (completed) {
-            add(EventType::free_completed, at * mib, size * mib, 0, 1);
-        }
-        return *this;
-    }
-    Pool& oom(std::uint64_t requested) {
-        OomEvent event;
-        event.time_ns = ++now_;
-        event.context = 1;
-        event.requested = requested;
-        records_.emplace_back(event);
-        return *this;
-    }
-    Pool& lose(std::uint32_t context) {
-        records_.emplace_back(ContextLost{++now_, context});
-        return *this;
-    }
-
     /// Reads the report of it and looks at its moments.
     void look(std::vector<PoolMoment>& moments) {
-        const TemporaryFolder folder;
-        const std::string path = folder / "log.memlog";
-        auto created = LogWriter::create(path, 0);
-        REQUIRE(created.writer);
-        feed(records_, *created.writer);
-        created.writer->on(End{++now_, EndKind::exit, 0, ""});
-        created.writer->close();
-        ReadResult read = read_report(path);
-        REQUIRE(read.report);
-        report = std::move(*read.report);
-        moments = pools_of({&report.devices.at(0)}, path, 2).front().moments;
+        moments = pools_of({&read().devices.at(0)}, log(), 2).front().moments;
     }
-
-    Report report;
-
-  private:
-    void add(EventType type, std::uint64_t at, std::uint64_t size, std::uint32_t stack,
-             std::uint32_t context) {
-        Event event;
-        event.type = type;
-        event.origin = Origin::pool;
-        event.context = context;
-        event.time_ns = ++now_;
-        event.address = base + at;
-        event.requested = type == EventType::alloc ? size : 0;
-        event.size = size;
-        event.stack = stack;
-        event.api = stack == 0 ? 0 : 1;
-        records_.emplace_back(event);
-    }
-
-    Records records_;
-    std::uint64_t now_ = 0;
 };
 
 /// "[0+20: 0+4 8+2p] [40+2:]", in MiB from the base.

@@ -1,0 +1,553 @@
+#include "report/inefficiencies/inefficiencies.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "profiler/trace/record.hpp"
+#include "report/inefficiencies/watch.hpp"
+#include "report/inefficiencies/weigh.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::uint64_t fewest_cases = 4;     ///< of a pattern that repeats
+constexpr std::uint64_t fewest_calls = 100;   ///< that may be saved
+constexpr std::uint64_t calls_a_buffer = 10;  ///< that a buffer serves at least
+constexpr std::uint64_t smallest_part = 100;  ///< of the peak, and of all calls: a hundredth
+constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is a quarter full at most
+constexpr std::size_t most_weighed = 64;      ///< findings that are weighed in the second pass
+constexpr std::uint64_t fewest_steps = 4;     ///< before anything is said of them
+
+std::string were(std::uint64_t count, const char* singular) {
+    return format_plural(count, singular) + (count == 1 ? " was" : " were");
+}
+
+/// Sites of one device that belong together: the same place and kind of memory.
+struct Group {
+    Place place;
+    std::string kind;
+    std::string api;
+    std::vector<std::size_t> sites;
+};
+
+class Judge {
+  public:
+    Judge(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
+          const Watched& watched, const Steps* steps)
+        : report_(report), resolver_(resolver), query_(query), watched_(watched), steps_(steps) {}
+
+    void look_at(const Device& device) {
+        found_.push_back({&device, {}, {}});
+        const std::vector<Group> groups = groups_of(device);
+        for (const Group& group : groups) {
+            leak(device, group);
+            replaced(device, group);
+            outlived(device, group);
+            unused(device, group);
+            rounding(device, group);
+            calls(device, group);
+        }
+        growth(device, groups);
+    }
+
+    /// All that was found; reads the log once more where peaks are to be computed.
+    std::vector<DeviceFindings> finish(const std::string& log) {
+        weigh_findings(log);
+        for (DeviceFindings& found : found_) {
+            std::erase_if(found.findings, [&](const Finding& finding) {
+                return !is_worth_it(*found.device, finding);
+            });
+            sort(&found);
+        }
+        return std::move(found_);
+    }
+
+  private:
+    bool wanted(Pattern pattern) const {
+        return query_.patterns.empty() || std::find(query_.patterns.begin(), query_.patterns.end(),
+                                                    pattern) != query_.patterns.end();
+    }
+
+    std::vector<Group> groups_of(const Device& device) {
+        std::vector<Group> groups;
+        std::map<std::pair<Place, std::string>, std::size_t> known;
+        for (std::size_t i = 0; i < report_.sites.size(); ++i) {
+            const Site& site = report_.sites[i];
+            if (site.device != device.index || site.count == 0 || !query_.taken.at(i)) {
+                continue;
+            }
+            const Place& place = resolver_.place(site.stack);
+            const auto [at, is_new] = known.try_emplace({place, site.kind}, groups.size());
+            if (is_new) {
+                groups.push_back({place, site.kind, site.api, {}});
+            }
+            groups[at->second].sites.push_back(i);
+        }
+        return groups;
+    }
+
+    template <typename Value>
+    std::uint64_t sum(const Group& group, Value SiteWatch::*value) const {
+        std::uint64_t total = 0;
+        for (const std::size_t site : group.sites) {
+            total += watched_.sites[site].*value;
+        }
+        return total;
+    }
+    std::uint64_t sum(const Group& group, std::uint64_t Site::*value) const {
+        std::uint64_t total = 0;
+        for (const std::size_t site : group.sites) {
+            total += report_.sites[site].*value;
+        }
+        return total;
+    }
+
+    static Finding finding_of(Pattern pattern, Confidence confidence, const Group& group) {
+        Finding finding;
+        finding.pattern = pattern;
+        finding.confidence = confidence;
+        finding.place = group.place;
+        finding.kind = group.kind;
+        finding.api = group.api;
+        finding.sites = group.sites;
+        return finding;
+    }
+
+    void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
+
+    /// Its saving at the peak is computed in the second pass.
+    void add_weighed(const Device& device, Finding finding, Avoidable::Why why) {
+        weighed_.push_back({{device.index, why, finding.sites, 0},
+                            found_.size() - 1,
+                            found_.back().findings.size()});
+        add(std::move(finding));
+    }
+
+    bool is_suppressed(std::size_t index) {
+        if (query_.suppressions == nullptr) {
+            return false;
+        }
+        const Site& site = report_.sites[index];
+        return std::any_of(query_.suppressions->begin(), query_.suppressions->end(),
+                           [&](const Suppression& each) {
+                               return each.matches(site, resolver_.frames(site.stack));
+                           });
+    }
+
+    /// By how much the site grows at every step; none: it does not.
+    std::optional<double> growth_per_step(std::size_t site) const {
+        if (steps_ == nullptr) {
+            return std::nullopt;
+        }
+        const auto found =
+            std::find_if(steps_->growing.begin(), steps_->growing.end(),
+                         [site](const Steps::Growing& growing) { return growing.site == site; });
+        return found == steps_->growing.end() ? std::nullopt
+                                              : std::optional(found->trend.bytes_per_step);
+    }
+
+    void leak(const Device& device, const Group& group) {
+        if (!wanted(Pattern::leak) || !is_in_curves(group.kind)) {
+            return;
+        }
+        Group growing{group.place, group.kind, group.api, {}};
+        Group forgotten = growing;
+        double per_step = 0;
+        for (const std::size_t index : group.sites) {
+            const Site& site = report_.sites[index];
+            if (site.live_count == 0 || is_suppressed(index)) {
+                continue;
+            }
+            if (const auto rate = growth_per_step(index)) {
+                growing.sites.push_back(index);
+                per_step += *rate;
+            } else if (watched_.sites[index].outstayed_count != 0) {
+                forgotten.sites.push_back(index);
+            }
+        }
+        if (!growing.sites.empty()) {
+            leak(device, growing, Confidence::certain, sum(growing, &Site::live_count),
+                 sum(growing, &Site::live_bytes),
+                 "It grows by " + format_bytes(rounded(per_step)) + " at every step.",
+                 "Free it at the end of its step, or keep a fixed number of them.");
+        }
+        // A single one is often a variable's last value.
+        const std::uint64_t outstayed = sum(forgotten, &SiteWatch::outstayed_count);
+        if (outstayed > 1 && has_ended()) {
+            leak(device, forgotten, Confidence::likely, outstayed,
+                 sum(forgotten, &SiteWatch::outstayed_bytes),
+                 "Of the others of this place none lived half as long.",
+                 "Look for the way on which it is left behind: an early return, an exception, a "
+                 "list or cache that keeps it.");
+        }
+    }
+
+    void leak(const Device& device, const Group& group, Confidence confidence, std::uint64_t count,
+              std::uint64_t bytes, const std::string& also, const std::string& change) {
+        Finding finding = finding_of(Pattern::leak, confidence, group);
+        finding.count = count;
+        finding.bytes = bytes;
+        finding.saving.end_bytes = bytes;
+        finding.what = were(finding.count, "allocation") + " never freed (" +
+                       format_bytes(finding.bytes) + "). " + also;
+        finding.change = change;
+        if (confidence == Confidence::certain) {
+            add_weighed(device, std::move(finding), Avoidable::Why::leaked);
+        } else {
+            add(std::move(finding));
+        }
+    }
+
+    bool has_ended() const {
+        return report_.process.ended == "exit" || report_.process.ended == "quick_exit";
+    }
+
+    static std::uint64_t rounded(double bytes) {
+        constexpr double most = 9e18;
+        return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, most)));
+    }
+
+    void replaced(const Device& device, const Group& group) {
+        const std::uint64_t count = sum(group, &SiteWatch::replaced_count);
+        if (!wanted(Pattern::late_deallocation) || count < fewest_cases) {
+            return;
+        }
+        Finding finding = finding_of(Pattern::late_deallocation, Confidence::likely, group);
+        finding.count = count;
+        finding.bytes = sum(group, &SiteWatch::replaced_bytes);
+        finding.what = format_count(count) + " of " + format_count(sum(group, &Site::count)) +
+                       " were freed right after the next one of the same size had been made: both "
+                       "were held at once.";
+        finding.change =
+            "Free the old one before the new one is made (Python: del x, then x = ...), or write "
+            "the new values into it.";
+        add_weighed(device, std::move(finding), Avoidable::Why::replaced);
+    }
+
+    void outlived(const Device& device, const Group& group) {
+        const std::uint64_t count = sum(group, &SiteWatch::outlived_count);
+        if (!wanted(Pattern::over_long_life) || watched_.steps < fewest_steps ||
+            count < fewest_cases) {
+            return;
+        }
+        Finding finding = finding_of(Pattern::over_long_life, Confidence::possible, group);
+        finding.count = count;
+        finding.bytes = sum(group, &SiteWatch::outlived_bytes);
+        const std::uint64_t later = sum(group, &SiteWatch::outlived_steps);
+        finding.what = format_count(count) + " of " + format_count(sum(group, &Site::count)) +
+                       " lived on when their step had ended, and were freed " +
+                       format_plural((later + count / 2) / count, "step") + " later.";
+        finding.change = "If no later step reads it, free it at the end of its own.";
+        add_weighed(device, std::move(finding), Avoidable::Why::outlived);
+    }
+
+    void unused(const Device& device, const Group& group) {
+        const std::uint64_t count = sum(group, &SiteWatch::unused_count);
+        if (!wanted(Pattern::unused_allocation) || count == 0) {
+            return;
+        }
+        Finding finding = finding_of(Pattern::unused_allocation, Confidence::likely, group);
+        finding.count = count;
+        finding.bytes = sum(group, &SiteWatch::unused_bytes);
+        finding.what = "No kernel, copy or fill ran on any GPU while " + format_count(count) +
+                       " of " + format_count(sum(group, &Site::count)) + " lived.";
+        finding.change =
+            "Do not allocate it where it is not used. (Access by a network card or from the host "
+            "is in no recording.)";
+        add_weighed(device, std::move(finding), Avoidable::Why::unused);
+    }
+
+    void rounding(const Device& device, const Group& group) {
+        const std::uint64_t bytes = sum(group, &SiteWatch::rounding_at_peak);
+        if (!wanted(Pattern::oversized_alignment) || bytes == 0) {
+            return;
+        }
+        Finding finding = finding_of(Pattern::oversized_alignment, Confidence::certain, group);
+        finding.count = sum(group, &SiteWatch::count_at_peak);
+        finding.bytes = bytes;
+        finding.saving.peak_bytes = bytes;
+        std::uint64_t held = 0;
+        for (const Holders::Share& share : device.at_peak.sites) {
+            held +=
+                std::find(group.sites.begin(), group.sites.end(), share.site) != group.sites.end()
+                    ? share.bytes
+                    : 0;
+        }
+        finding.what = "At the peak " + format_plural(finding.count, "allocation") +
+                       (held > bytes ? " took " + format_bytes(held) + " for " +
+                                           format_bytes(held - bytes) + ": the rest is rounding."
+                                     : " had " + format_bytes(bytes) + " of rounding.");
+        finding.change =
+            finding.count > 1
+                ? "Make one allocation for many of them, or ask for sizes that need "
+                  "no rounding (docs/pool.md has the steps)."
+                : "Ask for a size that needs no rounding (docs/pool.md has the steps).";
+        add(std::move(finding));
+    }
+
+    /// Places whose allocations a few buffers would serve.
+    void calls(const Device& device, const Group& group) {
+        const std::uint64_t count = sum(group, &Site::count);
+        const std::uint64_t buffers = sum(group, &SiteWatch::most_live);
+        std::uint64_t all = 0;
+        for (const auto& [kind, totals] : device.kinds) {
+            all += totals.count;
+        }
+        const std::uint64_t saved = count - std::min(count, buffers);
+        const bool churn = 2 * sum(group, &Site::temporaries) >= count;
+        const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
+        if (!wanted(pattern) || saved < fewest_calls || saved < all / smallest_part ||
+            buffers > count / calls_a_buffer) {
+            return;
+        }
+        Finding finding = finding_of(pattern, Confidence::certain, group);
+        finding.count = count;
+        finding.bytes = sum(group, &Site::bytes);
+        finding.buffers = buffers;
+        for (const std::size_t site : group.sites) {
+            finding.buffer_bytes = std::max(finding.buffer_bytes, watched_.sites[site].largest);
+        }
+        finding.saving.calls = saved;
+        finding.what = format_count(count) + " allocations, at most " + format_count(buffers) +
+                       " of them at a time.";
+        finding.change = std::string("Keep ") +
+                         (buffers == 1 ? "one buffer" : format_count(buffers) + " buffers") +
+                         " of " + format_bytes(finding.buffer_bytes) + " and use " +
+                         (buffers == 1 ? "it" : "them") + " again.";
+        found_.back().calls.push_back(std::move(finding));
+    }
+
+    /// The pool when it grew to its largest: what kept memory from being used again.
+    void growth(const Device& device, const std::vector<Group>& groups) {
+        const auto at = static_cast<std::size_t>(&device - report_.devices.data());
+        const Growth& moment = watched_.growth[at];
+        std::map<std::size_t, std::size_t> group_of;
+        for (std::size_t i = 0; i < groups.size(); ++i) {
+            for (const std::size_t site : groups[i].sites) {
+                group_of.emplace(site, i);
+            }
+        }
+        struct Kept {
+            std::uint64_t count = 0;
+            std::uint64_t bytes = 0;
+            std::uint64_t segments = 0;
+            std::uint64_t free_bytes = 0;
+            std::uint64_t oldest_ns = std::numeric_limits<std::uint64_t>::max();
+        };
+        std::map<std::size_t, Kept> pending;
+        std::map<std::size_t, Kept> pinning;
+        for (const LaidSegment& segment : moment.segments) {
+            std::set<std::size_t> in_it;
+            bool known = true;
+            Kept blocks;
+            for (const LaidBlock& block : segment.blocks) {
+                const auto group = group_of.find(block.site);
+                known = known && group != group_of.end();
+                if (group == group_of.end()) {
+                    continue;
+                }
+                in_it.insert(group->second);
+                ++blocks.count;
+                blocks.bytes += block.size;
+                blocks.oldest_ns = std::min(blocks.oldest_ns, block.time_ns);
+                if (block.pending) {
+                    ++pending[group->second].count;
+                    pending[group->second].bytes += block.size;
+                }
+            }
+            if (known && in_it.size() == 1 && blocks.bytes <= segment.size / pinned_part) {
+                Kept& kept = pinning[*in_it.begin()];
+                kept.count += blocks.count;
+                kept.bytes += blocks.bytes;
+                kept.segments += 1;
+                kept.free_bytes += segment.free_bytes();
+                kept.oldest_ns = std::min(kept.oldest_ns, blocks.oldest_ns);
+            }
+        }
+        const std::string when =
+            "When the pool grew to its largest, at " + format_duration(moment.time_ns) + ", ";
+        for (const auto& [group, kept] : pending) {
+            if (wanted(Pattern::late_reuse)) {
+                late_reuse(groups[group], when, kept.count, kept.bytes);
+            }
+        }
+        for (const auto& [group, kept] : pinning) {
+            if (!wanted(Pattern::fragmentation_source)) {
+                continue;
+            }
+            Finding finding =
+                finding_of(Pattern::fragmentation_source, Confidence::certain, groups[group]);
+            finding.count = kept.count;
+            finding.bytes = kept.bytes;
+            finding.saving.reserved_bytes = kept.free_bytes;
+            finding.what =
+                when + format_plural(kept.count, "block") + " of " + format_bytes(kept.bytes) +
+                " in all kept " + format_plural(kept.segments, "segment") + " with " +
+                format_bytes(kept.free_bytes) +
+                " free that could not serve what was asked for. The oldest was there for " +
+                format_duration(moment.time_ns - std::min(moment.time_ns, kept.oldest_ns)) + ".";
+            finding.change =
+                "Allocate what lives long before what comes and goes, or let segments shrink: "
+                "MEMLAB_BACKEND=vmm (memlab-report whatif says what that saves).";
+            add(std::move(finding));
+        }
+    }
+
+    void late_reuse(const Group& group, const std::string& when, std::uint64_t count,
+                    std::uint64_t bytes) {
+        Finding finding = finding_of(Pattern::late_reuse, Confidence::likely, group);
+        finding.count = count;
+        finding.bytes = bytes;
+        finding.saving.reserved_bytes = bytes;
+        finding.what = when + format_plural(count, "block") + " of " + format_bytes(bytes) +
+                       " in all had been freed, but the GPU might still have used " +
+                       (count == 1 ? "it." : "them.");
+        finding.change =
+            "Use such a buffer again in the order of its stream instead of freeing it, or free it "
+            "before the work that follows is submitted.";
+        add(std::move(finding));
+    }
+
+    struct Entry {
+        Weighed weighed;
+        std::size_t device = 0;   ///< index into found_
+        std::size_t finding = 0;  ///< index into its findings
+    };
+    Finding& finding_of(const Entry& entry) { return found_[entry.device].findings[entry.finding]; }
+
+    void weigh_findings(const std::string& log) {
+        // Those with most bytes: of the others too little could be at the peak.
+        std::stable_sort(weighed_.begin(), weighed_.end(), [&](const Entry& a, const Entry& b) {
+            return finding_of(a).bytes > finding_of(b).bytes;
+        });
+        weighed_.resize(std::min(weighed_.size(), most_weighed));
+        if (weighed_.empty()) {
+            return;
+        }
+        std::vector<Weighed> list;
+        for (const Entry& entry : weighed_) {
+            list.push_back(entry.weighed);
+        }
+        weigh(log, watched_.avoidable, list);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            Saving& saving = finding_of(weighed_[i]).saving;
+            const Device& device = *found_[weighed_[i].device].device;
+            const std::uint64_t peak = device.curve(Curve::allocated).peak_bytes;
+            saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
+            saving.peak_is_exact = true;
+        }
+    }
+
+    /// However small it is, it will be large.
+    static bool is_growing(const Finding& finding) {
+        return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
+    }
+
+    static bool is_worth_it(const Device& device, const Finding& finding) {
+        const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
+            return saved != 0 && saved >= whole / smallest_part;
+        };
+        if (is_growing(finding)) {
+            return true;
+        }
+        return counts(finding.saving.peak_bytes, device.curve(Curve::allocated).peak_bytes) ||
+               counts(finding.saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes) ||
+               counts(finding.saving.end_bytes, device.curve(Curve::allocated).peak_bytes);
+    }
+
+    static void sort(DeviceFindings* found) {
+        const auto most = [](const Finding& finding) {
+            if (is_growing(finding)) {
+                return std::numeric_limits<std::uint64_t>::max();
+            }
+            return std::max({finding.saving.peak_bytes, finding.saving.reserved_bytes,
+                             finding.saving.end_bytes});
+        };
+        std::stable_sort(found->findings.begin(), found->findings.end(),
+                         [&](const Finding& a, const Finding& b) { return most(a) > most(b); });
+        std::stable_sort(
+            found->calls.begin(), found->calls.end(),
+            [](const Finding& a, const Finding& b) { return a.saving.calls > b.saving.calls; });
+    }
+
+    const Report& report_;
+    Resolver& resolver_;
+    const InefficiencyQuery& query_;
+    const Watched& watched_;
+    const Steps* steps_;
+    std::vector<DeviceFindings> found_;
+    std::vector<Entry> weighed_;
+};
+
+/// What ends a step: that of the name asked for, else that of most steps. None: nothing does.
+std::optional<std::size_t> choose_steps(const Report& report, const std::string& name) {
+    std::optional<std::size_t> chosen;
+    for (std::size_t i = 0; i < report.steps.size(); ++i) {
+        const Steps& steps = report.steps[i];
+        if ((name.empty() || steps.name == name) &&
+            (!chosen || steps.steps > report.steps[*chosen].steps)) {
+            chosen = i;
+        }
+    }
+    return chosen;
+}
+
+std::vector<std::string> notes_of(const Report& report, const Watched& watched, bool has_steps) {
+    std::vector<std::string> notes;
+    if (!has_steps) {
+        notes.push_back(
+            "The program marks no steps, so what outlives a step, or grows with them, is not "
+            "known: docs/scopes.md says how it can.");
+    }
+    if (report.process.ended == "running" || report.process.ended == "cut off") {
+        notes.push_back(
+            "The recording does not reach the end of the program: what was held then may have been "
+            "freed later.");
+    }
+    if (watched.left_out != 0) {
+        notes.push_back(format_count(watched.left_out) +
+                        " spans of life were too many to weigh: what is saved at the peak is at "
+                        "least what is said.");
+    }
+    return notes;
+}
+
+}  // namespace
+
+Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, const std::string& log,
+                                   const InefficiencyQuery& query, std::string* problem) {
+    Inefficiencies result;
+    if (log.empty()) {
+        *problem =
+            "has sums, not moments; give its event log (*.memlog), or keep it beside the report";
+        return result;
+    }
+    const std::optional<std::size_t> steps = choose_steps(report, query.step);
+    if (!query.step.empty() && !steps) {
+        *problem = "has no steps of the name " + query.step + "; memlab-report leaks --growth " +
+                   "lists those that it has";
+        return result;
+    }
+    const Watched watched = watch(report, log, steps);
+    const Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
+    if (chosen != nullptr) {
+        result.steps = chosen->kind + " \"" + chosen->name + "\"";
+    }
+    result.notes = notes_of(report, watched, chosen != nullptr);
+    Judge judge(report, resolver, query, watched, chosen);
+    for (const Device& device : report.devices) {
+        if (device.used() && (!query.device || device.index == *query.device)) {
+            judge.look_at(device);
+        }
+    }
+    result.devices = judge.finish(log);
+    return result;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,181 @@
+#include "report/inefficiencies/render.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "report/json_values.hpp"
+#include "report/page.hpp"
+#include "report/place_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// "late deallocation"
+std::string words(Pattern pattern) {
+    std::string text = name_of(pattern);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+}
+
+class Text {
+  public:
+    explicit Text(const ViewOptions& options) : options_(options), page_(options.style) {}
+
+    std::string write(const Inefficiencies& found) {
+        for (const DeviceFindings& device : found.devices) {
+            one(device);
+        }
+        if (found.devices.empty()) {
+            page_.line("No GPU memory was allocated.");
+        }
+        page_.warnings(found.notes);
+        return page_.take();
+    }
+
+  private:
+    void one(const DeviceFindings& found) {
+        const Device& device = *found.device;
+        page_.heading(
+            device_title(device, options_.style.ascii),
+            "peak: " + format_bytes(device.curve(Curve::allocated).peak_bytes) + " allocated, " +
+                format_bytes(device.curve(Curve::reserved).peak_bytes) + " reserved" +
+                (options_.filter.empty() ? "" : "; only " + page_.clean(options_.filter)));
+        if (found.findings.empty() && found.calls.empty()) {
+            page_.line("Nothing was found that could be shown to be too much.");
+            return;
+        }
+        memory(device, found.findings);
+        calls(device, found.calls);
+    }
+
+    void memory(const Device& device, const std::vector<Finding>& findings) {
+        for (std::size_t i = 0; i < findings.size() && i < options_.top; ++i) {
+            const Finding& finding = findings[i];
+            page_.line("");
+            const std::string number = right(std::to_string(i + 1), 3) + ". ";
+            const std::string indent(number.size(), ' ');
+            page_.paragraph(number, page_.bold(words(finding.pattern)) + ": " +
+                                        saving(device, finding) + " (" +
+                                        name_of(finding.confidence) + ")");
+            page_.line(indent + page_.cyan(where(finding, indent.size())));
+            page_.paragraph(indent, finding.what);
+            page_.paragraph(indent + (options_.style.ascii ? "> " : "→ "), finding.change);
+        }
+        if (findings.size() > options_.top) {
+            page_.line("");
+            page_.line(page_.dim("[" + format_plural(findings.size() - options_.top, "other") +
+                                 "; --top shows more]"));
+        }
+    }
+
+    static std::string saving(const Device& device, const Finding& finding) {
+        const Saving& saving = finding.saving;
+        if (saving.peak_bytes != 0) {
+            return "saves " + std::string(saving.peak_is_exact ? "" : "up to ") +
+                   format_bytes(saving.peak_bytes) + " of the peak, " +
+                   format_percent(saving.peak_bytes, device.curve(Curve::allocated).peak_bytes);
+        }
+        if (saving.reserved_bytes != 0) {
+            return "saves up to " + format_bytes(saving.reserved_bytes) + " reserved, " +
+                   format_percent(saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes);
+        }
+        return format_bytes(saving.end_bytes) + " were held at the end";
+    }
+
+    std::string where(const Finding& finding, std::size_t used) const {
+        return describe_place(finding.place, finding.kind, finding.api, page_.room_beside(used),
+                              {options_.style, options_.working_directory, options_.templates});
+    }
+
+    void calls(const Device& device, const std::vector<Finding>& findings) {
+        if (findings.empty()) {
+            return;
+        }
+        std::uint64_t all = 0;
+        for (const auto& [kind, totals] : device.kinds) {
+            all += totals.count;
+        }
+        page_.line("");
+        page_.line("A few buffers that are kept would serve all allocations of these places:");
+        page_.line(page_.dim("  " + right("calls", 12) + right("share", 8) + right("buffers", 9) +
+                             right("of each", 12) + "  where"));
+        for (std::size_t i = 0; i < findings.size() && i < options_.top; ++i) {
+            const Finding& finding = findings[i];
+            page_.line("  " + right(format_count(finding.count), 12) +
+                       right(format_percent(finding.count, all), 8) +
+                       right(format_count(finding.buffers), 9) +
+                       right(format_bytes(finding.buffer_bytes), 12) + "  " +
+                       where(finding, 2 + 12 + 8 + 9 + 12 + 2) +
+                       (finding.pattern == Pattern::temporary_churn ? page_.dim(" *") : ""));
+        }
+        if (findings.size() > options_.top) {
+            page_.line(
+                page_.dim("  [" + format_plural(findings.size() - options_.top, "other") + "]"));
+        }
+        if (std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+                return finding.pattern == Pattern::temporary_churn;
+            })) {
+            page_.paragraph("  * ", "most are freed before their thread allocates anything else");
+        }
+    }
+
+    const ViewOptions& options_;
+    Page page_;
+};
+
+ordered_json finding_json(const Finding& finding, const Report& report, Resolver& resolver) {
+    ordered_json out;
+    out["pattern"] = name_of(finding.pattern);
+    out["confidence"] = name_of(finding.confidence);
+    out["place"] = place_json(finding.place);
+    out["kind"] = finding.kind;
+    out["api"] = finding.api;
+    out["count"] = finding.count;
+    out["bytes"] = finding.bytes;
+    out["saves"] = {{"peak_bytes", finding.saving.peak_bytes},
+                    {"peak_is_exact", finding.saving.peak_is_exact},
+                    {"reserved_bytes", finding.saving.reserved_bytes},
+                    {"end_bytes", finding.saving.end_bytes},
+                    {"calls", finding.saving.calls}};
+    out["buffers"] = finding.saves_calls_only() ? ordered_json(finding.buffers) : nullptr;
+    out["buffer_bytes"] = finding.saves_calls_only() ? ordered_json(finding.buffer_bytes) : nullptr;
+    out["what"] = finding.what;
+    out["change"] = finding.change;
+    out["stack"] = stack_json(resolver.frames(report.sites[finding.sites.front()].stack));
+    out["sites"] = finding.sites;
+    return out;
+}
+
+}  // namespace
+
+std::string render_inefficiencies(const Inefficiencies& found, const ViewOptions& options) {
+    return Text(options).write(found);
+}
+
+std::string inefficiencies_json(const Report& report, Resolver& resolver,
+                                const Inefficiencies& found, const ViewOptions& options) {
+    ordered_json out;
+    out["steps"] = text_or_null(found.steps);
+    out["filter"] = text_or_null(options.filter);
+    out["devices"] = ordered_json::array();
+    for (const DeviceFindings& device : found.devices) {
+        ordered_json& shown = out["devices"].emplace_back();
+        shown["index"] = device.device->index;
+        shown["name"] = device.device->name;
+        shown["allocated_peak_bytes"] = device.device->curve(Curve::allocated).peak_bytes;
+        shown["reserved_peak_bytes"] = device.device->curve(Curve::reserved).peak_bytes;
+        shown["findings"] = ordered_json::array();
+        for (const auto* list : {&device.findings, &device.calls}) {
+            for (const Finding& finding : *list) {
+                shown["findings"].push_back(finding_json(finding, report, resolver));
+            }
+        }
+    }
+    out["notes"] = found.notes;
+    return json_text(out);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""memlab-report inefficiencies as a user meets it. Run by ctest, as cli_test.py is."""
+
+import json
+import os
+import shutil
+import unittest
+
+from cli_test import REPORT, SOURCE, SYNTH, ToolTest
+
+RECORDINGS = os.path.join(SOURCE, "tests", "data")
+
+
+class Inefficiencies(ToolTest):
+    def test_of_a_real_run(self):
+        log = os.path.join(RECORDINGS, "h200", "pytorch_transformer.memlog")
+        text = self.report("inefficiencies", log, "--no-symbols")
+        self.assertIn("peak: 1.21 GiB allocated, 1.44 GiB reserved", text)
+        self.assertIn("  1. late reuse: saves up to 47.50 MiB reserved, 3.2% (likely)", text)
+        self.assertIn("fragmentation source: saves up to 29.34 MiB reserved", text)
+        self.assertIn("oversized alignment: saves up to 13.82 MiB of the peak, 1.1% (certain)",
+                      text)
+        self.assertIn("marks no steps", text)
+        for line in text.splitlines():
+            self.assertLessEqual(len(line), 80, line)
+        first = self.report("inefficiencies", log, "--no-symbols", "--top", "1")
+        self.assertNotIn("fragmentation source", first)
+        self.assertIn("[2 others; --top shows more]", first)
+
+    def large_run(self):
+        path = self.path("run.memlog")
+        self.assertEqual(self.call(SYNTH, "--events", "60000", "--sites", "40", "--seed", "3",
+                                   "-o", path).returncode, 0)
+        return path
+
+    def test_what_grows_with_the_steps(self):
+        log = self.large_run()
+        document = json.loads(self.report("inefficiencies", "--json", "--no-symbols", log))
+        self.assertEqual(document["format"], "memlab-inefficiencies")
+        (report,) = document["reports"]
+        self.assertRegex(report["steps"], r'^(mark|scope|range) ".+"$')
+        peak = report["devices"][0]["allocated_peak_bytes"]
+        findings = report["devices"][0]["findings"]
+        leaks = [each for each in findings if each["pattern"] == "leak"]
+        certain = [each for each in leaks if each["confidence"] == "certain"]
+        self.assertTrue(certain)
+        for leak in certain:
+            self.assertTrue(leak["saves"]["peak_is_exact"])
+            self.assertTrue(0 < leak["saves"]["peak_bytes"] <= min(leak["bytes"], peak))
+        # leaks --growth says the same of it.
+        growth = json.loads(self.report("leaks", "--growth", "--json", "--no-symbols", log))
+        for steps in growth["reports"][0]["steps"]:
+            places = [row["place"] for row in steps["growing"]]
+            for leak in leaks:
+                self.assertEqual(leak["place"] in places, leak["confidence"] == "certain")
+
+    def test_only_what_is_asked_for(self):
+        log = self.large_run()
+        nothing = self.report("inefficiencies", log, "--no-symbols", "--pattern", "late_reuse",
+                              "--pattern", "unused_allocation")
+        self.assertIn("Nothing was found that could be shown to be too much.", nothing)
+        self.assertNotIn("leak:", self.report("inefficiencies", log, "--filter", "kind=pinned"))
+        with open(self.path("known.supp"), "w", encoding="utf-8") as file:
+            file.write("[all]\nreason = on purpose\nkind = device\n")
+        self.assertNotIn("leak:", self.report("inefficiencies", log, "--suppressions",
+                                              self.path("known.supp")))
+
+    def test_the_log_is_found_beside_the_report(self):
+        folder = os.path.join(RECORDINGS, "h100")
+        text = self.report("inefficiencies", "--no-symbols",
+                           os.path.join(folder, "sample_checkpointing_plain.json"))
+        self.assertIn("oversized alignment: saves up to 2.06 MiB", text)
+        shutil.copy(os.path.join(folder, "sample_checkpointing_plain.json"), self.path("a.json"))
+        result = self.call(REPORT, "inefficiencies", self.path("a.json"))
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("a.json: has sums, not moments; give its event log", result.stderr)
+
+    def test_wrong_usage(self):
+        log = self.log("leak")
+        for arguments, problem in ((("--pattern", "waste"), "waste"),
+                                   (("--step", "epoch"), "has no steps of the name epoch"),
+                                   (("--device", "7"), "GPU 7"),
+                                   (("--suppressions", "/nowhere"), "/nowhere")):
+            with self.subTest(arguments=arguments):
+                result = self.call(REPORT, "inefficiencies", log, *arguments)
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn(problem, result.stderr)
+
+    def test_nothing_allocated(self):
+        self.assertIn("No GPU memory was allocated.\n",
+                      self.report("inefficiencies", self.log("empty")))
+
+
+if __name__ == "__main__":
+    unittest.main()

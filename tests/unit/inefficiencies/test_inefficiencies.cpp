@@ -1,0 +1,344 @@
+// Small programs, each wasteful in one way, and what is said of them.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "report/inefficiencies/inefficiencies.hpp"
+#include "report/inefficiencies/render.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/report/pool_recording.hpp"
+
+using namespace memlab::test;
+using namespace memlab::report;
+
+namespace {
+
+constexpr std::uint64_t mib = PoolRecording::mib;
+
+struct Looked {
+    Inefficiencies found;
+    std::string problem;
+
+    /// The only device's only finding of that pattern; null when there is none.
+    const Finding* only(Pattern pattern) const {
+        const Finding* only = nullptr;
+        for (const auto* list : {&found.devices.at(0).findings, &found.devices.at(0).calls}) {
+            for (const Finding& finding : *list) {
+                if (finding.pattern == pattern) {
+                    CHECK(only == nullptr);
+                    only = &finding;
+                }
+            }
+        }
+        return only;
+    }
+};
+
+/// `recording` must outlive the result.
+Looked look(PoolRecording& recording, InefficiencyQuery query = {}) {
+    const Report& report = recording.read();
+    Resolver resolver(report, nullptr);
+    if (query.taken.empty()) {
+        query.taken.assign(report.sites.size(), true);
+    }
+    Looked looked;
+    looked.found = find_inefficiencies(report, resolver, recording.log(), query, &looked.problem);
+    return looked;
+}
+
+}  // namespace
+
+TEST_CASE("a program that keeps what it uses and frees what it does not: nothing is found") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 20).alloc(0, 10, 1);
+    for (int step = 0; step < 20; ++step) {
+        recording.alloc(10, 4, 2).give_back(10, 4).step();
+    }
+    recording.give_back(0, 10);
+    const Looked looked = look(recording);
+    CHECK(looked.problem == nothing);
+    CHECK(looked.found.steps == "mark \"step\"");
+    CHECK(looked.found.devices.at(0).findings.empty());
+    CHECK(looked.found.devices.at(0).calls.empty());
+    CHECK(looked.found.notes.empty());
+}
+
+TEST_CASE("what grows at every step is a leak for certain, and the peak without it is computed") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 200);
+    for (std::uint64_t step = 0; step < 40; ++step) {
+        recording.alloc(step, 1, 1).alloc(100, 10, 2).give_back(100, 10).step();
+    }
+    const Looked looked = look(recording);
+    const Finding* const leak = looked.only(Pattern::leak);
+    REQUIRE(leak != nullptr);
+    CHECK(leak->confidence == Confidence::certain);
+    CHECK(leak->place.function == "keep");
+    CHECK(leak->count == 40);
+    CHECK(leak->saving.end_bytes == 40 * mib);
+    // 50 MiB at the peak; without it the 10 of work and what a step itself makes. That of the first
+    // step is known to outlive it at the end of the second, so two of them are left at most.
+    CHECK(leak->saving.peak_is_exact);
+    CHECK(leak->saving.peak_bytes == (50 - 12) * mib);
+    CHECK(leak->what ==
+          "40 allocations were never freed (40.00 MiB). It grows by 1.00 MiB at "
+          "every step.");
+}
+
+namespace {
+
+/// Of 20 blocks that live shortly each fifth stays; and one more is at work when the program ends.
+void forget_some(PoolRecording& recording) {
+    recording.segment(EventType::segment_alloc, 0, 100);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+        recording.alloc(i, 1, 1);
+        if (i % 5 != 0) {
+            recording.give_back(i, 1);
+        }
+    }
+    recording.alloc(60, 1, 1);
+}
+
+}  // namespace
+
+TEST_CASE("what outstays all others of its place is likely to be a leak, unless it is suppressed") {
+    PoolRecording recording;
+    recording.alloc(50, 10, 2);  // never freed, as nothing of that place is: that may be meant
+    forget_some(recording);
+    const Looked looked = look(recording);
+    const Finding* const leak = looked.only(Pattern::leak);
+    REQUIRE(leak != nullptr);
+    CHECK(leak->confidence == Confidence::likely);
+    CHECK(leak->place.function == "keep");
+    CHECK(leak->saving.end_bytes == 4 * mib);
+    CHECK(leak->saving.peak_bytes == 0);
+    CHECK(looked.found.notes.size() == 1);  // no steps
+
+    const ReadSuppressions keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
+    InefficiencyQuery query;
+    query.suppressions = &keep.list;
+    CHECK(look(recording, query).only(Pattern::leak) == nullptr);
+}
+
+TEST_CASE("the old one freed after the new one was made") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100).alloc(80, 5, 2).alloc(0, 10, 1);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        recording.alloc((i + 1) % 2 * 10, 10, 1).give_back(i % 2 * 10, 10);
+    }
+    const Looked looked = look(recording);
+    const Finding* const late = looked.only(Pattern::late_deallocation);
+    REQUIRE(late != nullptr);
+    CHECK(late->confidence == Confidence::likely);
+    CHECK(late->count == 10);
+    CHECK(late->bytes == 100 * mib);
+    CHECK(late->saving.peak_is_exact);
+    CHECK(late->saving.peak_bytes == 10 * mib);  // 25 with two of them, 15 with one
+
+    PoolRecording other_size;
+    other_size.segment(EventType::segment_alloc, 0, 100).alloc(0, 10, 1);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        other_size.alloc(20 + 10 * (i % 2), 1 + i, 1).alloc(90, 1, 2).give_back(90, 1);
+        other_size.give_back(20 + 10 * (i % 2), 1 + i);
+    }
+    CHECK(look(other_size).only(Pattern::late_deallocation) == nullptr);
+}
+
+TEST_CASE("a peak elsewhere is not lowered, so there is nothing to say") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100).alloc(0, 90, 2).give_back(0, 90);
+    recording.alloc(0, 10, 1);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        recording.alloc((i + 1) % 2 * 10, 10, 1).give_back(i % 2 * 10, 10);
+    }
+    CHECK(look(recording).only(Pattern::late_deallocation) == nullptr);
+}
+
+TEST_CASE("what outlives its step") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100);
+    for (std::uint64_t step = 0; step < 12; ++step) {
+        recording.alloc(step % 2 * 10, step == 0 ? 1 : 8, 1).alloc(40, 6, 2).give_back(40, 6);
+        if (step > 0) {
+            recording.give_back((step - 1) % 2 * 10, step == 1 ? 1 : 8);  // of the step before
+        }
+        recording.step();
+    }
+    const Looked looked = look(recording);
+    const Finding* const late = looked.only(Pattern::over_long_life);
+    REQUIRE(late != nullptr);
+    CHECK(late->confidence == Confidence::possible);
+    CHECK(late->place.function == "keep");
+    CHECK(late->count == 10);  // the first step's end is known as one when the second comes
+    CHECK(late->what.find("freed 1 step later") != std::string::npos);
+    // Two of them and the work are 22; one is 14, and 15 with that of the first step.
+    CHECK(late->saving.peak_bytes == (22 - 15) * mib);
+    CHECK(looked.found.notes.empty());
+}
+
+TEST_CASE("patterns are looked for alone when asked so, and sites that are not taken are not") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100).alloc(0, 10, 1);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        recording.alloc((i + 1) % 2 * 10, 10, 1).give_back(i % 2 * 10, 10);
+    }
+    InefficiencyQuery query;
+    query.patterns = {Pattern::leak};
+    CHECK(look(recording, query).only(Pattern::late_deallocation) == nullptr);
+    query.patterns = {Pattern::late_deallocation};
+    CHECK(look(recording, query).only(Pattern::late_deallocation) != nullptr);
+    query.taken.assign(recording.report.sites.size(), false);
+    CHECK(look(recording, query).only(Pattern::late_deallocation) == nullptr);
+}
+
+TEST_CASE("blocks that keep segments, and blocks that wait for the GPU, when the pool grew") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 20)
+        .alloc(0, 1, 1)
+        .segment(EventType::segment_alloc, 40, 20)
+        .alloc(40, 16, 2)
+        .give_back(40, 16, false)
+        .segment(EventType::segment_alloc, 100, 40)  // the reserved peak
+        .alloc(100, 30, 2)
+        .give_back(100, 30);
+    const Looked looked = look(recording);
+    const Finding* const keeps = looked.only(Pattern::fragmentation_source);
+    REQUIRE(keeps != nullptr);
+    CHECK(keeps->place.function == "keep");
+    CHECK(keeps->confidence == Confidence::certain);
+    CHECK(keeps->count == 1);
+    CHECK(keeps->bytes == mib);
+    CHECK(keeps->saving.reserved_bytes == 19 * mib);
+    const Finding* const waits = looked.only(Pattern::late_reuse);
+    REQUIRE(waits != nullptr);
+    CHECK(waits->place.function == "work");
+    CHECK(waits->saving.reserved_bytes == 16 * mib);
+}
+
+TEST_CASE("rounding at the peak") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100)
+        .alloc(0, 10, 1, mib / 2)
+        .alloc(10, 10, 1, mib / 4)
+        .alloc(20, 10, 2);
+    const Looked looked = look(recording);
+    const Finding* const rounding = looked.only(Pattern::oversized_alignment);
+    REQUIRE(rounding != nullptr);
+    CHECK(rounding->confidence == Confidence::certain);
+    CHECK(rounding->count == 2);
+    CHECK(rounding->saving.peak_bytes == mib / 2 + mib / 4);
+    CHECK_FALSE(rounding->saving.peak_is_exact);
+    CHECK(rounding->what ==
+          "At the peak 2 allocations took 20.00 MiB for 19.25 MiB: the rest is rounding.");
+}
+
+TEST_CASE("allocations that a few buffers would serve") {
+    PoolRecording churn;
+    churn.segment(EventType::segment_alloc, 0, 100);
+    for (std::uint64_t i = 0; i < 300; ++i) {
+        churn.alloc(0, 1 + i % 3, 1).give_back(0, 1 + i % 3);
+    }
+    const Looked looked = look(churn);
+    const Finding* const temporary = looked.only(Pattern::temporary_churn);
+    REQUIRE(temporary != nullptr);
+    CHECK(temporary->buffers == 1);
+    CHECK(temporary->buffer_bytes == 3 * mib);
+    CHECK(temporary->saving.calls == 299);
+    CHECK(temporary->change == "Keep one buffer of 3.00 MiB and use it again.");
+
+    PoolRecording pairs;
+    pairs.segment(EventType::segment_alloc, 0, 100);
+    for (std::uint64_t i = 0; i < 200; ++i) {
+        pairs.alloc(0, 1, 1).alloc(1, 1, 1).alloc(2, 1, 2);
+        pairs.give_back(0, 1).give_back(1, 1).give_back(2, 1);
+    }
+    const Looked two = look(pairs);
+    const Finding* const redundant = two.only(Pattern::redundant_allocation);
+    REQUIRE(redundant != nullptr);
+    CHECK(redundant->place.function == "keep");
+    CHECK(redundant->buffers == 2);
+    CHECK(redundant->saving.calls == 398);
+    CHECK(two.only(Pattern::temporary_churn)->place.function == "work");
+}
+
+TEST_CASE("memory that lives while the GPU does nothing") {
+    constexpr std::uint64_t second = 1'000'000'000;
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100);
+    recording.alloc(0, 30, 1).wait(second).give_back(0, 30);
+    recording.wait(second).alloc(0, 10, 2).wait(second);
+    const std::uint64_t begin = recording.now();
+    recording.wait(second).give_back(0, 10).kernel(begin, begin + 1000);  // told late
+    const Looked looked = look(recording);
+    const Finding* const unused = looked.only(Pattern::unused_allocation);
+    REQUIRE(unused != nullptr);
+    CHECK(unused->place.function == "keep");
+    CHECK(unused->count == 1);
+    CHECK(unused->saving.peak_bytes == 20 * mib);  // of 30, where 10 are left
+
+    PoolRecording no_work;
+    no_work.segment(EventType::segment_alloc, 0, 100).alloc(0, 30, 1).wait(second).give_back(0, 30);
+    CHECK(look(no_work).only(Pattern::unused_allocation) == nullptr);
+}
+
+TEST_CASE("what is missing is said") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100).alloc(0, 30, 1);
+    InefficiencyQuery query;
+    query.step = "epoch";
+    CHECK(look(recording, query).problem.find("no steps of the name epoch") == 4);
+    Resolver resolver(recording.report, nullptr);
+    query.step.clear();
+    query.taken.assign(recording.report.sites.size(), true);
+    std::string problem;
+    find_inefficiencies(recording.report, resolver, "", query, &problem);
+    CHECK(problem.find("sums, not moments") != std::string::npos);
+}
+
+TEST_CASE("as text and as JSON") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 100).alloc(80, 5, 2).alloc(0, 10, 1);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+        recording.alloc((i + 1) % 2 * 10, 10, 1).give_back(i % 2 * 10, 10);
+    }
+    for (std::uint64_t i = 0; i < 150; ++i) {
+        recording.alloc(90, 1, 2).give_back(90, 1);
+    }
+    recording.give_back(80, 5).give_back(0, 10);
+    const Looked looked = look(recording);
+    ViewOptions options;
+    options.style.ascii = true;
+    CHECK(render_inefficiencies(looked.found, options) ==
+          R"(GPU 0: GPU  peak: 25.00 MiB allocated, 100.00 MiB reserved
+
+  1. late deallocation: saves 9.00 MiB of the peak, 36.0% (likely)
+     /opt/app/model.py:5  keep
+     10 of 11 were freed right after the next one of the same size had been
+     made: both were held at once.
+     > Free the old one before the new one is made (Python: del x, then x =
+       ...), or write the new values into it.
+
+A few buffers that are kept would serve all allocations of these places:
+         calls   share  buffers     of each  where
+           151   93.2%        2    5.00 MiB  /opt/app/model.py:15  work *
+  * most are freed before their thread allocates anything else
+
+  ! The program marks no steps, so what outlives a step, or grows with them, is
+    not known: docs/scopes.md says how it can.
+)");
+    options.top = 0;
+    CHECK(render_inefficiencies(looked.found, options).find("[1 other; --top shows more]") !=
+          std::string::npos);
+    Resolver resolver(recording.report, nullptr);
+    const auto json = nlohmann::json::parse(
+        inefficiencies_json(recording.report, resolver, looked.found, options));
+    const auto& findings = json["devices"][0]["findings"];
+    REQUIRE(findings.size() == 2);
+    CHECK(findings[0]["pattern"] == "late_deallocation");
+    CHECK(findings[0]["saves"]["peak_bytes"] == 9 * mib);
+    CHECK(findings[0]["buffers"].is_null());
+    CHECK(findings[0]["stack"][0]["function"] == "keep");
+    CHECK(findings[1]["pattern"] == "temporary_churn");
+    CHECK(findings[1]["buffers"] == 2);
+    CHECK(json["steps"].is_null());
+}

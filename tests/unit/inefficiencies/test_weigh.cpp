@@ -1,0 +1,121 @@
+// The peak that is left, against a second computation of it: all curves of all findings, kept
+// whole.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "profiler/trace/aggregator.hpp"
+#include "profiler/trace/log_writer.hpp"
+#include "report/inefficiencies/weigh.hpp"
+#include "report/reader.hpp"
+#include "tests/catch.hpp"
+#include "tests/unit/trace/recording.hpp"
+#include "tests/unit/trace/temporary_folder.hpp"
+
+using namespace memlab::test;
+using namespace memlab::report;
+
+namespace {
+
+/// The allocated curve of each device after each event.
+std::map<std::uint64_t, std::vector<std::uint64_t>> curves_of(const Records& records) {
+    std::map<std::uint64_t, std::vector<std::uint64_t>> curves;
+    memlab::trace::Aggregator figures;
+    for (const AnyRecord& record : records) {
+        feed(record, figures);
+        if (!std::holds_alternative<Event>(record)) {
+            continue;
+        }
+        for (const auto& device : figures.devices()) {
+            if (device != nullptr) {
+                curves[device->info.index].push_back(
+                    device->curve(memlab::trace::CurveName::allocated).current);
+            }
+        }
+    }
+    return curves;
+}
+
+std::uint64_t peak_without(const std::vector<std::uint64_t>& curve,
+                           const std::vector<Avoidable>& avoidable, const Weighed& finding) {
+    std::vector<std::uint64_t> left = curve;
+    for (const Avoidable& each : avoidable) {
+        if (each.why != finding.why || std::find(finding.sites.begin(), finding.sites.end(),
+                                                 each.site) == finding.sites.end()) {
+            continue;
+        }
+        for (std::uint64_t at = each.begin; at < each.end && at < left.size(); ++at) {
+            left[at] -= std::min(left[at], each.bytes);
+        }
+    }
+    return left.empty() ? 0 : *std::max_element(left.begin(), left.end());
+}
+
+}  // namespace
+
+TEST_CASE("random recordings: the peak that is left of every site is that of the whole curve") {
+    std::size_t lowered = 0;
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        const TemporaryFolder folder;
+        const std::string path = folder / "log.memlog";
+        const Records records = PlausibleRecords::make(seed, 1500);
+        auto created = memlab::trace::LogWriter::create(path, 0);
+        REQUIRE(created.writer);
+        feed(records, *created.writer);
+        created.writer->close();
+        const ReadResult read = read_report(path);
+        REQUIRE(read.report);
+        const auto steps =
+            read.report->steps.empty() ? std::nullopt : std::optional<std::size_t>(0);
+        const Watched watched = watch(*read.report, path, steps);
+        std::vector<Weighed> findings;
+        for (std::size_t site = 0; site < read.report->sites.size(); ++site) {
+            for (const auto why : {Avoidable::Why::replaced, Avoidable::Why::outlived,
+                                   Avoidable::Why::unused, Avoidable::Why::leaked}) {
+                findings.push_back({read.report->sites[site].device, why, {site}, 0});
+            }
+        }
+        weigh(path, watched.avoidable, findings);
+        auto curves = curves_of(records);
+        for (const Weighed& finding : findings) {
+            const std::vector<std::uint64_t>& curve = curves[finding.device];
+            INFO("seed " << seed << ", site " << finding.sites.front() << ", why "
+                         << static_cast<int>(finding.why));
+            CHECK(finding.peak_bytes == peak_without(curve, watched.avoidable, finding));
+            lowered +=
+                !curve.empty() && finding.peak_bytes < *std::max_element(curve.begin(), curve.end())
+                    ? 1
+                    : 0;
+        }
+    }
+    CHECK(lowered > 20);  // else the test says nothing
+}
+
+TEST_CASE("random recordings: what is avoidable of a site is never more than it held") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        const TemporaryFolder folder;
+        const std::string path = folder / "log.memlog";
+        auto created = memlab::trace::LogWriter::create(path, 0);
+        REQUIRE(created.writer);
+        feed(PlausibleRecords::make(seed, 3000), *created.writer);
+        created.writer->close();
+        const ReadResult read = read_report(path);
+        REQUIRE(read.report);
+        const Watched watched = watch(*read.report, path, std::nullopt);
+        for (std::size_t i = 0; i < watched.sites.size(); ++i) {
+            const SiteWatch& watch = watched.sites[i];
+            const memlab::report::Site& site = read.report->sites[i];
+            CHECK(watch.most_live <= site.count);
+            CHECK(watch.replaced_count <= site.count);
+            CHECK(watch.replaced_bytes <= site.bytes);
+            CHECK(watch.rounding_at_peak <=
+                  site.bytes - std::min(site.bytes, site.requested_bytes));
+            CHECK(watch.outlived_count == 0);
+        }
+        for (const Avoidable& each : watched.avoidable) {
+            CHECK(each.begin <= each.end);
+            CHECK(each.site < watched.sites.size());
+        }
+    }
+}
