@@ -224,9 +224,9 @@ class Judge {
         finding.what = format_count(count) + " of " + format_count(sum(group, &Site::count)) +
                        " were freed right after the next one of the same size had been made: both "
                        "were held at once.";
-        finding.change =
-            "Free the old one before the new one is made (Python: del x, then x = ...), or write "
-            "the new values into it.";
+        finding.change = std::string("Free the old one before the new one is made") +
+                         (group.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
+                         ", or write the new values into it.";
         add_weighed(device, std::move(finding), Avoidable::Why::replaced);
     }
 

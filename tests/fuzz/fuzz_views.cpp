@@ -11,6 +11,7 @@
 
 #include "report/check/render.hpp"
 #include "report/event_log_of.hpp"
+#include "report/inefficiencies/render.hpp"
 #include "report/lines/render.hpp"
 #include "report/place_text.hpp"
 #include "report/pool_view/render.hpp"
@@ -96,6 +97,24 @@ void show_pools(const Shown& shown) {
     require(shown.report.devices.empty() || devices.empty() ||
             !render_pools(pools, shown.resolver, options).empty());
     require(is_json(pools_json(pools, shown.resolver)));
+}
+
+void show_inefficiencies(const Shown& shown) {
+    InefficiencyQuery query;
+    query.taken.assign(shown.report.sites.size(), true);
+    std::string problem;
+    const Inefficiencies found =
+        find_inefficiencies(shown.report, shown.resolver, shown.log, query, &problem);
+    require(problem.empty() == !shown.log.empty());
+    for (const DeviceFindings& device : found.devices) {
+        for (const Finding& finding : device.findings) {
+            require(finding.saving.peak_bytes <= device.device->curve(Curve::allocated).peak_bytes);
+            require(finding.saving.reserved_bytes <=
+                    device.device->curve(Curve::reserved).peak_bytes);
+        }
+    }
+    require(!problem.empty() || !render_inefficiencies(found, shown.options).empty());
+    require(is_json(inefficiencies_json(shown.report, shown.resolver, found, shown.options)));
 }
 
 void show_lines(const Shown& shown) {
@@ -240,6 +259,7 @@ void show_all(const std::uint8_t* data, std::size_t size) {
     const Shown shown{path, log, *read.report, resolver, options, size};
     show_timeline(shown);
     show_pools(shown);
+    show_inefficiencies(shown);
     show_lines(shown);
     show_failures(shown);
     hold_to_limits(shown);

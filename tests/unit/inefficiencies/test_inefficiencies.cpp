@@ -315,8 +315,8 @@ TEST_CASE("as text and as JSON") {
      /opt/app/model.py:5  keep
      10 of 11 were freed right after the next one of the same size had been
      made: both were held at once.
-     > Free the old one before the new one is made (Python: del x, then x =
-       ...), or write the new values into it.
+     > Free the old one before the new one is made (del x, then x = ...), or
+       write the new values into it.
 
 A few buffers that are kept would serve all allocations of these places:
          calls   share  buffers     of each  where
