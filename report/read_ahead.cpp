@@ -1,12 +1,18 @@
 #include "report/read_ahead.hpp"
 
+#include <sys/stat.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 
+#include "report/ending_signals.hpp"
 #include "report/every_record.hpp"
+#include "report/progress.hpp"
 
 namespace memlab::report {
 
@@ -16,6 +22,17 @@ namespace {
 constexpr std::size_t stretch_events = 2048;
 /// Other records: definitions come in crowds.
 constexpr std::size_t stretch_others = 1024;
+
+/// How long a reading may take before anything is shown of it.
+constexpr std::chrono::seconds patience{1};
+
+/// 0 where nobody can tell.
+std::uint64_t size_of(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)
+               ? static_cast<std::uint64_t>(status.st_size)
+               : 0;
+}
 
 /// A ring of stretches between the two threads.
 class Ring {
@@ -123,6 +140,12 @@ class Filler final : public EveryRecord<Filler> {
 class ReadAhead::Impl {
   public:
     explicit Impl(const std::string& path) {
+        if (progress_terminal() >= 0) {
+            progress_.emplace(progress_terminal(), path, size_of(path), Progress::Clock::now(),
+                              patience);
+        }
+        // Signals meet the thread that draws, and so never between two halves of what it does.
+        const SignalsHeld held(SignalsHeld::Which::all);
         thread_ = std::thread([this, path] { read(path); });
     }
     ~Impl() {
@@ -130,14 +153,23 @@ class ReadAhead::Impl {
         thread_.join();
     }
 
-    const LogStretch* next() { return ring_.take(); }
+    const LogStretch* next() {
+        if (progress_) {
+            progress_->look(bytes_read_.load(std::memory_order_relaxed), Progress::Clock::now());
+        }
+        const LogStretch* const stretch = ring_.take();
+        if (stretch == nullptr) {
+            progress_.reset();
+        }
+        return stretch;
+    }
     const trace::LogReadResult& result() const { return result_; }
 
   private:
     void read(const std::string& path) noexcept {
         Filler filler(ring_);
         try {
-            result_ = trace::read_log(path, filler);
+            result_ = trace::read_log(path, filler, &bytes_read_);
             filler.close();
         } catch (const Abandoned&) {  // the caller knows
         } catch (const std::bad_alloc&) {
@@ -147,6 +179,8 @@ class ReadAhead::Impl {
     }
 
     Ring ring_;
+    std::atomic<std::uint64_t> bytes_read_{0};
+    std::optional<Progress> progress_;
     trace::LogReadResult result_;
     std::thread thread_;
 };

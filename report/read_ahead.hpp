@@ -1,5 +1,5 @@
 // Reads an event log with two threads: one takes the file apart, the other, the caller's, adds it
-// up.
+// up. What takes long is shown where show_progress_on() says.
 #pragma once
 
 #include <concepts>

@@ -4,50 +4,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "report/ending_signals.hpp"
+#include "report/progress.hpp"
+
 namespace memlab::tools {
-
-namespace {
-
-constexpr std::array ending_signals = {SIGINT, SIGTERM, SIGHUP};
-
-/// The name of the temporary file, for the signal handler; null: none.
-volatile const char* unfinished = nullptr;
-
-extern "C" void remove_and_end(int signal) {
-    if (unfinished != nullptr) {
-        unlink(const_cast<const char*>(unfinished));
-    }
-    // The default action is back (SA_RESETHAND): the shell sees how it ended.
-    raise(signal);
-}
-
-void heed_signals() {
-    struct sigaction action {};
-    action.sa_handler = remove_and_end;
-    action.sa_flags = SA_RESETHAND | SA_NODEFER;
-    for (const int signal : ending_signals) {
-        struct sigaction before {};
-        // Who ignores them (nohup) goes on ignoring them.
-        if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
-            sigaction(signal, &action, nullptr);
-        }
-    }
-}
-
-}  // namespace
 
 ExportFile::ExportFile(std::string path) : path_(std::move(path)) {
     if (path_.empty() || path_ == "-") {
         path_.clear();
         descriptor_ = STDOUT_FILENO;
+        if (isatty(STDOUT_FILENO) != 0) {
+            report::show_progress_on(-1);  // what is read is printed meanwhile
+        }
         return;
     }
     std::error_code error;
@@ -64,13 +38,12 @@ ExportFile::ExportFile(std::string path) : path_(std::move(path)) {
         return;
     }
     temporary_ = path_ + ".tmp." + std::to_string(getpid());
-    heed_signals();
-    unfinished = temporary_.c_str();
+    report::remove_when_ended(temporary_.c_str());
     descriptor_ =
         open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) {
         const int reason = errno;
-        unfinished = nullptr;
+        report::remove_when_ended(nullptr);
         temporary_.clear();  // whoever made it, we did not
         fail(reason);
     }
@@ -87,7 +60,7 @@ void ExportFile::remove() {
     descriptor_ = -1;
     if (!temporary_.empty()) {
         unlink(temporary_.c_str());
-        unfinished = nullptr;
+        report::remove_when_ended(nullptr);
         temporary_.clear();
     }
 }
@@ -133,7 +106,7 @@ bool ExportFile::finish() {
         fail(errno);
         return false;
     }
-    unfinished = nullptr;
+    report::remove_when_ended(nullptr);
     temporary_.clear();
     return true;
 }

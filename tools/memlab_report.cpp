@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "report/progress.hpp"
 #include "tools/check_command.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/diff_command.hpp"
@@ -64,6 +65,7 @@ int main(int argc, char** argv) {
     // Nothing that this program might start shall be profiled.
     unsetenv("LD_PRELOAD");
     memlab::tools::name_program("memlab-report");
+    memlab::report::show_progress_on(memlab::report::terminal_for_progress());
     const std::string_view name = argc > 1 ? argv[1] : "";
     for (const Command& command : commands) {
         if (name == command.name) {

@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
+#include "report/ending_signals.hpp"
 #include "report/json_writer.hpp"
 
 namespace memlab::tools {
@@ -23,6 +25,11 @@ std::string write_into(const std::string& path, std::string_view text, int flags
     const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
     if (descriptor < 0) {
         return problem(path, errno);
+    }
+    struct stat status {};
+    std::optional<report::SignalsHeld> whole;
+    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+        whole.emplace();
     }
     int error = 0;
     while (!text.empty() && error == 0) {
@@ -56,6 +63,7 @@ std::string write_output(const std::string& path, std::string_view text, Taken t
     }
     std::error_code error;
     const std::filesystem::path target = std::filesystem::canonical(path, error);
+    const report::SignalsHeld whole;  // the temporary file would stay
     const report::WriteResult written = report::write_text(
         text, error ? path : target.string(),
         taken == Taken::refuse ? report::Existing::refuse : report::Existing::replace);

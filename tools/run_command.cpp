@@ -1,10 +1,7 @@
 #include "tools/run_command.hpp"
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -14,6 +11,7 @@
 
 #include "report/runs/render.hpp"
 #include "report/symbolizer.hpp"
+#include "tools/output_file.hpp"
 #include "tools/report_options.hpp"
 #include "tools/subcommand.hpp"
 
@@ -110,12 +108,9 @@ int merge(const MergeArguments& arguments) {
     }
     const std::string json = render_ranks_json(view, ranks);
     if (!arguments.output.empty()) {
-        std::ofstream file(arguments.output, std::ios::binary | std::ios::trunc);
-        file << json;
-        file.close();
-        if (!file) {
-            return fail("cannot write " + arguments.output + " (" + std::strerror(errno) +
-                        "); name another place with -o");
+        const std::string problem = write_output(arguments.output, json, Taken::replace);
+        if (!problem.empty()) {
+            return fail(problem);
         }
     }
     if (arguments.json) {

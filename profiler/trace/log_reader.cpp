@@ -36,7 +36,8 @@ Integer little_endian(const std::uint8_t* from) {
 class Input {
   public:
     Input(const std::uint8_t* data, std::size_t size) : data_(data), available_(size) {}
-    explicit Input(int descriptor) : descriptor_(descriptor) {}
+    Input(int descriptor, std::atomic<std::uint64_t>* bytes_read)
+        : descriptor_(descriptor), bytes_read_(bytes_read) {}
 
     /// Makes `wanted` bytes available, or all that is left. Returns how many are.
     std::size_t need(std::size_t wanted) {
@@ -70,6 +71,9 @@ class Input {
             read(descriptor_, buffer_.data() + available_, buffer_.size() - available_);
         if (got > 0) {
             available_ += static_cast<std::size_t>(got);
+            if (bytes_read_ != nullptr) {
+                bytes_read_->fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
+            }
         } else if (got == 0 || errno != EINTR) {
             error_ = got == 0 ? 0 : errno;
             at_end_ = true;
@@ -80,6 +84,7 @@ class Input {
     std::size_t available_ = 0;
     std::uint64_t offset_ = 0;
     int descriptor_ = -1;
+    std::atomic<std::uint64_t>* bytes_read_ = nullptr;
     bool at_end_ = false;
     int error_ = 0;
     std::vector<std::uint8_t> buffer_;
@@ -380,7 +385,8 @@ LogReadResult read_input(Input& input, const std::string& name, RecordSink& sink
 
 }  // namespace
 
-LogReadResult read_log(const std::string& path, RecordSink& sink) {
+LogReadResult read_log(const std::string& path, RecordSink& sink,
+                       std::atomic<std::uint64_t>* bytes_read) {
     const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
         LogReadResult result;
@@ -392,7 +398,7 @@ LogReadResult read_log(const std::string& path, RecordSink& sink) {
         ~Closer() { close(descriptor); }
     };
     const Closer closer{descriptor};
-    Input input(descriptor);
+    Input input(descriptor, bytes_read);
     return read_input(input, path, sink);
 }
 

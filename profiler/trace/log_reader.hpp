@@ -1,6 +1,7 @@
 // Reads an event log as a stream, in bounded memory, whatever happened to the file.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -25,7 +26,10 @@ struct LogReadResult {
 /// Delivers every intact record of `path` to `sink`, in order. Never throws, never reads out of
 /// bounds, and uses memory independent of the file's size, on any input at all. Definitions are
 /// checked: a sink sees no reference to an undefined string, module, stack, context or device.
-LogReadResult read_log(const std::string& path, RecordSink& sink);
+/// `bytes_read`, where it is given, counts the bytes that have been read so far, for whoever looks
+/// at it meanwhile.
+LogReadResult read_log(const std::string& path, RecordSink& sink,
+                       std::atomic<std::uint64_t>* bytes_read = nullptr);
 
 /// The same over bytes in memory (tests, fuzzers).
 LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink);

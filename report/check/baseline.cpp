@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "report/ending_signals.hpp"
 #include "report/json_writer.hpp"
 
 namespace memlab::check {
@@ -188,6 +189,7 @@ BaselineResult read_folder(const std::string& path) {
 }
 
 std::string write(const std::string& path, const std::vector<BaselineFigure>& figures) {
+    const report::SignalsHeld whole;  // the temporary file would stay
     const report::WriteResult written =
         report::write_text(baseline_text(figures), path, report::Existing::replace);
     return written.ok()

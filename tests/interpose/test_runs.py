@@ -363,7 +363,7 @@ class Runs(EndToEnd):
         self.assertEqual(len(self.seen()["processes"]), 2)  # it is no recording itself
         outcome = self.report("merge", str(self.folder), "-o", "/nowhere/ranks.json")
         self.assertEqual(outcome.code, 2)
-        self.assertRegex(outcome.stderr, rb"^memlab-report: cannot write /nowhere/ranks.json \(No such file")
+        self.assertRegex(outcome.stderr, rb"^memlab-report: /nowhere/ranks.json: cannot be written \(No such file")
 
     def test_truncated_logs_are_listed_and_read(self) -> None:
         self.launch(["a!", "b!", "c!"], ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
