@@ -328,18 +328,21 @@ void Session::finish(trace::EndKind kind) {
     if (session->files_.report.empty()) {
         return;
     }
+    const auto in_the_log = [&](const std::string& instead_of) {
+        return instead_of + "; the event log " + session->files_.log +
+               (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
+               ": memlab-report reads it";
+    };
     try {
         const report::WriteResult written =
             report::write_report(session->recorder_->aggregate(), session->files_.report);
         if (!written.ok()) {
-            warn(written.error + "; the event log " + session->files_.log +
-                 " holds everything: memlab-report reads it");
+            warn(in_the_log(written.error));
         } else if (!session->settings_.keep_log && log_problem.empty()) {
             unlink(session->files_.log.c_str());
         }
     } catch (...) {
-        warn("out of memory while writing " + session->files_.report + "; the event log " +
-             session->files_.log + " holds everything: memlab-report reads it");
+        warn(in_the_log("out of memory while writing " + session->files_.report));
     }
 }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shutil
 import socket
 import subprocess
 from pathlib import Path
 
 from catalogue import CASES
-from harness import audit, judge_recordings, without_warnings
+from harness import audit, judge_recordings, run, without_warnings
 from support import EndToEnd
 
 MALLOC_FREE = next(case for case in CASES if case.command == ("malloc_free",))
@@ -122,6 +123,35 @@ class Output(EndToEnd):
         facts, problems = audit(self.layout, log)
         self.assert_sound(problems)
         self.assertEqual(facts["kinds"]["device"]["allocs"]["count"], 2)
+
+    def test_full_disk(self) -> None:
+        """A log that fills its disk: no SIGBUS ends the program, the log says how much is missing, and
+        nobody is told that it has everything."""
+        disk, kept, script = self.work / "disk", self.work / "kept", self.work / "on_disk.sh"
+        script.write_text('mount -t tmpfs -o size=256k memlab "$1" || exit 77\n'
+                          'disk=$1; kept=$2; shift 2\n"$@"; code=$?\n'
+                          'cp -r "$disk" "$kept"; exit $code\n', encoding="utf-8")
+        disk.mkdir()
+        if shutil.which("unshare") is None:
+            self.skipTest("there is no unshare here to mount a small disk with")
+        environment = self.layout.environment(memlab=True, output=disk)
+        preload = environment.pop("LD_PRELOAD")
+        outcome = run(["unshare", "-rm", "sh", str(script), str(disk), str(kept), "env",
+                       f"LD_PRELOAD={preload}", *self.program("storm", "1", "4", "200")],
+                      environment, self.cwd)
+        if outcome.code in (1, 77) and not outcome.stdout:
+            self.skipTest(f"mounting a small disk is not permitted here: {outcome.stderr!r}")
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        self.assertIn(b"could not grow beyond", outcome.stderr)
+        self.assertIn(b"No space left on device; the event log ", outcome.stderr)
+        self.assertIn(b" holds what came before it stopped: memlab-report reads it", outcome.stderr)
+        (log,) = kept.iterdir()
+        facts, problems = audit(self.layout, log)
+        self.assert_sound(problems)
+        self.assertGreater(facts["dropped"], 0)
+        self.assertEqual(facts["ended"], "exit")
+        calls = sum(int(word) for word in outcome.stdout.split() if word.isdigit())
+        self.assertLess(facts["events"], calls)
 
     def test_log_that_is_removed_or_renamed_meanwhile(self) -> None:
         """What happens to the log's name is nothing to the program, nor to its report."""
