@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "programs"))
 
-from harness import Layout, Outcome, run  # noqa: E402  (the path above)
+from harness import Found, Layout, Outcome, run  # noqa: E402  (the path above)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -48,6 +48,12 @@ class EndToEnd(unittest.TestCase):
 
     def program(self, name: str, *arguments: str) -> list[str]:
         return [str(self.layout.program(name)), *arguments]
+
+    def shown(self, found: Found) -> str:
+        """The text that memlab-report prints of a recording."""
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), str(found.report_path)])
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        return outcome.stdout.decode("utf-8")
 
     def assert_nothing_written(self) -> None:
         written = [path.name for folder in (self.output, self.cwd) if folder.is_dir()

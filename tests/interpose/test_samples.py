@@ -25,12 +25,6 @@ class Samples(EndToEnd):
         self.assertEqual(len(found), 1)
         return under, found[0]
 
-    def shown(self, found: Found) -> str:
-        """The text that memlab-report prints."""
-        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), str(found.report_path)])
-        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
-        return outcome.stdout.decode("utf-8")
-
     def test_promises(self) -> None:
         for name, arguments in RUNS:
             with self.subTest(name, arguments=arguments):

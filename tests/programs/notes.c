@@ -9,20 +9,8 @@
 #include <memlab/memlab.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static void check(CUresult result, const char* what) {
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", what, (int)result);
-        exit(1);
-    }
-}
-
-static CUdeviceptr allocate(size_t bytes) {
-    CUdeviceptr pointer = 0;
-    check(cuMemAlloc(&pointer, bytes), "cuMemAlloc");
-    return pointer;
-}
+#include "program.h"
 
 static void* leave_a_scope_open(void* context) {
     check(cuCtxSetCurrent((CUcontext)context), "cuCtxSetCurrent");

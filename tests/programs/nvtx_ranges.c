@@ -13,18 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check(CUresult result, const char* what) {
-    if (result != CUDA_SUCCESS) {
-        printf("%s: %d\n", what, (int)result);
-        exit(1);
-    }
-}
-
-static CUdeviceptr allocate(size_t bytes) {
-    CUdeviceptr pointer = 0;
-    check(cuMemAlloc(&pointer, bytes), "cuMemAlloc");
-    return pointer;
-}
+#include "program.h"
 
 static nvtxEventAttributes_t attributes(void) {
     nvtxEventAttributes_t result;

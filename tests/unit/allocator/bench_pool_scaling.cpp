@@ -1,41 +1,15 @@
 // What a pair of allocation and free costs the host by the number of live blocks, and how much host
 // memory a block costs. No device: the backend answers at once, so this is the pool alone.
 //   bench_pool_scaling [PAIRS]
-#include <malloc.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "allocator/pool.hpp"
+#include "tests/counted_heap.hpp"
 #include "tests/unit/allocator/random.hpp"
-
-namespace {
-
-std::uint64_t host_bytes = 0;  // as malloc rounds them
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-    void* memory = std::malloc(size);
-    if (memory == nullptr) {
-        throw std::bad_alloc();
-    }
-    host_bytes += malloc_usable_size(memory) + sizeof(std::size_t);
-    return memory;
-}
-void operator delete(void* memory) noexcept {
-    if (memory != nullptr) {
-        host_bytes -= malloc_usable_size(memory) + sizeof(std::size_t);
-        std::free(memory);
-    }
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    operator delete(memory);
-}
 
 namespace memlab::allocator::testing {
 namespace {
@@ -101,7 +75,7 @@ Row measure(std::size_t live, std::uint64_t pairs, bool expandable) {
     NullBackend backend;
     PoolOptions options;
     options.expandable = expandable;
-    const std::uint64_t before = host_bytes;
+    const std::uint64_t before = test::host_bytes;
     Pool pool(options, backend, nullptr);
     while (held.size() < live) {
         held.push_back(pool.allocate(size_of(random), 0).block.address);
@@ -113,7 +87,7 @@ Row measure(std::size_t live, std::uint64_t pairs, bool expandable) {
     };
     Row row;
     row.random_ns = nanoseconds_each(pairs, replace);
-    row.bytes = static_cast<double>(host_bytes - before) / static_cast<double>(live);
+    row.bytes = static_cast<double>(test::host_bytes - before) / static_cast<double>(live);
     row.same_ns =
         nanoseconds_each(pairs, [&] { pool.free(pool.allocate(1000, 0).block.address, 0); });
     return row;

@@ -3,7 +3,6 @@
 //   bench_recorder [FOLDER [BLOCKS]]
 // FOLDER is where the log is written; a tmpfs shows the cost of writing it, less the disk's.
 // BLOCKS is how many live blocks the last row has.
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,37 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
-
-namespace {
-
-std::atomic<std::uint64_t> host_bytes{0};  // as malloc rounds them
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-    void* memory = std::malloc(size);
-    if (memory == nullptr) {
-        throw std::bad_alloc();
-    }
-    host_bytes += malloc_usable_size(memory) + sizeof(std::size_t);
-    return memory;
-}
-void operator delete(void* memory) noexcept {
-    if (memory != nullptr) {
-        host_bytes -= malloc_usable_size(memory) + sizeof(std::size_t);
-        std::free(memory);
-    }
-}
-void operator delete(void* memory, std::size_t) noexcept {
-    operator delete(memory);
-}
+#include "tests/counted_heap.hpp"
 
 namespace memlab::profiler {
 namespace {
@@ -166,9 +141,10 @@ void measure(const std::string& folder, std::uint64_t most_blocks) {
                 folder.empty() ? "without a log" : ("log in " + folder).c_str(), "live blocks",
                 "same, ns", "random, ns", "8 same, ns", "8 random, ns", "bytes/block");
     for (std::uint64_t blocks = 100; blocks <= most_blocks; blocks *= 10) {
-        const std::uint64_t before = host_bytes;
+        const std::uint64_t before = memlab::test::host_bytes;
         Recording recording(folder, blocks, 100);
-        const double bytes = static_cast<double>(host_bytes - before) / static_cast<double>(blocks);
+        const double bytes =
+            static_cast<double>(memlab::test::host_bytes - before) / static_cast<double>(blocks);
         const double same = nanoseconds_each(recording, blocks, 1, true, events);
         const double random = nanoseconds_each(recording, blocks, 1, false, events);
         const double many_same = nanoseconds_each(recording, blocks, many, true, events);
@@ -190,9 +166,9 @@ int main(int argc, char** argv) {
     if (!folder.empty()) {
         measure(folder, most);
     }
-    const std::uint64_t before = host_bytes;
+    const std::uint64_t before = memlab::test::host_bytes;
     const Recording recording("", 1'000'000, 100'000);
     std::printf("1,000,000 live blocks of 100,000 sites: %.1f MB\n",
-                static_cast<double>(host_bytes - before) / 1e6);
+                static_cast<double>(memlab::test::host_bytes - before) / 1e6);
     return 0;
 }
