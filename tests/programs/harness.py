@@ -165,7 +165,7 @@ def audit(layout: Layout, log: Path, traffic: bool = False) -> tuple[dict, list[
     """log_audit's judgement of a log."""
     command = [str(layout.tool("log_audit")), str(log)] + (["--traffic"] if traffic else [])
     environment = layout.environment(memlab=False)
-    result = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=120)
+    result = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
     try:
         facts = json.loads(result.stdout)
     except ValueError:
