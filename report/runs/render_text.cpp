@@ -304,10 +304,14 @@ class RanksText {
             if (of.ratio) {
                 std::snprintf(ratio, sizeof ratio, "%.2f", *of.ratio);
             }
+            // The mean is no more than the largest; a double may be, and more than 64 bits hold.
+            const std::uint64_t mean = of.mean < static_cast<double>(of.largest)
+                                           ? static_cast<std::uint64_t>(of.mean)
+                                           : of.largest;
             page_.line("  " + left(name, 11) + right(ratio, 6) + "   rank " +
                        std::to_string(of.rank) + " peaks at " +
                        page_.bold(format_bytes(of.largest)) + ", the mean is " +
-                       format_bytes(static_cast<std::uint64_t>(of.mean)));
+                       format_bytes(mean));
         };
         row("allocated", ranks_.allocated);
         row("reserved", ranks_.reserved);

@@ -2,7 +2,10 @@
 #include "report/runs/ranks.hpp"
 
 #include <cmath>
+#include <limits>
 
+#include "report/runs/render.hpp"
+#include "report/units.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/runs/made_up.hpp"
 
@@ -138,4 +141,20 @@ TEST_CASE("places that differ, whatever the build of the library; equal ones are
     CHECK(result.places[0].least == 1);
     CHECK(result.places[1].peaks == std::vector<std::uint64_t>{0, 100});
     CHECK(result.places[1].most == 1);
+}
+
+TEST_CASE("the mean of the largest figures that there are is one of them") {
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    RunCollection run;
+    for (const std::uint64_t rank : {0, 1}) {
+        run.members.push_back(ranked(rank, 10 + rank, 1, 1, 2));
+        for (auto& curve : run.members.back().report.devices.back().curves) {
+            if (curve) {
+                curve->peak_bytes = most;
+            }
+        }
+    }
+    const RunView view = view_run("run", std::move(run));
+    const std::string text = render_ranks_text(view, compare(view.collection), Style(), 3, "");
+    CHECK(text.find("the mean is " + format_bytes(most)) != std::string::npos);
 }
