@@ -54,30 +54,22 @@ void define(CLI::App& app, Arguments& arguments) {
     add_device(app, arguments);
     add_rendering(app, arguments);
     for (const MetricInfo& metric : metrics()) {
-        app.add_option(option_name(metric), arguments.limits[metric.metric],
-                       std::string(metric.what))
+        add_repeated(app, option_name(metric), arguments.limits[metric.metric],
+                     std::string(metric.what))
             ->type_name("LIMIT")
-            ->expected(1)
-            ->take_all()
             ->group("Limits");
     }
-    app.add_option("--limit", arguments.partial_limits,
-                   "A limit of call stacks (TEXT as in --filter of the\nother commands) or scopes: "
-                   "METRIC@site:TEXT=LIMIT,\nMETRIC@scope:NAME=LIMIT")
+    add_repeated(app, "--limit", arguments.partial_limits,
+                 "A limit of call stacks (TEXT as in --filter of the\nother commands) or scopes: "
+                 "METRIC@site:TEXT=LIMIT,\nMETRIC@scope:NAME=LIMIT")
         ->type_name("WHAT")
-        ->expected(1)
-        ->take_all()
         ->group("Limits");
-    app.add_option("--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
+    add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
         ->type_name("FILE")
-        ->expected(1)
-        ->take_all()
         ->group("Limits");
-    app.add_option("--suppressions", arguments.suppressions,
-                   "What may stay at the end, and grow\n(memlab-report leaks)")
+    add_repeated(app, "--suppressions", arguments.suppressions,
+                 "What may stay at the end, and grow\n(memlab-report leaks)")
         ->type_name("FILE")
-        ->expected(1)
-        ->take_all()
         ->group("Limits");
     app.add_flag("--no-default-suppressions", arguments.no_default_suppressions,
                  "What cuBLAS, cuDNN, NCCL and PyTorch keep with\ntheir handles is a leak, too")

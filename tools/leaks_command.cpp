@@ -24,11 +24,9 @@ struct Arguments : ReportOptions {
 
 void define(CLI::App& app, Arguments& arguments) {
     add_files(app, arguments);
-    app.add_option("--suppressions", arguments.suppressions,
-                   "What may stay, see below; may be repeated")
-        ->type_name("FILE")
-        ->allow_extra_args(false)
-        ->take_all();
+    add_repeated(app, "--suppressions", arguments.suppressions,
+                 "What may stay, see below; may be repeated")
+        ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
                  "Also show what cuBLAS, cuDNN, NCCL and PyTorch keep\nwith their handles");
     app.add_flag("--show-suppressed", arguments.show_suppressed,

@@ -30,26 +30,21 @@ void define(CLI::App& app, LinesArguments& arguments) {
         ->required()
         ->type_name("");
     add_files(app, arguments.options);
-    app.add_option(
-           "--column", arguments.query.columns,
-           "Show this column instead of the usual ones; may be\nrepeated: active, reserved, "
-           "allocated, requested,\nbytes, count, live, at_peak, or a key of\n"
-           "torch.cuda.memory_stats (active_bytes.all.peak)")
+    add_repeated(app, "--column", arguments.query.columns,
+                 "Show this column instead of the usual ones; may be\nrepeated: active, reserved, "
+                 "allocated, requested,\nbytes, count, live, at_peak, or a key of\n"
+                 "torch.cuda.memory_stats (active_bytes.all.peak)")
         ->type_name("NAME")
-        ->expected(1)
-        ->take_all()
         ->check([](const std::string& name) { return check_column(name); });
     app.add_option("--every", arguments.every, "A table for every N steps; marks end a step")
         ->type_name("N")
         ->check(at_least_one);
     app.add_option("--mark", arguments.query.mark, "Only marks of this name end a step")
         ->type_name("NAME");
-    app.add_option("--sources", arguments.sources,
-                   "A folder in which to look for sources that are not\nwhere they were; may be "
-                   "repeated")
-        ->type_name("DIR")
-        ->expected(1)
-        ->take_all();
+    add_repeated(app, "--sources", arguments.sources,
+                 "A folder in which to look for sources that are not\nwhere they were; may be "
+                 "repeated")
+        ->type_name("DIR");
     add_device(app, arguments.options);
     add_filter(app, arguments.options);
     add_json(app, arguments.options, "the tables");

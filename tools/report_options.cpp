@@ -159,21 +159,19 @@ void add_device(CLI::App& app, ReportOptions& options) {
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {
-    app.add_option_function<std::vector<std::string>>(
-           "--filter",
-           [&options](const std::vector<std::string>& patterns) {
-               for (const std::string& pattern : patterns) {
-                   if (const std::string problem = options.filter.add(pattern); !problem.empty()) {
-                       throw CLI::ValidationError("--filter", problem);
-                   }
-               }
-           },
-           "Only call stacks with TEXT in a function, file or\nmodule; or func=TEXT, file=TEXT, "
-           "module=TEXT,\nkind=TEXT, scope=TEXT (what outlived that scope).\nTEXT may be a pattern "
-           "(*Step*). Repeated: all match")
-        ->type_name("TEXT")
-        ->allow_extra_args(false)
-        ->take_all();
+    add_repeated(
+        app, "--filter",
+        [&options](const std::vector<std::string>& patterns) {
+            for (const std::string& pattern : patterns) {
+                if (const std::string problem = options.filter.add(pattern); !problem.empty()) {
+                    throw CLI::ValidationError("--filter", problem);
+                }
+            }
+        },
+        "Only call stacks with TEXT in a function, file or\nmodule; or func=TEXT, file=TEXT, "
+        "module=TEXT,\nkind=TEXT, scope=TEXT (what outlived that scope).\nTEXT may be a pattern "
+        "(*Step*). Repeated: all match")
+        ->type_name("TEXT");
 }
 
 void add_templates(CLI::App& app, ReportOptions& options) {

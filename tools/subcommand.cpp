@@ -50,6 +50,19 @@ std::string whole_number(const std::string& text) {
     return digits ? std::string() : "takes a whole number, not " + text;
 }
 
+CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                          const std::string& what) {
+    return app.add_option(name, values, what)->expected(1)->take_all();
+}
+
+CLI::Option* add_repeated(CLI::App& app, const std::string& name,
+                          const std::function<void(const std::vector<std::string>&)>& take,
+                          const std::string& what) {
+    return app.add_option_function<std::vector<std::string>>(name, take, what)
+        ->expected(1)
+        ->take_all();
+}
+
 std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command) {
     app.get_formatter()->column_width(24);
     app.get_formatter()->label("REQUIRED", "");

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "report/terminal.hpp"
 
@@ -34,6 +36,15 @@ report::Style style_of(const Looks& looks);
 /// A check for CLI11, whose own name types and ranges in its words and take -1 for a large number:
 /// empty, or what is taken.
 std::string whole_number(const std::string& text);
+
+/// Adds an option that may be given again and again, with one value each time: what follows the
+/// value is not taken for another.
+CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                          const std::string& what);
+/// The same, for values that `take` puts elsewhere.
+CLI::Option* add_repeated(CLI::App& app, const std::string& name,
+                          const std::function<void(const std::vector<std::string>&)>& take,
+                          const std::string& what);
 
 /// The layout of --help; then reads the arguments. `command` is what was typed ("memlab-report
 /// merge"). Nothing when the program shall go on, else its exit code.

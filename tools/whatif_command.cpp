@@ -108,15 +108,13 @@ struct Arguments {
 
 void define(CLI::App& app, Arguments& arguments) {
     app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
-    app.add_option("--policy", arguments.policies,
-                   "Try this instead of the usual ones; may be repeated:\n" + whatif::policy_help())
-        ->type_name("NAME")
-        ->take_all();
-    app.add_option("--option", arguments.options,
-                   "Try memlab's pool with this option too; several are set together. Options:\n" +
-                       whatif::pool_option_names())
-        ->type_name("NAME=VALUE")
-        ->take_all();
+    add_repeated(app, "--policy", arguments.policies,
+                 "Try this instead of the usual ones; may be repeated:\n" + whatif::policy_help())
+        ->type_name("NAME");
+    add_repeated(app, "--option", arguments.options,
+                 "Try memlab's pool with this option too; several are set together. Options:\n" +
+                     whatif::pool_option_names())
+        ->type_name("NAME=VALUE");
     app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
         ->type_name("SIZE");
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");

@@ -65,6 +65,10 @@ class WhatIfTest(unittest.TestCase):
         self.assertEqual(list(rows), ["plain", "pool:large_rounding=64MiB",
                                       "pool:roundup_power2_divisions=4,MEMLAB_FREE_SYNC=never"])
 
+    def test_options_in_front_of_the_log_leave_it_alone(self):
+        rows, _ = self.rows("--policy", "plain", "--option", "large_rounding=64MiB", REAL)
+        self.assertEqual(list(rows), ["plain", "pool:large_rounding=64MiB"])
+
     def test_a_limit_that_is_too_small_names_event_and_site(self):
         rows, device = self.rows(REAL, "--limit", "760MiB")
         self.assertTrue(device["limited"])
