@@ -177,3 +177,16 @@ At the end  8 ns
     CHECK(json["devices"][0]["moments"].size() == 2);
     CHECK(json["devices"][0]["moments"][1]["segments"][0]["blocks"][1]["pending"] == true);
 }
+
+TEST_CASE("a segment ends with the address space, whatever its size") {
+    Pool pool;
+    pool.segment(EventType::segment_alloc, 0, (std::uint64_t{1} << 44) - 1)
+        .segment(EventType::segment_alloc, 10, 10)
+        .alloc(10, 4, 1);
+    std::vector<PoolMoment> moments;
+    pool.look(moments);
+    CHECK(moments.back().segments.size() == 3);
+    CHECK(moments.back().reserved_bytes() == ~base);
+    CHECK(moments.back().active_bytes() == 4 * mib);
+    CHECK(moments.back().largest_free() == ~base - 20 * mib);
+}
