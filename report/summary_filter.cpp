@@ -49,4 +49,18 @@ void filter_summary(Summary& summary, const std::vector<bool>& taken) {
     }
 }
 
+void order_by_count(Summary& summary) {
+    const auto order = [](HoldersSummary& holders) {
+        std::stable_sort(holders.places.begin(), holders.places.end(),
+                         [](const auto& a, const auto& b) { return a.count > b.count; });
+    };
+    for (DeviceSummary& device : summary.devices) {
+        order(device.at_peak);
+        order(device.live);
+    }
+    for (OomSummary& oom : summary.ooms) {
+        order(oom.holders);
+    }
+}
+
 }  // namespace memlab::report

@@ -36,6 +36,8 @@ void define(CLI::App& app, Arguments& arguments) {
     app.add_flag("--growth", arguments.growth,
                  "What grows from step to step instead, where the\nprogram marks its steps")
         ->excludes(generate);
+    add_sort(app, arguments, {"bytes", "count"});
+    app.get_option("--growth")->excludes("--sort");
     add_top(app, arguments, "Places of each GPU", 20);
     add_filter(app, arguments);
     add_device(app, arguments);

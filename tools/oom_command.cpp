@@ -5,6 +5,7 @@
 #include <string>
 
 #include "report/summary.hpp"
+#include "report/summary_filter.hpp"
 #include "report/views/oom_text.hpp"
 #include "tools/report_options.hpp"
 #include "tools/view_options.hpp"
@@ -19,10 +20,12 @@ struct OomArguments : ReportOptions {
 
 void define(CLI::App& app, OomArguments& arguments) {
     add_files(app, arguments);
+    add_sort(app, arguments, {"bytes", "count"});
     add_top(app, arguments, "Holders of each moment");
     app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest holders")
         ->type_name("N")
         ->check(whole_number);
+    add_filter(app, arguments);
     add_device(app, arguments);
     add_templates(app, arguments);
     add_json(app, arguments, "the failures");
@@ -59,9 +62,18 @@ int oom_command(int argc, char** argv) {
                 return oom.oom->device != *arguments.device;
             });
         }
-        return arguments.json
-                   ? report::render_ooms_json(summary, open.resolver, arguments.top)
-                   : report::render_ooms_text(summary, open.resolver, view, arguments.stacks);
+        std::string only;
+        if (!arguments.filter.empty()) {
+            report::filter_summary(summary, arguments.filter.sites(open.report, open.resolver));
+            only = "Holders: only " + report::printable(arguments.filter.text(), view.style.ascii) +
+                   "\n\n";
+        }
+        if (arguments.sort == "count") {
+            report::order_by_count(summary);
+        }
+        return arguments.json ? report::render_ooms_json(summary, open.resolver, arguments.top)
+                              : only + report::render_ooms_text(summary, open.resolver, view,
+                                                                arguments.stacks);
     });
 }
 

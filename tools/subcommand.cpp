@@ -52,7 +52,7 @@ std::string whole_number(const std::string& text) {
 
 CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                           const std::string& what) {
-    return app.add_option(name, values, what)->expected(1)->take_all();
+    return app.add_option(name, values, what)->expected(1)->allow_extra_args(false)->take_all();
 }
 
 CLI::Option* add_repeated(CLI::App& app, const std::string& name,
@@ -60,6 +60,7 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& name,
                           const std::string& what) {
     return app.add_option_function<std::vector<std::string>>(name, take, what)
         ->expected(1)
+        ->allow_extra_args(false)
         ->take_all();
 }
 

@@ -24,6 +24,7 @@ struct Arguments : ReportOptions {
 void define(CLI::App& app, Arguments& arguments, const char* commands) {
     add_files(app, arguments);
     add_json(app, arguments, "the summary");
+    add_sort(app, arguments, {"bytes", "count"});
     add_top(app, arguments, "Places in each table");
     app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
         ->type_name("N")
@@ -72,7 +73,7 @@ int summary_command(int argc, char** argv, const char* commands) {
     text.stacks = arguments.stacks;
     text.working_directory = working_directory();
     // A part of a run is shown process by process.
-    const bool whole = arguments.filter.empty() && !arguments.device;
+    const bool whole = arguments.filter.empty() && !arguments.device && arguments.sort == "bytes";
     if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
         return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
     }
@@ -85,6 +86,9 @@ int summary_command(int argc, char** argv, const char* commands) {
             report::filter_summary(summary, arguments.filter.sites(open.report, open.resolver));
             only = "Places: only " + report::printable(arguments.filter.text(), text.style.ascii) +
                    "\n";
+        }
+        if (arguments.sort == "count") {
+            report::order_by_count(summary);
         }
         return arguments.json ? report::render_json(summary, open.resolver, arguments.top)
                               : only + report::render_text(summary, open.resolver, text);

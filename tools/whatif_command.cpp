@@ -101,6 +101,7 @@ struct Arguments {
     std::vector<std::string> policies;
     std::vector<std::string> options;
     std::string limit;
+    std::optional<std::uint64_t> device;
     Looks looks;
     bool json = false;
     bool no_symbols = false;
@@ -117,6 +118,9 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("NAME=VALUE");
     app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
         ->type_name("SIZE");
+    app.add_option("--device", arguments.device, "Only this GPU, by its index in the program")
+        ->type_name("N")
+        ->check(whole_number);
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
     add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
@@ -198,9 +202,19 @@ int try_out(const Arguments& arguments) {
         }
     }
     std::string error;
-    const whatif::Recording recording = whatif::read_recording(arguments.log, &error);
+    whatif::Recording recording = whatif::read_recording(arguments.log, &error);
     if (!error.empty()) {
         return fail(arguments.log + ": " + error);
+    }
+    if (arguments.device) {
+        std::erase_if(recording.programs, [&](const whatif::Program& program) {
+            return program.device.index != *arguments.device;
+        });
+        if (recording.programs.empty()) {
+            return fail(arguments.log + ": nothing was allocated on GPU " +
+                        std::to_string(*arguments.device) +
+                        "; leave --device out to see those that were used");
+        }
     }
     interpose::Settings recorded;
     if (!read_options(recording.options, {}, &recorded, &error)) {

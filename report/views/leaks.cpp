@@ -35,9 +35,10 @@ class Rows {
         rows_[entry->second].add(site, index);
     }
 
-    std::vector<SiteRow> take() {
-        std::stable_sort(rows_.begin(), rows_.end(), [](const auto& a, const auto& b) {
-            return a.figures.live_bytes > b.figures.live_bytes;
+    std::vector<SiteRow> take(Order order) {
+        std::stable_sort(rows_.begin(), rows_.end(), [order](const auto& a, const auto& b) {
+            return order == Order::count ? a.figures.live_count > b.figures.live_count
+                                         : a.figures.live_bytes > b.figures.live_bytes;
         });
         return std::move(rows_);
     }
@@ -48,7 +49,8 @@ class Rows {
 };
 
 DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resolver,
-                     const std::vector<bool>& taken, const std::vector<Suppression>& suppressions) {
+                     const std::vector<bool>& taken, const std::vector<Suppression>& suppressions,
+                     Order order) {
     DeviceLeaks leaks;
     leaks.device = &device;
     Rows leaked;
@@ -64,9 +66,9 @@ DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resol
         rows.add(resolver.place(site.stack), site, i);
         (by == not_suppressed ? leaks.leaked : leaks.suppressed).add(figures_of(site));
     }
-    leaks.rows = leaked.take();
+    leaks.rows = leaked.take(order);
     for (auto& [by, rows] : kept) {
-        DeviceLeaks::Suppressed out{&suppressions[by], 0, 0, rows.take()};
+        DeviceLeaks::Suppressed out{&suppressions[by], 0, 0, rows.take(order)};
         Figures sum;
         for (const SiteRow& row : out.rows) {
             sum.add(row.figures);
@@ -145,7 +147,8 @@ Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<boo
     Leaks leaks;
     for (const Device& device : report.devices) {
         if (device.used() && (!options.device || *options.device == device.index)) {
-            leaks.devices.push_back(leaks_of(report, device, resolver, taken, suppressions));
+            leaks.devices.push_back(
+                leaks_of(report, device, resolver, taken, suppressions, options.order));
         }
     }
     for (const Steps& steps : report.steps) {

@@ -13,6 +13,7 @@
 
 namespace memlab::report {
 
+/// Of ViewOptions::order, count is by what is left in allocations, all else in bytes.
 struct LeakOptions : ViewOptions {
     bool show_suppressed = false;
     bool growth = false;  ///< steps instead of the end
@@ -23,12 +24,12 @@ struct DeviceLeaks {
         const Suppression* by = nullptr;
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
-        std::vector<SiteRow> rows;  ///< most bytes first
+        std::vector<SiteRow> rows;  ///< as DeviceLeaks::rows
     };
     const Device* device = nullptr;
     Figures leaked;
     Figures suppressed;
-    std::vector<SiteRow> rows;             ///< places with live memory, most bytes first
+    std::vector<SiteRow> rows;  ///< places with live memory: most bytes first, or most allocations
     std::vector<Suppressed> suppressions;  ///< those that matched, most bytes first
 };
 

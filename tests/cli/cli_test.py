@@ -133,6 +133,18 @@ class Report(ToolTest):
         self.assertIn("forward_pass", text)
         self.assertRegex(text, r"3\.81 MiB +24\.1% +1  1 place more")
 
+    def test_places_by_their_allocations(self):
+        path = os.path.join(SOURCE, "tests/data/h100/pytorch_without_its_cache.json")
+
+        def live(*arguments):
+            text = self.report("--json", "--no-symbols", *arguments, path)
+            places = json.loads(text)["reports"][0]["devices"][0]["live"]["places"]
+            return [(place["bytes"], place["count"]) for place in places]
+
+        self.assertEqual([count for _, count in live()], [3, 4])
+        self.assertEqual(live("--sort", "count"), live()[::-1])
+        self.assertIn("takes bytes or count, not peak", self.call(REPORT, "--sort", "peak", path).stderr)
+
     def test_no_symbols_looks_nothing_up(self):
         text = self.report("--no-symbols", self.log("leak"))
         self.assertNotIn("forward_pass", text)

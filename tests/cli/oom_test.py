@@ -32,6 +32,15 @@ class OutOfMemory(ToolTest):
         self.assertRegex(text, r"(?m)^    > forward_pass  tests/cli/memlab_synth\.cpp:%d$"
                          % line_of("forward_pass"))
 
+    def test_holders_that_a_filter_takes(self):
+        log = self.log("oom")
+        text = self.report("oom", "--filter", "func=load_batch", "--sort", "count", log)
+        self.assertTrue(text.startswith("Holders: only func=load_batch\n\nOut of memory 1 of 1"), text)
+        self.assertIn("load_batch", text.split("Held at that moment: 3.81 MiB")[1])
+        text = self.report("oom", "--filter", "func=nobody", log)
+        self.assertNotIn("Held at that moment", text)
+        self.assertIn("Out of memory 1 of 1", text)
+
     def test_json(self):
         document = json.loads(self.report("oom", "--json", self.log("oom")))
         self.assertEqual(document["format"], "memlab-ooms")

@@ -316,6 +316,22 @@ class Leaks(ViewTest):
             self.refused(path + ": " + expected, "leaks", "--suppressions", path, jax)
         self.refused("no.supp: ", "leaks", "--suppressions", "no.supp", jax)
 
+    def test_sort(self):
+        def places(*arguments):
+            document = json.loads(self.report("leaks", "--json", "--no-symbols", "--no-default-suppressions",
+                                              *arguments, recorded("h100/pytorch_without_its_cache.json")))
+            return [(place["live_bytes"], place["live_count"])
+                    for place in document["reports"][0]["devices"][0]["places"]]
+
+        by_bytes = places()
+        self.assertEqual(by_bytes, sorted(by_bytes, reverse=True))
+        by_count = places("--sort", "count")
+        self.assertEqual([count for _, count in by_count], sorted((count for _, count in by_bytes), reverse=True))
+        self.assertNotEqual(by_bytes, by_count)
+        result = self.call(REPORT, "leaks", "--growth", "--sort", "count", self.log("leak"))
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("--growth excludes --sort", result.stderr)
+
     def test_growth(self):
         text = self.report("leaks", "--growth", self.log("leak"))
         self.assertIn("no steps", text)

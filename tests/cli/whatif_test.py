@@ -65,6 +65,15 @@ class WhatIfTest(unittest.TestCase):
         self.assertEqual(list(rows), ["plain", "pool:large_rounding=64MiB",
                                       "pool:roundup_power2_divisions=4,MEMLAB_FREE_SYNC=never"])
 
+    def test_one_gpu_of_two(self):
+        log = os.path.join(self.folder.name, "two.memlog")
+        subprocess.run([os.path.join(BIN, "memlab-synth"), "two_gpus", log], check=True)
+        for arguments, devices in (((), [0, 1]), (("--device", "1"), [1])):
+            report = json.loads(self.call("whatif", "--json", "--no-symbols", *arguments, log).stdout)
+            self.assertEqual([device["index"] for device in report["devices"]], devices)
+        self.assertIn("nothing was allocated on GPU 7; leave --device out",
+                      self.refused("whatif", "--device", "7", log))
+
     def test_options_in_front_of_the_log_leave_it_alone(self):
         rows, _ = self.rows("--policy", "plain", "--option", "large_rounding=64MiB", REAL)
         self.assertEqual(list(rows), ["plain", "pool:large_rounding=64MiB"])
