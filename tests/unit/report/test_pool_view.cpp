@@ -23,7 +23,8 @@ class Pool : public PoolRecording {
   public:
     /// Reads the report of it and looks at its moments.
     void look(std::vector<PoolMoment>& moments) {
-        moments = pools_of({&read().devices.at(0)}, log(), 2).front().moments;
+        const Device& device = read().devices.at(0);
+        moments = pools_of({&device}, log(), 2).front().moments;
     }
 };
 
