@@ -39,20 +39,16 @@ std::string problem_of_pattern(const std::string& name) {
 
 void define(CLI::App& app, Arguments& arguments) {
     add_files(app, arguments);
-    app.add_option("--pattern", arguments.patterns,
-                   "Look for this only, see below; may be repeated")
+    add_repeated(app, "--pattern", arguments.patterns,
+                 "Look for this only, see below; may be repeated")
         ->type_name("NAME")
-        ->allow_extra_args(false)
-        ->take_all()
         ->check([](const std::string& name) { return problem_of_pattern(name); });
     app.add_option("--step", arguments.step,
                    "The mark or scope that ends a step; else the one that\nends most")
         ->type_name("NAME");
-    app.add_option("--suppressions", arguments.suppressions,
-                   "What is no leak, as for memlab-report leaks; may be\nrepeated")
-        ->type_name("FILE")
-        ->allow_extra_args(false)
-        ->take_all();
+    add_repeated(app, "--suppressions", arguments.suppressions,
+                 "What is no leak, as for memlab-report leaks; may be\nrepeated")
+        ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
                  "Leaks of what cuBLAS, cuDNN, NCCL and PyTorch keep\nwith their handles, too");
     add_top(app, arguments, "Findings of each GPU");
