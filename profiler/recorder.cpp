@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <mutex>
 #include <new>
 #include <unordered_map>
@@ -152,14 +151,7 @@ class Recorder::Impl final : private StackDefinitions {
 
     /// At the first stack, and when a stack led through a module that none led through before: it
     /// may be a Python. No lock is held here. True when one was found just now.
-    bool look_for_python() {
-        if (!python_.looking()) {
-            return false;
-        }
-        const std::uint32_t modules = stacks_.module_count();
-        return known_modules_.exchange(modules, std::memory_order_relaxed) != modules &&
-               python_.look();
-    }
+    bool look_for_python() { return python_.looking() && python_.look(stacks_.module_count()); }
 
     std::uint32_t capture() {
         CapturedStack native;
@@ -211,7 +203,6 @@ class Recorder::Impl final : private StackDefinitions {
     // Their locks come before mutex_.
     StackTable stacks_{*this};
     python::PythonStacks python_;
-    std::atomic<std::uint32_t> known_modules_{UINT32_MAX};
 
     std::mutex mutex_;
     CalibratedClock<MachineTime> clock_{counter_keeps_time()};

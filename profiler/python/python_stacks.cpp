@@ -1,6 +1,7 @@
 #include "profiler/python/python_stacks.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <string>
 
 #include "profiler/python/public_api_check.hpp"
@@ -89,10 +90,18 @@ PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& defin
       definitions_(definitions),
       state_(mode == Mode::off || depth == 0 ? State::off : State::looking) {}
 
-bool PythonStacks::look() {
-    if (!looking() || searching_.exchange(true, std::memory_order_acquire)) {
+bool PythonStacks::look(std::uint32_t modules) {
+    if (!looking()) {
         return false;
     }
+    // Who searches says so first: who finds that it was done already finds that it is going on,
+    // too.
+    if (known_modules_.load(std::memory_order_acquire) == modules ||
+        searching_.exchange(true, std::memory_order_acquire)) {
+        await_search();
+        return false;
+    }
+    known_modules_.store(modules, std::memory_order_release);
     Interpreter found;
     std::string why;
     switch (find_interpreter(&found, &why)) {
@@ -109,6 +118,21 @@ bool PythonStacks::look() {
     numbers_ = std::make_unique<FrameNumbers>(definitions_);
     state_.store(State::on, std::memory_order_release);
     return true;
+}
+
+void PythonStacks::await_search() {
+    constexpr timespec pause{0, 100'000};
+    constexpr int most_pauses = 1000;
+    const auto goes_on = [this] {
+        return searching_.load(std::memory_order_acquire) && looking() &&
+               !waited_in_vain_.load(std::memory_order_relaxed);
+    };
+    for (int i = 0; i < most_pauses && goes_on(); ++i) {
+        nanosleep(&pause, nullptr);
+    }
+    if (goes_on()) {
+        waited_in_vain_.store(true, std::memory_order_relaxed);
+    }
 }
 
 bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {

@@ -42,9 +42,12 @@ class PythonStacks {
     /// `definitions` must outlive it. `depth` frames of a stack are kept at most.
     PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
 
-    /// Looks for an interpreter, unless there is one already; true when one was found just now. For
-    /// a safe moment (see find_interpreter): at the start, and when something was loaded.
-    bool look();
+    /// Looks for an interpreter, unless there is one already or it was done for as many `modules`;
+    /// true when one was found just now. For a safe moment (see find_interpreter). While another
+    /// thread looks this one waits for what it finds, or its stack would have no Python frames: for
+    /// 100 ms at most, since this thread may hold what the other needs (the loader's lock), and but
+    /// once in vain.
+    bool look(std::uint32_t modules);
 
     /// True while it is worth looking.
     bool looking() const { return state_.load(std::memory_order_relaxed) == State::looking; }
@@ -56,13 +59,16 @@ class PythonStacks {
   private:
     enum class State : std::uint8_t { off, looking, on };
 
+    void await_search();
     void turn_off(std::string_view why);
 
     const Mode mode_;
     const std::size_t depth_;
     StackDefinitions& definitions_;
     std::atomic<State> state_;
+    std::atomic<std::uint32_t> known_modules_{UINT32_MAX};
     std::atomic<bool> searching_{false};
+    std::atomic<bool> waited_in_vain_{false};
     std::atomic<bool> compared_{false};
     // Filled in by the thread that searches, before `on`.
     Interpreter interpreter_;
