@@ -5,7 +5,6 @@
 #include <string>
 
 #include "report/summary.hpp"
-#include "report/summary_filter.hpp"
 #include "report/views/oom_text.hpp"
 #include "tools/report_options.hpp"
 #include "tools/view_options.hpp"
@@ -55,8 +54,7 @@ int oom_command(int argc, char** argv) {
     }
     const report::ViewOptions view = view_of(arguments);
     return show_reports(arguments, "memlab-ooms", [&](const OpenReport& open) {
-        report::Summary summary =
-            report::summarize(open.file, open.report, open.warning, open.resolver);
+        report::Summary summary = summary_of(open, arguments);
         if (arguments.device) {
             std::erase_if(summary.ooms, [&](const report::OomSummary& oom) {
                 return oom.oom->device != *arguments.device;
@@ -64,12 +62,8 @@ int oom_command(int argc, char** argv) {
         }
         std::string only;
         if (!arguments.filter.empty()) {
-            report::filter_summary(summary, arguments.filter.sites(open.report, open.resolver));
             only = "Holders: only " + report::printable(arguments.filter.text(), view.style.ascii) +
                    "\n\n";
-        }
-        if (arguments.sort == "count") {
-            report::order_by_count(summary);
         }
         return arguments.json ? report::render_ooms_json(summary, open.resolver, arguments.top)
                               : only + report::render_ooms_text(summary, open.resolver, view,

@@ -9,6 +9,7 @@
 #include "report/json_values.hpp"
 #include "report/reader.hpp"
 #include "report/runs/collection.hpp"
+#include "report/summary_filter.hpp"
 #include "report/symbolizer.hpp"
 #include "tools/diagnostics.hpp"
 
@@ -192,6 +193,18 @@ std::string problem_of_device(const report::Report& report,
     return there ? std::string()
                  : "GPU " + std::to_string(*device) +
                        " was not used; leave --device out to see those that were";
+}
+
+report::Summary summary_of(const OpenReport& open, const ReportOptions& options) {
+    report::Summary summary =
+        report::summarize(open.file, open.report, open.warning, open.resolver);
+    if (!options.filter.empty()) {
+        report::filter_summary(summary, options.filter.sites(open.report, open.resolver));
+    }
+    if (options.sort == "count") {
+        report::order_by_count(summary);
+    }
+    return summary;
 }
 
 int show_reports(const ReportOptions& options, std::string_view format,

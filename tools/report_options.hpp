@@ -14,6 +14,7 @@
 #include "report/model.hpp"
 #include "report/place_text.hpp"
 #include "report/resolver.hpp"
+#include "report/summary.hpp"
 #include "tools/subcommand.hpp"
 
 namespace memlab::tools {
@@ -60,6 +61,9 @@ struct OpenReport {
     const std::string& warning;  ///< the reader's, of a log; empty: none
     report::Resolver& resolver;
 };
+
+/// The summary with what --filter takes in its tables, in the order of --sort.
+report::Summary summary_of(const OpenReport& open, const ReportOptions& options);
 
 /// What `show` throws when there is nothing to show of a report: "what; what to do".
 struct CannotShow {

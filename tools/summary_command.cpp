@@ -8,7 +8,6 @@
 
 #include "report/runs/collection.hpp"
 #include "report/summary.hpp"
-#include "report/summary_filter.hpp"
 #include "tools/report_options.hpp"
 #include "tools/run_command.hpp"
 #include "tools/version.hpp"
@@ -78,17 +77,12 @@ int summary_command(int argc, char** argv, const char* commands) {
         return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
     }
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
-        report::Summary summary =
-            report::summarize(open.file, open.report, open.warning, open.resolver);
+        report::Summary summary = summary_of(open, arguments);
         select_device(summary, arguments.device);
         std::string only;
         if (!arguments.filter.empty()) {
-            report::filter_summary(summary, arguments.filter.sites(open.report, open.resolver));
             only = "Places: only " + report::printable(arguments.filter.text(), text.style.ascii) +
                    "\n";
-        }
-        if (arguments.sort == "count") {
-            report::order_by_count(summary);
         }
         return arguments.json ? report::render_json(summary, open.resolver, arguments.top)
                               : only + report::render_text(summary, open.resolver, text);

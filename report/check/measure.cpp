@@ -173,8 +173,7 @@ class Measurer {
             }
             const Figure live = live_figure(site.live_bytes, site.live_count);
             const auto& frames = resolver_.frames(site.stack);
-            if (std::any_of(process_.suppressions.begin(), process_.suppressions.end(),
-                            [&](const Suppression& each) { return each.matches(site, frames); })) {
+            if (find_suppression(process_.suppressions, site, frames, LeakKind::left) != nullptr) {
                 suppressed = suppressed + live;
             } else {
                 places.add(resolver_.place(site.stack), site.kind, live);
@@ -274,12 +273,9 @@ class Measurer {
 
     // ---- growth --------------------------------------------------------------------------------
 
-    /// What libraries keep may not grow with each step: only what files of suppressions name.
     bool may_grow(const Site& site) const {
-        const auto& frames = resolver_.frames(site.stack);
-        return std::any_of(
-            process_.suppressions.begin(), process_.suppressions.end(),
-            [&](const Suppression& each) { return !each.built_in && each.matches(site, frames); });
+        return find_suppression(process_.suppressions, site, resolver_.frames(site.stack),
+                                LeakKind::growing) != nullptr;
     }
 
     /// What a kind of step says of the subject.

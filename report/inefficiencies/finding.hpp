@@ -79,6 +79,7 @@ struct Finding {
 
 struct DeviceFindings {
     const Device* device = nullptr;
+    std::uint64_t allocations = 0;  ///< that it made in all
     std::vector<Finding> findings;  ///< that save memory: most bytes first
     std::vector<Finding> calls;     ///< that save calls: most calls first
 };

@@ -11,6 +11,7 @@
 #include "report/inefficiencies/watch.hpp"
 #include "report/inefficiencies/weigh.hpp"
 #include "report/units.hpp"
+#include "report/views/site_table.hpp"
 
 namespace memlab::report {
 
@@ -28,14 +29,6 @@ std::string were(std::uint64_t count, const char* singular) {
     return format_plural(count, singular) + (count == 1 ? " was" : " were");
 }
 
-/// Sites of one device that belong together: the same place and kind of memory.
-struct Group {
-    Place place;
-    std::string kind;
-    std::string api;
-    std::vector<std::size_t> sites;
-};
-
 class Judge {
   public:
     Judge(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
@@ -43,17 +36,20 @@ class Judge {
         : report_(report), resolver_(resolver), query_(query), watched_(watched), steps_(steps) {}
 
     void look_at(const Device& device) {
-        found_.push_back({&device, {}, {}});
-        const std::vector<Group> groups = groups_of(device);
-        for (const Group& group : groups) {
-            leak(device, group);
-            replaced(device, group);
-            outlived(device, group);
-            unused(device, group);
-            rounding(device, group);
-            calls(device, group);
+        found_.push_back({&device, 0, {}, {}});
+        for (const auto& [kind, totals] : device.kinds) {
+            found_.back().allocations += totals.count;
         }
-        growth(device, groups);
+        const std::vector<SiteRow> rows = rows_of(device);
+        for (const SiteRow& row : rows) {
+            leak(device, row);
+            replaced(device, row);
+            outlived(device, row);
+            unused(device, row);
+            rounding(row);
+            calls(row);
+        }
+        growth(device, rows);
     }
 
     /// All that was found; reads the log once more where peaks are to be computed.
@@ -74,48 +70,33 @@ class Judge {
                                                     pattern) != query_.patterns.end();
     }
 
-    std::vector<Group> groups_of(const Device& device) {
-        std::vector<Group> groups;
-        std::map<std::pair<Place, std::string>, std::size_t> known;
+    std::vector<SiteRow> rows_of(const Device& device) {
+        SiteRows rows;
         for (std::size_t i = 0; i < report_.sites.size(); ++i) {
             const Site& site = report_.sites[i];
-            if (site.device != device.index || site.count == 0 || !query_.taken.at(i)) {
-                continue;
+            if (site.device == device.index && site.count != 0 && query_.taken.at(i)) {
+                rows.add(resolver_.place(site.stack), site, i);
             }
-            const Place& place = resolver_.place(site.stack);
-            const auto [at, is_new] = known.try_emplace({place, site.kind}, groups.size());
-            if (is_new) {
-                groups.push_back({place, site.kind, site.api, {}});
-            }
-            groups[at->second].sites.push_back(i);
         }
-        return groups;
+        return rows.take();
     }
 
-    template <typename Value>
-    std::uint64_t sum(const Group& group, Value SiteWatch::*value) const {
+    std::uint64_t sum(const SiteRow& row, std::uint64_t SiteWatch::*value) const {
         std::uint64_t total = 0;
-        for (const std::size_t site : group.sites) {
+        for (const std::size_t site : row.sites) {
             total += watched_.sites[site].*value;
         }
         return total;
     }
-    std::uint64_t sum(const Group& group, std::uint64_t Site::*value) const {
-        std::uint64_t total = 0;
-        for (const std::size_t site : group.sites) {
-            total += report_.sites[site].*value;
-        }
-        return total;
-    }
 
-    static Finding finding_of(Pattern pattern, Confidence confidence, const Group& group) {
+    static Finding finding_of(Pattern pattern, Confidence confidence, const SiteRow& row) {
         Finding finding;
         finding.pattern = pattern;
         finding.confidence = confidence;
-        finding.place = group.place;
-        finding.kind = group.kind;
-        finding.api = group.api;
-        finding.sites = group.sites;
+        finding.place = row.place;
+        finding.kind = row.kind;
+        finding.api = row.api;
+        finding.sites = row.sites;
         return finding;
     }
 
@@ -129,15 +110,10 @@ class Judge {
         add(std::move(finding));
     }
 
-    bool is_suppressed(std::size_t index) {
-        if (query_.suppressions == nullptr) {
-            return false;
-        }
-        const Site& site = report_.sites[index];
-        return std::any_of(query_.suppressions->begin(), query_.suppressions->end(),
-                           [&](const Suppression& each) {
-                               return each.matches(site, resolver_.frames(site.stack));
-                           });
+    bool is_suppressed(const Site& site, LeakKind leak) {
+        return query_.suppressions != nullptr &&
+               find_suppression(*query_.suppressions, site, resolver_.frames(site.stack), leak) !=
+                   nullptr;
     }
 
     /// By how much the site grows at every step; none: it does not.
@@ -152,28 +128,32 @@ class Judge {
                                               : std::optional(found->trend.bytes_per_step);
     }
 
-    void leak(const Device& device, const Group& group) {
-        if (!wanted(Pattern::leak) || !is_in_curves(group.kind)) {
+    void leak(const Device& device, const SiteRow& row) {
+        if (!wanted(Pattern::leak) || !is_in_curves(row.kind)) {
             return;
         }
-        Group growing{group.place, group.kind, group.api, {}};
-        Group forgotten = growing;
+        SiteRow growing{row.place, row.kind, row.api, {}, {}, {}};
+        SiteRow forgotten = growing;
         double per_step = 0;
-        for (const std::size_t index : group.sites) {
+        for (const std::size_t index : row.sites) {
             const Site& site = report_.sites[index];
-            if (site.live_count == 0 || is_suppressed(index)) {
+            if (site.live_count == 0) {
                 continue;
             }
+            // Suppressions last: they are the only ones to ask for every frame's name.
             if (const auto rate = growth_per_step(index)) {
-                growing.sites.push_back(index);
-                per_step += *rate;
-            } else if (watched_.sites[index].outstayed_count != 0) {
-                forgotten.sites.push_back(index);
+                if (!is_suppressed(site, LeakKind::left)) {
+                    growing.add(site, index);
+                    per_step += *rate;
+                }
+            } else if (watched_.sites[index].outstayed_count != 0 &&
+                       !is_suppressed(site, LeakKind::left)) {
+                forgotten.add(site, index);
             }
         }
         if (!growing.sites.empty()) {
-            leak(device, growing, Confidence::certain, sum(growing, &Site::live_count),
-                 sum(growing, &Site::live_bytes),
+            leak(device, growing, Confidence::certain, growing.figures.live_count,
+                 growing.figures.live_bytes,
                  "It grows by " + format_bytes(rounded(per_step)) + " at every step.",
                  "Free it at the end of its step, or keep a fixed number of them.");
         }
@@ -188,9 +168,9 @@ class Judge {
         }
     }
 
-    void leak(const Device& device, const Group& group, Confidence confidence, std::uint64_t count,
+    void leak(const Device& device, const SiteRow& row, Confidence confidence, std::uint64_t count,
               std::uint64_t bytes, const std::string& also, const std::string& change) {
-        Finding finding = finding_of(Pattern::leak, confidence, group);
+        Finding finding = finding_of(Pattern::leak, confidence, row);
         finding.count = count;
         finding.bytes = bytes;
         finding.saving.end_bytes = bytes;
@@ -213,72 +193,66 @@ class Judge {
         return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, most)));
     }
 
-    void replaced(const Device& device, const Group& group) {
-        const std::uint64_t count = sum(group, &SiteWatch::replaced_count);
+    void replaced(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SiteWatch::replaced_count);
         if (!wanted(Pattern::late_deallocation) || count < fewest_cases) {
             return;
         }
-        Finding finding = finding_of(Pattern::late_deallocation, Confidence::likely, group);
+        Finding finding = finding_of(Pattern::late_deallocation, Confidence::likely, row);
         finding.count = count;
-        finding.bytes = sum(group, &SiteWatch::replaced_bytes);
-        finding.what = format_count(count) + " of " + format_count(sum(group, &Site::count)) +
+        finding.bytes = sum(row, &SiteWatch::replaced_bytes);
+        finding.what = format_count(count) + " of " + format_count(row.figures.count) +
                        " were freed right after the next one of the same size had been made: both "
                        "were held at once.";
         finding.change = std::string("Free the old one before the new one is made") +
-                         (group.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
+                         (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
                          ", or write the new values into it.";
         add_weighed(device, std::move(finding), Avoidable::Why::replaced);
     }
 
-    void outlived(const Device& device, const Group& group) {
-        const std::uint64_t count = sum(group, &SiteWatch::outlived_count);
+    void outlived(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SiteWatch::outlived_count);
         if (!wanted(Pattern::over_long_life) || watched_.steps < fewest_steps ||
             count < fewest_cases) {
             return;
         }
-        Finding finding = finding_of(Pattern::over_long_life, Confidence::possible, group);
+        Finding finding = finding_of(Pattern::over_long_life, Confidence::possible, row);
         finding.count = count;
-        finding.bytes = sum(group, &SiteWatch::outlived_bytes);
-        const std::uint64_t later = sum(group, &SiteWatch::outlived_steps);
-        finding.what = format_count(count) + " of " + format_count(sum(group, &Site::count)) +
+        finding.bytes = sum(row, &SiteWatch::outlived_bytes);
+        const std::uint64_t later = sum(row, &SiteWatch::outlived_steps);
+        finding.what = format_count(count) + " of " + format_count(row.figures.count) +
                        " lived on when their step had ended, and were freed " +
                        format_plural((later + count / 2) / count, "step") + " later.";
         finding.change = "If no later step reads it, free it at the end of its own.";
         add_weighed(device, std::move(finding), Avoidable::Why::outlived);
     }
 
-    void unused(const Device& device, const Group& group) {
-        const std::uint64_t count = sum(group, &SiteWatch::unused_count);
+    void unused(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SiteWatch::unused_count);
         if (!wanted(Pattern::unused_allocation) || count == 0) {
             return;
         }
-        Finding finding = finding_of(Pattern::unused_allocation, Confidence::likely, group);
+        Finding finding = finding_of(Pattern::unused_allocation, Confidence::likely, row);
         finding.count = count;
-        finding.bytes = sum(group, &SiteWatch::unused_bytes);
+        finding.bytes = sum(row, &SiteWatch::unused_bytes);
         finding.what = "No kernel, copy or fill ran on any GPU while " + format_count(count) +
-                       " of " + format_count(sum(group, &Site::count)) + " lived.";
+                       " of " + format_count(row.figures.count) + " lived.";
         finding.change =
             "Do not allocate it where it is not used. (Access by a network card or from the host "
             "is in no recording.)";
         add_weighed(device, std::move(finding), Avoidable::Why::unused);
     }
 
-    void rounding(const Device& device, const Group& group) {
-        const std::uint64_t bytes = sum(group, &SiteWatch::rounding_at_peak);
+    void rounding(const SiteRow& row) {
+        const std::uint64_t bytes = sum(row, &SiteWatch::rounding_at_peak);
         if (!wanted(Pattern::oversized_alignment) || bytes == 0) {
             return;
         }
-        Finding finding = finding_of(Pattern::oversized_alignment, Confidence::certain, group);
-        finding.count = sum(group, &SiteWatch::count_at_peak);
+        Finding finding = finding_of(Pattern::oversized_alignment, Confidence::certain, row);
+        finding.count = sum(row, &SiteWatch::count_at_peak);
         finding.bytes = bytes;
         finding.saving.peak_bytes = bytes;
-        std::uint64_t held = 0;
-        for (const Holders::Share& share : device.at_peak.sites) {
-            held +=
-                std::find(group.sites.begin(), group.sites.end(), share.site) != group.sites.end()
-                    ? share.bytes
-                    : 0;
-        }
+        const std::uint64_t held = row.figures.peak_bytes;
         finding.what = "At the peak " + format_plural(finding.count, "allocation") +
                        (held > bytes ? " took " + format_bytes(held) + " for " +
                                            format_bytes(held - bytes) + ": the rest is rounding."
@@ -292,25 +266,21 @@ class Judge {
     }
 
     /// Places whose allocations a few buffers would serve.
-    void calls(const Device& device, const Group& group) {
-        const std::uint64_t count = sum(group, &Site::count);
-        const std::uint64_t buffers = sum(group, &SiteWatch::most_live);
-        std::uint64_t all = 0;
-        for (const auto& [kind, totals] : device.kinds) {
-            all += totals.count;
-        }
+    void calls(const SiteRow& row) {
+        const std::uint64_t count = row.figures.count;
+        const std::uint64_t buffers = sum(row, &SiteWatch::most_live);
         const std::uint64_t saved = count - std::min(count, buffers);
-        const bool churn = 2 * sum(group, &Site::temporaries) >= count;
+        const bool churn = 2 * row.figures.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
-        if (!wanted(pattern) || saved < fewest_calls || saved < all / smallest_part ||
-            buffers > count / calls_a_buffer) {
+        if (!wanted(pattern) || saved < fewest_calls ||
+            saved < found_.back().allocations / smallest_part || buffers > count / calls_a_buffer) {
             return;
         }
-        Finding finding = finding_of(pattern, Confidence::certain, group);
+        Finding finding = finding_of(pattern, Confidence::certain, row);
         finding.count = count;
-        finding.bytes = sum(group, &Site::bytes);
+        finding.bytes = row.figures.bytes;
         finding.buffers = buffers;
-        for (const std::size_t site : group.sites) {
+        for (const std::size_t site : row.sites) {
             finding.buffer_bytes = std::max(finding.buffer_bytes, watched_.sites[site].largest);
         }
         finding.saving.calls = saved;
@@ -324,13 +294,13 @@ class Judge {
     }
 
     /// The pool when it grew to its largest: what kept memory from being used again.
-    void growth(const Device& device, const std::vector<Group>& groups) {
+    void growth(const Device& device, const std::vector<SiteRow>& rows) {
         const auto at = static_cast<std::size_t>(&device - report_.devices.data());
         const Growth& moment = watched_.growth[at];
-        std::map<std::size_t, std::size_t> group_of;
-        for (std::size_t i = 0; i < groups.size(); ++i) {
-            for (const std::size_t site : groups[i].sites) {
-                group_of.emplace(site, i);
+        std::map<std::size_t, std::size_t> row_of;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            for (const std::size_t site : rows[i].sites) {
+                row_of.emplace(site, i);
             }
         }
         struct Kept {
@@ -347,18 +317,18 @@ class Judge {
             bool known = true;
             Kept blocks;
             for (const LaidBlock& block : segment.blocks) {
-                const auto group = group_of.find(block.site);
-                known = known && group != group_of.end();
-                if (group == group_of.end()) {
+                const auto row = row_of.find(block.site);
+                known = known && row != row_of.end();
+                if (row == row_of.end()) {
                     continue;
                 }
-                in_it.insert(group->second);
+                in_it.insert(row->second);
                 ++blocks.count;
                 blocks.bytes += block.size;
                 blocks.oldest_ns = std::min(blocks.oldest_ns, block.time_ns);
                 if (block.pending) {
-                    ++pending[group->second].count;
-                    pending[group->second].bytes += block.size;
+                    ++pending[row->second].count;
+                    pending[row->second].bytes += block.size;
                 }
             }
             if (known && in_it.size() == 1 && blocks.bytes <= segment.size / pinned_part) {
@@ -372,17 +342,17 @@ class Judge {
         }
         const std::string when =
             "When the pool grew to its largest, at " + format_duration(moment.time_ns) + ", ";
-        for (const auto& [group, kept] : pending) {
+        for (const auto& [row, kept] : pending) {
             if (wanted(Pattern::late_reuse)) {
-                late_reuse(groups[group], when, kept.count, kept.bytes);
+                late_reuse(rows[row], when, kept.count, kept.bytes);
             }
         }
-        for (const auto& [group, kept] : pinning) {
+        for (const auto& [row, kept] : pinning) {
             if (!wanted(Pattern::fragmentation_source)) {
                 continue;
             }
             Finding finding =
-                finding_of(Pattern::fragmentation_source, Confidence::certain, groups[group]);
+                finding_of(Pattern::fragmentation_source, Confidence::certain, rows[row]);
             finding.count = kept.count;
             finding.bytes = kept.bytes;
             finding.saving.reserved_bytes = kept.free_bytes;
@@ -399,9 +369,9 @@ class Judge {
         }
     }
 
-    void late_reuse(const Group& group, const std::string& when, std::uint64_t count,
+    void late_reuse(const SiteRow& row, const std::string& when, std::uint64_t count,
                     std::uint64_t bytes) {
-        Finding finding = finding_of(Pattern::late_reuse, Confidence::likely, group);
+        Finding finding = finding_of(Pattern::late_reuse, Confidence::likely, row);
         finding.count = count;
         finding.bytes = bytes;
         finding.saving.reserved_bytes = bytes;

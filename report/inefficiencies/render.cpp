@@ -48,7 +48,7 @@ class Text {
             return;
         }
         memory(device, found.findings);
-        calls(device, found.calls);
+        calls(found.calls, found.allocations);
     }
 
     void memory(const Device& device, const std::vector<Finding>& findings) {
@@ -90,13 +90,9 @@ class Text {
                               {options_.style, options_.working_directory, options_.templates});
     }
 
-    void calls(const Device& device, const std::vector<Finding>& findings) {
+    void calls(const std::vector<Finding>& findings, std::uint64_t all) {
         if (findings.empty()) {
             return;
-        }
-        std::uint64_t all = 0;
-        for (const auto& [kind, totals] : device.kinds) {
-            all += totals.count;
         }
         page_.line("");
         page_.line("A few buffers that are kept would serve all allocations of these places:");

@@ -12,63 +12,36 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::size_t not_suppressed = static_cast<std::size_t>(-1);
-
-std::size_t suppression_of(const Site& site, const std::vector<StackFrame>& frames,
-                           const std::vector<Suppression>& suppressions, bool also_built_in) {
-    const auto found =
-        std::find_if(suppressions.begin(), suppressions.end(), [&](const Suppression& each) {
-            return (also_built_in || !each.built_in) && each.matches(site, frames);
-        });
-    return found == suppressions.end() ? not_suppressed
-                                       : static_cast<std::size_t>(found - suppressions.begin());
+/// Sorted as LeakOptions::order says.
+std::vector<SiteRow> sorted(std::vector<SiteRow> rows, Order order) {
+    std::stable_sort(rows.begin(), rows.end(), [order](const auto& a, const auto& b) {
+        return order == Order::count ? a.figures.live_count > b.figures.live_count
+                                     : a.figures.live_bytes > b.figures.live_bytes;
+    });
+    return rows;
 }
-
-/// Rows by place and kind.
-class Rows {
-  public:
-    void add(const Place& place, const Site& site, std::size_t index) {
-        const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
-        if (is_new) {
-            rows_.push_back({place, site.kind, site.api, {}, {}, {}});
-        }
-        rows_[entry->second].add(site, index);
-    }
-
-    std::vector<SiteRow> take(Order order) {
-        std::stable_sort(rows_.begin(), rows_.end(), [order](const auto& a, const auto& b) {
-            return order == Order::count ? a.figures.live_count > b.figures.live_count
-                                         : a.figures.live_bytes > b.figures.live_bytes;
-        });
-        return std::move(rows_);
-    }
-
-  private:
-    std::map<std::pair<Place, std::string>, std::size_t> known_;
-    std::vector<SiteRow> rows_;
-};
 
 DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resolver,
                      const std::vector<bool>& taken, const std::vector<Suppression>& suppressions,
                      Order order) {
     DeviceLeaks leaks;
     leaks.device = &device;
-    Rows leaked;
-    std::map<std::size_t, Rows> kept;
+    SiteRows leaked;
+    std::map<const Suppression*, SiteRows> kept;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
         if (site.device != device.index || site.live_count == 0 || !taken.at(i)) {
             continue;
         }
-        const std::size_t by =
-            suppression_of(site, resolver.frames(site.stack), suppressions, true);
-        Rows& rows = by == not_suppressed ? leaked : kept[by];
+        const Suppression* const by =
+            find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::left);
+        SiteRows& rows = by == nullptr ? leaked : kept[by];
         rows.add(resolver.place(site.stack), site, i);
-        (by == not_suppressed ? leaks.leaked : leaks.suppressed).add(figures_of(site));
+        (by == nullptr ? leaks.leaked : leaks.suppressed).add(figures_of(site));
     }
-    leaks.rows = leaked.take(order);
+    leaks.rows = sorted(leaked.take(), order);
     for (auto& [by, rows] : kept) {
-        DeviceLeaks::Suppressed out{&suppressions[by], 0, 0, rows.take(order)};
+        DeviceLeaks::Suppressed out{by, 0, 0, sorted(rows.take(), order)};
         Figures sum;
         for (const SiteRow& row : out.rows) {
             sum.add(row.figures);
@@ -92,8 +65,8 @@ GrowingSteps growth_of(const Report& report, const Steps& steps, Resolver& resol
         if (!taken.at(growing.site) || (options.device && site.device != *options.device)) {
             continue;
         }
-        if (suppression_of(site, resolver.frames(site.stack), suppressions, false) !=
-            not_suppressed) {
+        if (find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::growing) !=
+            nullptr) {
             ++out.suppressed;
             continue;
         }

@@ -1,7 +1,6 @@
 #include "report/views/site_table.hpp"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -21,20 +20,16 @@ SiteTable table_of(const Report& report, const Device& device, Resolver& resolve
     SiteTable table;
     table.device = &device;
     table.whole = figures_of(report, device);
-    std::map<std::pair<Place, std::string>, std::size_t> known;
+    SiteRows rows;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
         if (site.device != device.index || !taken.at(i)) {
             continue;
         }
-        const Place& place = resolver.place(site.stack);
-        const auto [entry, is_new] = known.try_emplace({place, site.kind}, table.rows.size());
-        if (is_new) {
-            table.rows.push_back({place, site.kind, site.api, {}, {}, {}});
-        }
-        table.rows[entry->second].add(site, i);
+        rows.add(resolver.place(site.stack), site, i);
         table.taken.add(figures_of(site));
     }
+    table.rows = rows.take();
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
         return value_of(a.figures, options.order) > value_of(b.figures, options.order);
     });
@@ -131,6 +126,14 @@ class Text {
 };
 
 }  // namespace
+
+void SiteRows::add(const Place& place, const Site& site, std::size_t index) {
+    const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
+    if (is_new) {
+        rows_.push_back({place, site.kind, site.api, {}, {}, {}});
+    }
+    rows_[entry->second].add(site, index);
+}
 
 void SiteRow::add(const Site& site, std::size_t index) {
     figures.add(figures_of(site));

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "report/resolver.hpp"
@@ -30,6 +32,19 @@ std::vector<HeldLabel> live_labels(const SiteRow& row);
 
 /// [{name, count, live_count, live_bytes}].
 nlohmann::ordered_json labels_json(const std::vector<SiteLabel>& labels);
+
+/// Sites as rows, by place and kind. Thread-safety: none.
+class SiteRows {
+  public:
+    /// `index` is that of `site` in Report::sites.
+    void add(const Place& place, const Site& site, std::size_t index);
+    /// In order of their first sites; then there are none left.
+    std::vector<SiteRow> take() { return std::move(rows_); }
+
+  private:
+    std::map<std::pair<Place, std::string>, std::size_t> known_;
+    std::vector<SiteRow> rows_;
+};
 
 struct SiteTable {
     const Device* device = nullptr;

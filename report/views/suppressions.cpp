@@ -174,6 +174,14 @@ bool Suppression::matches(const Site& site, const std::vector<StackFrame>& frame
     return (api.empty() || matches_text(api, site.api)) && filter.takes(site.kind, frames);
 }
 
+const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
+                                    const std::vector<StackFrame>& frames, LeakKind leak) {
+    const auto found = std::find_if(list.begin(), list.end(), [&](const Suppression& each) {
+        return (leak == LeakKind::left || !each.built_in) && each.matches(site, frames);
+    });
+    return found == list.end() ? nullptr : &*found;
+}
+
 ReadSuppressions parse_suppressions(std::string_view text) {
     return Parser().parse(text);
 }

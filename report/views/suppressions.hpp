@@ -36,6 +36,13 @@ struct ReadSuppressions {
     std::string problem;  ///< "line 3: what; what to do"; then the list is empty
 };
 
+enum class LeakKind { left, growing };
+
+/// The first that takes such a leak of the site; null when none does. Those that are built in say
+/// what libraries keep, not what they may add at every step: growth is taken by the others only.
+const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
+                                    const std::vector<StackFrame>& frames, LeakKind leak);
+
 /// Never throws but for want of memory.
 ReadSuppressions parse_suppressions(std::string_view text);
 
