@@ -22,7 +22,7 @@ OF_THE_SYSTEM = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "li
                  "libstdc++.so", "libgcc_s.so", "libcuda.so", "libcudart.so")
 
 # Their call sites are shown with file and line.
-KEEP_LINES = ("sample_", "libmemlab.so")
+KEEP_LINES = ("sample_",)
 
 
 def fail(message: str) -> int:
@@ -76,7 +76,9 @@ def main() -> int:
 
     for name in wanted:
         copy(build / name, target / name)
-    for program in sorted((build / "bin").glob("sample_*")) + sorted((build / "bin").glob("conformance_*")):
+    samples = [program for source in sorted((ROOT / "samples").glob("*.cu"))
+               for program in sorted((build / "bin").glob(f"sample_{source.stem}*"))]
+    for program in samples + sorted((build / "bin").glob("conformance_*")):
         copy(program, target / "bin" / program.name)
     for program in sorted((build / "bin" / "programs").iterdir()):
         if is_elf(program):
@@ -95,10 +97,9 @@ def main() -> int:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)
     shutil.copytree(ROOT / "tests/gpu/py", target / "tests/gpu/py",
                     ignore=shutil.ignore_patterns("__pycache__"))
-    samples = target / "samples"
-    samples.mkdir()
+    (target / "samples").mkdir()
     for source in sorted((ROOT / "samples").glob("*.cu*")):
-        shutil.copy2(source, samples / source.name)
+        shutil.copy2(source, target / "samples" / source.name)
 
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     if size > LIMIT:
