@@ -198,10 +198,9 @@ constexpr OptionDef options[] = {
      "Count what the program gives the GPU to do, so that memory freed while it is idle costs no "
      "call of the driver; off fences every free.",
      switch_option<&Settings::work_clock>},
-    {"MEMLAB_ONE_STREAM", "on, off", "off",
+    {"MEMLAB_ONE_STREAM", "on, off", "on",
      "While all work of the program goes to one stream, use memory again as soon as it is freed "
-     "where cudaFree does not wait, as allocators that know streams do. Needs MEMLAB_WORK_CLOCK. "
-     "Off until the race hunter of the GPU suite has run with it.",
+     "where cudaFree does not wait, as allocators that know streams do. Needs MEMLAB_WORK_CLOCK.",
      switch_option<&Settings::one_stream>},
     {"MEMLAB_LIMIT", "size[,device=index or GPU-UUID], more after ;", "0",
      "Let the program see a smaller GPU: total and free memory, and out of memory at the limit, "

@@ -27,7 +27,7 @@ struct Settings {
     bool pool = true;
     bool record = true;
     bool work_clock = true;
-    bool one_stream = false;
+    bool one_stream = true;
     bool keep_log = true;
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%
     std::uint64_t log_limit = 0;    ///< bytes; 0: no limit

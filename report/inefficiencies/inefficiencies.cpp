@@ -142,7 +142,7 @@ class Judge {
             }
             // Suppressions last: they are the only ones to ask for every frame's name.
             if (const auto rate = growth_per_step(index)) {
-                if (!is_suppressed(site, LeakKind::left)) {
+                if (!is_suppressed(site, LeakKind::growing)) {
                     growing.add(site, index);
                     per_step += *rate;
                 }

@@ -154,7 +154,7 @@ constexpr Variant variants[] = {
     {"no stacks", true, "MEMLAB_STACK_DEPTH=0 "},
     {"pool only", true, "MEMLAB_RECORD=off "},
     {"... never", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never "},
-    {"... one str", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never MEMLAB_ONE_STREAM=on "},
+    {"... streams", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never MEMLAB_ONE_STREAM=off "},
     {"... no clock", true, "MEMLAB_RECORD=off MEMLAB_WORK_CLOCK=off "},
     {"... vmm", true, "MEMLAB_RECORD=off MEMLAB_BACKEND=vmm "},
     {"cupti on", true, "MEMLAB_CUPTI=on "},

@@ -7,6 +7,9 @@
 //   memory  a line per CUPTI MEMORY2 record:  alloc|free KIND ADDRESS BYTES ASYNC
 //           KIND is CUPTI's number (3 is device memory), ADDRESS and BYTES are decimal, ASYNC is 1
 //           for memory of the driver's own stream-ordered pools
+//   pools   a line per CUPTI MEMORY_POOL record:  pool WHAT TYPE HANDLE SIZE THRESHOLD
+//           WHAT is created, destroyed or trimmed, TYPE CUPTI's number (1 is this process's own),
+//           SIZE what the pool has from the driver, in bytes
 //   work    at the end what ran on the device:  work kernels|copies|peer_copies|fills COUNT
 //   calls   at the end the driver functions that were called:  call NAME COUNT
 //           Every ABI is a name of its own (cuMemAlloc_v2, cuLaunchKernel_ptsz). Seen are calls by
@@ -24,6 +27,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -53,6 +57,16 @@ void write_record(const CUpti_ActivityMemory4& record) {
               static_cast<unsigned long long>(record.bytes), record.isAsync);
 }
 
+void write_record(const CUpti_ActivityMemoryPool3& record) {
+    constexpr const char* names[] = {"invalid", "created", "destroyed", "trimmed"};
+    const auto what = static_cast<unsigned>(record.memoryPoolOperationType);
+    ::dprintf(output, "pool %s %d %llu %llu %llu\n", names[what < std::size(names) ? what : 0],
+              static_cast<int>(record.memoryPoolType),
+              static_cast<unsigned long long>(record.address),
+              static_cast<unsigned long long>(record.size),
+              static_cast<unsigned long long>(record.releaseThreshold));
+}
+
 void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
     constexpr std::size_t bytes = std::size_t{1} << 20;
     *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, bytes));
@@ -67,6 +81,9 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_MEMORY2:
                 write_record(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+                write_record(*reinterpret_cast<const CUpti_ActivityMemoryPool3*>(record));
                 break;
             case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
                 ++kernels;
@@ -190,6 +207,9 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     std::vector<CUpti_ActivityKind> kinds;
     if (wanted("memory")) {
         kinds.push_back(CUPTI_ACTIVITY_KIND_MEMORY2);
+    }
+    if (wanted("pools")) {
+        kinds.push_back(CUPTI_ACTIVITY_KIND_MEMORY_POOL);
     }
     if (sees_work) {
         kinds.insert(kinds.end(),

@@ -17,8 +17,8 @@
 // With --one all work goes to one stream (non-blocking, blocking, legacy or per-thread), so that
 // memory may be handed out again at once; work is longer then, so that a queue of it stands in the
 // stream. After half of the time, at once or as --then says, that ends: "streams" gives each thread
-// one of its own beside it, "copies" has synchronous fills, "graphs" captures, "destroy" (one
-// thread) destroys the stream and makes another; "nothing" lets it be.
+// one of its own beside it, "copies" has synchronous fills, which are looked at again, "graphs"
+// captures, "destroy" (one thread) destroys the stream and makes another; "nothing" lets it be.
 //
 // A reuse is counted when an allocation gets memory of which some was freed while its work was
 // unfinished (an event behind the work said so at the free). Of those, it is also counted in how
@@ -84,6 +84,20 @@ __global__ void hold(volatile unsigned long long* block, std::size_t words, unsi
         const unsigned long long seen = block[i];
         if (seen != cookie && atomicAdd_system(&findings->corruptions, 1ULL) == 0) {
             findings->expected = cookie;
+            findings->found = seen;
+        }
+    }
+}
+
+// Are the words that `hold` would use still what a fill left there?
+__global__ void expect(const volatile unsigned long long* block, std::size_t words, unsigned stride,
+                       unsigned long long filled, Findings* findings) {
+    const std::size_t first = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+    const std::size_t step = std::size_t{gridDim.x} * blockDim.x * stride;
+    for (std::size_t i = first * stride; i < words; i += step) {
+        const unsigned long long seen = block[i];
+        if (seen != filled && atomicAdd_system(&findings->corruptions, 1ULL) == 0) {
+            findings->expected = filled;
             findings->found = seen;
         }
     }
@@ -253,14 +267,24 @@ class Hunter {
                            : (std::size_t{1} << 20) * (1 + random_() % 6);
     }
 
+    struct Shape {
+        explicit Shape(const Block& block)
+            : words(block.bytes / 8),
+              stride(words > 8192 ? static_cast<unsigned>(words / 8192) : 1) {
+            const std::size_t used = (words + stride - 1) / stride;
+            grid = static_cast<unsigned>(used > 2048 ? 8 : (used + 255) / 256);
+        }
+        std::size_t words;
+        unsigned stride;
+        unsigned grid;
+    };
+
     void launch(const Block& block, cudaStream_t stream) {
-        const std::size_t words = block.bytes / 8;
-        const unsigned stride = words > 8192 ? static_cast<unsigned>(words / 8192) : 1;
-        const std::size_t used = (words + stride - 1) / stride;
-        const unsigned grid = static_cast<unsigned>(used > 2048 ? 8 : (used + 255) / 256);
-        hold<<<grid, 256, 0, stream>>>(static_cast<unsigned long long*>(block.address), words,
-                                       stride, ++cookie_, static_cast<unsigned>(random_() % 3000),
-                                       static_cast<unsigned>(random_() % longest_wait), findings_);
+        const Shape shape(block);
+        hold<<<shape.grid, 256, 0, stream>>>(
+            static_cast<unsigned long long*>(block.address), shape.words, shape.stride, ++cookie_,
+            static_cast<unsigned>(random_() % 3000),
+            static_cast<unsigned>(random_() % longest_wait), findings_);
         CHECK(cudaGetLastError());
     }
 
@@ -293,10 +317,17 @@ class Hunter {
         }
     }
 
-    // A fill that the host waits for: in the legacy stream, whatever else the program uses.
-    void fill(const Block& block) {
-        CHECK(cudaMemset(block.address, static_cast<int>(random_() % 256), block.bytes));
+    // A fill that the host waits for: in the legacy stream, whatever else the program uses. What
+    // the memory's former owner still had to run in `stream` would come behind it.
+    void fill(const Block& block, cudaStream_t stream) {
+        const auto byte = static_cast<unsigned>(random_() % 256);
+        CHECK(cudaMemset(block.address, static_cast<int>(byte), block.bytes));
         CHECK(cudaStreamSynchronize(cudaStreamLegacy));
+        const Shape shape(block);
+        expect<<<shape.grid, 256, 0, stream>>>(static_cast<unsigned long long*>(block.address),
+                                               shape.words, shape.stride,
+                                               byte * 0x0101010101010101ULL, findings_);
+        CHECK(cudaGetLastError());
     }
 
     void one() {
@@ -324,7 +355,7 @@ class Hunter {
         const cudaStream_t stream = streams_[random_() % streams_.size()];
         const auto now_does = [&](Then what) { return ended_ && configuration_.then == what; };
         if (now_does(Then::copies) && random_() % 4 == 0) {
-            fill(block);
+            fill(block, stream);
         }
         if ((configuration_.graphs || now_does(Then::graphs)) && random_() % 8 == 0) {
             launch_graph(block, stream);

@@ -15,10 +15,11 @@ TIGHT = {"SIMCUDA_MEMORY": "150MiB"}
 
 
 class Fences(EndToEnd):
-    """One program, tests/programs/fences.cpp, under each MEMLAB_FREE_SYNC."""
+    """One program, tests/programs/fences.cpp, under each MEMLAB_FREE_SYNC, as if it had several streams:
+    those that have one are in test_one_stream.py."""
 
     def outcome(self, *arguments: str, **settings: str):
-        return self.under_memlab(self.program("fences", *arguments), settings)
+        return self.under_memlab(self.program("fences", *arguments), {"MEMLAB_ONE_STREAM": "off"} | settings)
 
     def lines(self, *arguments: str, **settings: str) -> list[str]:
         outcome = self.outcome(*arguments, **settings)

@@ -10,7 +10,7 @@ import unittest
 from harness import judge_recordings, run
 from support import Build, EndToEnd
 
-ON = {"MEMLAB_ONE_STREAM": "on", "MEMLAB_FREE_SYNC": "never", "MEMLAB_VERBOSITY": "debug"}
+ON = {"MEMLAB_FREE_SYNC": "never", "MEMLAB_VERBOSITY": "debug"}
 
 # Which reuses of memory with work still on it get it at once; whether the driver was asked about a
 # fence; whether the device was made to wait; what memlab says of the streams at the end.

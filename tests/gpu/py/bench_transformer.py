@@ -33,9 +33,9 @@ REPLACED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 VARIANTS = {
     **OWN,
     "memlab": REPLACED,
-    "one stream": {**REPLACED, "MEMLAB_ONE_STREAM": "on"},
+    "many streams": {**REPLACED, "MEMLAB_ONE_STREAM": "off"},
     "memlab vmm": {**REPLACED, "MEMLAB_BACKEND": "vmm"},
-    "one stream vmm": {**REPLACED, "MEMLAB_ONE_STREAM": "on", "MEMLAB_BACKEND": "vmm"},
+    "many streams vmm": {**REPLACED, "MEMLAB_ONE_STREAM": "off", "MEMLAB_BACKEND": "vmm"},
     "recording": {**REPLACED, "MEMLAB_RECORD": "on"},
     "recording native": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_PYTHON": "off"},
     "recording no stacks": {**REPLACED, "MEMLAB_RECORD": "on", "MEMLAB_STACK_DEPTH": "0"},
@@ -73,13 +73,18 @@ def child(steps: int) -> None:
                       "reserved": torch.cuda.max_memory_reserved()}))
 
 
-def run(library: str, settings: dict, steps: int, record: bool) -> dict:
+def environment_of(library: str, settings: dict, **more: str) -> dict:
+    """Of a process of a variant, which does not record unless the variant or `more` says so."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMLAB_")}
+    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in settings:
+        environment.update({"LD_PRELOAD": library, "MEMLAB_RECORD": "off"} | more)
+    return environment | settings
+
+
+def run(library: str, settings: dict, steps: int, record: bool) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        if "PYTORCH_NO_CUDA_MEMORY_CACHING" in settings:
-            environment.update({"LD_PRELOAD": library, "MEMLAB_OUTPUT": folder + "/",
-                                "MEMLAB_RECORD": "on" if record else "off"})
-        environment.update(settings)
+        environment = environment_of(library, settings, MEMLAB_OUTPUT=folder + "/",
+                                     MEMLAB_RECORD="on" if record else "off")
         output = subprocess.run([sys.executable, __file__, "--child", str(steps)], env=environment, check=True,
                                 stdout=subprocess.PIPE, text=True).stdout
         result = json.loads(output.splitlines()[-1])

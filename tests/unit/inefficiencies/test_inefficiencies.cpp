@@ -85,6 +85,20 @@ TEST_CASE("what grows at every step is a leak for certain, and the peak without 
           "every step.");
 }
 
+TEST_CASE("growth is suppressed by a file of suppressions, not by those that are built in") {
+    PoolRecording recording;
+    recording.segment(EventType::segment_alloc, 0, 200);
+    for (std::uint64_t step = 0; step < 40; ++step) {
+        recording.alloc(step, 1, 1).step();
+    }
+    ReadSuppressions keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
+    InefficiencyQuery query;
+    query.suppressions = &keep.list;
+    CHECK(look(recording, query).only(Pattern::leak) == nullptr);
+    keep.list.at(0).built_in = true;
+    CHECK(look(recording, query).only(Pattern::leak) != nullptr);
+}
+
 namespace {
 
 /// Of 20 blocks that live shortly each fifth stays; and one more is at work when the program ends.
