@@ -305,23 +305,30 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
         }
     }
     Address base = 0;
-    const BackendStatus status = backend_.segment_alloc(plan.segment, &base);
+    const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.of(plan.small).current);
+    const auto active = static_cast<std::uint64_t>(stats_.active_bytes.of(plan.small).current);
+    std::uint64_t bytes = policy_.segment_for(plan, reserved, reserved - active);
+    BackendStatus status = backend_.segment_alloc(bytes, &base);
+    if (status.kind == BackendStatus::Kind::out_of_memory && bytes != plan.segment) {
+        bytes = plan.segment;
+        status = backend_.segment_alloc(bytes, &base);
+    }
     if (!status.ok()) {
         return status;
     }
-    if (!store_.can_add(base, plan.segment)) {
+    if (!store_.can_add(base, bytes)) {
         // The memory is good, it is our picture that is not: hand it back, claim nothing.
-        backend_.segment_free(base, plan.segment);
+        backend_.segment_free(base, bytes);
         return {BackendStatus::Kind::error, unusable_segment_code};
     }
-    *fresh = &store_.add_segment(base, plan.segment, plan.small);
+    *fresh = &store_.add_segment(base, bytes, plan.small);
     ++stats_.num_device_alloc;
     increase(stats_.segment, plan.small, 1);
-    increase(stats_.reserved_bytes, plan.small, plan.segment);
-    if (policy_.oversize(plan.segment)) {
+    increase(stats_.reserved_bytes, plan.small, bytes);
+    if (policy_.oversize(bytes)) {
         increase(stats_.oversize_segments, 1);
     }
-    observer_.on_segment_alloc(base, plan.segment, tag);
+    observer_.on_segment_alloc(base, bytes, tag);
     return status;
 }
 

@@ -27,8 +27,9 @@ using RoundupDivisions = std::array<std::uint32_t, 16>;
 /// well formed, else one sentence saying what is not; *divisions is then unchanged.
 std::string read_roundup_divisions(std::string_view text, RoundupDivisions* divisions);
 
-/// Sizes in bytes. The defaults are PyTorch's, but for coarse_alignment, which PyTorch does not
-/// have; set to `rounding` it is off and the layout is PyTorch's to the byte.
+/// Sizes in bytes. The defaults are PyTorch's, but for two options that PyTorch does not have: with
+/// coarse_alignment set to `rounding` and fragmented_rounding to 0 they are off and the layout is
+/// PyTorch's to the byte.
 struct PoolOptions {
     FreeSync free_sync = FreeSync::automatic;
     std::uint64_t rounding = 512;                ///< block sizes are multiples of it
@@ -38,6 +39,11 @@ struct PoolOptions {
     std::uint64_t medium_size = 10ULL << 20;     ///< below: from medium segments
     std::uint64_t medium_segment = 20ULL << 20;  ///< its size; PyTorch's large_segment_size
     std::uint64_t large_rounding = 2ULL << 20;   ///< larger segments are multiples of it
+
+    /// While much of what large segments have is free in pieces that are too small, a large segment
+    /// is a multiple of half the power of two below it, but of no more than this; 0: never. See
+    /// SizePolicy::segment_for.
+    std::uint64_t fragmented_rounding = 16ULL << 20;
 
     RoundupDivisions roundup_power2_divisions{};
 

@@ -92,6 +92,9 @@ std::string problem_with(const PoolOptions& options) {
     if (!is_segment_size(options.large_rounding)) {
         return "large_rounding must be a multiple of 2 MiB";
     }
+    if (options.fragmented_rounding % segment_unit != 0) {
+        return "fragmented_rounding must be 0 or a multiple of 2 MiB";
+    }
     if (!std::all_of(options.roundup_power2_divisions.begin(),
                      options.roundup_power2_divisions.end(), is_division)) {
         return "roundup_power2_divisions must be 0 or powers of two";
@@ -190,6 +193,18 @@ std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const 
         return std::nullopt;
     }
     return Plan{*size, *segment, false};
+}
+
+std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,
+                                      std::uint64_t unused) const {
+    if (plan.size < options_.medium_size || unused < plan.size || unused < reserved / 8) {
+        return plan.segment;
+    }
+    const std::uint64_t unit =
+        std::min(options_.fragmented_rounding, std::bit_floor(plan.size / 2));
+    const auto segment = unit <= options_.large_rounding ? std::nullopt : round_up(plan.size, unit);
+    // What is oversize is not cut.
+    return !segment || *segment < plan.segment || oversize(*segment) ? plan.segment : *segment;
 }
 
 std::uint64_t SizePolicy::aligned_capacity(std::uint64_t offset, std::uint64_t size) const {

@@ -30,6 +30,14 @@ class SizePolicy {
     /// The plan for `requested` bytes (0 is served like 1); none when rounding overflows.
     std::optional<Plan> plan(std::uint64_t requested) const;
 
+    /// What to get from the backend for `plan`, by a pool whose segments for such blocks have
+    /// `reserved` bytes, `unused` of them free. Sizes that vary leave segments behind that the next
+    /// size does not fit into. The sign is that an eighth of all is free, and enough of it for this
+    /// block, but in pieces: then large segments get fewer different sizes. No block grows, and
+    /// what it leaves of its segment serves others. A program that fills its memory densely, or
+    /// loads a model, never meets this rule.
+    std::uint64_t segment_for(const Plan& plan, std::uint64_t reserved, std::uint64_t unused) const;
+
     /// Where a block of `size` may begin: multiples of this, counted from its segment's base.
     std::uint64_t alignment_of(std::uint64_t size) const {
         return size >= options_.coarse_alignment ? options_.coarse_alignment : options_.rounding;

@@ -66,6 +66,9 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     for (const trace::OptionValue& each : recorded) {
         assignments.push_back(each.name + "=" + each.value);
     }
+    // Logs name all options. This one came later than logs did: the pool of older ones had no such
+    // rule, whatever its default is now.
+    assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
     if (!read_environment(assignments, settings, problem)) {
         return false;
     }

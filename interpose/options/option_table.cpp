@@ -232,9 +232,13 @@ constexpr OptionDef options[] = {
      "Segments for blocks of more than 1 MiB and less than 10 MiB: an even number of MiB.",
      large_segment_option},
     {"MEMLAB_LARGE_ROUNDING_MB", "MiB", "2",
-     "Segments for blocks of 10 MiB and more are multiples of this: an even number of MiB. 8 lets "
-     "programs whose sizes vary use them again; memlab-report whatif tells for a program.",
+     "Segments for blocks of 10 MiB and more are multiples of this: an even number of MiB.",
      mebibytes_option<&allocator::PoolOptions::large_rounding>},
+    {"MEMLAB_FRAGMENTED_ROUNDING_MB", "MiB", "16",
+     "While an eighth of what such segments have is free in pieces that do not fit, new ones are "
+     "multiples of half the power of two below their size, but of no more than this, so that "
+     "programs whose sizes vary can use them again. An even number of MiB; 0: never.",
+     mebibytes_option<&allocator::PoolOptions::fragmented_rounding>},
     {"MEMLAB_MAX_SPLIT_SIZE_MB", "MiB, or 0", "0",
      "PyTorch's max_split_size_mb: larger blocks are not cut for smaller requests. 0: all are.",
      mebibytes_option<&allocator::PoolOptions::max_split_size, allocator::PoolOptions::no_limit>},

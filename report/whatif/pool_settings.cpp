@@ -23,6 +23,7 @@ constexpr SizeSetting sizes[] = {
     {"medium_size", &PoolOptions::medium_size},
     {"medium_segment", &PoolOptions::medium_segment},
     {"large_rounding", &PoolOptions::large_rounding},
+    {"fragmented_rounding", &PoolOptions::fragmented_rounding},
     {"max_non_split_rounding", &PoolOptions::max_non_split_rounding},
 };
 

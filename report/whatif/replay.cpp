@@ -111,8 +111,11 @@ class Backend final : public allocator::DeviceBackend {
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         wanted = bytes;
-        if (!next_is(EventType::segment_alloc) || answers.front().size != bytes) {
+        if (!next_is(EventType::segment_alloc) || answers.front().size > bytes) {
             return impossible;
+        }
+        if (answers.front().size < bytes) {  // the pool asked for less when this was not there
+            return out_of_memory;
         }
         *address = answers.front().address;
         return taken();
@@ -158,6 +161,8 @@ class Backend final : public allocator::DeviceBackend {
 
     static constexpr BackendStatus impossible{BackendStatus::Kind::error,
                                               allocator::unusable_segment_code};
+    static constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory,
+                                                 allocator::out_of_memory_code};
     const std::uint64_t total_memory_;
 };
 

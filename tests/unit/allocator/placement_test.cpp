@@ -107,6 +107,40 @@ TEST_CASE("a free block merges with both neighbours and the whole segment stays 
     CHECK(world.problem() == sound);
 }
 
+TEST_CASE("where memory is in pieces new large segments are coarser, if there is as much") {
+    World world(100 * mib);
+    std::vector<BlockInfo> blocks(5);
+    for (BlockInfo& block : blocks) {
+        block = world.get(16 * mib);
+    }
+    world.give(blocks[1].address);
+    world.give(blocks[3].address);
+    world.observer.take_events();
+    const auto reserved_by = [&](std::uint64_t bytes) {
+        const std::int64_t before = world.pool.stats().reserved_bytes.all.current;
+        world.get(bytes);
+        return world.pool.stats().reserved_bytes.all.current - before;
+    };
+    CHECK(reserved_by(17 * mib) == bytes_of(18 * mib));  // 24 MiB are not there
+    CHECK(world.pool.stats().num_alloc_retries == 0);
+    world.pool.release_cached(false);
+    CHECK(reserved_by(17 * mib) == bytes_of(18 * mib));  // nothing is free
+    CHECK(world.problem() == sound);
+
+    World larger(gib);
+    const Address first = larger.get(16 * mib).address;
+    larger.get(16 * mib);
+    larger.give(first);
+    const BlockInfo block = larger.get(17 * mib);
+    CHECK(larger.pool.stats().reserved_bytes.all.current == bytes_of((16 + 16 + 18) * mib));
+    larger.give(block.address);
+    larger.get(20 * mib);
+    CHECK(larger.pool.stats().reserved_bytes.all.current == bytes_of((16 + 16 + 18 + 24) * mib));
+    CHECK(larger.get(4 * mib).size == 4 * mib);  // beside the 20
+    CHECK(larger.pool.stats().reserved_bytes.all.current == bytes_of((16 + 16 + 18 + 24) * mib));
+    CHECK(larger.problem() == sound);
+}
+
 TEST_CASE("a large block keeps a tail of up to 1 MiB") {
     World world;
     const BlockInfo kept = world.get(11 * mib);  // from 12 MiB

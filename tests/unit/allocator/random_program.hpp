@@ -39,6 +39,7 @@ inline PoolOptions random_options(Random& random) {
             break;
         case 0:
             options.coarse_alignment = options.rounding;
+            options.fragmented_rounding = 0;
             break;
         case 1:
             options.rounding = 4096;
@@ -49,6 +50,7 @@ inline PoolOptions random_options(Random& random) {
             options.medium_size = 4 * mib;
             options.medium_segment = 8 * mib;
             options.large_rounding = 4 * mib;
+            options.fragmented_rounding = 12 * mib;
             break;
         default:
             break;

@@ -18,9 +18,12 @@ class ReplayBackend final : public DeviceBackend {
   public:
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
         if (answers.empty() || answers.front().what != What::segment_alloc ||
-            answers.front().size != bytes) {
+            answers.front().size > bytes) {
             problem = "grew by a segment of " + std::to_string(bytes) + " bytes";
             return {BackendStatus::Kind::error, 1};
+        }
+        if (answers.front().size < bytes) {  // the first backend had not so much
+            return {BackendStatus::Kind::out_of_memory, out_of_memory_code};
         }
         *address = answers.front().address;
         answers.pop_front();

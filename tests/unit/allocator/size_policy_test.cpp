@@ -125,6 +125,44 @@ TEST_CASE("each range of sizes can have its own divisions") {
     }
 }
 
+TEST_CASE("large segments are coarser where an eighth is free, and enough of it, but in pieces") {
+    const SizePolicy policy{PoolOptions{}};
+    const auto segment = [&](std::uint64_t mebibytes, std::uint64_t reserved,
+                             std::uint64_t unused) {
+        const auto plan = policy.plan(mebibytes * mib);
+        REQUIRE(plan);
+        return policy.segment_for(*plan, reserved * mib, unused * mib) / mib;
+    };
+    CHECK(segment(17, 800, 99) == 18);  // less than an eighth
+    CHECK(segment(17, 100, 16) == 18);  // not enough for the block
+    CHECK(segment(17, 0, 0) == 18);
+    CHECK(segment(17, 800, 100) == 24);
+    CHECK(segment(11, 800, 100) == 12);
+    CHECK(segment(15, 800, 100) == 16);
+    CHECK(segment(33, 800, 100) == 48);
+    CHECK(segment(64, 800, 100) == 64);
+    CHECK(segment(70, 800, 100) == 80);  // not 96: 16 MiB at most
+    CHECK(segment(5, 800, 100) == 20);   // medium blocks have one size of segment
+    CHECK(segment(1, 800, 100) == 2);
+}
+
+TEST_CASE("large segments are as PyTorch's where that is asked for, and where a rest were lost") {
+    PoolOptions options;
+    options.fragmented_rounding = 0;
+    SizePolicy policy(options);
+    CHECK(policy.segment_for(*policy.plan(17 * mib), 800 * mib, 100 * mib) == 18 * mib);
+    options = {};
+    options.large_rounding = 32 * mib;
+    policy = SizePolicy(options);
+    CHECK(policy.segment_for(*policy.plan(33 * mib), 800 * mib, 100 * mib) == 64 * mib);
+    options = {};
+    options.max_split_size = 24 * mib;
+    policy = SizePolicy(options);
+    CHECK(policy.segment_for(*policy.plan(17 * mib), 800 * mib, 100 * mib) == 18 * mib);
+    CHECK(policy.segment_for(*policy.plan(33 * mib), 800 * mib, 100 * mib) == 34 * mib);
+    CHECK(policy.segment_for(*policy.plan(11 * mib), 800 * mib, 100 * mib) == 12 * mib);
+}
+
 TEST_CASE("options that the pool cannot work with are named") {
     CHECK(problem_with(PoolOptions{}).empty());
     CHECK(problem_with(unaligned()).empty());
@@ -149,6 +187,7 @@ TEST_CASE("options that the pool cannot work with are named") {
         {"medium_segment", [](PoolOptions& o) { o.medium_size = 32 * mib; }},
         {"large_rounding", [](PoolOptions& o) { o.large_rounding = 0; }},
         {"large_rounding", [](PoolOptions& o) { o.large_rounding = mib; }},
+        {"fragmented_rounding", [](PoolOptions& o) { o.fragmented_rounding = mib; }},
         {"roundup_power2_divisions", [](PoolOptions& o) { o.roundup_power2_divisions[15] = 3; }},
         {"max_split_size", [](PoolOptions& o) { o.max_split_size = 19 * mib; }},
         {"max_non_split_rounding", [](PoolOptions& o) { o.max_non_split_rounding = 0; }},

@@ -34,6 +34,7 @@ inline PoolOptions with(FreeSync sync) {
 inline PoolOptions unaligned(FreeSync sync = FreeSync::automatic) {
     PoolOptions options = with(sync);
     options.coarse_alignment = options.rounding;
+    options.fragmented_rounding = 0;
     return options;
 }
 

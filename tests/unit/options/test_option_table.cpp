@@ -77,6 +77,7 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
                                        "MEMLAB_ROUNDUP_POWER2_DIVISIONS=[256:1,>:8]",
                                        "MEMLAB_LARGE_SEGMENT_SIZE_MB=64",
                                        "MEMLAB_LARGE_ROUNDING_MB=8",
+                                       "MEMLAB_FRAGMENTED_ROUNDING_MB=0",
                                        "MEMLAB_TRIM_AFTER=30s",
                                        nullptr};
     const LoadedSettings loaded = load_settings(environment);
@@ -88,6 +89,7 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
     CHECK(pool.roundup_power2_divisions[8] == 8);
     CHECK(pool.medium_segment == 64ULL << 20);
     CHECK(pool.large_rounding == 8ULL << 20);
+    CHECK(pool.fragmented_rounding == 0);
     CHECK(pool.trim_after_ns == 30'000'000'000ULL);
 }
 

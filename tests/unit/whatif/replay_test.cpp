@@ -31,6 +31,7 @@ allocator::PoolOptions random_options(std::uint64_t seed) {
     switch (random.below(6)) {
         case 0:
             options.coarse_alignment = options.rounding;
+            options.fragmented_rounding = 0;
             break;
         case 1:
             options.max_split_size = 24 * mib;

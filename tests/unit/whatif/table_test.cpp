@@ -25,6 +25,8 @@ bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options, bo
             options->expandable = value == "vmm";
         } else if (name == "MEMLAB_LARGE_ROUNDING_MB") {
             options->large_rounding = std::stoull(value) * mib;
+        } else if (name == "MEMLAB_FRAGMENTED_ROUNDING_MB") {
+            options->fragmented_rounding = std::stoull(value) * mib;
         } else if (name == "MEMLAB_ROUNDUP_POWER2_DIVISIONS") {
             *problem = allocator::read_roundup_divisions(value, &options->roundup_power2_divisions);
         } else if (!set_pool_option(name, value, options, problem)) {
