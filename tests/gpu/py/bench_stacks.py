@@ -1,11 +1,13 @@
-"""bench_stacks.py LIBMEMLAB [--program torch|driver] [--rounds N] [--nested N]: what a call site costs.
+"""bench_stacks.py LIBMEMLAB [--program torch|driver] [--rounds N] [--nested N] [--cold KIB]: what a call site
+costs.
 
 Allocates and frees one small piece of device memory again and again, N Python calls deep, under memlab's
 pool: without a recording, and recorded with no stacks, with native ones and with Python in them. `torch`
 makes tensors with PyTorch (its own cache off, so that each reaches memlab), `driver` calls cuMemAlloc
 through ctypes and needs no PyTorch. Each variant is a process of its own, in turn; prints the medians of
 the processes' best rounds in ns for a pair of allocation and free. The difference between two lines is what
-the stack costs.
+the stack costs. With --cold so much other memory is written between any two pairs, as a training program does:
+a pair is then timed by itself, and the median is that of all pairs.
 """
 
 from __future__ import annotations
@@ -41,13 +43,8 @@ def nested(depth: int):
 def with_torch():
     import torch
 
-    def pairs() -> float:
-        empty, device = torch.empty, torch.device("cuda")
-        begin = time.perf_counter_ns()
-        for _ in range(COUNT):
-            empty(1024, device=device)
-        return (time.perf_counter_ns() - begin) / COUNT
-    return pairs
+    empty, device = torch.empty, torch.device("cuda")
+    return lambda: empty(1024, device=device)
 
 
 def with_driver():
@@ -59,30 +56,45 @@ def with_driver():
     pointer, size = ctypes.c_uint64(), ctypes.c_size_t(4096)
     reference, allocate, free = ctypes.byref(pointer), cuda.cuMemAlloc_v2, cuda.cuMemFree_v2
 
-    def pairs() -> float:
-        begin = time.perf_counter_ns()
-        for _ in range(COUNT):
-            allocate(reference, size)
-            free(pointer)
-        return (time.perf_counter_ns() - begin) / COUNT
-    return pairs
+    def pair() -> None:
+        allocate(reference, size)
+        free(pointer)
+    return pair
 
 
-def child(program: str, depth: int) -> None:
-    pairs = with_torch() if program == "torch" else with_driver()
+def child(program: str, depth: int, cold: int) -> None:
+    pair = with_torch() if program == "torch" else with_driver()
     call = nested(depth)
-    print(min(call(pairs) for _ in range(21)))
+    now = time.perf_counter_ns
+
+    def pairs() -> float:
+        begin = now()
+        for _ in range(COUNT):
+            pair()
+        return (now() - begin) / COUNT
+
+    def cold_pairs() -> float:
+        other, times = ctypes.create_string_buffer(cold << 10), []
+        for i in range(COUNT // 10):
+            ctypes.memset(other, i & 255, len(other))
+            begin = now()
+            pair()
+            times.append(now() - begin)
+        return statistics.median(times)
+
+    print(min(call(cold_pairs if cold else pairs) for _ in range(21)))
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2], int(sys.argv[3]))
+        child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("library")
     parser.add_argument("--program", choices=("torch", "driver"), default="torch")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--nested", type=int, default=12)
+    parser.add_argument("--cold", type=int, default=0, metavar="KIB")
     options = parser.parse_args()
     times: dict[str, list[float]] = {name: [] for name in VARIANTS}
     stack = {}
@@ -93,7 +105,7 @@ def main() -> int:
                 environment |= {"LD_PRELOAD": options.library, "MEMLAB_OUTPUT": folder + "/",
                                 "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"} | settings
                 output = subprocess.run([sys.executable, __file__, "--child", options.program,
-                                         str(options.nested)], env=environment, check=True,
+                                         str(options.nested), str(options.cold)], env=environment, check=True,
                                         stdout=subprocess.PIPE, text=True).stdout
                 times[name].append(float(output.splitlines()[-1]))
                 for file in os.listdir(folder):
