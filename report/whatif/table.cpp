@@ -318,6 +318,7 @@ std::vector<std::string> default_policies() {
             "offline",
             "pool",
             "pool:MEMLAB_BACKEND=classic",
+            "pool:MEMLAB_FRAGMENTED_ROUNDING_MB=16",
             "pool:MEMLAB_FRAGMENTED_ROUNDING_MB=0",
             "pool:MEMLAB_LARGE_ROUNDING_MB=8",
             "pool:MEMLAB_ROUNDUP_POWER2_DIVISIONS=4",

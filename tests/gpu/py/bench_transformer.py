@@ -3,9 +3,9 @@ place, in interleaved runs of one process each.
 
     bench_transformer.py LIBMEMLAB [--pairs N] [--steps N] [--variants NAME,...]
 
-Prints, per variant, the median of the steps' times over all runs, the ratio to the first variant (of the
-medians, and a bootstrap 95 % interval of the ratio of the runs paired as they ran), and the reserved and
-allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
+Prints, per variant, the median of the steps' times over all runs and that of the fastest run, the ratio to
+the first variant (of the medians, and a bootstrap 95 % interval of the ratio of the runs paired as they ran),
+and the reserved and allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
 with native ones only, with none); the peaks of memlab's pool come from one more run that does.
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python".
@@ -122,7 +122,7 @@ def main() -> int:
         for name in names:
             results[name] = run(options.library, VARIANTS[name], options.steps, record=False)
             times[name].append(results[name]["ms"])
-    print(f"{'':20} {'ms a step':>10} {'ratio':>7} {'95 % interval':>16} "
+    print(f"{'':20} {'ms a step':>10} {'fastest':>8} {'ratio':>7} {'95 % interval':>16} "
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
@@ -130,7 +130,7 @@ def main() -> int:
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
-        print(f"{name:20} {statistics.median(times[name]):10.2f} "
+        print(f"{name:20} {statistics.median(times[name]):10.2f} {min(times[name]):8.2f} "
               f"{statistics.median(times[name]) / statistics.median(times[names[0]]):7.3f} "
               f"{low:7.3f} to {high:.3f} {peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
               f"{peaks['reserved'] / peaks['allocated']:19.3f}")
