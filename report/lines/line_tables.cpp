@@ -197,13 +197,15 @@ class Tables {
         if (on.empty()) {
             return;
         }
-        if (group >= groups_.size()) {
-            groups_.resize(group + 1);
+        if (stack >= found_.size()) {
+            found_.resize(stack + 1);
         }
-        for (const StackLines::On& each : on) {
-            LineTable::Row& row = groups_[group][{each.function, each.line}];
-            row.values.resize(columns_.size());
-            change(row);
+        Found& found = found_[stack];
+        if (found.rows.empty() || found.group != group) {
+            found = {group, rows(group, on)};
+        }
+        for (LineTable::Row* row : found.rows) {
+            change(*row);
         }
     }
 
@@ -236,13 +238,34 @@ class Tables {
     }
 
   private:
+    /// Rows of a stack's lines, as last looked up: events come by the million, groups in their
+    /// order.
+    struct Found {
+        std::size_t group = 0;
+        std::vector<LineTable::Row*> rows;
+    };
+
+    std::vector<LineTable::Row*> rows(std::size_t group, const std::vector<StackLines::On>& on) {
+        if (group >= groups_.size()) {
+            groups_.resize(group + 1);
+        }
+        std::vector<LineTable::Row*> rows;
+        for (const StackLines::On& each : on) {
+            LineTable::Row& row = groups_[group][{each.function, each.line}];
+            row.values.resize(columns_.size());
+            rows.push_back(&row);
+        }
+        return rows;
+    }
+
     static int first(const LineTable& table) {
         return table.first_line != 0 ? table.first_line : table.rows.begin()->first;
     }
 
     StackLines& lines_;
     const std::vector<ColumnKind>& columns_;
-    std::vector<std::map<StackLines::On, LineTable::Row>> groups_;
+    std::vector<std::map<StackLines::On, LineTable::Row>> groups_;  ///< maps: rows stay in place
+    std::vector<Found> found_;                                      ///< by stack
 };
 
 void add(std::optional<std::uint64_t>& value, std::uint64_t more) {
