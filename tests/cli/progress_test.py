@@ -193,9 +193,12 @@ class ProgressTest(unittest.TestCase):
                 self.assertEqual(on_screen(self.interrupted("export", "--no-symbols", "--to", to, "-o", there)), "")
                 self.assertEqual([path.name for path in folder.iterdir()], ["there"])
                 self.assertEqual(there.read_text(encoding="utf-8"), "what was there before")
-        for command in ("recover", "symbolize"):
+        check = ("check", "--no-symbols", "--peak-allocated", "1TiB")
+        for command in (("recover", "--force", "-o", there), ("symbolize", "--force", "-o", there),
+                        ("merge", "--no-symbols", "-o", there, self.small), (*check, "--update", "--baseline", there),
+                        (*check, "--markdown", there), (*check, "--junit", there), (*check, "--sarif", there)):
             with self.subTest(command=command):
-                self.assertEqual(on_screen(self.interrupted(command, "--force", "-o", there)), "")
+                self.assertEqual(on_screen(self.interrupted(*command)), "")
                 self.assertEqual([path.name for path in folder.iterdir()], ["there"])
                 self.assertEqual(there.read_text(encoding="utf-8"), "what was there before")
 
