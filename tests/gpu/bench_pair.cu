@@ -151,6 +151,7 @@ struct Variant {
 constexpr Variant variants[] = {
     {"native", false, ""},
     {"memlab", true, ""},
+    {"depth 10", true, "MEMLAB_STACK_DEPTH=10 "},
     {"no stacks", true, "MEMLAB_STACK_DEPTH=0 "},
     {"pool only", true, "MEMLAB_RECORD=off "},
     {"... never", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never "},
