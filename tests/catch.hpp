@@ -3,6 +3,7 @@
 
 #ifdef MEMLAB_CATCH2_V3
 #include <catch2/catch_all.hpp>
+using Catch::Approx;  // which 2.13 puts there itself
 #else
 #include <catch2/catch.hpp>
 #endif

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "report/check/settings_tree.hpp"
 
@@ -62,10 +63,10 @@ class Reader {
     }
 
   private:
-    static const Setting::Table& table(const Setting& setting, const std::string& what) {
+    static const Setting::Table& table(const Setting& setting, std::string_view what) {
         const auto* members = std::get_if<Setting::Table>(&setting.value);
         if (members == nullptr) {
-            throw Invalid{what + " is not a table of keys and values", setting.at};
+            throw Invalid{std::string(what) + " is not a table of keys and values", setting.at};
         }
         return *members;
     }
