@@ -3,8 +3,10 @@
 #include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,16 +16,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "report/debuginfod.hpp"
+
 namespace memlab::report {
 
 namespace {
-
-const Dwfl_Callbacks dwfl_callbacks = {
-    .find_elf = dwfl_build_id_find_elf,
-    .find_debuginfo = dwfl_standard_find_debuginfo,
-    .section_address = dwfl_offline_section_address,
-    .debuginfo_path = nullptr,
-};
 
 std::string to_hex(const unsigned char* bytes, int count) {
     static constexpr char digits[] = "0123456789abcdef";
@@ -34,6 +31,60 @@ std::string to_hex(const unsigned char* bytes, int count) {
     }
     return text;
 }
+
+std::string build_id_of(Dwfl_Module* module) {
+    const unsigned char* bits = nullptr;
+    GElf_Addr where = 0;
+    const int length = dwfl_module_build_id(module, &bits, &where);
+    return length > 0 ? to_hex(bits, length) : std::string();
+}
+
+/// That of an open file; empty when it has none or is no ELF file.
+std::string build_id_of(int file) {
+    Elf* elf = elf_begin(file, ELF_C_READ_MMAP, nullptr);
+    const void* bits = nullptr;
+    const ssize_t length = elf == nullptr ? 0 : dwelf_elf_gnu_build_id(elf, &bits);
+    std::string text;
+    if (length > 0) {
+        text = to_hex(static_cast<const unsigned char*>(bits), static_cast<int>(length));
+    }
+    elf_end(elf);
+    return text;
+}
+
+/// libdw's own search, which ends at the servers where that is allowed: they are asked by build id,
+/// and what they say is the negative errno that libdw makes nothing of. Of a file from a server it
+/// checks nothing either.
+int find_debuginfo(Dwfl_Module* module, void** userdata, const char* name, Dwarf_Addr base,
+                   const char* file, const char* link, GElf_Word checksum, char** found) {
+    const int result =
+        dwfl_standard_find_debuginfo(module, userdata, name, base, file, link, checksum, found);
+    const std::string build_id = debuginfod_allowed() ? build_id_of(module) : std::string();
+    if (build_id.empty()) {
+        return result;
+    }
+    if (result < 0) {
+        debuginfod_failed(build_id, -result);
+        return result;
+    }
+    // What comes after the module's own file is what several of them share (dwz), with another id.
+    const bool is_own = *userdata == nullptr;
+    const bool is_downloaded = *found == nullptr;
+    if (is_own && is_downloaded && build_id_of(result) != build_id) {
+        close(result);
+        debuginfod_failed(build_id, EBADMSG);
+        return -1;
+    }
+    *userdata = module;
+    return result;
+}
+
+const Dwfl_Callbacks dwfl_callbacks = {
+    .find_elf = dwfl_build_id_find_elf,
+    .find_debuginfo = find_debuginfo,
+    .section_address = dwfl_offline_section_address,
+    .debuginfo_path = nullptr,
+};
 
 /// A relative name in the line table is relative to the compilation directory. Where that is
 /// relative too, both were rewritten for reproducible builds (-ffile-prefix-map), each for itself:
@@ -157,11 +208,7 @@ class Module {
             return;
         }
         find_code(elf);
-        const unsigned char* bits = nullptr;
-        GElf_Addr where = 0;
-        const int length = dwfl_module_build_id(module, &bits, &where);
-        const std::string found = length > 0 ? to_hex(bits, length) : std::string();
-        if (!build_id.empty() && found != build_id) {
+        if (!build_id.empty() && build_id_of(module) != build_id) {
             problem_ = "binary changed";
             return;
         }
@@ -217,6 +264,9 @@ class Module {
         SourceFrame frame;
         set_line(unit, pc, frame);
 
+        const char* directory = compilation_directory(unit);  // which a split unit has not
+        Dwarf_Die split;
+        unit = unit_with_scopes(unit, &split);
         Dwarf_Die* at = nullptr;
         const int at_count = dwarf_getscopes(unit, pc - dwarf_bias, &at);
         if (at_count <= 0) {
@@ -243,7 +293,7 @@ class Module {
                 frame.inlined = true;
                 out.frames.push_back(std::move(frame));
                 frame = SourceFrame();
-                set_call_line(&scopes[i], unit, files, frame);
+                set_call_line(&scopes[i], directory, files, frame);
             } else if (tag == DW_TAG_subprogram) {
                 frame.function = die_name(&scopes[i]);
                 break;
@@ -254,6 +304,16 @@ class Module {
         } else {
             out.frames.push_back(std::move(frame));
         }
+    }
+
+    /// What -gsplit-dwarf left in the program is a skeleton with the lines; the functions are in a
+    /// file of their own (.dwo), where there is one.
+    static Dwarf_Die* unit_with_scopes(Dwarf_Die* unit, Dwarf_Die* split) {
+        std::uint8_t type = 0;
+        const bool found = dwarf_cu_info(unit->cu, nullptr, &type, nullptr, split, nullptr, nullptr,
+                                         nullptr) == 0 &&
+                           type == DW_UT_skeleton && split->addr != nullptr;
+        return found ? split : unit;
     }
 
     void add_symbol_frame(Dwarf_Addr pc, SourceFrame frame, ResolvedAddress& out) {
@@ -289,14 +349,14 @@ class Module {
         frame.line = number;
     }
 
-    static void set_call_line(Dwarf_Die* inlined, Dwarf_Die* unit, Dwarf_Files* files,
+    static void set_call_line(Dwarf_Die* inlined, const char* directory, Dwarf_Files* files,
                               SourceFrame& frame) {
         Dwarf_Attribute attribute;
         Dwarf_Word value = 0;
         if (files != nullptr &&
             dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &value) == 0) {
             const char* file = dwarf_filesrc(files, value, nullptr, nullptr);
-            frame.file = absolute_file(file, compilation_directory(unit));
+            frame.file = absolute_file(file, directory);
         }
         if (dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &value) == 0) {
             frame.line = static_cast<int>(value);
@@ -334,9 +394,9 @@ class Symbolizer::Impl {
 };
 
 Symbolizer::Symbolizer() : impl_(std::make_unique<Impl>()) {
-    // libdwfl would fetch debug information over the network; a summary must not wait for that, nor
-    // tell a server which binaries run here.
-    unsetenv("DEBUGINFOD_URLS");
+    if (!debuginfod_allowed()) {
+        unsetenv("DEBUGINFOD_URLS");  // libdwfl asks no one else
+    }
 }
 
 Symbolizer::~Symbolizer() = default;

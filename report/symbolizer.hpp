@@ -35,8 +35,8 @@ class Symbolizer {
 
     /// `return_address` is relative to the module's bias, as the recording stores it; the line is
     /// that of the call before it. `build_id` is lower-case hexadecimal, empty where the module had
-    /// none (then the file cannot be checked and is taken as it is). Separate debug files are found
-    /// by build id and .gnu_debuglink in the usual directories; nothing is ever downloaded.
+    /// none (then the file is taken as it is). Separate debug files are found by build id,
+    /// .gnu_debuglink and beside objects (.dwo); for a download see report/debuginfod.hpp.
     const ResolvedAddress& resolve(const std::string& path, const std::string& build_id,
                                    std::uint64_t return_address);
 

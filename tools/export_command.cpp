@@ -15,6 +15,7 @@
 #include "report/event_log_of.hpp"
 #include "report/export/formats.hpp"
 #include "report/symbolizer.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/export_file.hpp"
 #include "tools/report_options.hpp"
@@ -89,6 +90,7 @@ void define(CLI::App& app, Arguments& arguments) {
     add_device(app, arguments);
     add_filter(app, arguments);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
+    add_debuginfod(app);
     app.footer(format_list() +
                "\n"
                "Examples:\n"

@@ -17,6 +17,7 @@
 #include "report/text.hpp"
 #include "report/units.hpp"
 #include "report/validate.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/output_file.hpp"
 #include "tools/subcommand.hpp"
 
@@ -285,6 +286,7 @@ int symbolize_command(int argc, char** argv) {
         "machine that does not have the binaries. Names of other builds are never taken.",
         "memlab-report symbolize");
     define(app, arguments, "A report (memlab.*.json) or an event log (*.memlog)");
+    add_debuginfod(app);
     app.footer(
         "Example:\n"
         "  memlab-report symbolize memlab.train.4711.json -o train.json\n"

@@ -5,6 +5,7 @@
 
 #include "report/progress.hpp"
 #include "tools/check_command.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/diff_command.hpp"
 #include "tools/export_command.hpp"
@@ -59,13 +60,7 @@ std::string list_of_commands() {
     return text;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-    // Nothing that this program might start shall be profiled.
-    unsetenv("LD_PRELOAD");
-    memlab::tools::name_program("memlab-report");
-    memlab::report::show_progress_on(memlab::report::terminal_for_progress());
+int run_command(int argc, char** argv) {
     const std::string_view name = argc > 1 ? argv[1] : "";
     for (const Command& command : commands) {
         if (name == command.name) {
@@ -75,4 +70,16 @@ int main(int argc, char** argv) {
     const int skipped = name == "summary" ? 1 : 0;
     return memlab::tools::summary_command(argc - skipped, argv + skipped,
                                           list_of_commands().c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // Nothing that this program might start shall be profiled.
+    unsetenv("LD_PRELOAD");
+    memlab::tools::name_program("memlab-report");
+    memlab::report::show_progress_on(memlab::report::terminal_for_progress());
+    const int code = run_command(argc, argv);
+    memlab::tools::note_debuginfod();
+    return code;
 }

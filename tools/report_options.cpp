@@ -11,6 +11,7 @@
 #include "report/runs/collection.hpp"
 #include "report/summary_filter.hpp"
 #include "report/symbolizer.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/diagnostics.hpp"
 
 namespace memlab::tools {
@@ -182,6 +183,7 @@ void add_templates(CLI::App& app, ReportOptions& options) {
 void add_rendering(CLI::App& app, ReportOptions& options) {
     add_looks(app, options.looks);
     app.add_flag("--no-symbols", options.no_symbols, "Show module+offset, look nothing up");
+    add_debuginfod(app);
 }
 
 std::string problem_of_device(const report::Report& report,

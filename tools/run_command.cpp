@@ -11,6 +11,7 @@
 
 #include "report/runs/render.hpp"
 #include "report/symbolizer.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/output_file.hpp"
 #include "tools/report_options.hpp"
 #include "tools/subcommand.hpp"
@@ -88,6 +89,7 @@ void define(CLI::App& app, MergeArguments& arguments) {
         ->check(at_least_one);
     add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Compare module+offset, look nothing up");
+    add_debuginfod(app);
     app.footer(
         "Examples:\n"
         "  memlab-report merge run/                        the ranks of one run\n"

@@ -21,6 +21,7 @@
 #include "report/whatif/render.hpp"
 #include "report/whatif/replay.hpp"
 #include "report/whatif/table.hpp"
+#include "tools/debuginfod_option.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/subcommand.hpp"
 
@@ -127,6 +128,7 @@ void define(CLI::App& app, Arguments& arguments) {
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
     add_looks(app, arguments.looks);
     app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
+    add_debuginfod(app);
     app.footer(
         "Examples:\n"
         "  memlab-report whatif memlab.train.4711.memlog\n"

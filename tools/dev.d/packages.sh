@@ -36,8 +36,9 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Installed along with the rest, never asked for on its own.
-# (The last two read what memlab-report exports; without them their tests are skipped.)
-nice_to_have=(ccache protobuf-compiler python3-prometheus-client)
+# (Without the last ones tests are skipped: two read what memlab-report exports, and libdebuginfod, which
+# Debian and Ubuntu name differently, asks a server for debug information.)
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client libdebuginfod1 libdebuginfod1t64)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 
