@@ -6,4 +6,10 @@
 using Catch::Approx;  // which 2.13 puts there itself
 #else
 #include <catch2/catch.hpp>
+namespace Catch::Matchers {
+/// Version 3's name; its Contains is for ranges.
+inline auto ContainsSubstring(const std::string& text) {
+    return Contains(text);
+}
+}  // namespace Catch::Matchers
 #endif
