@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "report/bounded_sum.hpp"
 #include "report/names.hpp"
 #include "report/summary.hpp"
 #include "report/units.hpp"
@@ -46,6 +47,64 @@ std::uint64_t allocations(const Device& device) {
     return sum.count;
 }
 
+/// Call sites of any number of reports as they come, then what changed.
+class SiteSums {
+  public:
+    explicit SiteSums(const DiffOptions& options) : options_(options) {}
+
+    /// `calls` are of the side's resolver. `device`: only its sites.
+    void add(const DiffSide& side, Calls& calls, std::optional<std::uint64_t> device,
+             Figures SiteDiff::*figures) {
+        for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
+            const Site& site = side.report.sites[i];
+            if ((device && site.device != *device) || !side.taken.at(i)) {
+                continue;
+            }
+            const std::vector<Place>& way = calls.of(site.stack);
+            std::string key = site.kind + '\n';
+            for (std::size_t c = 0; c < (options_.by_place ? 1 : way.size()); ++c) {
+                key += key_of(way[c]);
+            }
+            const auto [entry, is_new] = known_.try_emplace(std::move(key), sites_.size());
+            if (is_new) {
+                sites_.emplace_back();
+            }
+            SiteDiff& diff = sites_[entry->second];
+            diff.place = side.resolver.place(site.stack);
+            diff.calls.assign(way.begin() + 1, options_.by_place ? way.begin() + 1 : way.end());
+            diff.kind = site.kind;
+            diff.api = site.api;
+            (diff.*figures).add(figures_of(site));
+        }
+    }
+
+    SiteChanges take() {
+        SiteChanges out;
+        for (SiteDiff& site : sites_) {
+            out.before.add(site.before);
+            out.after.add(site.after);
+            if (size(site) == 0) {
+                ++out.unchanged;
+            } else {
+                out.sites.push_back(std::move(site));
+            }
+        }
+        std::stable_sort(out.sites.begin(), out.sites.end(),
+                         [this](const auto& a, const auto& b) { return size(a) > size(b); });
+        return out;
+    }
+
+  private:
+    std::uint64_t size(const SiteDiff& site) const {
+        return Change{value_of(site.before, options_.order), value_of(site.after, options_.order)}
+            .size();
+    }
+
+    const DiffOptions& options_;
+    std::map<std::string, std::size_t> known_;  ///< by what they are known by: index into sites_
+    std::vector<SiteDiff> sites_;
+};
+
 class DeviceDiffer {
   public:
     DeviceDiffer(const DiffSide& before, const DiffSide& after, const DiffOptions& options)
@@ -56,8 +115,10 @@ class DeviceDiffer {
           calls_after_(after.resolver, false) {}
 
     DeviceDiff diff(std::uint64_t index) {
-        DeviceDiff out;
-        out.index = index;
+        SiteSums sums(options_);
+        sums.add(before_, calls_before_, index, &SiteDiff::before);
+        sums.add(after_, calls_after_, index, &SiteDiff::after);
+        DeviceDiff out{sums.take(), index, {}, {}};
         const Device* before = find_device(before_.report, index);
         const Device* after = find_device(after_.report, index);
         if (before != nullptr && after != nullptr && before->name != after->name) {
@@ -66,23 +127,6 @@ class DeviceDiffer {
             out.name = (after != nullptr ? after : before)->name;
         }
         add_totals(out, before, after);
-        std::map<std::string, std::size_t> known;
-        add_sites(out, known, before_, calls_before_, index, &SiteDiff::before);
-        add_sites(out, known, after_, calls_after_, index, &SiteDiff::after);
-        for (const SiteDiff& site : out.sites) {
-            out.before.add(site.before);
-            out.after.add(site.after);
-        }
-        const auto size = [this](const SiteDiff& site) {
-            return Change{value_of(site.before, options_.order),
-                          value_of(site.after, options_.order)}
-                .size();
-        };
-        const std::size_t all = out.sites.size();
-        std::erase_if(out.sites, [&](const SiteDiff& site) { return size(site) == 0; });
-        out.unchanged = all - out.sites.size();
-        std::stable_sort(out.sites.begin(), out.sites.end(),
-                         [&](const auto& a, const auto& b) { return size(a) > size(b); });
         return out;
     }
 
@@ -107,31 +151,6 @@ class DeviceDiffer {
         };
     }
 
-    void add_sites(DeviceDiff& out, std::map<std::string, std::size_t>& known, const DiffSide& side,
-                   Calls& calls, std::uint64_t device, Figures SiteDiff::*figures) {
-        for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
-            const Site& site = side.report.sites[i];
-            if (site.device != device || !side.taken.at(i)) {
-                continue;
-            }
-            const std::vector<Place>& way = calls.of(site.stack);
-            std::string key = site.kind + '\n';
-            for (std::size_t c = 0; c < (options_.by_place ? 1 : way.size()); ++c) {
-                key += key_of(way[c]);
-            }
-            const auto [entry, is_new] = known.try_emplace(std::move(key), out.sites.size());
-            if (is_new) {
-                out.sites.emplace_back();
-            }
-            SiteDiff& diff = out.sites[entry->second];
-            diff.place = side.resolver.place(site.stack);
-            diff.calls.assign(way.begin() + 1, options_.by_place ? way.begin() + 1 : way.end());
-            diff.kind = site.kind;
-            diff.api = site.api;
-            (diff.*figures).add(figures_of(site));
-        }
-    }
-
     const DiffSide& before_;
     const DiffSide& after_;
     const DiffOptions& options_;
@@ -139,67 +158,37 @@ class DeviceDiffer {
     Calls calls_after_;
 };
 
-void diff_scopes(const DiffSide& before, const DiffSide& after, Diff& diff) {
-    std::map<std::pair<std::string, std::string>, ScopeDiff> scopes;
-    const auto add = [&](const Report& report, std::uint64_t Change::*side) {
-        for (std::size_t i = 0; i < report.scopes.size(); ++i) {
-            const Scope& scope = report.scopes[i];
-            ScopeDiff& out = scopes[{scope_path(report, i), scope.kind}];
-            out.entries.*side = scope.entries;
-            out.peak_growth_bytes.*side = scope.peak_growth_bytes;
-            out.allocated_bytes.*side = scope.allocated_bytes;
-            out.escaped_bytes.*side = scope.escaped.bytes;
-        }
-    };
-    add(before.report, &Change::before);
-    add(after.report, &Change::after);
-    for (auto& [key, scope] : scopes) {
-        scope.path = key.first;
-        scope.kind = key.second;
-        const std::array<Change, 4> changes = {scope.entries, scope.peak_growth_bytes,
-                                               scope.allocated_bytes, scope.escaped_bytes};
-        if (std::all_of(changes.begin(), changes.end(),
-                        [](const Change& change) { return change.size() == 0; })) {
-            ++diff.unchanged_scopes;
-        } else {
-            diff.scopes.push_back(std::move(scope));
-        }
-    }
-    std::stable_sort(diff.scopes.begin(), diff.scopes.end(), [](const auto& a, const auto& b) {
-        return a.peak_growth_bytes.size() > b.peak_growth_bytes.size();
-    });
-}
-
 /// Of all modules in stacks, whether both sides ran the same file; empty build ids tell nothing.
-bool same_builds(const Report& before, const Report& after) {
+bool same_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after) {
     std::map<std::string, std::string> ids;
-    for (const Module& module : before.modules) {
-        ids.emplace(base_name(module.path), module.build_id);
+    for (const DiffSide& side : before) {
+        for (const Module& module : side.report.modules) {
+            ids.emplace(base_name(module.path), module.build_id);
+        }
     }
-    return std::all_of(after.modules.begin(), after.modules.end(), [&](const Module& module) {
-        const auto found = ids.find(base_name(module.path));
-        return found == ids.end() || found->second == module.build_id;
+    return std::all_of(after.begin(), after.end(), [&](const DiffSide& side) {
+        const std::vector<Module>& modules = side.report.modules;
+        return std::all_of(modules.begin(), modules.end(), [&](const Module& module) {
+            const auto found = ids.find(base_name(module.path));
+            return found == ids.end() || found->second == module.build_id;
+        });
     });
 }
 
-bool has_nameless(const Diff& diff) {
-    for (const DeviceDiff& device : diff.devices) {
-        for (const SiteDiff& site : device.sites) {
-            if (site.place.recorded && site.place.function.empty() && site.place.file.empty()) {
-                return true;
-            }
-        }
-    }
-    return false;
+bool has_nameless(const SiteChanges& changes) {
+    return std::any_of(changes.sites.begin(), changes.sites.end(), [](const SiteDiff& site) {
+        return site.place.recorded && site.place.function.empty() && site.place.file.empty();
+    });
 }
 
 std::vector<std::string> notes_of(const DiffSide& before, const DiffSide& after, const Diff& diff) {
     std::vector<std::string> notes;
-    if (has_nameless(diff) && !same_builds(before.report, after.report)) {
-        notes.emplace_back(
-            "The two recordings ran different builds, and some of their functions have no names: "
-            "those are told apart by their addresses and may be one. Put the binaries back to have "
-            "names.");
+    for (const DeviceDiff& device : diff.devices) {
+        std::string note = note_of_builds({before}, {after}, device);
+        if (!note.empty()) {
+            notes.push_back(std::move(note));
+            break;
+        }
     }
     for (const DiffSide* side : {&before, &after}) {
         if (!ended_well(side->report.process)) {
@@ -254,9 +243,68 @@ Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptio
     for (const std::uint64_t index : devices) {
         diff.devices.push_back(differ.diff(index));
     }
-    diff_scopes(before, after, diff);
+    static_cast<ScopeChanges&>(diff) = diff_scopes({before}, {after});
     diff.notes = notes_of(before, after, diff);
     return diff;
+}
+
+SiteChanges diff_sites(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                       const DiffOptions& options) {
+    SiteSums sums(options);
+    const auto add = [&](const std::vector<DiffSide>& sides, Figures SiteDiff::*figures) {
+        for (const DiffSide& side : sides) {
+            Calls calls(side.resolver, false);
+            sums.add(side, calls, options.device, figures);
+        }
+    };
+    add(before, &SiteDiff::before);
+    add(after, &SiteDiff::after);
+    return sums.take();
+}
+
+ScopeChanges diff_scopes(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after) {
+    std::map<std::pair<std::string, std::string>, ScopeDiff> scopes;
+    const auto add = [&](const std::vector<DiffSide>& sides, std::uint64_t Change::*when) {
+        for (const DiffSide& side : sides) {
+            for (std::size_t i = 0; i < side.report.scopes.size(); ++i) {
+                const Scope& scope = side.report.scopes[i];
+                ScopeDiff& out = scopes[{scope_path(side.report, i), scope.kind}];
+                add_to(out.entries.*when, scope.entries);
+                add_to(out.peak_growth_bytes.*when, scope.peak_growth_bytes);
+                add_to(out.allocated_bytes.*when, scope.allocated_bytes);
+                add_to(out.escaped_bytes.*when, scope.escaped.bytes);
+            }
+        }
+    };
+    add(before, &Change::before);
+    add(after, &Change::after);
+    ScopeChanges changes;
+    for (auto& [key, scope] : scopes) {
+        scope.path = key.first;
+        scope.kind = key.second;
+        const std::array<Change, 4> figures = {scope.entries, scope.peak_growth_bytes,
+                                               scope.allocated_bytes, scope.escaped_bytes};
+        if (std::all_of(figures.begin(), figures.end(),
+                        [](const Change& change) { return change.size() == 0; })) {
+            ++changes.unchanged_scopes;
+        } else {
+            changes.scopes.push_back(std::move(scope));
+        }
+    }
+    std::stable_sort(changes.scopes.begin(), changes.scopes.end(),
+                     [](const auto& a, const auto& b) {
+                         return a.peak_growth_bytes.size() > b.peak_growth_bytes.size();
+                     });
+    return changes;
+}
+
+std::string note_of_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                           const SiteChanges& changes) {
+    return has_nameless(changes) && !same_builds(before, after)
+               ? "The two recordings ran different builds, and some of their functions have no "
+                 "names: those are told apart by their addresses and may be one. Put the binaries "
+                 "back to have names."
+               : std::string();
 }
 
 }  // namespace memlab::report

@@ -43,21 +43,27 @@ struct SiteDiff {
     Figures after;
 };
 
-struct DeviceDiff {
-    std::uint64_t index = 0;
-    std::string name;  ///< "A, then B" where they differ
-    struct Total {
-        const char* name;     ///< "allocated"
-        const char* member;   ///< "allocated_peak_bytes"
-        const char* meaning;  ///< "peak"
-        bool bytes;
-        Change change;
-    };
-    std::vector<Total> totals;
+/// The call sites of one recording and another, or of several and several others.
+struct SiteChanges {
     std::vector<SiteDiff> sites;  ///< those that changed, by the size of the change
     std::size_t unchanged = 0;
     Figures before;  ///< of all that was taken
     Figures after;
+};
+
+/// A row of a table of totals.
+struct DiffTotal {
+    const char* name;     ///< "allocated"
+    const char* member;   ///< "allocated_peak_bytes"
+    const char* meaning;  ///< "peak"
+    bool bytes;
+    Change change;
+};
+
+struct DeviceDiff : SiteChanges {
+    std::uint64_t index = 0;
+    std::string name;  ///< "A, then B" where they differ
+    std::vector<DiffTotal> totals;
 };
 
 struct ScopeDiff {
@@ -69,10 +75,13 @@ struct ScopeDiff {
     Change escaped_bytes;
 };
 
-struct Diff {
-    std::vector<DeviceDiff> devices;
+struct ScopeChanges {
     std::vector<ScopeDiff> scopes;  ///< those that changed, by what an entry adds
     std::size_t unchanged_scopes = 0;
+};
+
+struct Diff : ScopeChanges {
+    std::vector<DeviceDiff> devices;
     std::vector<std::string> notes;  ///< what makes the comparison less than exact
 };
 
@@ -89,6 +98,18 @@ struct DiffOptions : ViewOptions {
 };
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options);
+
+/// Several reports and several others, whichever belong together: the sites of all their GPUs (or
+/// of the one that `options` names, in each) added up.
+SiteChanges diff_sites(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                       const DiffOptions& options);
+
+/// The same of their scopes, by path.
+ScopeChanges diff_scopes(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after);
+
+/// A sentence where functions without names may be told apart that are one; else empty.
+std::string note_of_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                           const SiteChanges& changes);
 
 /// For people; ends with a newline.
 std::string render_diff_text(const DiffSide& before, const DiffSide& after, const Diff& diff,

@@ -1,0 +1,248 @@
+#include "report/views/diff_tables.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "report/json_values.hpp"
+#include "report/names.hpp"
+#include "report/place_text.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+bool counts(Order order) {
+    return order == Order::count || order == Order::temporaries;
+}
+
+std::string signed_text(const Change& change, bool bytes) {
+    return bytes ? format_change(change) : format_count_change(change);
+}
+
+std::string unsigned_text(std::uint64_t value, bool bytes) {
+    return bytes ? format_bytes(value) : format_count(value);
+}
+
+ChangeRow row_of(const Change& change) {
+    return {change, format_change_percent(change)};
+}
+
+bool is_wide(const Page& page) {
+    return page.width() >= 104;
+}
+
+}  // namespace
+
+void DiffTables::totals(const std::vector<DiffTotal>& totals) {
+    page_.line(page_.dim("  " + left("", 14) + right("before", 12) + right("after", 13) +
+                         right("change", 14) + right("", 9)));
+    for (const DiffTotal& total : totals) {
+        page_.line("  " + left(total.name, 14) +
+                   right(unsigned_text(total.change.before, total.bytes), 12) +
+                   right(unsigned_text(total.change.after, total.bytes), 13) +
+                   paint(total.change, right(signed_text(total.change, total.bytes), 14) +
+                                           right(format_change_percent(total.change), 9)) +
+                   page_.dim(std::string("  ") + total.meaning));
+    }
+}
+
+void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
+    page_.heading(options_.by_place ? "By place" : "By call stack",
+                  order_name(options_) + whose + only());
+    if (changes.sites.empty()) {
+        page_.line("  nothing changed");
+        return;
+    }
+    const bool wide = is_wide(page_);
+    head(wide, "where");
+    Figures before;  // of the others
+    Figures after;
+    for (std::size_t i = 0; i < changes.sites.size(); ++i) {
+        const SiteDiff& site = changes.sites[i];
+        if (i < options_.top) {
+            row(row_of(change_of(site.before, site.after, options_.order)), wide, describe(site));
+        } else {
+            before.add(site.before);
+            after.add(site.after);
+        }
+    }
+    if (changes.sites.size() > options_.top) {
+        row(row_of(change_of(before, after, options_.order)), wide,
+            page_.dim("[" + format_plural(changes.sites.size() - options_.top, "other") + "]"));
+    }
+    row(row_of(change_of(changes.before, changes.after, options_.order)), wide,
+        page_.dim(changes.unchanged == 0
+                      ? "[total]"
+                      : "[total; " + format_count(changes.unchanged) + " unchanged]"));
+}
+
+void DiffTables::head(bool figures, const std::string& what) {
+    page_.line(page_.dim("  " + right("change", 13) + right("", 9) +
+                         (figures ? right("before", 12) + right("after", 12) : "") + "  " + what));
+}
+
+void DiffTables::row(const ChangeRow& row, bool figures, const std::string& what) {
+    const bool bytes = !counts(options_.order);
+    const auto show = [&](bool there, std::uint64_t value) {
+        return right(there ? unsigned_text(value, bytes) : "-", 12);
+    };
+    page_.line(
+        "  " +
+        paint(row.change, right(signed_text(row.change, bytes), 13) + right(row.percent, 9)) +
+        (figures ? show(row.had, row.change.before) + show(row.has, row.change.after) : "") + "  " +
+        what);
+}
+
+std::string DiffTables::only() const {
+    return options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter);
+}
+
+std::string DiffTables::paint(const Change& change, const std::string& text) const {
+    return change.size() == 0             ? page_.dim(text)
+           : change.after > change.before ? page_.red(text)
+                                          : page_.cyan(text);
+}
+
+/// The place, then as many of its callers as there is room for: they tell stacks apart.
+std::string DiffTables::describe(const SiteDiff& site) const {
+    const std::size_t room = page_.room_beside(figures_width(is_wide(page_)));
+    const PlaceTextOptions place_options{options_.style, options_.working_directory,
+                                         options_.templates};
+    const std::size_t whole =
+        display_width(describe_place(site.place, site.kind, site.api, 10 * room, place_options));
+    const std::size_t for_calls = std::max(room / 2, room - std::min(room, whole));
+    const std::string arrow = options_.style.ascii ? " <- " : " ← ";
+    std::string calls;
+    std::string module = site.place.module;
+    for (const Place& call : site.calls) {
+        const std::string next = arrow + name_of(call, module);
+        module = call.module;
+        if (display_width(calls) + display_width(next) > for_calls) {
+            break;
+        }
+        calls += next;
+    }
+    return describe_place(site.place, site.kind, site.api, room - display_width(calls),
+                          place_options) +
+           page_.dim(calls);
+}
+
+/// A caller's function, or where it is: "+0x12f0" within the module of the call before it.
+std::string DiffTables::name_of(const Place& call, const std::string& module) const {
+    if (!call.function.empty()) {
+        return page_.clean(
+            collapse_templates(without_anonymous(call.function), options_.style.ascii));
+    }
+    const std::string where = location_text(call, options_.working_directory);
+    return page_.clean(call.file.empty() && call.module == module && !module.empty()
+                           ? where.substr(base_name(module).size())
+                           : where);
+}
+
+void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {
+    if (diff.scopes.empty() && diff.unchanged_scopes == 0) {
+        return;
+    }
+    page_.heading("By scope", note);
+    if (diff.scopes.empty()) {
+        page_.line("  nothing changed");
+        return;
+    }
+    page_.line(page_.dim("  " + right("change", 13) + right("", 9) + right("before", 12) +
+                         right("after", 12) + right("escaped", 13) + "  scope"));
+    for (std::size_t i = 0; i < diff.scopes.size() && i < options_.top; ++i) {
+        const ScopeDiff& scope = diff.scopes[i];
+        const Change& adds = scope.peak_growth_bytes;
+        page_.line(
+            "  " +
+            paint(adds, right(format_change(adds), 13) + right(format_change_percent(adds), 9)) +
+            right(format_bytes(adds.before), 12) + right(format_bytes(adds.after), 12) +
+            right(format_change(scope.escaped_bytes), 13) + "  " +
+            shorten_begin(page_.clean(scope.path), page_.room_beside(65), options_.style.ascii));
+    }
+    const std::size_t more = diff.scopes.size() - std::min(diff.scopes.size(), options_.top);
+    if (more + diff.unchanged_scopes != 0) {
+        page_.line(page_.dim("  [" + (more == 0 ? "" : format_plural(more, "other") + ", ") +
+                             format_count(diff.unchanged_scopes) + " unchanged]"));
+    }
+}
+
+const std::string& order_name(const DiffOptions& options) {
+    return order_names().at(static_cast<std::size_t>(options.order));
+}
+
+Change change_of(const Figures& before, const Figures& after, Order order) {
+    return {value_of(before, order), value_of(after, order)};
+}
+
+ordered_json change_json(const Change& change) {
+    ordered_json signed_change = nullptr;
+    if (change.size() <= static_cast<std::uint64_t>(INT64_MAX)) {
+        const auto size = static_cast<std::int64_t>(change.size());
+        signed_change = change.after >= change.before ? size : -size;
+    }
+    return {{"before", change.before}, {"after", change.after}, {"change", signed_change}};
+}
+
+ordered_json totals_json(const std::vector<DiffTotal>& totals) {
+    ordered_json out = ordered_json::object();
+    for (const DiffTotal& total : totals) {
+        out[total.member] = change_json(total.change);
+    }
+    return out;
+}
+
+void add_sites_json(const SiteChanges& changes, const DiffOptions& options, ordered_json& out) {
+    ordered_json sites = ordered_json::array();
+    Figures before;  // of the others
+    Figures after;
+    for (const SiteDiff& site : changes.sites) {
+        const Change change = change_of(site.before, site.after, options.order);
+        if (sites.size() >= options.top) {
+            before.add(site.before);
+            after.add(site.after);
+            continue;
+        }
+        ordered_json calls = ordered_json::array();
+        for (const Place& call : site.calls) {
+            calls.push_back(place_json(call));
+        }
+        sites.push_back(
+            {{"place", place_json(site.place)},
+             {"calls", std::move(calls)},
+             {"kind", site.kind},
+             {"api", site.api},
+             {"before", figures_json(site.before)},
+             {"after", figures_json(site.after)},
+             {"change", change_json(change)["change"]},
+             {"share", change.before == 0 ? ordered_json(nullptr)
+                                          : ordered_json((static_cast<double>(change.after) -
+                                                          static_cast<double>(change.before)) /
+                                                         static_cast<double>(change.before))}});
+    }
+    ordered_json others = {{"sites", changes.sites.size() - sites.size()}};
+    others.update(change_json(change_of(before, after, options.order)));
+    out["sites"] = std::move(sites);
+    out["others"] = std::move(others);
+    out["unchanged"] = changes.unchanged;
+    out["before"] = figures_json(changes.before);
+    out["after"] = figures_json(changes.after);
+}
+
+ordered_json scopes_json(const ScopeChanges& changes) {
+    ordered_json out = ordered_json::array();
+    for (const ScopeDiff& scope : changes.scopes) {
+        out.push_back({{"path", scope.path},
+                       {"kind", scope.kind},
+                       {"entries", change_json(scope.entries)},
+                       {"peak_growth_bytes", change_json(scope.peak_growth_bytes)},
+                       {"allocated_bytes", change_json(scope.allocated_bytes)},
+                       {"escaped_bytes", change_json(scope.escaped_bytes)}});
+    }
+    return out;
+}
+
+}  // namespace memlab::report
