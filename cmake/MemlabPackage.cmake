@@ -24,6 +24,7 @@ install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/include/memlab" DESTINATION inc
         FILES_MATCHING PATTERN "*.h")
 install(FILES report/schema/memlab-report-v1.schema.json report/schema/memlab-run-v1.schema.json
               report/schema/memlab-run-summary-v1.schema.json report/schema/memlab-merge-v1.schema.json
+              report/schema/memlab-run-diff-v1.schema.json
         DESTINATION share/memlab)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION share/doc/memlab)
 install(DIRECTORY docs/ DESTINATION share/doc/memlab/docs FILES_MATCHING PATTERN "*.md")

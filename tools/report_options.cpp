@@ -214,7 +214,8 @@ int show_reports(const ReportOptions& options, std::string_view format,
     return Reports(options, format, show).run();
 }
 
-std::optional<LoadedReport> load_report(const std::string& path, std::string* problem) {
+std::optional<LoadedReport> load_report(const std::string& path, std::string* problem,
+                                        const std::string& of_several) {
     if (!is_folder(path)) {
         ReadResult read = read_report(path);
         if (!read.report) {
@@ -232,8 +233,8 @@ std::optional<LoadedReport> load_report(const std::string& path, std::string* pr
         *problem = run.errors.empty() ? path + ": holds no report and no event log of memlab"
                                       : run.errors.front().first + ": " + run.errors.front().second;
     } else {
-        *problem = path + ": a run of " + std::to_string(run.members.size()) +
-                   " processes; name the report of one of them";
+        *problem =
+            path + ": a run of " + std::to_string(run.members.size()) + " processes; " + of_several;
     }
     return std::nullopt;
 }

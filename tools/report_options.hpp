@@ -85,7 +85,10 @@ struct LoadedReport {
     report::Report report;
 };
 
-/// Nothing, and `problem` ("FILE: what; what to do"), when it cannot be read.
-std::optional<LoadedReport> load_report(const std::string& path, std::string* problem);
+/// Nothing, and `problem` ("FILE: what; what to do"), when it cannot be read. `of_several`: what to
+/// do about the folder of a run of several processes.
+std::optional<LoadedReport> load_report(
+    const std::string& path, std::string* problem,
+    const std::string& of_several = "name the report of one of them");
 
 }  // namespace memlab::tools

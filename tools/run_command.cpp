@@ -1,10 +1,7 @@
 #include "tools/run_command.hpp"
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <iostream>
-#include <map>
-#include <memory>
 #include <new>
 #include <optional>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "tools/debuginfod_option.hpp"
 #include "tools/output_file.hpp"
 #include "tools/report_options.hpp"
+#include "tools/run_members.hpp"
 #include "tools/subcommand.hpp"
 
 namespace memlab::tools {
@@ -21,37 +19,6 @@ namespace memlab::tools {
 namespace {
 
 using namespace memlab::report;
-
-/// Says what could not be read; the exit code.
-int report_errors(const RunCollection& collection) {
-    for (const auto& [file, error] : collection.errors) {
-        std::string problem = file;
-        problem.append(": ").append(error);
-        fail(problem);
-    }
-    return collection.errors.empty() ? EXIT_SUCCESS : exit_bad_input;
-}
-
-/// A resolver for each member that is asked about, over one symbolizer.
-class Resolvers {
-  public:
-    Resolvers(const RunCollection& run, bool symbols) : run_(run), symbols_(symbols) {}
-
-    Resolver& operator()(std::size_t member) {
-        std::unique_ptr<Resolver>& resolver = resolvers_[member];
-        if (!resolver) {
-            resolver = std::make_unique<Resolver>(run_.members.at(member).report,
-                                                  symbols_ ? &symbolizer_ : nullptr);
-        }
-        return *resolver;
-    }
-
-  private:
-    const RunCollection& run_;
-    bool symbols_;
-    Symbolizer symbolizer_;
-    std::map<std::size_t, std::unique_ptr<Resolver>> resolvers_;
-};
 
 void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
     const RunMember& member = view.collection.members.at(view.largest);
@@ -100,7 +67,8 @@ void define(CLI::App& app, MergeArguments& arguments) {
 
 int merge(const MergeArguments& arguments) {
     const RunView view = view_run(arguments.inputs.front(), collect_run(arguments.inputs));
-    Resolvers resolvers(view.collection, !arguments.no_symbols);
+    Symbolizer symbolizer;
+    Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer);
     const RankComparison ranks = compare_ranks(
         view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); });
     if (ranks.ranks.empty() && !view.collection.members.empty()) {
@@ -134,7 +102,8 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
         if (options.json) {
             std::cout << render_run_json(view);
         } else if (!view.collection.members.empty()) {
-            Resolvers resolvers(view.collection, options.symbols);
+            Symbolizer symbolizer;
+            Resolvers resolvers(view.collection, options.symbols ? &symbolizer : nullptr);
             std::cout << render_run_text(view, options.text.style);
             print_largest(view, resolvers, options.text);
         }

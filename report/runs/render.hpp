@@ -25,6 +25,9 @@ struct RunView {
 /// Works the rest out from `collection`, and from the event logs beside its reports.
 RunView view_run(const std::string& source, RunCollection collection);
 
+/// "rank 3: python3 train.py": its command, without the folder of the program. Not printable() yet.
+std::string process_title(const Process& process);
+
 /// How a process ended in one word: "ended", "exit 3", "SIGKILL", "exec", "cut off", "running".
 /// `became`: another image of it follows.
 std::string outcome_word(const RunMember& member, bool became);

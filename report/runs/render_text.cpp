@@ -7,6 +7,7 @@
 #include "report/page.hpp"
 #include "report/place_text.hpp"
 #include "report/runs/moments.hpp"
+#include "report/runs/process_figures.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary.hpp"
 #include "report/text.hpp"
@@ -15,26 +16,6 @@
 namespace memlab::report {
 
 namespace {
-
-struct Figures {
-    std::uint64_t allocated = 0;
-    std::uint64_t reserved = 0;
-    std::uint64_t at_end = 0;
-    std::uint64_t count = 0;
-};
-
-Figures figures_of(const Report& report) {
-    Figures sums;
-    for (const Device& device : report.devices) {
-        sums.allocated += device.curve(Curve::allocated).peak_bytes;
-        sums.reserved += device.curve(Curve::reserved).peak_bytes;
-        sums.at_end += device.curve(Curve::allocated).at_end_bytes;
-        for (const auto& [kind, totals] : device.kinds) {
-            sums.count += totals.count;
-        }
-    }
-    return sums;
-}
 
 /// "GPU-1a2b3c4d": enough to tell a machine's GPUs apart.
 std::string short_uuid(const std::string& uuid) {
@@ -152,17 +133,7 @@ class RunText {
             const std::string command = page_.clean(node.command);
             return command.empty() ? "(not recorded)" : base_of_first(command);
         }
-        const Process& process = process_of(node.member);
-        std::vector<std::string> arguments = process.arguments;
-        if (arguments.empty()) {
-            arguments.push_back(process.executable);
-        }
-        arguments.front() = base_name(arguments.front());
-        std::string name = page_.clean(command_line(arguments));
-        if (const auto rank = rank_of(process)) {
-            name.insert(0, "rank " + std::to_string(*rank) + ": ");
-        }
-        return (node.by_exec ? "exec " : "") + name;
+        return (node.by_exec ? "exec " : "") + page_.clean(process_title(process_of(node.member)));
     }
 
     /// "/usr/bin/python3 train.py" as "python3 train.py".
@@ -195,18 +166,19 @@ class RunText {
 
     void row(const TreeNode& node, const std::string& name) {
         const RunMember& member = view_.collection.members[node.member];
-        const Figures figures = figures_of(member.report);
+        const ProcessFigures figures = process_figures(member.report);
         const bool became =
             std::any_of(node.children.begin(), node.children.end(),
                         [&](std::size_t child) { return view_.tree.nodes[child].by_exec; });
         const std::string outcome = outcome_word(member, became);
         const bool fine = outcome == "ended" || outcome == "exec" || outcome == "running";
-        const std::string allocated = right(format_bytes(figures.allocated), bytes_width);
-        page_.line(name + (node.member == view_.largest ? page_.bold(allocated) : allocated) +
-                   right(format_bytes(figures.reserved), bytes_width) +
-                   (page_.width() >= 92 ? right(format_count(figures.count), count_width) : "") +
-                   right(format_bytes(figures.at_end), bytes_width) + "  " +
-                   (fine ? outcome : page_.red(page_.clean(outcome))));
+        const std::string allocated = right(format_bytes(figures.allocated_peak), bytes_width);
+        page_.line(
+            name + (node.member == view_.largest ? page_.bold(allocated) : allocated) +
+            right(format_bytes(figures.reserved_peak), bytes_width) +
+            (page_.width() >= 92 ? right(format_count(figures.allocations), count_width) : "") +
+            right(format_bytes(figures.at_end), bytes_width) + "  " +
+            (fine ? outcome : page_.red(page_.clean(outcome))));
     }
 
     void still_running() {
@@ -221,9 +193,10 @@ class RunText {
         }
         page_.heading("Still running when the command had ended");
         for (const std::size_t member : running) {
-            page_.line("  pid " + std::to_string(process_of(member).pid) + "  holds " +
-                       format_bytes(figures_of(view_.collection.members[member].report).at_end) +
-                       "  " + page_.clean(command_line(process_of(member).arguments)));
+            page_.line(
+                "  pid " + std::to_string(process_of(member).pid) + "  holds " +
+                format_bytes(process_figures(view_.collection.members[member].report).at_end) +
+                "  " + page_.clean(command_line(process_of(member).arguments)));
         }
     }
 
@@ -369,13 +342,25 @@ RunView view_run(const std::string& source, RunCollection collection) {
     read_moments(view.collection, view.gpus);
     std::uint64_t most = 0;
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
-        const std::uint64_t peak = figures_of(view.collection.members[i].report).allocated;
+        const std::uint64_t peak =
+            process_figures(view.collection.members[i].report).allocated_peak;
         if (view.largest == no_member || peak > most) {
             view.largest = i;
             most = peak;
         }
     }
     return view;
+}
+
+std::string process_title(const Process& process) {
+    std::vector<std::string> arguments = process.arguments;
+    if (arguments.empty()) {
+        arguments.push_back(process.executable);
+    }
+    arguments.front() = base_name(arguments.front());
+    const std::string command = command_line(arguments);
+    const std::optional<std::uint64_t> rank = rank_of(process);
+    return rank ? "rank " + std::to_string(*rank) + ": " + command : command;
 }
 
 std::string outcome_word(const RunMember& member, bool became) {

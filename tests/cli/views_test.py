@@ -9,6 +9,7 @@ Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder
 
 import json
 import os
+import shutil
 import unittest
 
 from cli_test import REPORT, SOURCE, ToolTest
@@ -264,6 +265,103 @@ class Diff(ViewTest):
         self.refused("GPU 3 was used by neither", "diff", "--device", "3", self.PLAIN, self.PLAIN)
         self.refused("processes; name the report of one of them", "diff", recorded("h100"),
                      self.PLAIN)
+
+
+class RunDiff(ViewTest):
+    """Folders of several processes, put together from recordings of GPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.folders = [self.run_of("before", "sample_checkpointing_plain", "pytorch_own_cache",
+                                    "cupy_without_its_cache"),
+                        self.run_of("after", "sample_checkpointing_checkpointed",
+                                    "pytorch_without_its_cache", "sample_oom_recovery")]
+
+    def run_of(self, folder, *names):
+        os.mkdir(self.path(folder))
+        for name in names:
+            shutil.copy(recorded("h100/" + name + ".json"), self.path(folder))
+        return folder + "/"
+
+    def test_as_people_see_it(self):
+        self.golden("diff_runs", "diff", "--top", "3", *self.folders)
+        self.golden("diff_runs_wide", "diff", "--sort", "bytes", "--by", "place", "--top", "2",
+                    "--filter", "module=torch", "--ascii", *self.folders, COLUMNS="120")
+
+    def test_figures_are_those_of_the_reports(self):
+        document = self.document("diff", *self.folders)
+        self.assertEqual((document["format"], document["version"]), ("memlab-run-diff", 1))
+        peaks = []
+        for side in ("before", "after"):
+            processes = [p[side] for p in document["processes"] if p[side] is not None]
+            self.assertEqual(len(processes), document["totals"]["processes"][side])
+            peaks.append(sum(p["allocated_peak_bytes"] for p in processes))
+            of_files = [json.loads(self.report("--json", p["file"])) for p in processes]
+            self.assertEqual(peaks[-1], sum(
+                curve["peak_bytes"] for found in of_files for device in found["reports"][0]["devices"]
+                for curve in [device["curves"]["allocated"]]))
+        total = document["totals"]["allocated_peak_bytes"]
+        self.assertEqual(total, {"before": peaks[0], "after": peaks[1],
+                                 "change": peaks[1] - peaks[0]})
+        self.assertEqual(document["paired_by"], "program")
+        added = [p["after"]["executable"] for p in document["processes"] if p["before"] is None]
+        self.assertEqual([os.path.basename(name) for name in added], ["sample_oom_recovery"])
+        # The sites are those of the pairs, as each pair alone has them.
+        alone = [self.document("diff", p["before"]["file"], p["after"]["file"])["devices"][0]
+                 for p in document["processes"] if p["before"] and p["after"]]
+        for side in ("before", "after"):
+            self.assertEqual(document["call_sites"][side]["bytes"],
+                             sum(device[side]["bytes"] for device in alone))
+
+    def test_one_pair_is_a_comparison_of_two(self):
+        files = [self.folders[0] + "sample_checkpointing_plain.json",
+                 self.folders[1] + "sample_checkpointing_checkpointed.json"]
+        alone = self.report("diff", *files)
+        self.assertEqual(self.report("diff", "--process", "sample_checkpointing", *self.folders),
+                         alone)
+        pid = str(self.document("diff", *files)["after"]["pid"])
+        self.assertEqual(self.report("diff", "--process", pid, *self.folders), alone)
+
+    def test_a_folder_of_one_process_is_its_report(self):
+        one = self.run_of("one", "sample_checkpointing_plain")
+        other = self.run_of("other", "sample_checkpointing_checkpointed")
+        self.assertEqual(self.document("diff", one, other)["format"], "memlab-diff")
+        self.assertEqual(self.document("diff", one, self.folders[1])["format"], "memlab-run-diff")
+        self.assertEqual(self.document("diff", one, other + "sample_checkpointing_checkpointed.json"),
+                         self.document("diff", one, other))
+
+    def test_what_cannot_be_read_is_said(self):
+        with open(self.path("after/memlab.x.1.memlog"), "wb"):
+            pass
+        result = self.call(REPORT, "diff", *self.folders)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"^memlab-report: after/memlab.x.1.memlog: empty; .*\n$")
+        self.assertIn("By process", result.stdout)
+        document = json.loads(self.call(REPORT, "diff", "--json", *self.folders).stdout)
+        self.assertEqual([e["file"] for e in document["after"]["errors"]],
+                         ["after/memlab.x.1.memlog"])
+
+    def test_wrong_usage(self):
+        before, after = self.folders
+        os.mkdir(self.path("empty"))
+        for expected, *arguments in (
+                ("or compare it with the folder of another run", before, self.PLAIN),
+                ("or compare it with the folder of another run", self.PLAIN, after),
+                ("--rank chooses among the processes of two folders", "--rank", "1", self.PLAIN,
+                 self.PLAIN),
+                ("--process chooses among", "--process", "x", before, self.PLAIN),
+                ("not both runs have ranks; --process names", "--rank", "1", before, after),
+                ("process nobody is in neither run", "--process", "nobody", before, after),
+                ("is in AFTER alone; memlab-report after/sample_oom_recovery.json shows it",
+                 "--process", "sample_oom_recovery", before, after),
+                ("--rank excludes --process", "--rank", "1", "--process", "2", before, after),
+                ("takes a whole number, not -1", "--rank", "-1", before, after),
+                ("takes a name or a process id", "--process", "", before, after),
+                ("GPU 3 was used by neither", "--device", "3", before, after),
+                ("empty/: holds no report", before, "empty/")):
+            self.refused(expected, "diff", *arguments)
+
+    PLAIN = recorded("h100/sample_checkpointing_plain.json")
 
 
 class Leaks(ViewTest):

@@ -353,6 +353,57 @@ class Runs(EndToEnd):
         self.assertIn("Of 4 ranks 1 is not here: 2.", notes)
         self.assertTrue(any("neither its report nor its log is here" in note for note in notes), notes)
 
+    def diffed(self, before: str, after: str, *arguments: str) -> dict:
+        outcome = self.report("diff", "--json", *arguments, str(self.work / before), str(self.work / after))
+        return self.judged(outcome, "run-diff")
+
+    def test_two_runs_of_ranks_side_by_side(self) -> None:
+        for name, parts in (("one", ["a", "b(a)", "a", "h!"]), ("two", ["a", "e(a)", "c", "f!", "g"])):
+            self.folder = self.work / name
+            self.launch(parts, ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+        document = self.diffed("one", "two")
+        self.assertEqual(document["paired_by"], "rank")
+        standing = [process for process in document["processes"] if process["stands_for_rank"]]
+        self.assertEqual([(process["rank"], process["change"] // MIB) for process in standing],
+                         [(4, 7), (1, 3), (2, 2), (3, -2), (0, 0)])
+        self.assertIsNone(standing[0]["before"])
+        self.assertEqual([(process["rank"], process["change"]) for process in document["processes"]
+                          if not process["stands_for_rank"]], [(1, 0)])
+        # Without the rank that was added: 1 2 1 1 8 before, 1 5 1 3 6 after.
+        (site,) = document["call_sites"]["sites"]
+        self.assertEqual((site["before"]["at_peak_bytes"], site["after"]["at_peak_bytes"], site["change"]),
+                         (13 * MIB, 16 * MIB, 3 * MIB))
+        self.assertIn("program::allocate", site["place"]["function"])
+        self.assertTrue(any("has no partner" in note for note in document["notes"]), document["notes"])
+        text = self.report("diff", str(self.work / "one"), str(self.work / "two")).stdout.decode("utf-8")
+        for wanted in (r"(?m)^Run  5 pairs, by rank · 1 new$", r"7\.00 MiB +new +- +7\.00 MiB  rank 4: tree g\n",
+                       r"-2\.00 MiB +-25\.0% +8\.00 MiB +6\.00 MiB  rank 3: tree 'f!'\n", r"total; 2 unchanged"):
+            self.assertRegex(text, wanted)
+        self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
+        one = self.report("diff", "--json", "--rank", "3", str(self.work / "one"), str(self.work / "two"))
+        document = json.loads(one.stdout)
+        self.assertEqual((one.code, document["format"]), (0, "memlab-diff"))
+        self.assertEqual(document["devices"][0]["totals"]["allocated_peak_bytes"]["change"], -2 * MIB)
+        for rank, expected in (("4", "rank 4 is in AFTER alone"), ("9", "rank 9 is in neither run")):
+            outcome = self.report("diff", "--rank", rank, str(self.work / "one"), str(self.work / "two"))
+            self.assertEqual((outcome.code, outcome.stdout), (2, b""))
+            self.assertRegex(outcome.stderr.decode("utf-8"), rf"^memlab-report: {expected}; .*\n$")
+
+    def test_two_trees_side_by_side(self) -> None:
+        for name, parts in (("one", "a!(b!(c d) e)"), ("two", "a!(d!(c d) e f)")):
+            self.folder = self.work / name
+            self.tree(parts)
+        document = self.diffed("one", "two")
+        self.assertEqual(document["paired_by"], "program")
+        changes = [(process["before"] and self.part(process["before"]),
+                    process["after"] and self.part(process["after"])) for process in document["processes"]]
+        self.assertEqual(changes, [(None, "f"), ("b", "d"), ("a", "a"), ("c", "c"), ("d", "d"), ("e", "e")])
+        # At once on the one GPU, from the logs: a, b and d before, a, d and d after.
+        self.assertEqual(document["totals"]["gpu_allocated_peak_bytes"],
+                         {"before": 7 * MIB, "after": 9 * MIB, "change": 2 * MIB})
+        self.assertEqual(self.diffed("one", "two", "--device", "0")["device"], 0)
+        self.assertEqual(self.diffed("one", "two", "--filter", "func=nowhere")["call_sites"]["sites"], [])
+
     def test_the_merged_file(self) -> None:
         self.launch(["a", "b"], ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
         merged = self.folder / "ranks.json"

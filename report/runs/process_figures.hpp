@@ -1,0 +1,38 @@
+// What one process of a run took, summed over the GPUs that it used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "report/bounded_sum.hpp"
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+/// In bytes, but for the number of allocations, which is of all kinds of memory.
+struct ProcessFigures {
+    std::uint64_t allocated_peak = 0;
+    std::uint64_t reserved_peak = 0;
+    std::uint64_t at_end = 0;  ///< still allocated
+    std::uint64_t allocations = 0;
+};
+
+/// `only`: of this GPU alone, by the index that the process knows it by.
+inline ProcessFigures process_figures(const Report& report,
+                                      const std::optional<std::uint64_t>& only = std::nullopt) {
+    ProcessFigures sums;
+    for (const Device& device : report.devices) {
+        if (only && device.index != *only) {
+            continue;
+        }
+        add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);
+        add_to(sums.reserved_peak, device.curve(Curve::reserved).peak_bytes);
+        add_to(sums.at_end, device.curve(Curve::allocated).at_end_bytes);
+        for (const auto& [kind, totals] : device.kinds) {
+            add_to(sums.allocations, totals.count);
+        }
+    }
+    return sums;
+}
+
+}  // namespace memlab::report

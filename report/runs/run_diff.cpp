@@ -1,0 +1,229 @@
+#include "report/runs/run_diff.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "report/runs/ranks.hpp"
+#include "report/summary.hpp"
+#include "report/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// The members of a run that did not end by themselves, other than by becoming another image.
+std::vector<std::size_t> ended_early(const RunView& view) {
+    std::vector<std::size_t> early;
+    for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
+        const std::vector<std::size_t>& children = view.tree.nodes[i].children;
+        const bool became = std::any_of(children.begin(), children.end(), [&](std::size_t child) {
+            return view.tree.nodes[child].by_exec;
+        });
+        const RunMember& member = view.collection.members[i];
+        if (!became && (member.running || !ended_well(member.report.process))) {
+            early.push_back(i);
+        }
+    }
+    return early;
+}
+
+void note_side(const RunView& view, std::vector<std::string>& notes) {
+    constexpr std::size_t most_named = 4;
+    const std::vector<RunMember>& members = view.collection.members;
+    const std::vector<std::size_t> early = ended_early(view);
+    if (!early.empty()) {
+        std::string list;
+        for (std::size_t i = 0; i < early.size() && i < most_named; ++i) {
+            list += (i == 0 ? "" : "; ") + process_title(members[early[i]].report.process);
+        }
+        notes.push_back(view.source + ": " + std::to_string(early.size()) + " of " +
+                        processes_text(members.size()) + " did not end by " +
+                        (early.size() == 1 ? "itself" : "themselves") + " (" + list +
+                        (early.size() > most_named ? "; ..." : "") +
+                        "): figures are those until then.");
+    }
+    for (const RunMember& member : members) {
+        if (member.report.log.dropped != 0) {
+            notes.push_back(member.file + " lost " +
+                            format_plural(member.report.log.dropped, "event") + ".");
+        }
+    }
+    for (const std::string& note : view.collection.notes) {
+        notes.push_back(view.source + ": " + note);
+    }
+}
+
+/// What the fullest GPU of a run held at once; none where that is known between bounds only.
+std::optional<std::uint64_t> fullest_gpu(const RunView& view, TogetherPeak GpuTogether::*curve) {
+    std::uint64_t at_least = 0;
+    std::uint64_t at_most = 0;
+    for (const GpuTogether& gpu : view.gpus) {
+        const TogetherPeak& peak = gpu.*curve;
+        const bool alone = gpu.members.size() == 1;
+        at_least = std::max(at_least, alone ? peak.sum : peak.at_least);
+        at_most = std::max(at_most, alone ? peak.sum : peak.at_most);
+    }
+    return at_least == at_most ? std::optional(at_most) : std::nullopt;
+}
+
+class Comparison {
+  public:
+    Comparison(const RunDiffSide& before, const RunDiffSide& after, const DiffOptions& options)
+        : before_(before), after_(after), options_(options) {}
+
+    RunDiff compare() {
+        Pairing pairing = pair_processes(before_.view.collection, after_.view.collection);
+        out_.by_rank = pairing.by_rank;
+        std::vector<DiffSide> first;
+        std::vector<DiffSide> then;
+        for (const ProcessPair& pair : pairing.pairs) {
+            add(pair);
+            if (pair.both()) {
+                first.push_back(before_.side_of(pair.before));
+                then.push_back(after_.side_of(pair.after));
+            }
+        }
+        std::stable_sort(
+            out_.processes.begin(), out_.processes.end(),
+            [](const auto& a, const auto& b) { return a.change.size() > b.change.size(); });
+        add_totals();
+        out_.sites = diff_sites(first, then, options_);
+        out_.scopes = diff_scopes(first, then);
+        add_notes(note_of_builds(first, then, out_.sites));
+        return std::move(out_);
+    }
+
+  private:
+    std::uint64_t value_in(const Report& report) const {
+        if (options_.order == Order::peak) {
+            return process_figures(report, options_.device).allocated_peak;
+        }
+        Figures sum;
+        for (const Device& device : report.devices) {
+            if (!options_.device || device.index == *options_.device) {
+                sum.add(figures_of(report, device));
+            }
+        }
+        return value_of(sum, options_.order);
+    }
+
+    void add(const ProcessPair& pair) {
+        ProcessDiff process;
+        process.pair = pair;
+        if (pair.before != no_member) {
+            const Report& report = before_.view.collection.members[pair.before].report;
+            process.before = process_figures(report, options_.device);
+            process.change.before = value_in(report);
+        }
+        if (pair.after != no_member) {
+            const Report& report = after_.view.collection.members[pair.after].report;
+            process.after = process_figures(report, options_.device);
+            process.change.after = value_in(report);
+        }
+        out_.pairs += pair.both() ? 1 : 0;
+        out_.added += pair.before == no_member ? 1 : 0;
+        out_.gone += pair.after == no_member ? 1 : 0;
+        out_.unchanged += pair.both() && process.change.size() == 0 ? 1 : 0;
+        add_to(out_.change.before, process.change.before);
+        add_to(out_.change.after, process.change.after);
+        out_.processes.push_back(process);
+    }
+
+    Change sum_of(std::uint64_t ProcessFigures::*figure) const {
+        Change sum;
+        for (const ProcessDiff& process : out_.processes) {
+            add_to(sum.before, process.before.*figure);
+            add_to(sum.after, process.after.*figure);
+        }
+        return sum;
+    }
+
+    void add_totals() {
+        out_.totals.push_back({"processes",
+                               "processes",
+                               "with CUDA",
+                               false,
+                               {out_.pairs + out_.gone, out_.pairs + out_.added}});
+        add_peaks_at_once();
+        out_.totals.push_back({"sum of peaks", "allocated_peak_bytes", "allocated", true,
+                               sum_of(&ProcessFigures::allocated_peak)});
+        out_.totals.push_back({"sum of peaks", "reserved_peak_bytes", "reserved", true,
+                               sum_of(&ProcessFigures::reserved_peak)});
+        out_.totals.push_back({"still held", "allocated_at_end_bytes", "at the end", true,
+                               sum_of(&ProcessFigures::at_end)});
+        out_.totals.push_back({"allocations", "allocations", "of all kinds", false,
+                               sum_of(&ProcessFigures::allocations)});
+    }
+
+    /// Processes may know one GPU by different indexes: with --device there is no such figure.
+    void add_peaks_at_once() {
+        if (options_.device) {
+            return;
+        }
+        const auto allocated_before = fullest_gpu(before_.view, &GpuTogether::allocated);
+        const auto allocated_after = fullest_gpu(after_.view, &GpuTogether::allocated);
+        const auto reserved_before = fullest_gpu(before_.view, &GpuTogether::reserved);
+        const auto reserved_after = fullest_gpu(after_.view, &GpuTogether::reserved);
+        if (!allocated_before || !allocated_after || !reserved_before || !reserved_after) {
+            return;
+        }
+        out_.peaks_at_once = true;
+        out_.totals.push_back({"fullest GPU",
+                               "gpu_allocated_peak_bytes",
+                               "allocated",
+                               true,
+                               {*allocated_before, *allocated_after}});
+        out_.totals.push_back({"fullest GPU",
+                               "gpu_reserved_peak_bytes",
+                               "reserved",
+                               true,
+                               {*reserved_before, *reserved_after}});
+    }
+
+    bool has_ranks(const RunView& view) const {
+        return std::any_of(
+            view.collection.members.begin(), view.collection.members.end(),
+            [](const RunMember& member) { return rank_of(member.report.process).has_value(); });
+    }
+
+    void add_notes(const std::string& of_builds) {
+        if (!out_.by_rank && has_ranks(before_.view) != has_ranks(after_.view)) {
+            const RunView& ranked = has_ranks(before_.view) ? before_.view : after_.view;
+            out_.notes.push_back("Only " + ranked.source +
+                                 " has ranks: processes are paired by program and start.");
+        }
+        if (out_.added + out_.gone != 0) {
+            out_.notes.push_back(processes_text(out_.added + out_.gone) +
+                                 (out_.added + out_.gone == 1 ? " has" : " have") +
+                                 " no partner: what is told by call stack, place and scope is of "
+                                 "the others.");
+        }
+        if (!out_.peaks_at_once && !options_.device) {
+            out_.notes.emplace_back(
+                "What the fullest GPU held at once is left out: without the event logs of all its "
+                "processes it is known between two bounds only, which memlab-report FOLDER shows.");
+        }
+        if (!of_builds.empty()) {
+            out_.notes.push_back(of_builds);
+        }
+        note_side(before_.view, out_.notes);
+        note_side(after_.view, out_.notes);
+    }
+
+    const RunDiffSide& before_;
+    const RunDiffSide& after_;
+    const DiffOptions& options_;
+    RunDiff out_;
+};
+
+}  // namespace
+
+std::string processes_text(std::size_t count) {
+    return format_count(count) + (count == 1 ? " process" : " processes");
+}
+
+RunDiff diff_runs(const RunDiffSide& before, const RunDiffSide& after, const DiffOptions& options) {
+    return Comparison(before, after, options).compare();
+}
+
+}  // namespace memlab::report

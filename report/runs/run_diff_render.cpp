@@ -1,0 +1,218 @@
+// Two runs side by side for people and for scripts; docs/report-format.md lists the JSON's members.
+// Everything that comes from a recording passes printable().
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "report/json_values.hpp"
+#include "report/names.hpp"
+#include "report/page.hpp"
+#include "report/runs/run_diff.hpp"
+#include "report/text.hpp"
+#include "report/units.hpp"
+#include "report/views/diff_tables.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+const Process& process_of(const RunView& view, std::size_t member) {
+    return view.collection.members.at(member).report.process;
+}
+
+class Text {
+  public:
+    Text(const RunView& before, const RunView& after, const DiffOptions& options)
+        : before_(before),
+          after_(after),
+          options_(options),
+          page_(options.style),
+          tables_(options, page_) {}
+
+    std::string write(const RunDiff& diff) {
+        side("before", before_);
+        side("after", after_);
+        page_.heading("Run", pairs_text(diff));
+        tables_.totals(diff.totals);
+        processes(diff);
+        if (diff.pairs != 0) {
+            tables_.sites(diff.sites, together(diff));
+            tables_.scopes(diff.scopes, "what one entry adds at its peak" + together(diff));
+        }
+        page_.warnings(diff.notes);
+        return page_.take();
+    }
+
+  private:
+    void side(const char* name, const RunView& view) {
+        const std::string count = "  " + processes_text(view.collection.members.size());
+        const std::size_t room = page_.room_beside(10 + display_width(count));
+        page_.line("  " + left(name, 8) +
+                   shorten_begin(page_.clean(view.source), room, options_.style.ascii) +
+                   page_.dim(count));
+    }
+
+    std::string pairs_text(const RunDiff& diff) const {
+        std::string text = format_plural(diff.pairs, "pair") +
+                           (diff.by_rank ? ", by rank" : ", by program and start");
+        if (diff.added != 0) {
+            text += page_.separator() + format_count(diff.added) + " new";
+        }
+        if (diff.gone != 0) {
+            text += page_.separator() + format_count(diff.gone) + " gone";
+        }
+        if (options_.device) {
+            text += page_.separator() + "GPU " + std::to_string(*options_.device) + " of each";
+        }
+        return text;
+    }
+
+    static std::string together(const RunDiff& diff) {
+        return diff.pairs == 1 ? ", of the pair"
+                               : ", of the " + format_count(diff.pairs) + " pairs together";
+    }
+
+    void processes(const RunDiff& diff) {
+        page_.heading("By process",
+                      options_.order == Order::peak ? "allocated peak" : order_name(options_));
+        tables_.head(true, "process");
+        Change others;
+        std::size_t shown = 0;
+        std::size_t left_out = 0;
+        for (const ProcessDiff& process : diff.processes) {
+            if (process.pair.both() && process.change.size() == 0) {
+                continue;
+            }
+            if (shown < options_.top) {
+                ++shown;
+                row(process);
+            } else {
+                ++left_out;
+                add_to(others.before, process.change.before);
+                add_to(others.after, process.change.after);
+            }
+        }
+        if (left_out != 0) {
+            tables_.row({others, format_change_percent(others)}, true,
+                        page_.dim("[" + format_plural(left_out, "other") + "]"));
+        }
+        tables_.row({diff.change, format_change_percent(diff.change)}, true,
+                    page_.dim(diff.unchanged == 0
+                                  ? "[total]"
+                                  : "[total; " + format_count(diff.unchanged) + " unchanged]"));
+    }
+
+    void row(const ProcessDiff& process) {
+        const ProcessPair& pair = process.pair;
+        const bool had = pair.before != no_member;
+        const bool has = pair.after != no_member;
+        const std::string percent = !had   ? "new"
+                                    : !has ? "gone"
+                                           : format_change_percent(process.change);
+        tables_.row({process.change, percent, had, has}, true, name_of(pair));
+    }
+
+    /// The command; where no rank tells it from others, its process id, too: that of --process, and
+    /// where there is room both.
+    std::string name_of(const ProcessPair& pair) const {
+        const bool has = pair.after != no_member;
+        const Process& process =
+            has ? process_of(after_, pair.after) : process_of(before_, pair.before);
+        std::string ids;
+        if (!pair.stands_for_rank) {
+            ids = "  (pid " + std::to_string(process.pid);
+            if (pair.both() && page_.width() >= 104) {
+                ids += ", was " + std::to_string(process_of(before_, pair.before).pid);
+            }
+            ids += ")";
+        }
+        const std::size_t used = DiffTables::figures_width(true) + display_width(ids);
+        const std::size_t room = page_.width() > used + 8 ? page_.width() - used : 8;
+        std::string title = process_title(process);
+        if (display_width(page_.clean(title)) > room) {
+            // A script's folders would leave no room for its name.
+            const std::string rank = pair.rank ? "rank " + std::to_string(*pair.rank) + ": " : "";
+            const std::string program = program_name(process);
+            title = program == base_name(process.executable) ? title : rank + program;
+        }
+        return shorten_end(page_.clean(title), room, options_.style.ascii) + page_.dim(ids);
+    }
+
+    const RunView& before_;
+    const RunView& after_;
+    const DiffOptions& options_;
+    Page page_;
+    DiffTables tables_;
+};
+
+ordered_json side_json(const RunView& view) {
+    ordered_json errors = ordered_json::array();
+    for (const auto& [file, error] : view.collection.errors) {
+        errors.push_back({{"file", file}, {"error", error}});
+    }
+    return {{"source", view.source},
+            {"processes", view.collection.members.size()},
+            {"errors", std::move(errors)}};
+}
+
+/// Null where the run has no such process.
+ordered_json member_json(const RunView& view, std::size_t member, const ProcessFigures& figures) {
+    if (member == no_member) {
+        return nullptr;
+    }
+    const Process& process = process_of(view, member);
+    return {{"file", view.collection.members[member].file},
+            {"host", process.host},
+            {"pid", process.pid},
+            {"executable", process.executable},
+            {"arguments", process.arguments},
+            {"allocated_peak_bytes", figures.allocated_peak},
+            {"reserved_peak_bytes", figures.reserved_peak},
+            {"allocated_at_end_bytes", figures.at_end},
+            {"allocations", figures.allocations}};
+}
+
+}  // namespace
+
+std::string render_run_diff_text(const RunView& before, const RunView& after, const RunDiff& diff,
+                                 const DiffOptions& options) {
+    return Text(before, after, options).write(diff);
+}
+
+std::string render_run_diff_json(const RunView& before, const RunView& after, const RunDiff& diff,
+                                 const DiffOptions& options) {
+    ordered_json processes = ordered_json::array();
+    for (const ProcessDiff& process : diff.processes) {
+        const ProcessPair& pair = process.pair;
+        processes.push_back({{"rank", pair.rank ? ordered_json(*pair.rank) : ordered_json(nullptr)},
+                             {"stands_for_rank", pair.stands_for_rank},
+                             {"before", member_json(before, pair.before, process.before)},
+                             {"after", member_json(after, pair.after, process.after)},
+                             {"change", change_json(process.change)["change"]}});
+    }
+    ordered_json totals = totals_json(diff.totals);
+    if (!diff.peaks_at_once) {
+        totals["gpu_allocated_peak_bytes"] = nullptr;
+        totals["gpu_reserved_peak_bytes"] = nullptr;
+    }
+    ordered_json call_sites = ordered_json::object();
+    add_sites_json(diff.sites, options, call_sites);
+    const ordered_json out = {
+        {"format", "memlab-run-diff"},
+        {"version", 1},
+        {"before", side_json(before)},
+        {"after", side_json(after)},
+        {"sort", order_name(options)},
+        {"filter", text_or_null(options.filter)},
+        {"device", options.device ? ordered_json(*options.device) : ordered_json(nullptr)},
+        {"paired_by", diff.by_rank ? "rank" : "program"},
+        {"totals", std::move(totals)},
+        {"processes", std::move(processes)},
+        {"call_sites", std::move(call_sites)},
+        {"scopes", scopes_json(diff.scopes)},
+        {"unchanged_scopes", diff.scopes.unchanged_scopes},
+        {"notes", diff.notes}};
+    return json_text(out) + "\n";
+}
+
+}  // namespace memlab::report
