@@ -40,6 +40,14 @@ std::string json_text(const ordered_json& value) {
     return value.dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+ordered_json errors_json(const std::vector<std::pair<std::string, std::string>>& errors) {
+    ordered_json list = ordered_json::array();
+    for (const auto& [file, error] : errors) {
+        list.push_back({{"file", file}, {"error", error}});
+    }
+    return list;
+}
+
 std::string json_document(std::string_view format, const std::vector<std::string>& reports,
                           const std::vector<std::pair<std::string, std::string>>& errors) {
     std::string out = "{\n\"format\": \"";
@@ -47,11 +55,7 @@ std::string json_document(std::string_view format, const std::vector<std::string
     for (std::size_t i = 0; i < reports.size(); ++i) {
         out.append(i == 0 ? "\n" : ",\n").append(reports[i]);
     }
-    ordered_json list = ordered_json::array();
-    for (const auto& [file, error] : errors) {
-        list.push_back({{"file", file}, {"error", error}});
-    }
-    out.append("],\n\"errors\": ").append(json_text(list)).append("\n}\n");
+    out.append("],\n\"errors\": ").append(json_text(errors_json(errors))).append("\n}\n");
     return out;
 }
 

@@ -18,6 +18,9 @@ using ordered_json = nlohmann::ordered_json;
 /// Null for empty text.
 ordered_json text_or_null(const std::string& text);
 
+/// [{file, error}]: what could not be read, and why.
+ordered_json errors_json(const std::vector<std::pair<std::string, std::string>>& errors);
+
 /// {function, file, line, module, address, through, problem} (null where unknown), or null where no
 /// stack was recorded.
 ordered_json place_json(const Place& place);

@@ -1,7 +1,5 @@
 #include "tools/debuginfod_option.hpp"
 
-#include <string>
-
 #include "report/debuginfod.hpp"
 #include "report/terminal.hpp"
 #include "tools/diagnostics.hpp"
@@ -23,6 +21,11 @@ void add_debuginfod(CLI::App& app) {
             }
         },
         "Ask the servers that DEBUGINFOD_URLS names for\ndebug information that is not here");
+}
+
+void add_symbols(CLI::App& app, bool& no_symbols, const std::string& meaning) {
+    app.add_flag("--no-symbols", no_symbols, meaning);
+    add_debuginfod(app);
 }
 
 void note_debuginfod() {

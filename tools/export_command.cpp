@@ -89,8 +89,7 @@ void define(CLI::App& app, Arguments& arguments) {
         ->check(known_weight);
     add_device(app, arguments);
     add_filter(app, arguments);
-    app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
-    add_debuginfod(app);
+    add_symbols(app, arguments.no_symbols);
     app.footer(format_list() +
                "\n"
                "Examples:\n"

@@ -182,8 +182,7 @@ void add_templates(CLI::App& app, ReportOptions& options) {
 
 void add_rendering(CLI::App& app, ReportOptions& options) {
     add_looks(app, options.looks);
-    app.add_flag("--no-symbols", options.no_symbols, "Show module+offset, look nothing up");
-    add_debuginfod(app);
+    add_symbols(app, options.no_symbols);
 }
 
 std::string problem_of_device(const report::Report& report,

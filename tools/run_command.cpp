@@ -55,8 +55,7 @@ void define(CLI::App& app, MergeArguments& arguments) {
         ->type_name("N")
         ->check(at_least_one);
     add_looks(app, arguments.looks);
-    app.add_flag("--no-symbols", arguments.no_symbols, "Compare module+offset, look nothing up");
-    add_debuginfod(app);
+    add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
     app.footer(
         "Examples:\n"
         "  memlab-report merge run/                        the ranks of one run\n"

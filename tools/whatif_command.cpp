@@ -127,8 +127,7 @@ void define(CLI::App& app, Arguments& arguments) {
         ->check(whole_number);
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
     add_looks(app, arguments.looks);
-    app.add_flag("--no-symbols", arguments.no_symbols, "Show module+offset, look nothing up");
-    add_debuginfod(app);
+    add_symbols(app, arguments.no_symbols);
     app.footer(
         "Examples:\n"
         "  memlab-report whatif memlab.train.4711.memlog\n"

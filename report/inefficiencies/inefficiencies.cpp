@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "profiler/trace/record.hpp"
+#include "report/device_allocations.hpp"
 #include "report/inefficiencies/watch.hpp"
 #include "report/inefficiencies/weigh.hpp"
 #include "report/units.hpp"
@@ -36,10 +37,7 @@ class Judge {
         : report_(report), resolver_(resolver), query_(query), watched_(watched), steps_(steps) {}
 
     void look_at(const Device& device) {
-        found_.push_back({&device, 0, {}, {}});
-        for (const auto& [kind, totals] : device.kinds) {
-            found_.back().allocations += totals.count;
-        }
+        found_.push_back({&device, allocations_of(device), {}, {}});
         const std::vector<SiteRow> rows = rows_of(device);
         for (const SiteRow& row : rows) {
             leak(device, row);

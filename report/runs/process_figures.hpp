@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "report/bounded_sum.hpp"
+#include "report/device_allocations.hpp"
 #include "report/model.hpp"
 
 namespace memlab::report {
@@ -28,9 +29,7 @@ inline ProcessFigures process_figures(const Report& report,
         add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);
         add_to(sums.reserved_peak, device.curve(Curve::reserved).peak_bytes);
         add_to(sums.at_end, device.curve(Curve::allocated).at_end_bytes);
-        for (const auto& [kind, totals] : device.kinds) {
-            add_to(sums.allocations, totals.count);
-        }
+        add_to(sums.allocations, allocations_of(device));
     }
     return sums;
 }

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <set>
 
+#include "report/bounded_sum.hpp"
+#include "report/names.hpp"
 #include "report/rank_variables.hpp"
 #include "report/runs/tree.hpp"
 
@@ -15,11 +16,6 @@ namespace memlab::report {
 namespace {
 
 constexpr std::size_t most_places = 256;
-
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    std::uint64_t sum = 0;
-    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
-}
 
 template <class Names>
 std::optional<std::uint64_t> number_in(const Process& process, const Names& names) {
@@ -53,15 +49,15 @@ RankRow row_of(const Report& report) {
             continue;
         }
         row.gpus.push_back(device.uuid);
-        row.allocated_peak = add(row.allocated_peak, device.curve(Curve::allocated).peak_bytes);
-        row.reserved_peak = add(row.reserved_peak, device_reserved.peak_bytes);
+        add_to(row.allocated_peak, device.curve(Curve::allocated).peak_bytes);
+        add_to(row.reserved_peak, device_reserved.peak_bytes);
         if (device.fragmentation.at_peak) {
             const auto of_pool = static_cast<double>(device_reserved.peak_bytes);
             reserved += of_pool;
             active += of_pool * (1 - *device.fragmentation.at_peak);
         }
         for (const auto& [kind, totals] : device.kinds) {
-            row.allocations = add(row.allocations, outside_the_device(kind) ? 0 : totals.count);
+            add_to(row.allocations, outside_the_device(kind) ? 0 : totals.count);
         }
     }
     if (reserved > 0) {
@@ -148,7 +144,7 @@ std::vector<Candidate> differing_stacks(const RunCollection& run,
                 candidate = {ranks[i].member, site.stack, site.kind,
                              std::vector<std::uint64_t>(ranks.size())};
             }
-            candidate.peaks[i] = add(candidate.peaks[i], site.peak_bytes);
+            add_to(candidate.peaks[i], site.peak_bytes);
         }
     }
     std::vector<Candidate> candidates;
@@ -184,7 +180,7 @@ std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<Ran
         }
         std::vector<std::uint64_t>& peaks = places[entry->second].peaks;
         for (std::size_t i = 0; i < peaks.size(); ++i) {
-            peaks[i] = add(peaks[i], candidate.peaks[i]);
+            add_to(peaks[i], candidate.peaks[i]);
         }
     }
     for (PlaceSpread& spread : places) {
@@ -212,10 +208,6 @@ bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
         return false;
     };
     return above(a, b) || above(b, a);
-}
-
-std::string base_name(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
 }
 
 class Comparison {

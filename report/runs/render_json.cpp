@@ -1,6 +1,8 @@
 // Runs and comparisons of ranks for scripts; docs/report-format.md lists the members.
 #include <nlohmann/json.hpp>
 
+#include "report/device_allocations.hpp"
+#include "report/json_values.hpp"
 #include "report/runs/render.hpp"
 
 namespace memlab::report {
@@ -9,37 +11,21 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json text_or_null(const std::string& text) {
-    return text.empty() ? json(nullptr) : json(text);
-}
-
 template <class Value>
 json value_or_null(const std::optional<Value>& value) {
     return value ? json(*value) : json(nullptr);
 }
 
-json errors_json(const RunCollection& collection) {
-    json list = json::array();
-    for (const auto& [file, error] : collection.errors) {
-        list.push_back({{"file", file}, {"error", error}});
-    }
-    return list;
-}
-
 json devices_json(const Report& report) {
     json list = json::array();
     for (const Device& device : report.devices) {
-        std::uint64_t count = 0;
-        for (const auto& [kind, totals] : device.kinds) {
-            count += totals.count;
-        }
         list.push_back({{"index", device.index},
                         {"name", device.name},
                         {"uuid", device.uuid},
                         {"allocated_peak_bytes", device.curve(Curve::allocated).peak_bytes},
                         {"reserved_peak_bytes", device.curve(Curve::reserved).peak_bytes},
                         {"allocated_at_end_bytes", device.curve(Curve::allocated).at_end_bytes},
-                        {"allocations", count}});
+                        {"allocations", allocations_of(device)}});
     }
     return list;
 }
@@ -57,10 +43,6 @@ json process_json(const RunView& view, std::size_t index) {
     const RunMember& member = view.collection.members[index];
     const Process& process = member.report.process;
     const TreeNode& node = view.tree.nodes[index];
-    bool became = false;
-    for (const std::size_t child : node.children) {
-        became |= view.tree.nodes[child].by_exec;
-    }
     return {{"file", member.file},
             {"pid", process.pid},
             {"parent_pid", process.parent_pid},
@@ -75,7 +57,7 @@ json process_json(const RunView& view, std::size_t index) {
             {"ended", process.ended},
             {"signal", text_or_null(process.signal)},
             {"exit_code", value_or_null(process.exit_code)},
-            {"outcome", outcome_word(member, became)},
+            {"outcome", outcome_word(member, view.tree.became_another(node))},
             {"from_log", member.from_log},
             {"running", member.running},
             {"ooms", member.report.oom_count},
@@ -183,7 +165,7 @@ std::string render_run_json(const RunView& view) {
         out["gpus"].push_back(std::move(described));
     }
     out["notes"] = view.collection.notes;
-    out["errors"] = errors_json(view.collection);
+    out["errors"] = errors_json(view.collection.errors);
     return text_of(out);
 }
 
@@ -216,7 +198,7 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
         notes.push_back(note);
     }
     out["notes"] = std::move(notes);
-    out["errors"] = errors_json(view.collection);
+    out["errors"] = errors_json(view.collection.errors);
     return text_of(out);
 }
 

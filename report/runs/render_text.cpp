@@ -167,10 +167,7 @@ class RunText {
     void row(const TreeNode& node, const std::string& name) {
         const RunMember& member = view_.collection.members[node.member];
         const ProcessFigures figures = process_figures(member.report);
-        const bool became =
-            std::any_of(node.children.begin(), node.children.end(),
-                        [&](std::size_t child) { return view_.tree.nodes[child].by_exec; });
-        const std::string outcome = outcome_word(member, became);
+        const std::string outcome = outcome_word(member, view_.tree.became_another(node));
         const bool fine = outcome == "ended" || outcome == "exec" || outcome == "running";
         const std::string allocated = right(format_bytes(figures.allocated_peak), bytes_width);
         page_.line(

@@ -15,11 +15,8 @@ namespace {
 std::vector<std::size_t> ended_early(const RunView& view) {
     std::vector<std::size_t> early;
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
-        const std::vector<std::size_t>& children = view.tree.nodes[i].children;
-        const bool became = std::any_of(children.begin(), children.end(), [&](std::size_t child) {
-            return view.tree.nodes[child].by_exec;
-        });
         const RunMember& member = view.collection.members[i];
+        const bool became = view.tree.became_another(view.tree.nodes[i]);
         if (!became && (member.running || !ended_well(member.report.process))) {
             early.push_back(i);
         }

@@ -146,13 +146,9 @@ class Text {
 };
 
 ordered_json side_json(const RunView& view) {
-    ordered_json errors = ordered_json::array();
-    for (const auto& [file, error] : view.collection.errors) {
-        errors.push_back({{"file", file}, {"error", error}});
-    }
     return {{"source", view.source},
             {"processes", view.collection.members.size()},
-            {"errors", std::move(errors)}};
+            {"errors", errors_json(view.collection.errors)}};
 }
 
 /// Null where the run has no such process.

@@ -2,6 +2,7 @@
 // by exec, and the processes without CUDA between them as far as memlab-run could see them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -27,6 +28,12 @@ struct TreeNode {
 struct ProcessTree {
     std::vector<TreeNode> nodes;  ///< members first, in their order
     std::vector<std::size_t> roots;
+
+    /// True where another image of the same process follows the node's.
+    bool became_another(const TreeNode& node) const {
+        return std::any_of(node.children.begin(), node.children.end(),
+                           [this](std::size_t child) { return nodes[child].by_exec; });
+    }
 };
 
 /// The parent of a member is the member of that process id and host that began last before it. A

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "report/bounded_sum.hpp"
+#include "report/device_allocations.hpp"
 #include "report/names.hpp"
 #include "report/summary.hpp"
 #include "report/units.hpp"
@@ -35,16 +36,6 @@ const Device* find_device(const Report& report, std::uint64_t index) {
         std::find_if(report.devices.begin(), report.devices.end(),
                      [&](const Device& device) { return device.index == index && device.used(); });
     return found == report.devices.end() ? nullptr : &*found;
-}
-
-std::uint64_t allocations(const Device& device) {
-    Figures sum;
-    for (const auto& [kind, totals] : device.kinds) {
-        Figures more;
-        more.count = totals.count;
-        sum.add(more);
-    }
-    return sum.count;
 }
 
 /// Call sites of any number of reports as they come, then what changed.
@@ -147,7 +138,11 @@ class DeviceDiffer {
              "at the end",
              true,
              {a.curve(Curve::allocated).at_end_bytes, b.curve(Curve::allocated).at_end_bytes}},
-            {"allocations", "allocations", "of all kinds", false, {allocations(a), allocations(b)}},
+            {"allocations",
+             "allocations",
+             "of all kinds",
+             false,
+             {allocations_of(a), allocations_of(b)}},
         };
     }
 

@@ -18,6 +18,7 @@ from bench_transformer import VARIANTS, environment_of
 
 DEFAULT = "PyTorch,memlab,memlab vmm,many streams"
 BATCHES, COUNT = 40, 500
+SIZES = (("512 B", 128), ("1 MiB", 1 << 18), ("20 MiB", 5 << 20))  # of float
 
 
 def least(run, count: int) -> float:
@@ -69,11 +70,11 @@ def child() -> None:
             optimizer.step()
 
     times = {}
-    for name, elements in (("512 B", 128), ("1 MiB", 1 << 18), ("20 MiB", 5 << 20)):
+    for name, elements in SIZES:
         times[f"tensor of {name}, idle, us"] = least(tensors(elements), COUNT)
     alone = least(launches, COUNT)
     times["launch, us"] = alone
-    for name, elements in (("512 B", 128), ("1 MiB", 1 << 18), ("20 MiB", 5 << 20)):
+    for name, elements in SIZES:
         times[f"tensor of {name}, beside a launch, us"] = least(launches_and_tensors(elements), COUNT) - alone
     times["step of a small transformer, us"] = least(steps, 4)
     print(json.dumps(times))

@@ -12,6 +12,8 @@ using namespace memlab::test;
 using memlab::whatif::ReadPoolOptions;
 using memlab::whatif::ReplayResult;
 
+using Catch::Matchers::ContainsSubstring;
+
 namespace {
 
 ReadPoolOptions always(const allocator::PoolOptions& options) {
@@ -110,7 +112,7 @@ TEST_CASE("other options than those of the log are found out") {
     options.large_rounding = 32 * mib;
     const std::string divergence = replay(records, records.size(), options).divergence;
     CHECK_THAT(divergence, Catch::Matchers::StartsWith("event "));
-    CHECK_THAT(divergence, Catch::Matchers::ContainsSubstring("bytes more from the driver"));
+    CHECK_THAT(divergence, ContainsSubstring("bytes more from the driver"));
 }
 
 TEST_CASE("a log that says something else is found out, wherever it does") {
@@ -170,7 +172,7 @@ TEST_CASE("options that cannot be read are an error, not a difference") {
             *problem = "MEMLAB_FUTURE is not an option";
             return false;
         });
-    CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("MEMLAB_FUTURE"));
+    CHECK_THAT(result.error, ContainsSubstring("MEMLAB_FUTURE"));
     CHECK(result.divergence == nothing);
 }
 

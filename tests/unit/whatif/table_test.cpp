@@ -13,6 +13,8 @@ using namespace memlab;
 using namespace memlab::test;
 using namespace memlab::whatif;
 
+using Catch::Matchers::ContainsSubstring;
+
 namespace {
 
 bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options, bool* one_stream,
@@ -91,24 +93,16 @@ TEST_CASE("every default policy is one, and runs") {
 }
 
 TEST_CASE("policies that are none are refused with what there is") {
-    CHECK_THAT(problem_with_policy("jemalloc"),
-               Catch::Matchers::ContainsSubstring("there are lower-bound"));
-    CHECK_THAT(problem_with_policy("plain:x=1"),
-               Catch::Matchers::ContainsSubstring("no policy plain:x=1"));
-    CHECK_THAT(problem_with_policy("pool:nothing=1"),
-               Catch::Matchers::ContainsSubstring("no option nothing"));
-    CHECK_THAT(problem_with_policy("pool:rounding"),
-               Catch::Matchers::ContainsSubstring("name=value"));
-    CHECK_THAT(problem_with_policy("pool:rounding=3"),
-               Catch::Matchers::ContainsSubstring("power of two"));
-    CHECK_THAT(problem_with_policy("rmm:initial=x"),
-               Catch::Matchers::ContainsSubstring("initial=SIZE"));
+    CHECK_THAT(problem_with_policy("jemalloc"), ContainsSubstring("there are lower-bound"));
+    CHECK_THAT(problem_with_policy("plain:x=1"), ContainsSubstring("no policy plain:x=1"));
+    CHECK_THAT(problem_with_policy("pool:nothing=1"), ContainsSubstring("no option nothing"));
+    CHECK_THAT(problem_with_policy("pool:rounding"), ContainsSubstring("name=value"));
+    CHECK_THAT(problem_with_policy("pool:rounding=3"), ContainsSubstring("power of two"));
+    CHECK_THAT(problem_with_policy("rmm:initial=x"), ContainsSubstring("initial=SIZE"));
     CHECK_THAT(problem_with_policy("rmm:initial=2GiB,maximum=1GiB"),
-               Catch::Matchers::ContainsSubstring("exceeds its maximum"));
-    CHECK_THAT(problem_with_policy("async:threshold=-1"),
-               Catch::Matchers::ContainsSubstring("threshold"));
-    CHECK_THAT(problem_with_policy("pytorch:garbage"),
-               Catch::Matchers::ContainsSubstring("name:value"));
+               ContainsSubstring("exceeds its maximum"));
+    CHECK_THAT(problem_with_policy("async:threshold=-1"), ContainsSubstring("threshold"));
+    CHECK_THAT(problem_with_policy("pytorch:garbage"), ContainsSubstring("name:value"));
     CHECK(problem_with_policy("rmm:initial=half") == nothing);
     CHECK(problem_with_policy("pool:roundup_power2_divisions=[256:1,>:8],max_split_size_mb=64") ==
           nothing);
@@ -139,7 +133,7 @@ TEST_CASE("the limit is the device, less what was in use beside the program") {
     CHECK(fails.capacity == 599 * mib);
     CHECK_FALSE(fails.rows[0].fits());
     CHECK_FALSE(fails.choice.row);
-    CHECK_THAT(fails.choice.why, Catch::Matchers::ContainsSubstring("nothing fits"));
+    CHECK_THAT(fails.choice.why, ContainsSubstring("nothing fits"));
     CHECK(tabulate(program, policies({"plain"}), mib).capacity == 0);
 }
 
@@ -156,7 +150,7 @@ TEST_CASE("the choice reserves least, and does not live in the driver") {
     const std::vector<std::string> names = {"plain", "pytorch", "async"};
     const Table table = tabulate(program, policies(names), std::nullopt);
     CHECK(table.rows[*table.choice.row].policy.name == "async");
-    CHECK_THAT(table.choice.why, !Catch::Matchers::ContainsSubstring("in the driver's calls"));
+    CHECK_THAT(table.choice.why, !ContainsSubstring("in the driver's calls"));
     CHECK_FALSE(table.choice.ours);
     // What is quicker does not fit: then the one that lives in the driver, and it is said.
     ProgramWriter busy;
@@ -242,9 +236,9 @@ TEST_CASE("the text fits any terminal and says what failed where") {
     for (const int width : {40, 60, 80, 120}) {
         const std::string text = render_text(recording, tables, plain_style(width), place);
         INFO(text);
-        CHECK_THAT(text, Catch::Matchers::ContainsSubstring("! plain CUDA"));
-        CHECK_THAT(text, Catch::Matchers::ContainsSubstring("train.cpp:12"));
-        CHECK_THAT(text, Catch::Matchers::ContainsSubstring("nothing fits"));
+        CHECK_THAT(text, ContainsSubstring("! plain CUDA"));
+        CHECK_THAT(text, ContainsSubstring("train.cpp:12"));
+        CHECK_THAT(text, ContainsSubstring("nothing fits"));
         std::size_t begin = 0;
         for (std::size_t end = text.find('\n'); end != std::string::npos;
              begin = end + 1, end = text.find('\n', begin)) {
