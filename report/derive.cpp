@@ -9,12 +9,15 @@
 
 namespace memlab::report {
 
-DeriveResult derive_json(const std::string& log_path) {
+DeriveResult derive_json(const std::string& log_path, const LogFollower& follower) {
     DeriveResult result;
     result.from_log = true;
     try {
         trace::Aggregator aggregator;
-        const trace::LogReadResult read = read_log_ahead(log_path, aggregator);
+        const std::unique_ptr<trace::RecordSink> followed =
+            follower ? follower(log_path, aggregator) : nullptr;
+        const trace::LogReadResult read =
+            followed ? read_log_ahead(log_path, *followed) : read_log_ahead(log_path, aggregator);
         // The reader names the file; so does whoever shows our result.
         std::string message = read.message;
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {

@@ -37,7 +37,7 @@ void heed_signals() {
     heeded = true;
     struct sigaction action {};
     action.sa_handler = tidy_and_end;
-    action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
     for (const int signal : ending_signals) {
         struct sigaction before {};
         if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {

@@ -5,13 +5,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "report/model.hpp"
 
+namespace memlab::trace {
+class Aggregator;
+class RecordSink;
+}  // namespace memlab::trace
+
 namespace memlab::report {
+
+/// Looks on while an event log is added up into a report. Gets the log's path and the figures in
+/// the making, and returns the sink that the log is read into: one that passes every record on to
+/// `figures` and may look at them in between. May throw std::bad_alloc.
+using LogFollower = std::function<std::unique_ptr<trace::RecordSink>(const std::string& log,
+                                                                     trace::Aggregator& figures)>;
 
 struct ReadResult {
     std::optional<Report> report;
@@ -24,8 +37,9 @@ struct ReadResult {
 /// Parses the text of a report. Never throws, on any input at all.
 ReadResult parse_report(std::string_view json);
 
-/// Reads `path`: a report, or an event log (told apart by content, not by name). Never throws.
-ReadResult read_report(const std::string& path);
+/// Reads `path`: a report, or an event log (told apart by content, not by name), which `follower`
+/// looks on at. Never throws.
+ReadResult read_report(const std::string& path, const LogFollower& follower = {});
 
 /// By its content; false for what cannot be read.
 bool is_event_log(const std::string& path);
@@ -40,11 +54,11 @@ struct DeriveResult {
 };
 
 /// The JSON report that an event log amounts to. Never throws.
-DeriveResult derive_json(const std::string& log_path);
+DeriveResult derive_json(const std::string& log_path, const LogFollower& follower = {});
 
 /// The text of the report `path`, or what the event log `path` amounts to. Whether a report is one
 /// is not looked at. Never throws.
-DeriveResult read_json(const std::string& path);
+DeriveResult read_json(const std::string& path, const LogFollower& follower = {});
 
 /// Adds what only the parent of the process knows to a report that was cut off: `process.signal`
 /// ("SIGKILL") where it is not empty, else `process.exit_code`. A report that tells of its own end

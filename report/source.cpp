@@ -80,7 +80,7 @@ DeriveResult failure(const std::string& error) {
     return result;
 }
 
-DeriveResult read_file(const std::string& path) {
+DeriveResult read_file(const std::string& path, const LogFollower& follower) {
     const File file(path);
     struct stat status {};
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
@@ -108,7 +108,7 @@ DeriveResult read_file(const std::string& path) {
         }
         return result;
     }
-    return derive_json(path);
+    return derive_json(path, follower);
 }
 
 }  // namespace
@@ -121,16 +121,16 @@ bool is_event_log(const std::string& path) {
            std::memcmp(head.data(), trace::format::magic, head.size()) == 0;
 }
 
-DeriveResult read_json(const std::string& path) {
+DeriveResult read_json(const std::string& path, const LogFollower& follower) {
     try {
-        return read_file(path);
+        return read_file(path, follower);
     } catch (const std::bad_alloc&) {
         return failure("needs more memory than there is; read it on a larger machine");
     }
 }
 
-ReadResult read_report(const std::string& path) {
-    const DeriveResult read = read_json(path);
+ReadResult read_report(const std::string& path, const LogFollower& follower) {
+    const DeriveResult read = read_json(path, follower);
     if (!read.error.empty()) {
         ReadResult result;
         result.error = read.error;

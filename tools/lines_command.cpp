@@ -106,11 +106,12 @@ int lines_command(int argc, char** argv) {
     text.style = style_of(arguments.options.looks);
     text.working_directory = working_directory();
     text.sources = arguments.sources;
-    return show_reports(arguments.options, "memlab-lines", [&](const OpenReport& open) {
+    StackMoments moments(arguments.query);
+    const auto show = [&](const OpenReport& open) {
         std::string problem;
         const LineTables tables =
             line_tables(open.report, open.resolver, event_log_of(open.file, open.report),
-                        arguments.query, &problem);
+                        arguments.query, &problem, &moments);
         if (!problem.empty()) {
             throw CannotShow{problem};
         }
@@ -119,7 +120,8 @@ int lines_command(int argc, char** argv) {
         }
         text.recorded_wall_ns = open.report.process.start_wall_ns;
         return render_lines(tables, text);
-    });
+    };
+    return show_reports(arguments.options, "memlab-lines", show, moments.follower());
 }
 
 }  // namespace memlab::tools

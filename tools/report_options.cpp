@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "report/json_values.hpp"
-#include "report/reader.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary_filter.hpp"
 #include "report/symbolizer.hpp"
@@ -23,8 +22,12 @@ using namespace memlab::report;
 class Reports {
   public:
     Reports(const ReportOptions& options, std::string_view format,
-            const std::function<std::string(const OpenReport&)>& show)
-        : options_(options), format_(format), show_(show), style_(style_of(options.looks)) {}
+            const std::function<std::string(const OpenReport&)>& show, const LogFollower& follower)
+        : options_(options),
+          format_(format),
+          show_(show),
+          follower_(follower),
+          style_(style_of(options.looks)) {}
 
     int run() {
         for (const std::string& path : options_.files) {
@@ -43,7 +46,7 @@ class Reports {
   private:
     void open(const std::string& path) {
         if (!is_folder(path)) {
-            const ReadResult read = read_report(path);
+            const ReadResult read = read_report(path, follower_);
             if (read.report) {
                 show(path, *read.report, read.warning, options_.files.size() > 1);
             } else {
@@ -98,6 +101,7 @@ class Reports {
     const ReportOptions& options_;
     std::string_view format_;
     const std::function<std::string(const OpenReport&)>& show_;
+    const LogFollower& follower_;
     Style style_;
     Symbolizer symbolizer_;
     bool shown_ = false;
@@ -209,8 +213,9 @@ report::Summary summary_of(const OpenReport& open, const ReportOptions& options)
 }
 
 int show_reports(const ReportOptions& options, std::string_view format,
-                 const std::function<std::string(const OpenReport&)>& show) {
-    return Reports(options, format, show).run();
+                 const std::function<std::string(const OpenReport&)>& show,
+                 const LogFollower& follower) {
+    return Reports(options, format, show, follower).run();
 }
 
 std::optional<LoadedReport> load_report(const std::string& path, std::string* problem,

@@ -13,6 +13,7 @@
 #include "report/filter.hpp"
 #include "report/model.hpp"
 #include "report/place_text.hpp"
+#include "report/reader.hpp"
 #include "report/resolver.hpp"
 #include "report/summary.hpp"
 #include "tools/subcommand.hpp"
@@ -74,9 +75,10 @@ struct CannotShow {
 /// processes. What `show` returns is printed: text, under a heading where there are several, or
 /// with --json the text of a JSON value, in a document of `format`. A file that cannot be read, or
 /// has nothing of the GPU that was asked for, is one line on stderr and an error in the document.
-/// The exit code.
+/// `follower` looks on when one of `files` is an event log and is read. The exit code.
 int show_reports(const ReportOptions& options, std::string_view format,
-                 const std::function<std::string(const OpenReport&)>& show);
+                 const std::function<std::string(const OpenReport&)>& show,
+                 const report::LogFollower& follower = {});
 
 /// One report, for commands that compare: of a run directory the only process.
 struct LoadedReport {

@@ -129,6 +129,13 @@ void show_lines(const Shown& shown) {
     std::string problem;
     const LineTables tables = line_tables(shown.report, shown.resolver, shown.log, query, &problem);
     require(problem.find('\n') == std::string::npos);
+    StackMoments seen(query);
+    const ReadResult read = read_report(shown.file, seen.follower());
+    require(read.report && read.error.empty());
+    std::string same_problem;
+    require(lines_json(line_tables(shown.report, shown.resolver, shown.log, query, &same_problem,
+                                   &seen)) == lines_json(tables));
+    require(same_problem == problem);
     LineTextOptions options;
     options.style = shown.options.style;
     require(!problem.empty() || !render_lines(tables, options).empty());

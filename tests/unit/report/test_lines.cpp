@@ -133,9 +133,17 @@ struct Recorded {
         report = std::move(*read.report);
         resolver.emplace(report, nullptr);
     }
+    /// The same whether the moments are seen while the report is read or the log is read again.
     LineTables tables(const LineQuery& query, const std::string& expected_problem = "") {
         std::string problem;
         LineTables result = line_tables(report, *resolver, log, query, &problem);
+        CHECK(problem == expected_problem);
+        StackMoments seen(query);
+        REQUIRE(read_report(log, seen.follower()).report);
+        CHECK(seen.log() == (query.every == 0 ? log : ""));
+        problem.clear();
+        CHECK(lines_json(line_tables(report, *resolver, log, query, &problem, &seen)) ==
+              lines_json(result));
         CHECK(problem == expected_problem);
         return result;
     }
@@ -225,6 +233,25 @@ TEST_CASE("steps end at marks, all or those of a name") {
     query.mark = "";
     query.columns = {"live"};
     recorded.tables(query, "the column live is of the whole run; leave --every out");
+}
+
+TEST_CASE("a log whose moments were seen is not read again, any other is") {
+    Recorded recorded;
+    LineQuery query;
+    query.file = "train.py";
+    StackMoments seen(query);
+    REQUIRE(read_report(recorded.log, seen.follower()).report);
+    const std::string moved = recorded.folder / "moved.memlog";
+    std::filesystem::rename(recorded.log, moved);
+    const auto held = [&](const std::string& log) {
+        std::string problem;
+        const LineTables tables =
+            line_tables(recorded.report, *recorded.resolver, log, query, &problem, &seen);
+        return tables.groups.at(0).tables.at(0).rows.at(15).values.at(0);
+    };
+    CHECK(held(recorded.log) == 400 * kib);
+    CHECK(held(moved) == 400 * kib);
+    CHECK(held(recorded.folder / "none.memlog") == std::nullopt);
 }
 
 TEST_CASE("a filter keeps allocations out") {

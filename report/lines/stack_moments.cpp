@@ -1,0 +1,155 @@
+#include "report/lines/stack_moments.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "report/every_record.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+std::uint64_t served(const trace::Event& event) {
+    return event.size == 0 && event.origin == trace::Origin::driver ? event.requested : event.size;
+}
+
+}  // namespace
+
+class StackMoments::Sink final : public EveryRecord<StackMoments::Sink> {
+  public:
+    Sink(StackMoments& moments, trace::Aggregator& figures)
+        : moments_(moments), figures_(figures) {}
+
+    template <typename Record>
+    void take(const Record& record) {
+        figures_.on(record);
+    }
+    void take(const trace::Event& event) {
+        figures_.on(event);
+        if (event.type == trace::EventType::alloc) {
+            moments_.see(event, figures_);
+        } else if (event.type == trace::EventType::mark) {
+            moments_.see_mark(figures_.string(event.name));
+        }
+    }
+    void take(const trace::OomEvent& oom) {
+        figures_.on(oom);
+        moments_.see(oom, figures_);
+    }
+
+  private:
+    StackMoments& moments_;
+    trace::Aggregator& figures_;
+};
+
+StackMoments::StackMoments(const LineQuery& query, Wanted wanted)
+    : columns_(columns_of(query, true)),
+      every_(query.every),
+      mark_(query.mark),
+      wanted_(std::move(wanted)) {}
+
+LogFollower StackMoments::follower() {
+    if (every_ != 0) {
+        return {};
+    }
+    return
+        [this](const std::string& log, trace::Aggregator& figures) { return follow(log, figures); };
+}
+
+std::unique_ptr<trace::RecordSink> StackMoments::follow(const std::string& log,
+                                                        trace::Aggregator& figures) {
+    log_ = log;
+    groups_.clear();
+    first_.clear();
+    statistics_.clear();
+    marks_ = group_ = allocations_ = 0;
+    return std::make_unique<Sink>(*this, figures);
+}
+
+void StackMoments::see_mark(const std::string& name) {
+    if (mark_.empty() || name == mark_) {
+        ++marks_;
+        group_ = every_ == 0 ? 0 : marks_ / every_;
+    }
+}
+
+template <typename Event>
+std::size_t StackMoments::place_of(const Event& event, const trace::Aggregator& figures) {
+    // A log defines what it refers to; the figures may have had no host memory for it.
+    if (event.stack >= figures.stacks().size() || event.device >= figures.devices().size() ||
+        figures.devices()[event.device] == nullptr) {
+        return none;
+    }
+    if (groups_.empty() || groups_.back().number != group_) {
+        if (!groups_.empty()) {
+            for (const Allocations& old : groups_.back().allocations) {
+                first_[old.stack] = 0;
+            }
+        }
+        groups_.push_back({.number = group_, .allocations = {}, .values = {}});
+    }
+    Group& group = groups_.back();
+    if (event.stack >= first_.size()) {
+        first_.resize(figures.stacks().size());
+    }
+    std::uint32_t* at = &first_[event.stack];
+    while (*at != 0) {
+        Allocations& known = group.allocations[*at - 1];
+        if (known.device == event.device && known.kind == event.kind) {
+            return *at - 1;
+        }
+        at = &known.next;
+    }
+    if (wanted_ && !wanted_(event.device, event.stack, event.kind)) {
+        return none;
+    }
+    *at = static_cast<std::uint32_t>(group.allocations.size() + 1);
+    group.allocations.push_back({.device = event.device, .stack = event.stack, .kind = event.kind});
+    group.values.resize(group.values.size() + columns_.size());
+    return group.allocations.size() - 1;
+}
+
+const std::uint64_t* StackMoments::statistic(const trace::DeviceTotals& device,
+                                             std::size_t column) {
+    if (device.info.index >= statistics_.size()) {
+        statistics_.resize(std::size_t{device.info.index} + 1);
+    }
+    auto& known = statistics_[device.info.index];
+    known.resize(columns_.size());
+    if (known[column] == nullptr) {
+        known[column] = find_statistic(device.pool.stats, columns_[column].statistic);
+    }
+    return known[column];
+}
+
+void StackMoments::see(const trace::Event& event, const trace::Aggregator& figures) {
+    ++allocations_;
+    const std::size_t place = place_of(event, figures);
+    if (place == none) {
+        return;
+    }
+    Group& group = groups_.back();
+    group.allocations[place].latest = allocations_;
+    const trace::DeviceTotals& device = *figures.devices()[event.device];
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+        const LineColumn& column = columns_[i];
+        std::uint64_t& value = group.values[place * columns_.size() + i];
+        if (column.source == LineColumn::Source::sum) {
+            value += column.sum == LineColumn::Sum::count ? 1 : served(event);
+            continue;
+        }
+        const std::uint64_t now = column.source == LineColumn::Source::curve
+                                      ? device.curve(column.curve).current
+                                      : *statistic(device, i);
+        value = column.highest ? std::max(value, now) : now;
+    }
+}
+
+void StackMoments::see(const trace::OomEvent& event, const trace::Aggregator& figures) {
+    const std::size_t place = place_of(event, figures);
+    if (place != none) {
+        ++groups_.back().allocations[place].ooms;
+    }
+}
+
+}  // namespace memlab::report
