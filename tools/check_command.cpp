@@ -60,36 +60,36 @@ void define(CLI::App& app, Arguments& arguments) {
             ->group("Limits");
     }
     add_repeated(app, "--limit", arguments.partial_limits,
-                 "A limit of call stacks (TEXT as in --filter of the\nother commands) or scopes: "
-                 "METRIC@site:TEXT=LIMIT,\nMETRIC@scope:NAME=LIMIT")
+                 "A limit of call stacks (TEXT as in --filter of the other commands) or scopes: "
+                 "METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT")
         ->type_name("WHAT")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
         ->type_name("FILE")
         ->group("Limits");
     add_repeated(app, "--suppressions", arguments.suppressions,
-                 "What may stay at the end, and grow\n(memlab-report leaks)")
+                 "What may stay at the end, and grow (memlab-report leaks)")
         ->type_name("FILE")
         ->group("Limits");
     app.add_flag("--no-default-suppressions", arguments.no_default_suppressions,
-                 "What cuBLAS, cuDNN, NCCL and PyTorch keep with\ntheir handles is a leak, too")
+                 "What cuBLAS, cuDNN, NCCL and PyTorch keep with their handles is a leak, too")
         ->group("Limits");
-    app.add_option("--baseline", arguments.baseline,
-                   "What limits like +5% are above: a file or folder\nthat --update wrote, or a "
-                   "report")
+    app.add_option(
+           "--baseline", arguments.baseline,
+           "What limits like +5% are above: a file or folder that --update wrote, or a report")
         ->type_name("PATH")
         ->group("Baseline");
     app.add_flag("--update", arguments.update, "Record this run in the baseline, unless it fails")
         ->group("Baseline");
     app.add_option("--missing-baseline", arguments.missing_baseline,
-                   "When this GPU and driver have none: fail (default;\nexit code 2) or pass")
+                   "When this GPU and driver have none: fail (default; exit code 2) or pass")
         ->type_name("WHAT")
         ->check(pass_or_fail)
         ->group("Baseline");
     add_json(app, arguments, "the outcome");
     add_top(app, arguments, "Places shown of an exceeded limit", 3);
     app.add_option("--markdown", arguments.markdown,
-                   "Also append it to FILE as Markdown\n($GITHUB_STEP_SUMMARY)")
+                   "Also append it to FILE as Markdown ($GITHUB_STEP_SUMMARY)")
         ->type_name("FILE")
         ->group("Output");
     app.add_option("--junit", arguments.junit, "Also write it to FILE as JUnit XML")
@@ -102,17 +102,17 @@ void define(CLI::App& app, Arguments& arguments) {
                  "Also print annotations for GitHub Actions")
         ->group("Output");
     app.footer(
-        "A LIMIT is the most that is allowed: 4GiB, 1048576, 100, 20%; or so much above the\n"
+        "A LIMIT is the most that is allowed: 4GiB, 1048576, 100, 20%; or so much above the "
         "baseline: +5%, +64MiB. What lies exactly at its limit is kept.\n"
         "\n"
         "Examples:\n"
         "  memlab-report check --peak-allocated 4GiB --leaks 0 memlab.train.*.json\n"
         "  memlab-report check --budget memlab.toml run/\n"
         "  memlab-report check --baseline ci/memory/ --update memlab.train.*.json\n"
-        "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.train.*.json\n"
+        "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"
         "\n"
-        "Exit code: 0 every limit is kept, 1 one is exceeded, 2 it cannot be told (a file could\n"
-        "not be read, a figure is not in the recording, there is no baseline) or the usage is\n"
+        "Exit code: 0 every limit is kept, 1 one is exceeded, 2 it cannot be told (a file could "
+        "not be read, a figure is not in the recording, there is no baseline) or the usage is "
         "wrong.");
 }
 
@@ -358,7 +358,7 @@ class Check {
 int check_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Holds what programs needed of GPU memory against limits, for CI: the allocated peak,\n"
+        "Holds what programs needed of GPU memory against limits, for CI: the allocated peak, "
         "leaks, growth per step and more, absolute or against a baseline.",
         "memlab-report check");
     define(app, arguments);

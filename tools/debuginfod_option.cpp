@@ -20,7 +20,7 @@ void add_debuginfod(CLI::App& app) {
                 throw CLI::ValidationError("--debuginfod", problem);
             }
         },
-        "Ask the servers that DEBUGINFOD_URLS names for\ndebug information that is not here");
+        "Ask the servers that DEBUGINFOD_URLS names for debug information that is not here");
 }
 
 void add_symbols(CLI::App& app, bool& no_symbols, const std::string& meaning) {

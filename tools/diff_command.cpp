@@ -34,14 +34,13 @@ struct Arguments : ReportOptions {
 
 void define(CLI::App& app, Arguments& arguments) {
     app.add_option("BEFORE", arguments.before,
-                   "A report (memlab.*.json), an event log (*.memlog),\nor the folder of a run")
+                   "A report (memlab.*.json), an event log (*.memlog), or the folder of a run")
         ->required()
         ->type_name("");
     app.add_option("AFTER", arguments.after, "What to compare with it")->required()->type_name("");
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", arguments.by,
-                   "stack: each call stack by itself (default);\nplace: "
-                   "whoever called")
+                   "stack: each call stack by itself (default); place: whoever called")
         ->type_name("WHAT")
         ->check([](const std::string& text) {
             return text == "stack" || text == "place" ? std::string()
@@ -54,7 +53,7 @@ void define(CLI::App& app, Arguments& arguments) {
                             ->type_name("N")
                             ->check(whole_number);
     app.add_option("--process", arguments.process,
-                   "Of two folders only this process: its program\nor its process id")
+                   "Of two folders only this process: its program or its process id")
         ->type_name("NAME|PID")
         ->check([](const std::string& text) {
             return text.empty() ? std::string("takes a name or a process id") : std::string();
@@ -64,17 +63,17 @@ void define(CLI::App& app, Arguments& arguments) {
     add_json(app, arguments, "the comparison");
     add_rendering(app, arguments);
     app.footer(
-        "Call sites are matched by the functions and files of their stacks, not by lines,\n"
-        "folders or addresses: code may have moved. Sorted by the size of the change.\n"
-        "The processes of two folders are paired by rank, or by program and order of start;\n"
-        "call sites and scopes are those of all pairs together.\n"
+        "Call sites are matched by the functions and files of their stacks, not by lines, folders "
+        "or addresses: code may have moved. Sorted by the size of the change. The processes of two "
+        "folders are paired by rank, or by program and order of start; call sites and scopes are "
+        "those of all pairs together.\n"
         "\n"
         "Examples:\n"
-        "  memlab-report diff plain.json checkpointed.json      what it did to the peak\n"
-        "  memlab-report diff --sort count old.json new.json    who allocates more often\n"
+        "  memlab-report diff plain.json checkpointed.json    what it did to the peak\n"
+        "  memlab-report diff --sort count old.json new.json  who allocates more often\n"
         "  memlab-report diff --by place --filter module=libtorch old.memlog new.memlog\n"
-        "  memlab-report diff before/ after/                    two runs of many processes\n"
-        "  memlab-report diff --rank 3 before/ after/           one rank of them\n"
+        "  memlab-report diff before/ after/                  two runs of many processes\n"
+        "  memlab-report diff --rank 3 before/ after/         one rank of them\n"
         "  memlab-report diff --json old.json new.json | jq .devices[].totals\n"
         "\n"
         "memlab-report check --baseline fails a build where memory grew.\n"
@@ -226,7 +225,7 @@ int diff(const Arguments& arguments) {
 int diff_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Compares two recordings of a program, or two runs of several processes: in total, by\n"
+        "Compares two recordings of a program, or two runs of several processes: in total, by "
         "process, by call site, by scope; what grew, what shrank, what is new.",
         "memlab-report diff");
     define(app, arguments);

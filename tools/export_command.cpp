@@ -79,12 +79,11 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("FORMAT")
         ->check(known_format);
     app.add_option("-o,--output", arguments.output,
-                   "Where to (default: standard output); it is replaced\nwhen all is written")
+                   "Where to (default: standard output); it is replaced when all is written")
         ->type_name("FILE");
     app.add_option("--by", arguments.by,
-                   "What a stack weighs (flamegraph, folded, pprof,\n"
-                   "speedscope): peak (default), bytes or count of all\n"
-                   "allocations, or live: bytes never freed")
+                   "What a stack weighs (flamegraph, folded, pprof, speedscope): peak (default), "
+                   "bytes or count of all allocations, or live: bytes never freed")
         ->type_name("WHAT")
         ->check(known_weight);
     add_device(app, arguments);
@@ -160,8 +159,8 @@ int export_to(const Arguments& arguments, const Format& format) {
 int export_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Writes a recording in a format that another program reads: a flame graph, a profile,\n"
-        "a trace, metrics.",
+        "Writes a recording in a format that another program reads: a flame graph, a profile, a "
+        "trace, metrics.",
         "memlab-report export");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report export")) {

@@ -243,12 +243,12 @@ int convert(int argc, char** argv, const std::string& name, CLI::App& app, Conve
 int validate_command(int argc, char** argv) {
     std::vector<std::string> paths;
     CLI::App app(
-        "Says of each report and event log whether it is sound: format and version, checksums,\n"
-        "every index, and that all sums agree. Of a report and its own log, also that both say\n"
-        "the same. A line for each file; a line for each problem.",
+        "Says of each report and event log whether it is sound: format and version, checksums, "
+        "every index, and that all sums agree. Of a report and its own log, also that both say the "
+        "same. A line for each file; a line for each problem.",
         "memlab-report validate");
     app.add_option("FILE", paths,
-                   "Reports (memlab.*.json), event logs (*.memlog),\nor the folder of a run")
+                   "Reports (memlab.*.json), event logs (*.memlog), or the folder of a run")
         ->required()
         ->type_name("");
     app.footer(
@@ -266,7 +266,7 @@ int validate_command(int argc, char** argv) {
 int recover_command(int argc, char** argv) {
     Conversion arguments;
     CLI::App app(
-        "Makes a report of an event log whose process was killed, or whose end is missing or\n"
+        "Makes a report of an event log whose process was killed, or whose end is missing or "
         "damaged: all that comes before is in it. Says what is lost.",
         "memlab-report recover");
     define(app, arguments, "An event log (*.memlog)");
@@ -274,7 +274,7 @@ int recover_command(int argc, char** argv) {
         "Example:\n"
         "  memlab-report recover memlab.train.4711.memlog -o memlab.train.4711.json\n"
         "\n"
-        "Exit code: 0 good, 2 there is nothing to recover, FILE is there already, or the usage is\n"
+        "Exit code: 0 good, 2 there is nothing to recover, FILE is there already, or the usage is "
         "wrong.");
     return convert(argc, argv, "recover", app, arguments, recover);
 }
@@ -282,7 +282,7 @@ int recover_command(int argc, char** argv) {
 int symbolize_command(int argc, char** argv) {
     Conversion arguments;
     CLI::App app(
-        "Puts the names of functions, files and lines into a report, so that it can be read on a\n"
+        "Puts the names of functions, files and lines into a report, so that it can be read on a "
         "machine that does not have the binaries. Names of other builds are never taken.",
         "memlab-report symbolize");
     define(app, arguments, "A report (memlab.*.json) or an event log (*.memlog)");

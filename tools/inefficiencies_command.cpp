@@ -44,13 +44,13 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("NAME")
         ->check([](const std::string& name) { return problem_of_pattern(name); });
     app.add_option("--step", arguments.step,
-                   "The mark or scope that ends a step; else the one that\nends most")
+                   "The mark or scope that ends a step; else the one that ends most")
         ->type_name("NAME");
     add_repeated(app, "--suppressions", arguments.suppressions,
-                 "What is no leak, as for memlab-report leaks; may be\nrepeated")
+                 "What is no leak, as for memlab-report leaks; may be repeated")
         ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
-                 "Leaks of what cuBLAS, cuDNN, NCCL and PyTorch keep\nwith their handles, too");
+                 "Leaks of what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles, too");
     add_top(app, arguments, "Findings of each GPU");
     add_filter(app, arguments);
     add_device(app, arguments);
@@ -59,8 +59,8 @@ void define(CLI::App& app, Arguments& arguments) {
     add_rendering(app, arguments);
     app.footer(
         "Patterns that save memory:\n"
-        "  leak                  never freed: it grows at every step, or others of the same\n"
-        "                        place never lived half as long\n"
+        "  leak                  never freed: it grows at every step, or others of the\n"
+        "                        same place never lived half as long\n"
         "  late_deallocation     freed after the one that takes its place was made\n"
         "  over_long_life        freed in a later step than the one that made it\n"
         "  fragmentation_source  small blocks that keep segments with much free memory\n"
@@ -73,8 +73,8 @@ void define(CLI::App& app, Arguments& arguments) {
         "  temporary_churn       the same, where most are freed before anything else is\n"
         "                        allocated\n"
         "\n"
-        "\"saves 3 MiB\" is what the allocated peak would have been lower; \"up to\": what the\n"
-        "peak had of it. Savings do not add up. certain: it follows from the recording.\n"
+        "\"saves 3 MiB\" is what the allocated peak would have been lower; \"up to\": what the "
+        "peak had of it. Savings do not add up. certain: it follows from the recording. "
         "likely: it is seldom meant. possible: the program may need it so.\n"
         "\n"
         "Examples:\n"
@@ -83,8 +83,7 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-report inefficiencies --pattern late_deallocation --json run/\n"
         "\n"
         "It needs the event log, which is found beside the report.\n"
-        "Exit code: 0 good, whatever was found; 2 a file could not be read or the usage is\n"
-        "wrong.");
+        "Exit code: 0 good, whatever was found; 2 a file could not be read or the usage is wrong.");
 }
 
 std::vector<Pattern> patterns_of(const std::vector<std::string>& names) {
@@ -102,8 +101,8 @@ std::vector<Pattern> patterns_of(const std::vector<std::string>& names) {
 int inefficiencies_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Shows where a program holds memory that it could do without, or asks for it more\n"
-        "often than it must: what was seen, what it costs and what to change.",
+        "Shows where a program holds memory that it could do without, or asks for it more often "
+        "than it must: what was seen, what it costs and what to change.",
         "memlab-report inefficiencies");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report inefficiencies")) {

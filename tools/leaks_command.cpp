@@ -28,13 +28,13 @@ void define(CLI::App& app, Arguments& arguments) {
                  "What may stay, see below; may be repeated")
         ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
-                 "Also show what cuBLAS, cuDNN, NCCL and PyTorch keep\nwith their handles");
+                 "Also show what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles");
     app.add_flag("--show-suppressed", arguments.show_suppressed,
                  "The places behind each suppression, too");
     CLI::Option* generate = app.add_flag("--generate-suppressions", arguments.generate,
                                          "Print a suppression file for what leaked, to edit");
     app.add_flag("--growth", arguments.growth,
-                 "What grows from step to step instead, where the\nprogram marks its steps")
+                 "What grows from step to step instead, where the program marks its steps")
         ->excludes(generate);
     add_sort(app, arguments, {"bytes", "count"});
     app.get_option("--growth")->excludes("--sort");
@@ -55,18 +55,18 @@ void define(CLI::App& app, Arguments& arguments) {
         "  func   = mask_for\n"
         "  module = libattention.so*\n"
         "\n"
-        "reason, and at least one of func, file, module, kind and api, each once; all must match.\n"
-        "Patterns are those of --filter. The memory of a CUDA context is no allocation: it is in\n"
+        "reason, and at least one of func, file, module, kind and api, each once; all must match. "
+        "Patterns are those of --filter. The memory of a CUDA context is no allocation: it is in "
         "no report and needs no suppression.\n"
         "\n"
         "Examples:\n"
         "  memlab-report leaks memlab.train.4711.json\n"
-        "  memlab-report leaks --generate-suppressions memlab.train.4711.json > known.supp\n"
+        "  memlab-report leaks --generate-suppressions memlab.*.json > known.supp\n"
         "  memlab-report leaks --suppressions known.supp run/\n"
-        "  memlab-report leaks --growth memlab.train.4711.json    below what comes and goes\n"
+        "  memlab-report leaks --growth memlab.train.4711.json    from step to step\n"
         "  memlab-report tree --sort live memlab.train.4711.json  by which calls\n"
         "\n"
-        "Exit code: 0 good, whatever leaked (memlab-report check fails a build); 2 a file could\n"
+        "Exit code: 0 good, whatever leaked (memlab-report check fails a build); 2 a file could "
         "not be read or the usage is wrong.");
 }
 

@@ -26,14 +26,12 @@ struct LinesArguments {
 
 void define(CLI::App& app, LinesArguments& arguments) {
     app.add_option("SOURCE", arguments.source,
-                   "A source file, or the end of its path, and a\nfunction: model.py:Net.forward")
+                   "A source file, or the end of its path, and a function: model.py:Net.forward")
         ->required()
         ->type_name("");
     add_files(app, arguments.options);
     add_repeated(app, "--column", arguments.query.columns,
-                 "Show this column instead of the usual ones; may be\nrepeated: active, reserved, "
-                 "allocated, requested,\nbytes, count, live, at_peak, or a key of\n"
-                 "torch.cuda.memory_stats (active_bytes.all.peak)")
+                 "Show this column, see below, instead of the usual ones; may be repeated")
         ->type_name("NAME")
         ->check([](const std::string& name) { return check_column(name); });
     app.add_option("--every", arguments.every, "A table for every N steps; marks end a step")
@@ -41,20 +39,25 @@ void define(CLI::App& app, LinesArguments& arguments) {
         ->check(at_least_one);
     app.add_option("--mark", arguments.query.mark, "Only marks of this name end a step")
         ->type_name("NAME");
-    add_repeated(app, "--sources", arguments.sources,
-                 "A folder in which to look for sources that are not\nwhere they were; may be "
-                 "repeated")
+    add_repeated(
+        app, "--sources", arguments.sources,
+        "A folder in which to look for sources that are not where they were; may be repeated")
         ->type_name("DIR");
     add_device(app, arguments.options);
     add_filter(app, arguments.options);
     add_json(app, arguments.options, "the tables");
     add_rendering(app, arguments.options);
     app.footer(
-        "Columns: active and reserved are the most that the program held, and that was\n"
-        "reserved for it, when the line allocated; bytes (and count) what it allocated in\n"
-        "all; live what of that was never freed; at_peak what of it was held at the\n"
-        "peak. What a line calls counts as its own. A report alone has bytes, count, live\n"
-        "and at_peak; its event log is found beside it.\n"
+        "Columns:\n"
+        "  active, allocated, requested  the most of it that there was when the line\n"
+        "                                allocated, in the whole program\n"
+        "  reserved                      the most that was reserved then\n"
+        "  bytes, count                  what the line allocated in all, and how often\n"
+        "  live                          what of that was never freed\n"
+        "  at_peak                       what of that was held at the peak\n"
+        "  active_bytes.all.peak, ...    the keys of torch.cuda.memory_stats\n"
+        "The usual ones are active, reserved and bytes. What a line calls counts as its own. A "
+        "report alone has bytes, count, live and at_peak; its event log is found beside it.\n"
         "\n"
         "Examples:\n"
         "  memlab-report lines train.py memlab.python3.4711.json\n"
@@ -62,8 +65,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "  memlab-report lines solver.cpp:Solver::step run/ --column allocated\n"
         "  memlab-report lines train.py:step run.memlog --every 10 --mark step\n"
         "\n"
-        "Exit code: 0 good, 2 a file could not be read, nothing was found in it, or the\n"
-        "usage is wrong.");
+        "Exit code: 0 good, 2 a file could not be read, nothing was found in it, or the usage is "
+        "wrong.");
 }
 
 /// "model.py:Net.forward" is a file and a function; "C::D" is the end of a function's name, so the
@@ -85,8 +88,8 @@ bool split(const std::string& source, LineQuery& query) {
 int lines_command(int argc, char** argv) {
     LinesArguments arguments;
     CLI::App app(
-        "Shows a source file's functions with, for each line, how much memory the program\n"
-        "held when the line ran and how much the line allocated.",
+        "Shows a source file's functions with, for each line, how much memory the program held "
+        "when the line ran and how much the line allocated.",
         "memlab-report lines");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report lines")) {

@@ -23,6 +23,7 @@
 #include "report/terminal.hpp"
 #include "tools/bypass_check.hpp"
 #include "tools/diagnostics.hpp"
+#include "tools/help_formatter.hpp"
 #include "tools/launch.hpp"
 #include "tools/replace_caches.hpp"
 #include "tools/run_file.hpp"
@@ -64,41 +65,38 @@ struct UsageError : std::runtime_error {
 };
 
 /// CLI11 knows nothing of what follows the options: it is not its business here.
-class HelpFormatter : public CLI::Formatter {
+class RunFormatter final : public HelpFormatter {
   public:
+    RunFormatter() : HelpFormatter(28) {}
     std::string make_usage(const CLI::App*, std::string) const override {
         return "Usage: memlab-run [OPTIONS] [--] COMMAND [ARGUMENTS...]\n";
     }
 };
 
 void define(CLI::App& app, Arguments& arguments) {
-    app.formatter(std::make_shared<HelpFormatter>());
+    set_help(app, std::make_shared<RunFormatter>());
     app.add_option("-o,--output", arguments.output,
-                   "Where reports go: a folder ending in / (the run's\nown: memlab-report reads it "
-                   "as a whole), "
-                   "or a\nname with %e (program), %p (pid), "
-                   "%h (host), %r (rank)")
+                   "Where reports go: a folder ending in / (the run's own: memlab-report reads it "
+                   "as a whole), or a name with %e (program), %p (pid), %h (host), %r (rank)")
         ->type_name("PATTERN");
     app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
         ->type_name("NAME=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    app.add_option(
-           "--replace", arguments.replace,
-           "Turn frameworks' own caches off by their own\nswitches, so that memlab's pool serves "
-           "each\ntensor: all known, or --replace=pytorch,jax")
+    app.add_option("--replace", arguments.replace,
+                   "Turn frameworks' own caches off by their own switches, so that memlab's pool "
+                   "serves each tensor: all known, or --replace=pytorch,jax")
         ->type_name("[=NAMES]")
         ->expected(0, 1);
     app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
     app.add_flag("--fail-on-bypass", arguments.fail_on_bypass,
-                 "Audit (MEMLAB_AUDIT=on), and exit with 1\nwhen memory reached the driver without "
-                 "memlab,\nor when that could not be told");
+                 "Audit (MEMLAB_AUDIT=on), and exit with 1 when memory reached the driver without "
+                 "memlab, or when that could not be told");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
-    app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION);
-    app.get_formatter()->column_width(28);
+    app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION, "Print the version");
     app.footer(
         "Examples:\n"
         "  memlab-run ./train --epochs 3\n"
@@ -106,9 +104,9 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-run --replace -- python3 train.py\n"
         "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
         "\n"
-        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where\n"
-        "--fail-on-bypass finds fault with a command that ended well; 2 wrong usage,\n"
-        "126 the command cannot be executed, 127 it was not found.");
+        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where "
+        "--fail-on-bypass finds fault with a command that ended well; 2 wrong usage, 126 the "
+        "command cannot be executed, 127 it was not found.");
 }
 
 /// Where the command begins: after "--", or at the first argument that is no option. CLI11 must not
@@ -299,8 +297,8 @@ Arguments parse(int argc, char** argv) {
     Arguments arguments;
     const int begin = command_begin(argc, argv);
     CLI::App app(
-        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded,\n"
-        "and summed up at the end.",
+        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and "
+        "summed up at the end.",
         "memlab-run");
     define(app, arguments);
     try {

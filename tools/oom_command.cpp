@@ -33,11 +33,11 @@ void define(CLI::App& app, OomArguments& arguments) {
         "Examples:\n"
         "  memlab-report oom memlab.train.4711.json\n"
         "  memlab-report oom --stacks 3 memlab.train.4711.memlog\n"
-        "  memlab-report pool memlab.train.4711.memlog          how the pool lay then\n"
-        "  memlab-report whatif memlab.train.4711.memlog        whether another would fit it\n"
+        "  memlab-report pool memlab.train.4711.memlog    how the pool lay then\n"
+        "  memlab-report whatif memlab.train.4711.memlog  what would make it fit\n"
         "\n"
-        "Exit code: 0 good (also when nothing failed), 2 a file could not be read or the\n"
-        "usage is wrong.");
+        "Exit code: 0 good (also when nothing failed), 2 a file could not be read or the usage is "
+        "wrong.");
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ void define(CLI::App& app, OomArguments& arguments) {
 int oom_command(int argc, char** argv) {
     OomArguments arguments;
     CLI::App app(
-        "Explains each allocation that failed for want of memory: what there was, why it did\n"
-        "not fit, which call it was, and who held the memory.",
+        "Explains each allocation that failed for want of memory: what there was, why it did not "
+        "fit, which call it was, and who held the memory.",
         "memlab-report oom");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report oom")) {

@@ -27,9 +27,9 @@ void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
     add_json(app, options, "segments, blocks and statistics");
     add_rendering(app, options);
     app.footer(
-        "A segment is memory that the pool took from the driver; it can be given back when\n"
-        "it holds no block. The picture shows the segments with most free memory, each from\n"
-        "its begin to its end; the table below names who keeps them.\n"
+        "A segment is memory that the pool took from the driver; it can be given back when it "
+        "holds no block. The picture shows the segments with most free memory, each from its begin "
+        "to its end; the table below names who keeps them.\n"
         "\n"
         "Examples:\n"
         "  memlab-report pool memlab.train.4711.json\n"
@@ -46,8 +46,8 @@ int pool_command(int argc, char** argv) {
     ReportOptions options;
     bool all_figures = false;
     CLI::App app(
-        "Shows how memlab's pool lay in memory at the peak, when memory ran out and at the\n"
-        "end, which blocks keep segments from being given back, and the pool's statistics.",
+        "Shows how memlab's pool lay in memory at the peak, when memory ran out and at the end, "
+        "which blocks keep segments from being given back, and the pool's statistics.",
         "memlab-report pool");
     define(app, options, all_figures);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report pool")) {

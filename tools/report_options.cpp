@@ -118,15 +118,15 @@ std::string at_least_one(const std::string& text) {
 
 void add_files(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
-                   "Reports (memlab.*.json) or event logs (*.memlog),\nor the folder of a run")
+                   "Reports (memlab.*.json) or event logs (*.memlog), or the folder of a run")
         ->required()
         ->type_name("");
 }
 
 void add_one_file(CLI::App& app, ReportOptions& options) {
     app.add_option("FILE", options.files,
-                   "A report (memlab.*.json) or an event log (*.memlog),\n"
-                   "or the folder of a run of one process")
+                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run of "
+                   "one process")
         ->required()
         ->expected(1)
         ->type_name("");
@@ -174,8 +174,8 @@ void add_filter(CLI::App& app, ReportOptions& options) {
                 }
             }
         },
-        "Only call stacks with TEXT in a function, file or\nmodule; or func=TEXT, file=TEXT, "
-        "module=TEXT,\nkind=TEXT, scope=TEXT (what outlived that scope).\nTEXT may be a pattern "
+        "Only call stacks with TEXT in a function, file or module; or func=TEXT, file=TEXT, "
+        "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
         "(*Step*). Repeated: all match")
         ->type_name("TEXT");
 }

@@ -115,7 +115,7 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
 int merge_command(int argc, char** argv) {
     MergeArguments arguments;
     CLI::App app(
-        "Compares the ranks of a job (torchrun, mpirun, srun): what each needed, how uneven they\n"
+        "Compares the ranks of a job (torchrun, mpirun, srun): what each needed, how uneven they "
         "are, which rank peaks, and which code makes the difference.",
         "memlab-report merge");
     define(app, arguments);

@@ -16,11 +16,11 @@ namespace {
 
 constexpr const char* what_orders_mean =
     "\n"
-    "peak         bytes held when this GPU's allocated memory was at its peak\n"
-    "bytes        bytes allocated over the whole run\n"
-    "count        allocations over the whole run\n"
-    "live         bytes held at the end\n"
-    "temporaries  allocations freed before their thread allocated anything else\n"
+    "  peak         bytes held when this GPU's allocated memory was at its peak\n"
+    "  bytes        bytes allocated over the whole run\n"
+    "  count        allocations over the whole run\n"
+    "  live         bytes held at the end\n"
+    "  temporaries  allocations freed before their thread allocated anything else\n"
     "Shares are of the GPU's total in that order, whatever --filter takes.\n";
 
 struct TreeArguments : ReportOptions {
@@ -51,15 +51,15 @@ void define(CLI::App& app, TreeArguments& arguments) {
     add_top(app, arguments, "Children of each node");
     add_filter(app, arguments);
     add_device(app, arguments);
-    app.add_flag("--all-frames", arguments.all_frames,
-                 "Also CUDA's frames, frameworks' allocators and\ninterpreters, and what calls "
-                 "main");
+    app.add_flag(
+        "--all-frames", arguments.all_frames,
+        "Also CUDA's frames, frameworks' allocators and interpreters, and what calls main");
     add_templates(app, arguments);
     add_json(app, arguments, "the tree");
     add_rendering(app, arguments);
     app.footer(std::string("Orders:") + what_orders_mean +
                "\n"
-               "A call without figures is all of the call above it; where a tree branches,\n"
+               "A call without figures is all of the call above it; where a tree branches, "
                "branches are indented.\n"
                "\n"
                "Examples:\n"
@@ -89,8 +89,8 @@ int sites_command(int argc, char** argv) {
     app.footer(std::string("Orders:") + what_orders_mean +
                "\n"
                "Examples:\n"
-               "  memlab-report sites memlab.train.4711.json             who held the peak\n"
-               "  memlab-report sites --sort count memlab.*.json         who allocates most often\n"
+               "  memlab-report sites memlab.train.4711.json      who held the peak\n"
+               "  memlab-report sites --sort count memlab.*.json  who allocates most often\n"
                "  memlab-report sites --filter kind=pinned --sort live run/\n"
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
                "\n"

@@ -4,8 +4,10 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 
 #include "tools/diagnostics.hpp"
+#include "tools/help_formatter.hpp"
 
 namespace memlab::tools {
 
@@ -65,8 +67,7 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& name,
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command) {
-    app.get_formatter()->column_width(24);
-    app.get_formatter()->label("REQUIRED", "");
+    set_help(app, std::make_shared<HelpFormatter>(24));
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -31,7 +31,7 @@ void define(CLI::App& app, Arguments& arguments, const char* commands) {
     add_device(app, arguments);
     add_filter(app, arguments);
     add_rendering(app, arguments);
-    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION);
+    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION, "Print the version");
     app.footer(std::string(commands) +
                "\n"
                "Examples:\n"
@@ -59,8 +59,8 @@ void select_device(report::Summary& summary, const std::optional<std::uint64_t>&
 int summary_command(int argc, char** argv, const char* commands) {
     Arguments arguments;
     CLI::App app(
-        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it,\n"
-        "what was never freed, and why an allocation failed.",
+        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
+        "was never freed, and why an allocation failed.",
         "memlab-report");
     define(app, arguments, commands);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report")) {

@@ -45,8 +45,8 @@ void define(CLI::App& app, Arguments& arguments) {
         ->type_name("MOMENT");
     app.add_option("--to", arguments.to, "End there (default: the end)")->type_name("MOMENT");
     CLI::Option* at = app.add_option("--at", arguments.at,
-                                     "List what was live then, by place; from a report\n"
-                                     "peak and end, from an event log any moment")
+                                     "List what was live then, by place; from a report peak and "
+                                     "end, from an event log any moment")
                           ->type_name("MOMENT");
     add_top(app, arguments, "Places and marks in the lists");
     add_filter(app, arguments);
@@ -58,9 +58,9 @@ void define(CLI::App& app, Arguments& arguments) {
     csv->excludes("--json");
     add_rendering(app, arguments);
     app.footer(
-        "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved\n"
-        "and device_used the lowest (_min), highest (_max) and last (_last) value in that time,\n"
-        "in bytes; values hold until the next row.\n"
+        "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved and "
+        "device_used the lowest (_min), highest (_max) and last (_last) value in that time, in "
+        "bytes; values hold until the next row.\n"
         "\n"
         "Examples:\n"
         "  memlab-report timeline memlab.train.4711.memlog\n"
@@ -189,7 +189,7 @@ int show(const Arguments& arguments, const LoadedReport& loaded) {
 int timeline_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Shows GPU memory over time, with marks, scopes and failures; any stretch of it, and what\n"
+        "Shows GPU memory over time, with marks, scopes and failures; any stretch of it, and what "
         "was live at a moment.",
         "memlab-report timeline");
     define(app, arguments);

@@ -114,11 +114,10 @@ struct Arguments {
 void define(CLI::App& app, Arguments& arguments) {
     app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
     add_repeated(app, "--policy", arguments.policies,
-                 "Try this instead of the usual ones; may be repeated:\n" + whatif::policy_help())
+                 "Try this, see below, instead of the usual ones; may be repeated")
         ->type_name("NAME");
     add_repeated(app, "--option", arguments.options,
-                 "Try memlab's pool with this option too; several are set together. Options:\n" +
-                     whatif::pool_option_names())
+                 "Try memlab's pool with this option too; several are set together")
         ->type_name("NAME=VALUE");
     app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
         ->type_name("SIZE");
@@ -128,14 +127,17 @@ void define(CLI::App& app, Arguments& arguments) {
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
     add_looks(app, arguments.looks);
     add_symbols(app, arguments.no_symbols);
-    app.footer(
-        "Examples:\n"
-        "  memlab-report whatif memlab.train.4711.memlog\n"
-        "  memlab-report whatif memlab.train.4711.memlog --limit 24GiB\n"
-        "  memlab-report whatif memlab.train.4711.memlog --policy pool --policy \\\n"
-        "      pytorch:max_split_size_mb:64 --option large_rounding=32MiB\n"
-        "\n"
-        "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
+    app.footer("Policies:\n" + whatif::list_of_policies() +
+               "\nOptions of the pool: " + whatif::pool_option_names() +
+               ".\n"
+               "\n"
+               "Examples:\n"
+               "  memlab-report whatif memlab.train.4711.memlog\n"
+               "  memlab-report whatif memlab.train.4711.memlog --limit 24GiB\n"
+               "  memlab-report whatif memlab.train.4711.memlog --policy pool --policy \\\n"
+               "      pytorch:max_split_size_mb:64 --option large_rounding=32MiB\n"
+               "\n"
+               "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
 }
 
 /// The names of call sites, looked up only when one is asked for.
@@ -286,7 +288,7 @@ constexpr const char* no_memory = "needs more memory than there is; run it on a 
 int whatif_command(int argc, char** argv) {
     Arguments arguments;
     CLI::App app(
-        "Runs a recorded program's allocations through other allocators and settings: what each\n"
+        "Runs a recorded program's allocations through other allocators and settings: what each "
         "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
         "memlab-report whatif");
     define(app, arguments);
@@ -303,7 +305,7 @@ int whatif_command(int argc, char** argv) {
 int replay_command(int argc, char** argv) {
     std::vector<std::string> logs;
     CLI::App app(
-        "Lets memlab's pool do again what a log recorded, from the log alone, and compares every\n"
+        "Lets memlab's pool do again what a log recorded, from the log alone, and compares every "
         "block and segment: the strongest check that pool and log are right.",
         "memlab-report replay");
     app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");

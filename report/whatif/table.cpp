@@ -1,7 +1,10 @@
 #include "report/whatif/table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "report/units.hpp"
 #include "report/whatif/async_model.hpp"
@@ -19,6 +22,28 @@ constexpr std::uint64_t no_threshold = std::numeric_limits<std::uint64_t>::max()
 
 /// More than any device has: keeps a hostile log's numbers in range.
 constexpr std::uint64_t largest_device = std::uint64_t{1} << 50;
+
+/// What read_policy() takes.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> policies_taken = {
+    {{"lower-bound", "what was held at once: nobody can do with less"},
+     {"offline", "a packing by who knows the whole program ahead"},
+     {"pool", "memlab's pool as it was recorded"},
+     {"pool:OPTION=VALUE,...", "the same with other options, see below"},
+     {"pytorch", "PyTorch's caching allocator"},
+     {"pytorch:SETTING:VALUE,...", "the same with settings of PYTORCH_ALLOC_CONF"},
+     {"rmm", "RMM's pool_memory_resource"},
+     {"rmm:SETTING=SIZE,...", "the same with initial=SIZE|half or maximum=SIZE"},
+     {"async", "cudaMallocAsync"},
+     {"async:threshold=SIZE|max", "the same with this release threshold"},
+     {"plain", "cudaMalloc and cudaFree, no cache"}}};
+
+std::string names_of_policies() {
+    std::string names;
+    for (const auto& [name, what] : policies_taken) {
+        names.append(names.empty() ? "" : ", ").append(name);
+    }
+    return names;
+}
 
 /// "name=value,name=value". Commas inside brackets are part of a value.
 bool for_each_setting(std::string_view text, std::string* problem,
@@ -336,10 +361,13 @@ bool same_pool(const Policy& a, const Policy& b) {
     return a.ours && b.ours && a.options == b.options && a.one_stream == b.one_stream;
 }
 
-std::string policy_help() {
-    return "lower-bound, offline, pool, pool:OPTION=VALUE,..., pytorch, "
-           "pytorch:SETTING:VALUE,..., rmm, rmm:initial=SIZE|half,maximum=SIZE, async, "
-           "async:threshold=SIZE|max, plain";
+std::string list_of_policies() {
+    std::string text;
+    for (const auto& [name, what] : policies_taken) {
+        text.append("  ").append(name).append(27 - name.size(), ' ');
+        text.append(what).append("\n");
+    }
+    return text;
 }
 
 bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settings, Policy* policy,
@@ -375,7 +403,7 @@ bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settin
             return true;
         }
     }
-    *problem = "no policy " + std::string(text) + "; there are " + policy_help();
+    *problem = "no policy " + std::string(text) + "; there are " + names_of_policies();
     return false;
 }
 

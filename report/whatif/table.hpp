@@ -60,8 +60,8 @@ std::vector<std::string> default_policies();
 /// Whether both are memlab's pool under the same options.
 bool same_pool(const Policy& a, const Policy& b);
 
-/// What read_policy() takes, for the help text.
-std::string policy_help();
+/// What read_policy() takes, for the help text: a line for each, with what it is.
+std::string list_of_policies();
 
 struct Row {
     Policy policy;

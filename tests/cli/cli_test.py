@@ -244,7 +244,19 @@ class Report(ToolTest):
     def test_help_and_version(self):
         text = self.report("--help")
         self.assertIn("Examples:", text)
-        self.assertLessEqual(max(map(len, text.splitlines())), 90)
+        commands = re.findall(r"^  ([a-z]+) +[A-Z]", text, re.MULTILINE)
+        self.assertIn("diff", commands)
+        for command in [[], *([name] for name in commands)]:
+            with self.subTest(command=command):
+                text = self.report(*command, "--help")
+                # No wider than a terminal, and what an option means is beside it or below its name.
+                self.assertLessEqual(max(map(len, text.splitlines())), 80)
+                options = text[text.index("\nOptions:"):].partition("\n\n")[0]
+                for line in options.splitlines()[2:]:
+                    self.assertRegex(line, r"^(  -.{20} |  -\S+( [A-Z|]+)?$| {24})\S?")
+                self.assertIn("\n  -h, --help            Print this help\n", text)
+                self.assertNotIn("\n\n\n", text)
+                self.assertNotIn("Excludes:", text)
         self.assertRegex(self.report("--version"), r"^memlab-report \d+\.\d+\.\d+\n$")
 
     def test_output_that_cannot_be_written(self):
@@ -626,7 +638,7 @@ class Run(ToolTest):
     def test_help(self):
         text = self.call(RUN, "--help").stdout
         self.assertIn("Usage: memlab-run [OPTIONS] [--] COMMAND", text)
-        self.assertLessEqual(max(map(len, text.splitlines())), 90)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
         options = self.call(RUN, "--help-options").stdout
         self.assertIn("MEMLAB_POOL=on", options)
         self.assertIn("takes auto, always, never", options)

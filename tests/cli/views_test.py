@@ -220,7 +220,6 @@ class Tree(ViewTest):
         for command in ("sites", "tree", "diff", "leaks"):
             text = self.report(command, "--help")
             self.assertIn("Examples:", text)
-            self.assertLessEqual(max(map(len, text.splitlines())), 90)
 
 
 class Diff(ViewTest):
