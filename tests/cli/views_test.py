@@ -139,6 +139,20 @@ class Sites(ViewTest):
         first = device["sites"][0]
         self.assertEqual(first["bytes"], sum(report["sites"][s]["bytes"] for s in first["sites"]))
 
+    def test_figures_of_millions_stay_apart(self):
+        with open(recorded("h100/jax_platform_allocator.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        for site in report["sites"]:
+            site["count"] = site["temporaries"] = 4_444_444
+        path = self.path("millions.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        rows = [line for line in self.report("sites", path, COLUMNS="80").splitlines()
+                if "4,444,444" in line]
+        self.assertTrue(rows)
+        for row in rows:
+            self.assertEqual(row.split().count("4,444,444"), 2, row)
+
     def test_log_and_report_say_the_same(self):
         texts = [self.report("sites", recorded("h100/pytorch_without_its_cache." + end))
                  for end in ("json", "memlog")]
