@@ -37,8 +37,8 @@ SiteTable table_of(const Report& report, const Device& device, Resolver& resolve
 }
 
 /// At fewer columns than this a row takes two lines: its figures, then its place.
-constexpr std::size_t one_line_from = 107;
-constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 11 + 12 + 11;
+constexpr std::size_t one_line_from = 109;
+constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 12 + 12 + 12;
 
 /// A row's names, those that were given most often first.
 std::vector<HeldLabel> all_labels(const SiteRow& row) {
@@ -79,7 +79,7 @@ class Text {
             return;
         }
         page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("in all", 12) +
-                             right("count", 11) + right("at end", 12) + right("temps", 11) +
+                             right("count", 12) + right("at end", 12) + right("temps", 12) +
                              (one_line() ? "  where" : "")));
         Figures rest;
         for (std::size_t i = 0; i < table.rows.size(); ++i) {
@@ -111,8 +111,8 @@ class Text {
         const std::string row =
             "  " + right(format_bytes(figures.peak_bytes), 11) +
             right(format_percent(part, whole), 8) + right(format_bytes(figures.bytes), 12) +
-            right(format_count(figures.count), 11) + right(format_bytes(figures.live_bytes), 12) +
-            right(format_count(figures.temporaries), 11);
+            right(format_count(figures.count), 12) + right(format_bytes(figures.live_bytes), 12) +
+            right(format_count(figures.temporaries), 12);
         if (one_line() || display_width(row) + 2 + display_width(where) <= page_.width()) {
             page_.line(row + "  " + where);
         } else {
