@@ -1,6 +1,7 @@
 #include "profiler/unwind/walk.hpp"
 
 #include "profiler/unwind/frame_step.hpp"
+#include "profiler/unwind/last_walk.hpp"
 #include "profiler/unwind/rules.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 #include "profiler/unwind/unloads.hpp"
@@ -175,8 +176,9 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
 // False when a frame needs a register that is not carried along. The loop is the unwinder's cost:
 // what it needs is in registers, and what is not the plain case leaves it for step().
 MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, std::size_t limit,
-                                            Bytes left_out) {
+                                            Bytes left_out, std::uint64_t epoch) {
     const bool use_kept = !is_unloading();
+    LastWalk last(use_kept ? epoch : 0);
     StackMemory memory(at.sp);
     std::uintptr_t high = use_kept ? memory.high() : 0;  // nothing is plain below 0
     std::uintptr_t own_size = left_out.end - left_out.begin;
@@ -196,13 +198,18 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
             stack.ends[depth++] = UINTPTR_MAX;
         }
         std::uintptr_t cfa = 0;
-        const Rule rule = find_plain_rule(at.instruction - back);
+        const std::uintptr_t address = at.instruction - back;
+        Rule rule = last.rule_at(at.sp, address);
+        if (!rule.is_plain()) {
+            rule = find_plain_rule(address);
+        }
         const std::uintptr_t base = rule.from_frame_pointer() ? at.bp : at.sp;
         cfa = base + rule.distance();
         // The second comparison is cfa <= high, without falling for a sum that went past the end.
         if (rule.is_plain() && base >= at.sp && cfa - at.sp <= high - at.sp) [[likely]] {
             // Without a branch: where rbp is not saved, the word read is the return address.
             const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
+            last.went(at.sp, address, rule);
             at.instruction = word_at(cfa - word_size);
             at.sp = cfa;
             at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
@@ -224,6 +231,9 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
     }
     stack.depth = depth;
     stack.truncated = truncated;
+    if (complete && unload_epoch() == epoch) {
+        last.keep();
+    }
     return complete;
 }
 
@@ -235,7 +245,7 @@ __attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(CapturedStack& stac
     const Position callers{word_at(frame + word_size), frame + 2 * word_size, word_at(frame),
                            false};
     const std::uint64_t epoch = unload_epoch();
-    const bool complete = walk_quickly(callers, stack, limit, left_out);
+    const bool complete = walk_quickly(callers, stack, limit, left_out, epoch);
     if (!complete || unload_epoch() != epoch) [[unlikely]] {
         // Either way the tables alone have the answer; in the second case because rules of an
         // object that is gone may have been among those that were followed.
