@@ -1,11 +1,12 @@
 #include "interpose/device_memory.hpp"
 
-#include <atomic>
+#include <array>
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/limited_allocation.hpp"
 #include "interpose/oom_report.hpp"
 #include "interpose/plain_sites.hpp"
+#include "interpose/sample_schedule.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 
@@ -21,7 +22,6 @@ using trace::EventType;
 using trace::MemoryKind;
 using trace::Origin;
 
-constexpr std::uint64_t sample_interval_ns = 5'000'000;
 constexpr int max_sampled_devices = 64;
 
 std::uint32_t call_site(Session& session) {
@@ -262,15 +262,14 @@ std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
 }
 
 void sample_device(Session& session, Context& context) {
-    static std::atomic<std::uint64_t> last_sample_ns[max_sampled_devices];
+    static std::array<SampleSchedule, max_sampled_devices> schedules;
     const int device = context.device();
     if (session.recorder() == nullptr || device < 0 || device >= max_sampled_devices) {
         return;
     }
+    SampleSchedule& schedule = schedules[static_cast<std::size_t>(device)];
     const std::uint64_t now = profiler::monotonic_ns();
-    std::uint64_t last = last_sample_ns[device].load(std::memory_order_relaxed);
-    if (now - last < sample_interval_ns ||
-        !last_sample_ns[device].compare_exchange_strong(last, now, std::memory_order_relaxed)) {
+    if (!schedule.take(now)) {
         return;
     }
     const CaptureGate::Shared gate(session.captures());
@@ -286,6 +285,7 @@ void sample_device(Session& session, Context& context) {
         sample.total = total;
         session.recorder()->record(sample);
     }
+    schedule.took(now, profiler::monotonic_ns());
 }
 
 }  // namespace memlab::interpose
