@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "profiler/batched_aggregator.hpp"
 #include "profiler/calibrated_clock.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_capture.hpp"
@@ -23,8 +24,7 @@ class Recorder::Impl final : private StackDefinitions {
         : log_(std::move(log)),
           stack_depth_(stack_depth),
           start_ns_(process.start_monotonic_ns),
-          python_(python, stack_depth, *this),
-          aggregator_(std::make_unique<trace::Aggregator>()) {
+          python_(python, stack_depth, *this) {
         emit(process);
     }
 
@@ -43,6 +43,17 @@ class Recorder::Impl final : private StackDefinitions {
         return string_id_locked(key);
     }
 
+    void record_event(trace::Event& event) {
+        std::unique_lock lock(mutex_);
+        event.time_ns = now();
+        if (!finished_) {
+            if (log_) {
+                log_->on(event);
+            }
+            aggregator_.add(event, lock);
+        }
+    }
+
     template <class Timed>
     void record_timed(Timed& record) {
         const std::lock_guard lock(mutex_);
@@ -57,7 +68,7 @@ class Recorder::Impl final : private StackDefinitions {
         const std::lock_guard lock(mutex_);
         for (std::size_t i = 0; i < count; ++i) {
             trace::Work one = work[i];
-            if (!is_described(one.device)) {
+            if (!aggregator_.is_described(one.device)) {
                 continue;
             }
             one.start_ns = since_start(one.start_ns);
@@ -128,11 +139,14 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
-    const trace::Aggregator& aggregate() const { return *aggregator_; }
+    const trace::Aggregator& aggregate() {
+        const std::lock_guard lock(mutex_);
+        return aggregator_.all();
+    }
 
     void look_at(void (*look)(void*, const trace::Aggregator&), void* object) {
         const std::lock_guard lock(mutex_);
-        look(object, *aggregator_);
+        look(object, aggregator_.all());
     }
 
     std::string log_problem() const { return log_ ? log_->stopped_because() : std::string(); }
@@ -177,11 +191,6 @@ class Recorder::Impl final : private StackDefinitions {
         return it->second;
     }
 
-    bool is_described(std::uint32_t device) const {
-        const auto& devices = aggregator_->devices();
-        return device < devices.size() && devices[device] != nullptr;
-    }
-
     // Under mutex_, so that times never decrease in the log.
     std::uint64_t now() { return clock_.now() - start_ns_; }
 
@@ -193,7 +202,7 @@ class Recorder::Impl final : private StackDefinitions {
         if (log_) {
             log_->on(record);
         }
-        aggregator_->on(record);
+        aggregator_.on(record);
     }
 
     const std::unique_ptr<trace::LogWriter> log_;
@@ -206,7 +215,7 @@ class Recorder::Impl final : private StackDefinitions {
 
     std::mutex mutex_;
     CalibratedClock<MachineTime> clock_{counter_keeps_time()};
-    std::unique_ptr<trace::Aggregator> aggregator_;
+    BatchedAggregator aggregator_;  // in the order of mutex_
     std::unordered_map<std::string, std::uint32_t> strings_;
     bool finished_ = false;
 };
@@ -227,7 +236,7 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
 
 void Recorder::record(trace::Event event) noexcept {
     event.thread = event.thread == 0 ? thread_id() : event.thread;
-    impl_->quietly([&] { impl_->record_timed(event); });
+    impl_->quietly([&] { impl_->record_event(event); });
 }
 
 void Recorder::record(trace::OomEvent event) noexcept {

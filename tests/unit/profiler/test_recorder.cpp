@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <thread>
@@ -69,7 +70,9 @@ class Recording {
     Recording(const Recording&) = delete;
     Recording& operator=(const Recording&) = delete;
 
-    trace::LogReadResult read(Counter& into) const { return trace::read_log(path_, into); }
+    trace::LogReadResult read(trace::RecordSink& into) const {
+        return trace::read_log(path_, into);
+    }
 
     std::unique_ptr<Recorder> recorder;
 
@@ -172,6 +175,72 @@ TEST_CASE("a log that reached its limit: aggregation goes on, and both say why")
     CHECK(counter.events.size() < 5000);
     CHECK(counter.end_record.events_dropped == 5000 - counter.events.size());
     CHECK(counter.end_record.log_stopped_because == recording.recorder->log_problem());
+}
+
+TEST_CASE("who looks sees every event so far, in whatever batch it waits") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    for (std::uint64_t i = 1; i <= 300; ++i) {
+        recorder.record(alloc_at(i << 12));
+        recorder.look_at_aggregate([&](const trace::Aggregator& aggregate) {
+            CHECK(aggregate.event_count() == i);
+            CHECK(aggregate.live().size() == i);
+        });
+    }
+    for (std::uint64_t i = 301; i <= 500; ++i) {
+        recorder.record(alloc_at(i << 12));
+    }
+    CHECK(recorder.aggregate().event_count() == 500);
+    recorder.finish(trace::EndKind::exit);
+    CHECK(recorder.aggregate().event_count() == 500);
+}
+
+TEST_CASE("what threads record together adds up as the log does, while others look") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    constexpr int threads = 4;
+    constexpr std::uint64_t rounds = 3000;
+    std::atomic<bool> over{false};
+    std::thread looker([&] {
+        while (!over) {
+            recorder.look_at_aggregate([threads](const trace::Aggregator& aggregate) {
+                CHECK(aggregate.integrity().unmatched_frees == 0);
+                CHECK(aggregate.live().size() <= threads);
+            });
+            recorder.record(trace::DeviceSample{.device = 0, .used = 1, .total = 2});
+        }
+    });
+    std::vector<std::thread> workers;
+    workers.reserve(threads);
+    for (std::uint64_t t = 1; t <= threads; ++t) {
+        workers.emplace_back([&recorder, t] {
+            for (std::uint64_t i = 0; i < rounds; ++i) {
+                trace::Event event = alloc_at(t << 20);
+                recorder.record(event);
+                event.type = trace::EventType::free_requested;
+                recorder.record(event);
+            }
+        });
+    }
+    for (std::thread& worker : workers) {
+        worker.join();
+    }
+    over = true;
+    looker.join();
+    recorder.finish(trace::EndKind::exit);
+
+    trace::Aggregator again;
+    REQUIRE(recording.read(again).status == trace::LogStatus::complete);
+    const trace::Aggregator& online = recorder.aggregate();
+    CHECK(online.event_count() == threads * rounds * 2);
+    CHECK(again.event_count() == online.event_count());
+    const trace::Curve& peak = online.devices()[0]->curve(trace::CurveName::allocated);
+    const trace::Curve& same = again.devices()[0]->curve(trace::CurveName::allocated);
+    CHECK(peak.current == 0);
+    CHECK(peak.peak == same.peak);
+    CHECK(peak.peak_time_ns == same.peak_time_ns);
+    CHECK(online.sites().size() == again.sites().size());
+    CHECK(online.sites()[0].temporaries == again.sites()[0].temporaries);
 }
 
 TEST_CASE("without a log only the aggregate is kept") {
