@@ -1,10 +1,10 @@
 """The variable-length transformer of docs/benchmarks.md: PyTorch's own cache against memlab's pool in its
-place, in interleaved runs of one process each.
+place, in processes that run side by side and take turns.
 
-    bench_transformer.py LIBMEMLAB [--pairs N] [--steps N] [--variants NAME,...]
+    bench_transformer.py LIBMEMLAB [--pairs N] [--steps N] [--turn N] [--variants NAME,...]
 
-Prints, per variant, the median of the steps' times over all runs and that of the fastest run, the ratio to
-the first variant (of the medians, and a bootstrap 95 % interval of the ratio of the runs paired as they ran),
+Prints, per variant, the median of the steps' times over all processes and that of the fastest one, the ratio to
+the first variant (the mean of the ratios of processes that took turns, with a bootstrap 95 % interval),
 and the reserved and allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
 with native ones only, with none); the peaks of memlab's pool come from one more run that does.
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
@@ -43,7 +43,8 @@ VARIANTS = {
 DEFAULT = "PyTorch,PyTorch expandable,memlab,memlab vmm"
 
 
-def child(steps: int) -> None:
+def child(turn: int) -> None:
+    """Runs `turn` steps for each line that comes, and answers with the times of all but the first in ms."""
     import time
 
     import torch
@@ -56,21 +57,21 @@ def child(steps: int) -> None:
     if HISTORY in os.environ:
         torch.cuda.memory._record_memory_history(stacks=os.environ[HISTORY], max_entries=1_000_000)
     optimizer = torch.optim.Adam(model.parameters())
-    times = []
-    for step in range(steps):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        batch = torch.randn(16, random.randint(64, 256), 512, device=device)
-        optimizer.zero_grad(set_to_none=True)
-        loss = model(batch).square().mean()
-        loss.backward()
-        optimizer.step()
-        torch.cuda.synchronize()
-        if step >= steps // 4:
+    for _ in sys.stdin:
+        times = []
+        for _ in range(turn):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            batch = torch.randn(16, random.randint(64, 256), 512, device=device)
+            optimizer.zero_grad(set_to_none=True)
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+            torch.cuda.synchronize()
             times.append((time.perf_counter() - start) * 1000)
-    print(json.dumps({"ms": statistics.median(times),
-                      "allocated": torch.cuda.max_memory_allocated(),
-                      "reserved": torch.cuda.max_memory_reserved()}))
+        print(json.dumps({"ms": times[1:],
+                          "allocated": torch.cuda.max_memory_allocated(),
+                          "reserved": torch.cuda.max_memory_reserved()}), flush=True)
 
 
 def environment_of(library: str, settings: dict, **more: str) -> dict:
@@ -81,19 +82,61 @@ def environment_of(library: str, settings: dict, **more: str) -> dict:
     return environment | settings
 
 
-def run(library: str, settings: dict, steps: int, record: bool) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        environment = environment_of(library, settings, MEMLAB_OUTPUT=folder + "/",
+class Process:
+    """Of one variant. It takes its turn when it is told to."""
+
+    def __init__(self, library: str, settings: dict, turn: int, record: bool) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        environment = environment_of(library, settings, MEMLAB_OUTPUT=self.folder.name + "/",
                                      MEMLAB_RECORD="on" if record else "off")
-        output = subprocess.run([sys.executable, __file__, "--child", str(steps)], env=environment, check=True,
-                                stdout=subprocess.PIPE, text=True).stdout
-        result = json.loads(output.splitlines()[-1])
-        for path in glob.glob(folder + "/*.json"):
+        self.process = subprocess.Popen([sys.executable, __file__, "--child", str(turn)], env=environment,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def take_turn(self) -> dict:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"bench_transformer.py: a process ended: exit code {self.process.wait()}")
+        return json.loads(line)
+
+    def end(self) -> dict:
+        """The peaks as memlab recorded them; empty where it did not."""
+        self.process.communicate()
+        peaks = {}
+        for path in glob.glob(self.folder.name + "/*.json"):
             with open(path, encoding="utf-8") as file:
                 stats = json.load(file)["devices"][0]["memory_stats"]
-            result["allocated"] = stats["allocated_bytes.all.peak"]
-            result["reserved"] = stats["reserved_bytes.all.peak"]
-    return result
+            peaks = {"allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"]}
+        self.folder.cleanup()
+        return peaks
+
+
+def run_together(library: str, names: list[str], steps: int, turn: int) -> dict[str, dict]:
+    """One process of each variant, all alive at once, that take turns: what the machine does meanwhile, it
+    does to all of them. A quarter of the turns is left out: everything is new to them."""
+    processes = {name: Process(library, VARIANTS[name], turn, record=False) for name in names}
+    results: dict[str, dict] = {name: {"all": []} for name in names}
+    turns = max(4, steps // (turn - 1))
+    for number in range(turns):
+        for name, process in processes.items():
+            answer = process.take_turn()
+            results[name] |= {"allocated": answer["allocated"], "reserved": answer["reserved"]}
+            if number >= turns // 4:
+                results[name]["all"] += answer["ms"]
+    for process in processes.values():
+        process.end()
+    for result in results.values():
+        result["ms"] = statistics.median(result["all"])
+    return results
+
+
+def peaks_of(library: str, settings: dict, steps: int, turn: int) -> dict:
+    process = Process(library, settings, turn, record=True)
+    for _ in range(max(4, steps // (turn - 1))):
+        process.take_turn()
+    return process.end()
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -110,28 +153,33 @@ def main() -> int:
     parser.add_argument("library")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--turn", type=int, default=6, help="steps in a row; the first of them is not timed")
     parser.add_argument("--variants", default=DEFAULT,
                         help="the first one is what the ratios are to; also: " +
                         ", ".join(name for name in VARIANTS if name not in DEFAULT.split(",")))
     options = parser.parse_args()
     names = options.variants.split(",")
 
+    if options.turn < 2:
+        parser.error("--turn: at least 2")
     times = {name: [] for name in names}
     results = {}
-    for _ in range(options.pairs):
+    for number in range(options.pairs):
+        # Who goes first is not always the same one.
+        order = names[number % len(names):] + names[:number % len(names)]
+        results = run_together(options.library, order, options.steps, options.turn)
         for name in names:
-            results[name] = run(options.library, VARIANTS[name], options.steps, record=False)
             times[name].append(results[name]["ms"])
     print(f"{'':20} {'ms a step':>10} {'fastest':>8} {'ratio':>7} {'95 % interval':>16} "
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
-            results[name] = run(options.library, VARIANTS[name], options.steps, record=True)
+            results[name] |= peaks_of(options.library, VARIANTS[name], options.steps, options.turn)
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
         print(f"{name:20} {statistics.median(times[name]):10.2f} {min(times[name]):8.2f} "
-              f"{statistics.median(times[name]) / statistics.median(times[names[0]]):7.3f} "
+              f"{statistics.fmean(ratios):7.3f} "
               f"{low:7.3f} to {high:.3f} {peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
               f"{peaks['reserved'] / peaks['allocated']:19.3f}")
     return 0
