@@ -1,11 +1,12 @@
 """The variable-length transformer of docs/benchmarks.md: PyTorch's own cache against memlab's pool in its
 place, in processes that run side by side and take turns.
 
-    bench_transformer.py LIBMEMLAB [--pairs N] [--steps N] [--turn N] [--variants NAME,...]
+    bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--turn N] [--variants NAME,...]
 
-Prints, per variant, the median of the steps' times over all processes and that of the fastest one, the ratio to
-the first variant (the mean of the ratios of processes that took turns, with a bootstrap 95 % interval),
-and the reserved and allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
+Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant (the mean
+of the ratios of processes that took turns, with a bootstrap 95 % interval), the mean over the steps of the least
+time that any process needed for that very step (all see the same lengths) with its ratio, and the
+reserved and allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
 with native ones only, with none); the peaks of memlab's pool come from one more run that does.
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python".
@@ -113,22 +114,24 @@ class Process:
         return peaks
 
 
-def run_together(library: str, names: list[str], steps: int, turn: int) -> dict[str, dict]:
-    """One process of each variant, all alive at once, that take turns: what the machine does meanwhile, it
+def run_together(library: str, names: list[str], count: int, steps: int, turn: int) -> dict[str, list[dict]]:
+    """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
     does to all of them. A quarter of the turns is left out: everything is new to them."""
-    processes = {name: Process(library, VARIANTS[name], turn, record=False) for name in names}
-    results: dict[str, dict] = {name: {"all": []} for name in names}
+    # Who goes first is not always the same one.
+    order = [name for number in range(count) for name in names[number % len(names):] + names[:number % len(names)]]
+    processes = [(name, Process(library, VARIANTS[name], turn, record=False), []) for name in order]
+    results: dict[str, list[dict]] = {name: [] for name in names}
     turns = max(4, steps // (turn - 1))
     for number in range(turns):
-        for name, process in processes.items():
+        for name, process, times in processes:
             answer = process.take_turn()
-            results[name] |= {"allocated": answer["allocated"], "reserved": answer["reserved"]}
             if number >= turns // 4:
-                results[name]["all"] += answer["ms"]
-    for process in processes.values():
+                times += answer["ms"]
+            if number == turns - 1:
+                results[name].append({"ms": statistics.median(times), "steps": times} |
+                                     {peak: answer[peak] for peak in ("allocated", "reserved")})
+    for _, process, _ in processes:
         process.end()
-    for result in results.values():
-        result["ms"] = statistics.median(result["all"])
     return results
 
 
@@ -153,6 +156,7 @@ def main() -> int:
     parser.add_argument("library")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--together", type=int, default=4, help="pairs whose processes are alive at once")
     parser.add_argument("--turn", type=int, default=6, help="steps in a row; the first of them is not timed")
     parser.add_argument("--variants", default=DEFAULT,
                         help="the first one is what the ratios are to; also: " +
@@ -160,17 +164,19 @@ def main() -> int:
     options = parser.parse_args()
     names = options.variants.split(",")
 
-    if options.turn < 2:
-        parser.error("--turn: at least 2")
-    times = {name: [] for name in names}
-    results = {}
-    for number in range(options.pairs):
-        # Who goes first is not always the same one.
-        order = names[number % len(names):] + names[:number % len(names)]
-        results = run_together(options.library, order, options.steps, options.turn)
-        for name in names:
-            times[name].append(results[name]["ms"])
-    print(f"{'':20} {'ms a step':>10} {'fastest':>8} {'ratio':>7} {'95 % interval':>16} "
+    if options.turn < 2 or options.together < 1:
+        parser.error("--turn is 2 at least, --together 1")
+    times: dict[str, list[float]] = {name: [] for name in names}
+    least: dict[str, list[float]] = {}
+    results: dict[str, dict] = {}
+    for begun in range(0, options.pairs, options.together):
+        count = min(options.together, options.pairs - begun)
+        for name, processes in run_together(options.library, names, count, options.steps, options.turn).items():
+            times[name] += [process["ms"] for process in processes]
+            steps = [process["steps"] for process in processes] + ([least[name]] if name in least else [])
+            least[name] = [min(step) for step in zip(*steps)]
+            results[name] = processes[-1]
+    print(f"{'':20} {'ms a step':>10} {'ratio':>7} {'95 % interval':>16} {'least':>7} {'ratio':>7} "
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
@@ -178,9 +184,9 @@ def main() -> int:
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
-        print(f"{name:20} {statistics.median(times[name]):10.2f} {min(times[name]):8.2f} "
-              f"{statistics.fmean(ratios):7.3f} "
-              f"{low:7.3f} to {high:.3f} {peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
+        print(f"{name:20} {statistics.median(times[name]):10.2f} {statistics.fmean(ratios):7.3f} "
+              f"{low:7.3f} to {high:.3f} {statistics.fmean(least[name]):7.2f} "
+              f"{statistics.fmean(least[name]) / statistics.fmean(least[names[0]]):7.3f} {peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
               f"{peaks['reserved'] / peaks['allocated']:19.3f}")
     return 0
 
