@@ -21,6 +21,7 @@ struct StatByPool {
     Stat small_pool;
     Stat large_pool;
 
+    Stat& of(bool small) { return small ? small_pool : large_pool; }
     const Stat& of(bool small) const { return small ? small_pool : large_pool; }
     bool operator==(const StatByPool&) const = default;
 };

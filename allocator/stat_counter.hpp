@@ -25,18 +25,17 @@ inline void decrease(Stat& stat, std::uint64_t amount) {
 
 inline void increase(StatByPool& stat, bool small, std::uint64_t amount) {
     increase(stat.all, amount);
-    increase(small ? stat.small_pool : stat.large_pool, amount);
+    increase(stat.of(small), amount);
 }
 
 inline void decrease(StatByPool& stat, bool small, std::uint64_t amount) {
     decrease(stat.all, amount);
-    decrease(small ? stat.small_pool : stat.large_pool, amount);
+    decrease(stat.of(small), amount);
 }
 
 /// Brings one pool's current to `value`: one net change, as PyTorch counts inactive_split.
 inline void bring_to(StatByPool& stat, bool small, std::uint64_t value) {
-    const std::int64_t by =
-        static_cast<std::int64_t>(value) - (small ? stat.small_pool : stat.large_pool).current;
+    const std::int64_t by = static_cast<std::int64_t>(value) - stat.of(small).current;
     if (by > 0) {
         increase(stat, small, static_cast<std::uint64_t>(by));
     } else if (by < 0) {

@@ -50,26 +50,54 @@ class ReadAhead {
     std::unique_ptr<Impl> impl_;
 };
 
+/// A log, record by record.
+class LogWalk {
+  public:
+    explicit LogWalk(const std::string& path) : log_(path) {}
+
+    /// As ReadAhead's.
+    bool started() const { return log_.started(); }
+
+    /// Hands the next record to `sink`; false at the end. What the sink throws is passed on.
+    template <std::derived_from<trace::RecordSink> Sink>
+    bool next(Sink& sink) {
+        while (stretch_ == nullptr ||
+               (event_ == stretch_->events.size() && other_ == stretch_->others.size())) {
+            stretch_ = log_.next();
+            event_ = 0;
+            other_ = 0;
+            if (stretch_ == nullptr) {
+                return false;
+            }
+        }
+        if (other_ != stretch_->others.size() && stretch_->others[other_].first == event_) {
+            std::visit([&sink](const auto& record) { sink.on(record); },
+                       stretch_->others[other_++].second);
+        } else {
+            sink.on(stretch_->events[event_++]);
+        }
+        return true;
+    }
+
+    /// How it ended; after next() returned false.
+    const trace::LogReadResult& result() const { return log_.result(); }
+
+  private:
+    ReadAhead log_;
+    const LogStretch* stretch_ = nullptr;
+    std::size_t event_ = 0;
+    std::size_t other_ = 0;
+};
+
 /// As trace::read_log, with a thread more where the system gives one. What the sink throws is
 /// passed on.
 template <std::derived_from<trace::RecordSink> Sink>
 trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink) {
-    ReadAhead log(path);
+    LogWalk log(path);
     if (!log.started()) {
         return trace::read_log(path, sink);
     }
-    while (const LogStretch* stretch = log.next()) {
-        auto other = stretch->others.begin();
-        const auto deliver_others = [&](std::size_t before) {
-            for (; other != stretch->others.end() && other->first == before; ++other) {
-                std::visit([&sink](const auto& record) { sink.on(record); }, other->second);
-            }
-        };
-        for (std::size_t i = 0; i < stretch->events.size(); ++i) {
-            deliver_others(i);
-            sink.on(stretch->events[i]);
-        }
-        deliver_others(stretch->events.size());
+    while (log.next(sink)) {
     }
     return log.result();
 }

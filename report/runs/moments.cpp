@@ -6,7 +6,6 @@
 #include <memory>
 #include <queue>
 #include <utility>
-#include <variant>
 
 #include "profiler/trace/aggregator.hpp"
 #include "report/bounded_sum.hpp"
@@ -28,23 +27,7 @@ class Walk {
     bool started() const { return log_.started(); }
 
     /// Goes on to the next record. False at the end.
-    bool next() {
-        while (stretch_ == nullptr || (event_ == stretch_->events.size() && other_is_over())) {
-            stretch_ = log_.next();
-            event_ = 0;
-            other_ = 0;
-            if (stretch_ == nullptr) {
-                return false;
-            }
-        }
-        if (!other_is_over() && stretch_->others[other_].first == event_) {
-            std::visit([this](const auto& record) { state_.on(record); },
-                       stretch_->others[other_++].second);
-        } else {
-            state_.on(stretch_->events[event_++]);
-        }
-        return true;
-    }
+    bool next() { return log_.next(state_); }
 
     /// Of the latest record, on the common clock.
     std::uint64_t time_ns() const {
@@ -72,14 +55,9 @@ class Walk {
     }
 
   private:
-    bool other_is_over() const { return other_ == stretch_->others.size(); }
-
-    ReadAhead log_;
+    LogWalk log_;
     std::uint64_t start_ns_;
     trace::Aggregator state_;
-    const LogStretch* stretch_ = nullptr;
-    std::size_t event_ = 0;
-    std::size_t other_ = 0;
 };
 
 /// What a process holds of a GPU.

@@ -17,7 +17,7 @@ void change(Stat& stat, std::int64_t by) {
 
 void change(StatByPool& stat, bool small, std::int64_t by) {
     change(stat.all, by);
-    change(small ? stat.small_pool : stat.large_pool, by);
+    change(stat.of(small), by);
 }
 
 std::int64_t bytes(std::uint64_t size) {
@@ -251,9 +251,7 @@ void CheckingObserver::recount_split(bool small) {
             total += bytes(gap.end - gap.begin);
         }
     }
-    const auto now = [small](const StatByPool& stat) {
-        return (small ? stat.small_pool : stat.large_pool).current;
-    };
+    const auto now = [small](const StatByPool& stat) { return stat.of(small).current; };
     change(stats_.inactive_split, small, count - now(stats_.inactive_split));
     change(stats_.inactive_split_bytes, small, total - now(stats_.inactive_split_bytes));
 }
