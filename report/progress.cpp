@@ -17,10 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds between_lines{100};
 
-int& terminal_of_all() {
-    static int terminal = -1;
-    return terminal;
-}
+thread_local int terminal_of_this_thread = -1;
 
 /// What a terminal does not take is not shown.
 void put(int terminal, std::string_view text) {
@@ -84,11 +81,11 @@ void Progress::show(std::uint64_t done, Clock::time_point now) {
 }
 
 void show_progress_on(int terminal) {
-    terminal_of_all() = terminal;
+    terminal_of_this_thread = terminal;
 }
 
 int progress_terminal() {
-    return terminal_of_all();
+    return terminal_of_this_thread;
 }
 
 int terminal_for_progress() {

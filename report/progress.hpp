@@ -46,7 +46,8 @@ class Progress {
     std::string line_;
 };
 
-/// Where readings that take long are shown from now on; -1, as it is in the beginning: nowhere.
+/// Where readings of this thread that take long are shown from now on; -1, as it is in the
+/// beginning: nowhere. One thread alone may have a terminal.
 void show_progress_on(int terminal);
 int progress_terminal();
 

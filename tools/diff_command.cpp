@@ -130,15 +130,12 @@ int diff_files(const Arguments& arguments) {
     const std::string of_several =
         "name the report of one of them, or compare it with the folder of another run";
     std::string problem;
-    const std::optional<LoadedReport> before = load_report(arguments.before, &problem, of_several);
-    if (!before) {
+    const auto loaded = load_two_reports(arguments.before, arguments.after, &problem, of_several);
+    if (!loaded) {
         return fail(problem);
     }
-    const std::optional<LoadedReport> after = load_report(arguments.after, &problem, of_several);
-    if (!after) {
-        return fail(problem);
-    }
-    return diff_two(before->file, before->report, after->file, after->report, arguments);
+    const auto& [before, after] = *loaded;
+    return diff_two(before.file, before.report, after.file, after.report, arguments);
 }
 
 int diff_pair(const report::RunCollection& before, const report::RunCollection& after,

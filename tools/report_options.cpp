@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <future>
 #include <iostream>
 #include <new>
+#include <system_error>
 #include <utility>
 
+#include "report/ending_signals.hpp"
 #include "report/json_values.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary_filter.hpp"
@@ -108,6 +112,13 @@ class Reports {
     std::vector<std::string> objects_;
     std::vector<std::pair<std::string, std::string>> errors_;
 };
+
+/// 0 of what is no file.
+std::uintmax_t bytes_of(const std::string& path) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    return error ? 0 : size;
+}
 
 }  // namespace
 
@@ -241,6 +252,37 @@ std::optional<LoadedReport> load_report(const std::string& path, std::string* pr
             path + ": a run of " + std::to_string(run.members.size()) + " processes; " + of_several;
     }
     return std::nullopt;
+}
+
+std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(
+    const std::string& first, const std::string& second, std::string* problem,
+    const std::string& of_several) {
+    struct Loading {
+        std::optional<LoadedReport> report;
+        std::string problem;
+    };
+    const auto load = [&of_several](const std::string& path) {
+        Loading loading;
+        loading.report = load_report(path, &loading.problem, of_several);
+        return loading;
+    };
+    // This thread takes the larger one: it shows how far it is.
+    const bool first_here = bytes_of(first) >= bytes_of(second);
+    std::future<Loading> there;
+    {
+        const SignalsHeld held(SignalsHeld::Which::all);
+        there = std::async(std::launch::async | std::launch::deferred, load,
+                           first_here ? second : first);
+    }
+    Loading here = load(first_here ? first : second);
+    Loading other = there.get();
+    Loading& a = first_here ? here : other;
+    Loading& b = first_here ? other : here;
+    if (!a.report || !b.report) {
+        *problem = a.report ? b.problem : a.problem;
+        return std::nullopt;
+    }
+    return std::pair(std::move(*a.report), std::move(*b.report));
 }
 
 }  // namespace memlab::tools

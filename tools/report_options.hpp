@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "report/filter.hpp"
@@ -92,5 +93,11 @@ struct LoadedReport {
 std::optional<LoadedReport> load_report(
     const std::string& path, std::string* problem,
     const std::string& of_several = "name the report of one of them");
+
+/// Two of them, read at the same time where the system gives a thread for it. Nothing when one
+/// cannot be read.
+std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(
+    const std::string& first, const std::string& second, std::string* problem,
+    const std::string& of_several);
 
 }  // namespace memlab::tools

@@ -136,6 +136,15 @@ class ProgressTest(unittest.TestCase):
                 self.assertNotIn("Reading", on_screen(written))
                 self.assertNotIn("\x1b", on_screen(re.sub(r"\x1b\[\d*m", "", written)))
 
+    def test_of_two_that_are_read_at_the_same_time_the_larger_one_is_shown(self):
+        for two in ((self.log, self.small), (self.small, self.log)):
+            running = Running(self, "diff", "--no-symbols", *two)
+            running.stop_in_the_middle(self.log)
+            written = running.rest()
+            self.assertIn("Reading train.memlog", written)
+            self.assertNotIn("Reading small.memlog", written)
+            self.assertNotIn("Reading", on_screen(written))
+
     def test_the_result_is_as_without(self):
         running = Running(self, "summary", "--no-symbols", self.log, NO_COLOR="1")
         running.stop_in_the_middle(self.log)

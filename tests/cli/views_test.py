@@ -275,6 +275,8 @@ class Diff(ViewTest):
     def test_wrong_usage(self):
         self.refused("AFTER is required", "diff", self.PLAIN)
         self.refused("missing.json: no such file", "diff", self.PLAIN, "missing.json")
+        self.refused("missing.json: no such file", "diff", "missing.json", self.PLAIN)
+        self.refused("missing.json: no such file", "diff", "missing.json", "too.json")
         self.refused("takes stack or place, not line", "diff", "--by", "line", "a", "b")
         self.refused("GPU 3 was used by neither", "diff", "--device", "3", self.PLAIN, self.PLAIN)
         self.refused("processes; name the report of one of them", "diff", recorded("h100"),
