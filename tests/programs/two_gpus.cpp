@@ -4,10 +4,10 @@
 // them is reset, which must not touch the other's memory. Prints every answer that is the same on
 // all devices.
 //
-//   two_gpus             an event orders the owner's stream behind the other device's work, as
-//   plain
+//   two_gpus             the program waits for the other device's work before it frees, as plain
 //                        CUDA needs it: its cudaFree waits for the device that the memory is on,
-//                        not for a peer that uses it
+//                        not for a peer that uses it; not even, now and then, when a stream of
+//                        the owner waits for the peer's event (an illegal access, seen on H200s)
 //   two_gpus unordered   nothing does, and the program ends after that part: with plain CUDA blocks
 //                        are overwritten, with memlab, whose fences cover the peers, none
 //
@@ -114,6 +114,7 @@ void order(const Device& home, const Device& other) {
     if (ordered) {
         MUST(cudaEventRecord(other.done, other.stream));
         MUST(cudaStreamWaitEvent(home.stream, other.done, 0));
+        MUST(cudaStreamSynchronize(home.stream));
     }
 }
 
