@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace memlab::report {
 
@@ -147,13 +148,32 @@ std::string shorten_begin(const std::string& text, std::size_t width, bool ascii
     return std::string(ellipsis) + text.substr(begin);
 }
 
+namespace {
+
+std::size_t end_of_word(std::string_view text, std::size_t begin) {
+    return std::min(text.find(' ', begin), text.size());
+}
+
+/// "GiB", "GiB,", "ms)."
+bool is_unit(std::string_view word) {
+    constexpr std::string_view units[] = {"B",   "KiB", "MiB", "GiB", "TiB",
+                                          "PiB", "ns",  "us",  "ms",  "s"};
+    const std::size_t size = std::min(word.find_last_not_of(".,;:)") + 1, word.size());
+    return std::find(std::begin(units), std::end(units), word.substr(0, size)) != std::end(units);
+}
+
+}  // namespace
+
 std::string wrap(const std::string& text, std::size_t width, std::string_view indent) {
     std::string result;
     std::size_t column = 0;
     std::size_t i = 0;
     while (i < text.size()) {
-        std::size_t end = text.find(' ', i);
-        end = end == std::string::npos ? text.size() : end;
+        std::size_t end = end_of_word(text, i);
+        if (end < text.size() && end > i && text[end - 1] >= '0' && text[end - 1] <= '9') {
+            const std::size_t next = end_of_word(text, end + 1);
+            end = is_unit(std::string_view(text).substr(end + 1, next - end - 1)) ? next : end;
+        }
         const std::string_view word = std::string_view(text).substr(i, end - i);
         const std::size_t length = display_width(word);
         if (column == 0) {

@@ -44,7 +44,8 @@ std::string shorten_end(const std::string& text, std::size_t width, bool ascii);
 /// At most `width` columns: the beginning is cut, as suits a path.
 std::string shorten_begin(const std::string& text, std::size_t width, bool ascii);
 
-/// `text` broken into lines of at most `width` columns between words.
+/// `text` broken into lines of at most `width` columns between words, but not between a number and
+/// its unit.
 std::string wrap(const std::string& text, std::size_t width, std::string_view indent);
 
 }  // namespace memlab::report

@@ -86,4 +86,9 @@ TEST_CASE("text is broken between words") {
     CHECK(wrap("one two three", 7, "  ") == "one two\n  three");
     CHECK(wrap("unbreakable", 4, "") == "unbreakable");
     CHECK(wrap("", 10, "").empty());
+    CHECK(wrap("less 56.84 GiB in use", 11, "") == "less\n56.84 GiB\nin use");
+    CHECK(wrap("less 12 in use", 8, "") == "less 12\nin use");
+    CHECK(wrap("(of 3 MiB).", 5, "") == "(of\n3 MiB).");
+    CHECK(wrap("at 5 ", 5, "") == "at 5");
+    CHECK(wrap("at 5  s", 4, "") == "at 5\ns");
 }
