@@ -87,8 +87,12 @@ GrowingSteps growth_of(const Report& report, const Steps& steps, Resolver& resol
     return out;
 }
 
-/// A name as a pattern that matches it whole: what a pattern would take for itself becomes ?.
+/// A name as a pattern that matches it whole: what a pattern would take for itself becomes ?, and
+/// so do blanks at its ends, which a suppression file drops.
 std::string pattern_for(std::string name) {
+    for (char* const end : {&name.front(), &name.back()}) {
+        *end = *end == ' ' ? '?' : *end;
+    }
     for (char& c : name) {
         if (static_cast<unsigned char>(c) < ' ' || c == '*' || c == '[' || c == '\\') {
             c = '?';
@@ -102,15 +106,20 @@ std::string block_for(const SiteRow& row, std::size_t number) {
     std::string text = "# " + format_bytes(row.figures.live_bytes) + " in " +
                        format_plural(row.figures.live_count, "allocation") + "\n[leak " +
                        std::to_string(number) + "]\nreason = (say why this may stay)\n";
-    if (!place.function.empty()) {
-        text += "func = " + pattern_for(place.function) + "\n";
-    }
+    const auto add = [&text](const char* key, const std::string& name) {
+        if (!name.empty()) {
+            text.append(key).append(" = ").append(pattern_for(name)).append("\n");
+        }
+    };
+    add("func", place.function);
     if (!place.file.empty()) {
-        text += "file = " + pattern_for(base_name(place.file)) + "\n";
-    } else if (!place.module.empty()) {
-        text += "module = " + pattern_for(base_name(place.module)) + "\n";
+        add("file", base_name(place.file));
+    } else {
+        add("module", base_name(place.module));
     }
-    return text + "kind = " + pattern_for(row.kind) + "\napi = " + pattern_for(row.api) + "\n";
+    add("kind", row.kind);
+    add("api", row.api);
+    return text;
 }
 
 }  // namespace

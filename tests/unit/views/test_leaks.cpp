@@ -138,10 +138,13 @@ TEST_CASE("generated suppressions suppress what they were made for, whatever its
     MadeUp made;
     made.site({"Matrix<int[3]>::operator*\nreason = gone", "step"}, mib).live_count = 1;
     made.site({}, mib, "pinned").live_count = 1;
+    Site& nameless = made.site({" padded "}, mib, "managed");
+    nameless.live_count = 1;
+    nameless.api = "";
     const std::string text = generate_suppressions(leaks_of(made.report, {}));
     const ReadSuppressions read = parse_suppressions(text);
     REQUIRE(read.problem.empty());
-    CHECK(read.list.size() == 2);
+    CHECK(read.list.size() == 3);
     CHECK(leaks_of(made.report, read.list).devices[0].rows.empty());
     CHECK(generate_suppressions(leaks_of(Report{}, {})).empty());
 }
