@@ -7,9 +7,10 @@ BIN is the folder of memlab's programs. heaptrack records heap_workload, which m
 and free from S call sites; memlab-synth writes a log of N events of as many sites. Then the readers
 run in turns, R times each after one run that is not counted; each prints its default report into a
 pipe. heaptrack_print reads what heaptrack_interpret made of the raw recording, with the allocation of
-each free found and the names looked up, which heaptrack does while it records. memlab's log is raw,
-so the two programs together, from heaptrack's raw recording, are timed too. Events are counted in the
-recordings, not taken from the command line.
+each free found and the names looked up, which heaptrack does while it records, in a process of its own.
+memlab leaves two files: the report, which it adds up while it records, and the raw log. The report's
+summary is what stands beside heaptrack_print, the log's beside heaptrack's two programs from its raw
+recording. Events are counted in the recordings, not taken from the command line.
 
 Ends with 77 and one line where heaptrack is not installed; with 1 when a recording does not hold what
 it should.
@@ -27,6 +28,11 @@ import tempfile
 import time
 
 SKIPPED = 77
+
+REPORT = "memlab-report summary of the report"
+LOG = "memlab-report summary of the log"
+INTERPRETED = "heaptrack_print"
+RAW = "heaptrack_interpret, heaptrack_print"
 
 
 def parse_arguments():
@@ -68,6 +74,14 @@ def memlab_recording(programs, arguments, folder):
     return path, int(re.search(r"log with ([0-9,]+) records", sound)[1].replace(",", ""))
 
 
+def memlab_report(programs, log, folder):
+    """What the recorded process leaves at its exit beside the log: the same bytes, made of the log."""
+    path = folder / "synthetic.json"
+    with path.open("wb") as report:
+        subprocess.run([programs / "log_to_report", log], check=True, stdout=report)
+    return path
+
+
 def timed(command):
     """Wall time and CPU time (seconds) and peak memory (MiB) of one run."""
     with tempfile.TemporaryFile() as errors:
@@ -100,10 +114,10 @@ def compare(readers, runs):
         per_event[name] = wall / events, cpu / events
         print(f"| {name} | {events:,} | {wall:.2f} | {cpu:.2f} | {wall / events * 1e9:.0f} | "
               f"{cpu / events * 1e9:.0f} | {peak:.0f} |")
-    ours = per_event.pop("memlab-report summary")
-    print(f"\nmemlab beside each, an event (medians of {runs}, in turns)")
-    for name, theirs in per_event.items():
-        print(f"{name}: wall {ours[0] / theirs[0]:.2f}, CPU {ours[1] / theirs[1]:.2f}")
+    print(f"\nan event, memlab's to heaptrack's (medians of {runs}, in turns)")
+    for ours, theirs in ((REPORT, INTERPRETED), (LOG, RAW), (LOG, INTERPRETED)):
+        wall, cpu = (mine / other for mine, other in zip(per_event[ours], per_event[theirs]))
+        print(f"{ours} / {theirs}: wall {wall:.2f}, CPU {cpu:.2f}")
 
 
 def main():
@@ -122,10 +136,11 @@ def main():
                 print(f"{what}'s recording has {events:,} events where {arguments.events:,} were asked for")
                 return 1
         again = folder / "again"
-        compare({"memlab-report summary": ([arguments.bin / "memlab-report", "summary", log], log_events),
-                 "heaptrack_print": (["heaptrack_print", plain], heap_events),
-                 "heaptrack_interpret, heaptrack_print":
-                     (["sh", "-c", f"{unpack} | {interpreter()} > {again} && heaptrack_print {again}"], heap_events)},
+        report = memlab_report(arguments.bin, log, folder)
+        compare({REPORT: ([arguments.bin / "memlab-report", "summary", report], log_events),
+                 LOG: ([arguments.bin / "memlab-report", "summary", log], log_events),
+                 INTERPRETED: (["heaptrack_print", plain], heap_events),
+                 RAW: (["sh", "-c", f"{unpack} | {interpreter()} > {again} && heaptrack_print {again}"], heap_events)},
                 arguments.runs)
     return 0
 
