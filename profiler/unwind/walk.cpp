@@ -1,7 +1,7 @@
 #include "profiler/unwind/walk.hpp"
 
+#include "profiler/unwind/earlier_walks.hpp"
 #include "profiler/unwind/frame_step.hpp"
-#include "profiler/unwind/last_walk.hpp"
 #include "profiler/unwind/rules.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 #include "profiler/unwind/unloads.hpp"
@@ -178,7 +178,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
 MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, std::size_t limit,
                                             Bytes left_out, std::uint64_t epoch) {
     const bool use_kept = !is_unloading();
-    LastWalk last(use_kept ? epoch : 0);
+    EarlierWalks earlier(use_kept ? epoch : 0, at.sp);
     StackMemory memory(at.sp);
     std::uintptr_t high = use_kept ? memory.high() : 0;  // nothing is plain below 0
     std::uintptr_t own_size = left_out.end - left_out.begin;
@@ -199,7 +199,7 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
         }
         std::uintptr_t cfa = 0;
         const std::uintptr_t address = at.instruction - back;
-        Rule rule = last.rule_at(at.sp, address);
+        Rule rule = earlier.rule_at(at.sp, address);
         if (!rule.is_plain()) {
             rule = find_plain_rule(address);
         }
@@ -209,7 +209,7 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
         if (rule.is_plain() && base >= at.sp && cfa - at.sp <= high - at.sp) [[likely]] {
             // Without a branch: where rbp is not saved, the word read is the return address.
             const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
-            last.went(at.sp, address, rule);
+            earlier.went(at.sp, address, rule);
             at.instruction = word_at(cfa - word_size);
             at.sp = cfa;
             at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
@@ -232,7 +232,7 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
     stack.depth = depth;
     stack.truncated = truncated;
     if (complete && unload_epoch() == epoch) {
-        last.keep();
+        earlier.keep();
     }
     return complete;
 }

@@ -1,5 +1,5 @@
-// What a walk expects of the last one: rules, where it found them, and for as long as they hold.
-#include "profiler/unwind/last_walk.hpp"
+// What a walk expects of earlier ones: rules, where they found them, and for as long as they hold.
+#include "profiler/unwind/earlier_walks.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "tests/catch.hpp"
 
-using memlab::profiler::unwind::LastWalk;
+using memlab::profiler::unwind::EarlierWalks;
 using memlab::profiler::unwind::Rule;
 
 namespace {
@@ -21,30 +21,33 @@ std::uint64_t new_epoch() {
     return ++epoch;
 }
 
-void walk_through(std::uint64_t epoch, std::uintptr_t first, std::size_t frames) {
-    LastWalk walk(epoch);
+// Addresses from `code` on, so that walks through the same part of the stack can differ.
+void walk_through(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
+                  std::uintptr_t code = 0x400000) {
+    EarlierWalks walk(epoch, first);
     for (std::uintptr_t i = 0; i < frames; ++i) {
-        walk.went(first + i * 16, 0x400000 + i, rule);
+        walk.went(first + i * 16, code + i, rule);
     }
     walk.keep();
 }
 
 // How many of the frames that walk_through() leaves are expected.
-std::size_t expected(std::uint64_t epoch, std::uintptr_t first, std::size_t frames) {
-    LastWalk walk(epoch);
+std::size_t expected(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
+                     std::uintptr_t code = 0x400000) {
+    EarlierWalks walk(epoch, first);
     std::size_t found = 0;
     for (std::uintptr_t i = 0; i < frames; ++i) {
-        found += walk.rule_at(first + i * 16, 0x400000 + i).word() == rule.word() ? 1 : 0;
+        found += walk.rule_at(first + i * 16, code + i).word() == rule.word() ? 1 : 0;
     }
     return found;
 }
 
 }  // namespace
 
-TEST_CASE("a rule is expected where the last walk was: at that address with that stack pointer") {
+TEST_CASE("a rule is expected where an earlier walk was: at that address with that stack pointer") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
-    LastWalk walk(epoch);
+    EarlierWalks walk(epoch, 0x1000);
     CHECK_FALSE(walk.rule_at(0x0ff0, 0x400000).is_plain());
     CHECK_FALSE(walk.rule_at(0x1000, 0x400001).is_plain());
     CHECK(walk.rule_at(0x1000, 0x400000).word() == rule.word());
@@ -67,7 +70,7 @@ TEST_CASE("a walk that is not kept changes nothing") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
     {
-        LastWalk walk(epoch);
+        EarlierWalks walk(epoch, 0x1000);
         walk.went(0x9000, 0x500000, rule);
     }
     CHECK(expected(epoch, 0x1000, 3) == 3);
@@ -76,7 +79,7 @@ TEST_CASE("a walk that is not kept changes nothing") {
 TEST_CASE("a walk within a walk expects nothing and disturbs nothing") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
-    LastWalk outer(epoch);
+    EarlierWalks outer(epoch, 0x1000);
     CHECK(outer.rule_at(0x1000, 0x400000).is_plain());
     walk_through(epoch, 0x5000, 100);
     CHECK(expected(epoch, 0x5000, 100) == 0);
@@ -87,8 +90,34 @@ TEST_CASE("of a very deep stack the inner part is kept") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 5000);
     const std::size_t kept = expected(epoch, 0x1000, 5000);
-    CHECK(kept > 100);
+    CHECK(kept > 80);
     CHECK(kept < 200);
+}
+
+TEST_CASE("of the walk that began at the same place and of the last one, whichever was there") {
+    const std::uint64_t epoch = new_epoch();
+    walk_through(epoch, 0x1000, 20);
+    walk_through(epoch, 0x0f00, 40, 0x500000);  // above 0x1000 it went where the first did not
+    CHECK(expected(epoch, 0x1000, 20) == 20);
+    CHECK(expected(epoch, 0x0f00, 40, 0x500000) == 40);
+    // From elsewhere: the outer part of the last walk.
+    CHECK(expected(epoch, 0x1010, 20, 0x500000 + 0x11) == 20);
+}
+
+TEST_CASE("many ways in turn, each as it went the last time") {
+    const std::uint64_t epoch = new_epoch();
+    constexpr std::uintptr_t ways = 40;
+    const auto begin = [](std::uintptr_t way) { return 0x7ffe00001000 + way * 48; };
+    for (int round = 0; round < 2; ++round) {
+        for (std::uintptr_t way = 0; way < ways; ++way) {
+            walk_through(epoch, begin(way), 30, 0x400000 + way * 0x1000);
+        }
+    }
+    std::size_t found = 0;
+    for (std::uintptr_t way = 0; way < ways; ++way) {
+        found += expected(epoch, begin(way), 30, 0x400000 + way * 0x1000);
+    }
+    CHECK(found >= ways * 30 * 3 / 4);  // some begin at stack pointers that share a place
 }
 
 TEST_CASE("threads that walk at once, in one place or in many") {

@@ -1,0 +1,46 @@
+#include "profiler/unwind/earlier_walks.hpp"
+
+#include <algorithm>
+
+namespace memlab::profiler::unwind {
+
+constinit std::array<EarlierWalks::Place, std::size_t{1} << EarlierWalks::place_bits>
+    EarlierWalks::places{};
+
+const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
+
+EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
+    : epoch_(epoch), way_(static_cast<std::uint32_t>(spread<walk_bits>(sp >> 4))) {
+    if (epoch == 0) {
+        return;
+    }
+    const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+    Place& place = places[spread<place_bits>(thread)];
+    if (place.taken.exchange(true, std::memory_order_acquire)) {
+        return;
+    }
+    place_ = &place;
+    const auto expect = [&](const Walk& walk) {
+        return walk.epoch == epoch ? walk.frames.data() : &nothing;
+    };
+    same_way_ = expect(place.walks[way_]);
+    last_ = expect(place.walks[place.last]);
+    next_ = place.present.frames.data();
+    end_ = &place.present.frames.back();
+}
+
+void EarlierWalks::keep() {
+    if (place_ == nullptr) {
+        return;
+    }
+    *next_ = nothing;
+    Walk& walk = place_->walks[way_];
+    const auto frames = static_cast<std::size_t>(next_ - place_->present.frames.data());
+    if (walk.epoch != epoch_ || same_ != frames || walk.frames[frames].sp != UINTPTR_MAX) {
+        walk.epoch = epoch_;
+        std::copy(place_->present.frames.data(), next_ + 1, walk.frames.data());
+    }
+    place_->last = way_;
+}
+
+}  // namespace memlab::profiler::unwind

@@ -1,0 +1,115 @@
+// What a capture of a native stack costs in a program that has work of its own: it comes to its
+// allocations by so many ways, and uses the caches between two of them.
+//   bench_ways [KIB ...]
+// For 1, 4, 16 and 64 ways in turn and each number of KIB written before each capture (0, 1024 and
+// 4096): the mean of 2000 captures but for the slowest hundredth. A stack has the same 20 functions
+// at its outer end and 20 of its way's own, of frames of different sizes.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "profiler/unwind/walk.hpp"
+
+namespace unwind = memlab::profiler::unwind;
+using memlab::profiler::CapturedStack;
+
+namespace {
+
+constexpr int most_ways = 64;
+constexpr int functions = 20;
+
+CapturedStack stack;
+std::vector<char> other_memory;
+std::vector<double> nanoseconds;
+
+__attribute__((noinline)) std::size_t capture() {
+    std::memset(other_memory.data(), static_cast<int>(nanoseconds.size()), other_memory.size());
+    const auto begin = std::chrono::steady_clock::now();
+    unwind::walk_stack(stack, 64, {});
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
+    nanoseconds.push_back(time.count());
+    return stack.depth;
+}
+
+// A frame of this many bytes around the call of `inner`, which is no tail call.
+template <std::size_t bytes, class Inner>
+std::size_t framed(const Inner& inner) {
+    volatile char frame[bytes];
+    frame[0] = 0;
+    return inner() + static_cast<std::size_t>(frame[0]);
+}
+
+template <int way, int left>
+__attribute__((noinline)) std::size_t own() {
+    if constexpr (left == 0) {
+        return framed<16 * way + 16>(capture);
+    } else {
+        return framed<16 * ((way * 7 + left * 3) % 5) + 16>(own<way, left - 1>);
+    }
+}
+
+template <int left>
+__attribute__((noinline)) std::size_t common(std::size_t (*way)()) {
+    if constexpr (left == 0) {
+        return framed<16>(way);
+    } else {
+        return framed<16>([way] { return common<left - 1>(way); });
+    }
+}
+
+template <int... way>
+constexpr std::array<std::size_t (*)(), sizeof...(way)> all_ways(
+    std::integer_sequence<int, way...> /*numbers*/) {
+    return {own<way, functions>...};
+}
+
+double measure(std::size_t ways, std::size_t kib) {
+    constexpr std::size_t captures = 2000;
+    constexpr std::size_t warm_up = 1000;
+    static constexpr auto table = all_ways(std::make_integer_sequence<int, most_ways>());
+    other_memory.assign(kib << 10, 0);
+    nanoseconds.clear();
+    for (std::size_t i = 0; i < warm_up + captures; ++i) {
+        if (common<functions>(table[i % ways]) < 2 * functions) {
+            std::fprintf(stderr, "bench_ways: a stack of %zu frames\n", stack.depth);
+            std::exit(1);
+        }
+    }
+    nanoseconds.erase(nanoseconds.begin(), nanoseconds.begin() + warm_up);
+    std::sort(nanoseconds.begin(), nanoseconds.end());
+    nanoseconds.resize(captures - captures / 100);
+    return std::accumulate(nanoseconds.begin(), nanoseconds.end(), 0.0) /
+           static_cast<double>(nanoseconds.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::vector<std::size_t> sizes;
+    for (int i = 1; i < argc; ++i) {
+        sizes.push_back(std::strtoul(argv[i], nullptr, 10));
+    }
+    if (sizes.empty()) {
+        sizes = {0, 1024, 4096};
+    }
+    std::printf("%-20s", "ways");
+    for (const int ways : {1, 4, 16, 64}) {
+        std::printf("%8d", ways);
+    }
+    std::printf("   ns a stack\n");
+    for (const std::size_t kib : sizes) {
+        std::printf("%6zu KiB between  ", kib);
+        for (const std::size_t ways : {1U, 4U, 16U, 64U}) {
+            std::printf("%8.0f", measure(ways, kib));
+        }
+        std::printf("\n");
+    }
+    return 0;
+}
