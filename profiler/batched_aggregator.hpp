@@ -13,7 +13,6 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <mutex>
 
 #include "profiler/trace/aggregator.hpp"
@@ -25,8 +24,6 @@ namespace memlab::profiler {
 class BatchedAggregator {
   public:
     using Order = std::unique_lock<std::mutex>;
-
-    BatchedAggregator() : aggregator_(std::make_unique<trace::Aggregator>()) {}
 
     /// May give the order back, as the last thing that is done under it.
     void add(const trace::Event& event, Order& order) {
@@ -47,19 +44,19 @@ class BatchedAggregator {
     void on(const Record& record) {
         const std::lock_guard turn(mutex_);
         add_up(batches_[filling_]);
-        aggregator_->on(record);
+        aggregator_.on(record);
     }
 
     /// What all records so far add up to. Nobody adds anything up until the order is given back.
     const trace::Aggregator& all() {
         const std::lock_guard turn(mutex_);
         add_up(batches_[filling_]);
-        return *aggregator_;
+        return aggregator_;
     }
 
     /// The devices that are described so far.
     bool is_described(std::uint32_t device) const {
-        const auto& devices = aggregator_->devices();
+        const auto& devices = aggregator_.devices();
         return device < devices.size() && devices[device] != nullptr;
     }
 
@@ -72,7 +69,7 @@ class BatchedAggregator {
 
     void add_up(Batch& batch) {
         for (std::size_t i = 0; i < batch.count; ++i) {
-            aggregator_->on(batch.events[i]);
+            aggregator_.on(batch.events[i]);
         }
         batch.count = 0;
     }
@@ -80,7 +77,7 @@ class BatchedAggregator {
     std::size_t filling_ = 0;       // under the order
     std::array<Batch, 2> batches_;  // the one that is filled under the order, else under mutex_
     std::mutex mutex_;              // the aggregator
-    std::unique_ptr<trace::Aggregator> aggregator_;
+    trace::Aggregator aggregator_;
 };
 
 }  // namespace memlab::profiler

@@ -46,10 +46,7 @@ class Recorder::Impl final : private StackDefinitions {
     void record_event(trace::Event& event) {
         std::unique_lock lock(mutex_);
         event.time_ns = now();
-        if (!finished_) {
-            if (log_) {
-                log_->on(event);
-            }
+        if (write(event)) {
             aggregator_.add(event, lock);
         }
     }
@@ -194,15 +191,21 @@ class Recorder::Impl final : private StackDefinitions {
     // Under mutex_, so that times never decrease in the log.
     std::uint64_t now() { return clock_.now() - start_ns_; }
 
+    /// To the log. False when the recording is over: then it goes nowhere.
     template <class Record>
-    void emit(const Record& record) {
-        if (finished_) {
-            return;
-        }
-        if (log_) {
+    bool write(const Record& record) {
+        if (!finished_ && log_) {
             log_->on(record);
         }
-        aggregator_.on(record);
+        return !finished_;
+    }
+
+    /// Any record but an event.
+    template <class Record>
+    void emit(const Record& record) {
+        if (write(record)) {
+            aggregator_.on(record);
+        }
     }
 
     const std::unique_ptr<trace::LogWriter> log_;

@@ -25,8 +25,8 @@ EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
     };
     same_way_ = expect(place.walks[way_]);
     last_ = expect(place.walks[place.last]);
-    next_ = place.present.frames.data();
-    end_ = &place.present.frames.back();
+    next_ = place.present.data();
+    end_ = &place.present.back();
 }
 
 void EarlierWalks::keep() {
@@ -35,10 +35,10 @@ void EarlierWalks::keep() {
     }
     *next_ = nothing;
     Walk& walk = place_->walks[way_];
-    const auto frames = static_cast<std::size_t>(next_ - place_->present.frames.data());
+    const auto frames = static_cast<std::size_t>(next_ - place_->present.data());
     if (walk.epoch != epoch_ || same_ != frames || walk.frames[frames].sp != UINTPTR_MAX) {
         walk.epoch = epoch_;
-        std::copy(place_->present.frames.data(), next_ + 1, walk.frames.data());
+        std::copy(place_->present.data(), next_ + 1, walk.frames.data());
     }
     place_->last = way_;
 }

@@ -71,17 +71,18 @@ class EarlierWalks {
         Rule rule;
     };
     static constexpr std::size_t most_frames = 95;
+    /// The last one of a walk that is kept stands above all stacks.
+    using Frames = std::array<Frame, most_frames + 1>;
     struct Walk {
         std::uint64_t epoch;  ///< that its rules hold for; 0: there is none
-        /// The last one stands above all stacks.
-        std::array<Frame, most_frames + 1> frames;
+        Frames frames;
     };
     static constexpr unsigned walk_bits = 8;
     /// Of a few threads. Memory that no walk has used is not there.
     struct alignas(64) Place {
         std::atomic<bool> taken;
         std::uint32_t last;  ///< of `walks`, the one that was kept last
-        Walk present;        ///< the walk that goes on
+        Frames present;      ///< of the walk that goes on
         std::array<Walk, std::size_t{1} << walk_bits> walks;
     };
     static constexpr unsigned place_bits = 4;

@@ -1,7 +1,7 @@
 """The variable-length transformer of docs/benchmarks.md: PyTorch's own cache against memlab's pool in its
 place, in processes that run side by side and take turns.
 
-    bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--turn N] [--variants NAME,...]
+    bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--in-a-row N] [--variants NAME,...]
 
 Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant (the mean
 of the ratios of processes that took turns, with a bootstrap 95 % interval), the mean over the steps of the least
@@ -44,8 +44,8 @@ VARIANTS = {
 DEFAULT = "PyTorch,PyTorch expandable,memlab,memlab vmm"
 
 
-def child(turn: int) -> None:
-    """Runs `turn` steps for each line that comes, and answers with the times of all but the first in ms."""
+def child(in_a_row: int) -> None:
+    """Runs so many steps for each line that comes, and answers with the times of all but the first in ms."""
     import time
 
     import torch
@@ -60,7 +60,7 @@ def child(turn: int) -> None:
     optimizer = torch.optim.Adam(model.parameters())
     for _ in sys.stdin:
         times = []
-        for _ in range(turn):
+        for _ in range(in_a_row):
             torch.cuda.synchronize()
             start = time.perf_counter()
             batch = torch.randn(16, random.randint(64, 256), 512, device=device)
@@ -86,11 +86,11 @@ def environment_of(library: str, settings: dict, **more: str) -> dict:
 class Process:
     """Of one variant. It takes its turn when it is told to."""
 
-    def __init__(self, library: str, settings: dict, turn: int, record: bool) -> None:
+    def __init__(self, library: str, settings: dict, in_a_row: int, record: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
         environment = environment_of(library, settings, MEMLAB_OUTPUT=self.folder.name + "/",
                                      MEMLAB_RECORD="on" if record else "off")
-        self.process = subprocess.Popen([sys.executable, __file__, "--child", str(turn)], env=environment,
+        self.process = subprocess.Popen([sys.executable, __file__, "--child", str(in_a_row)], env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def take_turn(self) -> dict:
@@ -114,14 +114,13 @@ class Process:
         return peaks
 
 
-def run_together(library: str, names: list[str], count: int, steps: int, turn: int) -> dict[str, list[dict]]:
+def run_together(library: str, names: list[str], count: int, turns: int, in_a_row: int) -> dict[str, list[dict]]:
     """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
     does to all of them. A quarter of the turns is left out: everything is new to them."""
     # Who goes first is not always the same one.
     order = [name for number in range(count) for name in names[number % len(names):] + names[:number % len(names)]]
-    processes = [(name, Process(library, VARIANTS[name], turn, record=False), []) for name in order]
+    processes = [(name, Process(library, VARIANTS[name], in_a_row, record=False), []) for name in order]
     results: dict[str, list[dict]] = {name: [] for name in names}
-    turns = max(4, steps // (turn - 1))
     for number in range(turns):
         for name, process, times in processes:
             answer = process.take_turn()
@@ -135,9 +134,9 @@ def run_together(library: str, names: list[str], count: int, steps: int, turn: i
     return results
 
 
-def peaks_of(library: str, settings: dict, steps: int, turn: int) -> dict:
-    process = Process(library, settings, turn, record=True)
-    for _ in range(max(4, steps // (turn - 1))):
+def peaks_of(library: str, settings: dict, turns: int, in_a_row: int) -> dict:
+    process = Process(library, settings, in_a_row, record=True)
+    for _ in range(turns):
         process.take_turn()
     return process.end()
 
@@ -157,21 +156,22 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--together", type=int, default=4, help="pairs whose processes are alive at once")
-    parser.add_argument("--turn", type=int, default=6, help="steps in a row; the first of them is not timed")
+    parser.add_argument("--in-a-row", type=int, default=6, help="steps in a row; the first of them is not timed")
     parser.add_argument("--variants", default=DEFAULT,
                         help="the first one is what the ratios are to; also: " +
                         ", ".join(name for name in VARIANTS if name not in DEFAULT.split(",")))
     options = parser.parse_args()
     names = options.variants.split(",")
 
-    if options.turn < 2 or options.together < 1:
-        parser.error("--turn is 2 at least, --together 1")
+    if options.in_a_row < 2 or options.together < 1:
+        parser.error("--in-a-row is 2 at least, --together 1")
+    turns = max(4, options.steps // (options.in_a_row - 1))
     times: dict[str, list[float]] = {name: [] for name in names}
     least: dict[str, list[float]] = {}
     results: dict[str, dict] = {}
     for begun in range(0, options.pairs, options.together):
         count = min(options.together, options.pairs - begun)
-        for name, processes in run_together(options.library, names, count, options.steps, options.turn).items():
+        for name, processes in run_together(options.library, names, count, turns, options.in_a_row).items():
             times[name] += [process["ms"] for process in processes]
             steps = [process["steps"] for process in processes] + ([least[name]] if name in least else [])
             least[name] = [min(step) for step in zip(*steps)]
@@ -180,7 +180,7 @@ def main() -> int:
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
-            results[name] |= peaks_of(options.library, VARIANTS[name], options.steps, options.turn)
+            results[name] |= peaks_of(options.library, VARIANTS[name], turns, options.in_a_row)
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
