@@ -52,17 +52,15 @@ class Identities {
         : interpreter_(interpreter), layout_(*interpreter.layout), numbered_(numbered) {}
 
     std::uint64_t of(const void* code, std::size_t table_bytes) {
+        const std::uint64_t numbered =
+            numbered_ && layout_.code_version != 0 ? numbered_identity(layout_, code) : 0;
+        if (numbered != 0) {
+            return numbered;
+        }
         const auto* function = read<const void*>(code, layout_.code_qualname);
         const auto* file = read<const void*>(code, layout_.code_filename);
         const auto* table = read<const void*>(code, layout_.code_line_table);
         const std::uint64_t first = read<std::uint32_t>(code, layout_.code_first_line);
-        if (numbered_ && layout_.code_version != 0) {
-            const std::uint64_t version = read<std::uint32_t>(code, layout_.code_version);
-            if (version != 0) {
-                return mix(mix(address(function) ^ factor, address(file)),
-                           mix(address(table) ^ factor, version << 32 | first));
-            }
-        }
         const std::span<const unsigned char> lines = bytes_of(interpreter_.types, table);
         if (lines.size() < table_bytes) {
             return 0;
@@ -71,15 +69,11 @@ class Identities {
             last_file_ = file;
             last_file_hash_ = text(file);
         }
-        return mix(mix(text(function), last_file_hash_) ^ first,
-                   hash_of(lines.data(), table_bytes) ^ factor);
+        return hashed_identity(mix(mix(text(function), last_file_hash_) ^ first,
+                                   hash_of(lines.data(), table_bytes) ^ factor));
     }
 
   private:
-    static std::uint64_t address(const void* object) {
-        return reinterpret_cast<std::uintptr_t>(object);
-    }
-
     std::uint64_t text(const void* object) const {
         Characters characters;
         return characters_of(layout_, interpreter_.types, object, &characters)
@@ -119,83 +113,42 @@ Place place_of(const Interpreter& interpreter, const RawFrame& frame, std::size_
     return place;
 }
 
-struct FrameNumbers::Known {
-    std::uint64_t code;
-    std::uint64_t offset_and_table_bytes;
-    std::uint64_t identity;
-    std::uint32_t number;
-};
+FrameNumbers::FrameNumbers(StackDefinitions& definitions) : definitions_(definitions) {}
 
-FrameNumbers::FrameNumbers(StackDefinitions& definitions)
-    : definitions_(definitions), sets_(std::make_unique<Set[]>(set_count)) {}
-
-/// False for an entry that is being written.
-bool FrameNumbers::read(const Entry& entry, Known* known) {
-    const std::uint32_t before = entry.version.load(std::memory_order_acquire);
-    known->code = entry.code.load(std::memory_order_acquire);
-    known->offset_and_table_bytes = entry.offset_and_table_bytes.load(std::memory_order_acquire);
-    known->identity = entry.identity.load(std::memory_order_acquire);
-    known->number = entry.number.load(std::memory_order_acquire);
-    return (before & 1) == 0 && entry.version.load(std::memory_order_relaxed) == before;
-}
-
-/// One thread at a time: with mutex_ held.
-void FrameNumbers::write(Entry& entry, const Known& known) {
-    const std::uint32_t version = entry.version.load(std::memory_order_relaxed);
-    entry.version.store(version + 1, std::memory_order_relaxed);
-    entry.code.store(known.code, std::memory_order_release);
-    entry.offset_and_table_bytes.store(known.offset_and_table_bytes, std::memory_order_release);
-    entry.identity.store(known.identity, std::memory_order_release);
-    entry.number.store(known.number, std::memory_order_release);
-    entry.version.store(version + 2, std::memory_order_release);
-}
-
-void FrameNumbers::of(const Interpreter& interpreter, bool in_main_interpreter,
-                      const RawFrame* frames, std::size_t count, std::uint32_t* numbers) {
+void FrameNumbers::number(const Interpreter& interpreter, bool in_main_interpreter,
+                          RawFrame* frames, std::size_t count) {
     Identities identities(interpreter, in_main_interpreter);
     for (std::size_t i = 0; i < count; ++i) {
-        const RawFrame& frame = frames[i];
-        // Recursion: nothing can have changed since the frame before.
-        if (i > 0 && frame.code == frames[i - 1].code && frame.offset == frames[i - 1].offset) {
-            numbers[i] = numbers[i - 1];
+        RawFrame& frame = frames[i];
+        if (frame.number != 0) {
             continue;
         }
-        const auto code = reinterpret_cast<std::uintptr_t>(frame.code);
-        const std::uint64_t offset = static_cast<std::uint32_t>(frame.offset);
-        std::array<Entry, set_size>& set =
-            sets_[mix(code ^ offset << 48, factor) % set_count].entries;
-        numbers[i] = 0;
-        for (const Entry& entry : set) {
-            Known known;
-            if (read(entry, &known) && known.code == code &&
-                known.offset_and_table_bytes >> 32 == offset &&
-                known.identity ==
-                    identities.of(frame.code, known.offset_and_table_bytes & UINT32_MAX)) {
-                numbers[i] = known.number;
-                break;
-            }
+        // Recursion: nothing can have changed since the frame before.
+        if (i > 0 && frame.code == frames[i - 1].code && frame.offset == frames[i - 1].offset) {
+            frame.number = frames[i - 1].number;
+            continue;
         }
-        if (numbers[i] != 0) {
+        KnownPlaces::Place kept;
+        kept.code = frame.code;
+        kept.offset = static_cast<std::uint32_t>(frame.offset);
+        frame.number = known_.find(kept.code, kept.offset,
+                                   [&](std::uint64_t identity, std::uint32_t table_bytes) {
+                                       return identity == identities.of(frame.code, table_bytes);
+                                   });
+        if (frame.number != 0) {
             continue;
         }
         std::size_t table_bytes = 0;
         const Place place = place_of(interpreter, frame, &table_bytes);
+        kept.table_bytes = static_cast<std::uint32_t>(table_bytes);
+        kept.identity = identities.of(frame.code, table_bytes);
         const std::lock_guard lock(mutex_);
-        numbers[i] = define(place);
-        // A place whose code object is gone makes room first.
-        Entry* victim = &set[next_victim_.fetch_add(1, std::memory_order_relaxed) % set_size];
-        for (Entry& entry : set) {
-            if (entry.code.load(std::memory_order_relaxed) == 0 ||
-                (entry.code.load(std::memory_order_relaxed) == code &&
-                 entry.offset_and_table_bytes.load(std::memory_order_relaxed) >> 32 == offset)) {
-                victim = &entry;
-                break;
-            }
+        frame.number = define(place);
+        kept.number = frame.number;
+        // Who finds a place there takes the frame for one that has been set up.
+        if (frame.offset >= first_traceable(*interpreter.layout, frame.code)) {
+            known_.keep(kept);
         }
-        write(*victim, {.code = code,
-                        .offset_and_table_bytes = offset << 32 | table_bytes,
-                        .identity = identities.of(frame.code, table_bytes),
-                        .number = numbers[i]});
     }
 }
 

@@ -12,10 +12,12 @@ constexpr std::size_t longest_activation = 8192;
 
 class Walk {
   public:
-    Walk(const Interpreter& interpreter, std::size_t limit, Frames& out)
+    Walk(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known, Frames& out)
         : interpreter_(interpreter),
           layout_(*interpreter.layout),
           limit_(std::min(limit, Frames::max_frames)),
+          known_(known),
+          numbered_(out.in_main_interpreter && layout_.code_version != 0),
           out_(out),
           last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
 
@@ -27,13 +29,18 @@ class Walk {
                 return;
             }
             const auto* frame = read<const void*>(record, layout_.cframe_frame);
-            while (frame != nullptr && !is_shim(frame)) {
+            while (frame != nullptr) {
                 if (full()) {
-                    out_.truncated = true;
+                    out_.truncated |= !is_shim(frame);
                     break;
                 }
-                if (!add(frame)) {
-                    return;
+                if (!add_known(frame)) {
+                    if (is_shim(frame)) {
+                        break;
+                    }
+                    if (!add(frame)) {
+                        return;
+                    }
                 }
                 if (layout_.frame_is_entry != 0 &&
                     read<std::uint8_t>(frame, layout_.frame_is_entry) != 0) {
@@ -51,6 +58,9 @@ class Walk {
     void follow_frames(const void* frame) {
         std::size_t followed = 0;
         for (; frame != nullptr; frame = previous_of(frame)) {
+            if (!full() && add_known(frame)) {
+                continue;
+            }
             if (is_shim(frame)) {
                 if (!is_next_on_stack(frame)) {
                     break;
@@ -110,6 +120,30 @@ class Walk {
         }
     }
 
+    std::ptrdiff_t offset_of(const void* frame, const char* code) const {
+        return read<const char*>(frame, layout_.frame_instruction) - (code + layout_.code_bytes);
+    }
+
+    /// A frame at a place that is known: it was found good before, and so is this one. Nearly every
+    /// frame is. A shim's place never is.
+    [[gnu::always_inline]] bool add_known(const void* frame) {
+        if (!numbered_) {
+            return false;
+        }
+        const auto* code = read<const char*>(frame, layout_.frame_code);
+        const std::ptrdiff_t offset = offset_of(frame, code);
+        const std::uint32_t number =
+            known_.find(code, static_cast<std::uint32_t>(offset),
+                        [&](std::uint64_t identity, std::uint32_t /*table_bytes*/) {
+                            return identity == numbered_identity(layout_, code);
+                        });
+        if (number == 0) {
+            return false;
+        }
+        out_.frames[out_.frame_count++] = {code, offset, number};
+        return true;
+    }
+
     /// False, and nothing is left, when this is no frame.
     bool add(const void* frame) {
         const auto* code = read<const char*>(frame, layout_.frame_code);
@@ -119,15 +153,11 @@ class Walk {
             out_.activation_count = 0;
             return false;
         }
-        const std::ptrdiff_t offset =
-            read<const char*>(frame, layout_.frame_instruction) - (code + layout_.code_bytes);
-        const std::ptrdiff_t begins =
-            std::ptrdiff_t{read<std::int32_t>(code, layout_.code_first_traceable)} *
-            static_cast<std::ptrdiff_t>(instruction_size);
+        const std::ptrdiff_t offset = offset_of(frame, code);
         // A frame that is being set up is not there yet for anyone who asks.
-        if (offset >= begins ||
+        if (offset >= first_traceable(layout_, code) ||
             read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator) {
-            out_.frames[out_.frame_count++] = {code, offset};
+            out_.frames[out_.frame_count++] = {code, offset, 0};
         }
         return true;
     }
@@ -135,13 +165,16 @@ class Walk {
     const Interpreter& interpreter_;
     const Layout& layout_;
     const std::size_t limit_;
+    const KnownPlaces& known_;
+    const bool numbered_;
     Frames& out_;
     std::uintptr_t last_on_stack_;
 };
 
 }  // namespace
 
-void read_frames(const Interpreter& interpreter, std::size_t limit, Frames& out) {
+void read_frames(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known,
+                 Frames& out) {
     out.frame_count = 0;
     out.activation_count = 0;
     out.truncated = false;
@@ -163,7 +196,7 @@ void read_frames(const Interpreter& interpreter, std::size_t limit, Frames& out)
     }
     out.thread_state = thread;
     out.in_main_interpreter = owner == interpreter.main_interpreter();
-    Walk walk(interpreter, limit, out);
+    Walk walk(interpreter, limit, known, out);
     if (layout.has_cframes) {
         walk.follow_records(root);
     } else {

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "profiler/python/interpreter.hpp"
+#include "profiler/python/known_places.hpp"
 
 namespace memlab::profiler::python {
 
@@ -22,6 +23,7 @@ namespace memlab::profiler::python {
 struct RawFrame {
     const void* code;
     std::ptrdiff_t offset;  ///< of the instruction, in bytes; negative before the first one
+    std::uint32_t number;   ///< of its place, if that is known already; else 0
 };
 
 /// Frames that one activation of the interpreter's loop runs.
@@ -44,8 +46,10 @@ struct Frames {
     Activation activations[max_activations];  ///< innermost first; [0, activation_count)
 };
 
-/// Fills `out` with at most `limit` frames; none for a thread that runs no Python. Takes no lock,
-/// allocates nothing.
-void read_frames(const Interpreter& interpreter, std::size_t limit, Frames& out);
+/// Fills `out` with at most `limit` frames; none for a thread that runs no Python. What is checked
+/// of a frame, and its number, is taken from `known` where it says so. Takes no lock, allocates
+/// nothing.
+void read_frames(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known,
+                 Frames& out);
 
 }  // namespace memlab::profiler::python

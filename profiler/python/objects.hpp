@@ -32,6 +32,12 @@ inline bool is_a(const void* object, const void* type) {
     return object != nullptr && read<const void*>(object, object_type) == type;
 }
 
+/// Of the first instruction of a code object that a frame is at once it has been set up, in bytes.
+inline std::ptrdiff_t first_traceable(const Layout& layout, const void* code) {
+    return std::ptrdiff_t{read<std::int32_t>(code, layout.code_first_traceable)} *
+           static_cast<std::ptrdiff_t>(instruction_size);
+}
+
 /// The characters of a str: `width` (1, 2 or 4) bytes each; Latin-1 where it is 1.
 struct Characters {
     const unsigned char* data = nullptr;

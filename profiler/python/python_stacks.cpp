@@ -10,77 +10,55 @@
 namespace memlab::profiler::python {
 namespace {
 
-class Merge {
-  public:
-    Merge(const Interpreter& interpreter, const CapturedStack& native, const Frames& python,
-          const std::uint32_t* numbers, std::size_t limit, MergedStack& out)
-        : interpreter_(interpreter),
-          native_(native),
-          python_(python),
-          numbers_(numbers),
-          limit_(std::min(limit, native.max_depth)),
-          out_(out) {
-        out_.depth = 0;
-        out_.truncated = false;
-    }
-
-    /// False when no activation was found in the native stack.
-    bool run() {
-        for (std::size_t i = 0; i < native_.depth; ++i) {
-            if (has_activation_below(native_.ends[i])) {
-                add_activation();
-            } else if (!is_interpreters(native_.addresses[i])) {
-                add(native_.addresses[i]);
-            }
-        }
-        if (activation_ == 0) {
-            return false;
-        }
-        // The native stack ends at the limit, the Python one goes on: it is the better half.
-        while (native_.truncated && activation_ < python_.activation_count) {
-            add_activation();
-        }
-        out_.truncated |= native_.truncated || python_.truncated;
-        return true;
-    }
-
-  private:
-    /// Of a frame whose end is not known nothing is said: a coroutine's first one may lie anywhere
-    /// below the activations of the stack that resumed it.
-    bool has_activation_below(std::uintptr_t end) const {
-        return end != UINTPTR_MAX && activation_ < python_.activation_count &&
-               python_.activations[activation_].on_stack < end;
-    }
-
-    void add_activation() {
-        const std::size_t end = python_.activations[activation_].end;
-        for (; frame_ < end; ++frame_) {
-            add(StackTable::python_bit | numbers_[frame_]);
-        }
-        ++activation_;
-    }
-
-    bool is_interpreters(std::uintptr_t address) const {
-        return address > interpreter_.code_start && address <= interpreter_.code_end;
-    }
-
-    void add(std::uint64_t word) {
-        if (out_.depth < limit_) {
-            out_.words[out_.depth++] = word;
+/// Puts the Python frames where the activations that run them are in the native stack. False when
+/// none was found there.
+bool merge_stacks(const Interpreter& interpreter, const CapturedStack& native, const Frames& python,
+                  std::size_t limit, MergedStack& out) {
+    std::size_t depth = 0;
+    std::size_t frame = 0;
+    std::size_t activation = 0;
+    bool truncated = native.truncated || python.truncated;
+    const auto add = [&](std::uint64_t word) {
+        if (depth < limit) {
+            out.words[depth++] = word;
         } else {
-            out_.truncated = true;
+            truncated = true;
+        }
+    };
+    const auto add_activation = [&] {
+        for (const std::size_t end = python.activations[activation].end; frame < end; ++frame) {
+            add(StackTable::python_bit | python.frames[frame].number);
+        }
+        ++activation;
+    };
+    const auto next_activation = [&] {
+        return activation < python.activation_count ? python.activations[activation].on_stack
+                                                    : UINTPTR_MAX;
+    };
+    std::uintptr_t next = next_activation();
+    for (std::size_t i = 0; i < native.depth; ++i) {
+        const std::uintptr_t end = native.ends[i];
+        // Of a frame whose end is not known nothing is said: a coroutine's first one may lie
+        // anywhere below the activations of the stack that resumed it.
+        if (end > next && end != UINTPTR_MAX) {
+            add_activation();
+            next = next_activation();
+        } else if (native.addresses[i] <= interpreter.code_start ||
+                   native.addresses[i] > interpreter.code_end) {
+            add(native.addresses[i]);
         }
     }
-
-    const Interpreter& interpreter_;
-    const CapturedStack& native_;
-    const Frames& python_;
-    const std::uint32_t* numbers_;
-    const std::size_t limit_;
-    MergedStack& out_;
-    std::size_t activation_ = 0;
-    std::size_t frame_ = 0;
-};
+    if (activation == 0) {
+        return false;
+    }
+    // The native stack ends at the limit, the Python one goes on: it is the better half.
+    while (native.truncated && activation < python.activation_count) {
+        add_activation();
+    }
+    out.depth = depth;
+    out.truncated = truncated;
+    return true;
+}
 
 }  // namespace
 
@@ -140,7 +118,7 @@ bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {
         return false;
     }
     Frames frames;
-    read_frames(interpreter_, depth_, frames);
+    read_frames(interpreter_, depth_, numbers_->known(), frames);
     if (frames.implausible) {
         turn_off(
             "a Python thread's frames are not laid out as in other builds of its version: call "
@@ -164,10 +142,8 @@ bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {
                 return false;
         }
     }
-    std::uint32_t numbers[Frames::max_frames];
-    numbers_->of(interpreter_, frames.in_main_interpreter, frames.frames, frames.frame_count,
-                 numbers);
-    return Merge(interpreter_, native, frames, numbers, depth_, merged).run();
+    numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames, frames.frame_count);
+    return merge_stacks(interpreter_, native, frames, std::min(depth_, native.max_depth), merged);
 }
 
 void PythonStacks::turn_off(std::string_view why) {

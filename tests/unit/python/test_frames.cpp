@@ -134,6 +134,16 @@ class Collected final : public StackDefinitions {
     std::vector<memlab::trace::PythonFrameDef> frames;
 };
 
+std::uint32_t number_of(const World& world, FrameNumbers& numbers, RawFrame frame) {
+    numbers.number(world.interpreter, true, &frame, 1);
+    return frame.number;
+}
+
+const KnownPlaces& nothing_known() {
+    static const KnownPlaces none;
+    return none;
+}
+
 }  // namespace
 
 TEST_CASE("activations, their frames and where they lie on the stack") {
@@ -150,7 +160,7 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     world.activation(&records[2], nullptr, nullptr);  // the thread's own: the end
     world.root(&records[0]);
     Frames frames;
-    read_frames(world.interpreter, 100, frames);
+    read_frames(world.interpreter, 100, nothing_known(), frames);
     REQUIRE(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
     CHECK(frames.activations[0].end == 2);
@@ -163,7 +173,7 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     CHECK(place_of(world.interpreter, frames.frames[2]) == Place{"f", "a.py", 11, 10});
 
     SECTION("a limit") {
-        read_frames(world.interpreter, 1, frames);
+        read_frames(world.interpreter, 1, nothing_known(), frames);
         CHECK(frames.frame_count == 1);
         CHECK(frames.activation_count == 1);
         CHECK(frames.truncated);
@@ -171,37 +181,37 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     SECTION("a frame that is being set up is not there yet") {
         void* begun = world.frame(code, 1, inner);
         world.activation(&records[0], begun, &records[1]);
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.frame_count == 3);
     }
     SECTION("the interpreter has begun to end while the root was read") {
         initialized_reads_left = 1;
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.frame_count == 0);
         CHECK(frames.thread_state == nullptr);
     }
     SECTION("a thread that is not Python's") {
         thread = nullptr;
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.frame_count == 0);
     }
     SECTION("records that do not lie further up this stack end it") {
         Record elsewhere;
         world.activation(&records[0], inner, &elsewhere);  // maybe below, maybe above
         world.activation(&elsewhere, outer, &records[0]);  // a ring
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.activation_count <= 2);
         static Record heap;
         world.activation(&heap, inner, &records[1]);
         world.root(&heap);
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.frame_count == 0);
     }
     SECTION("a frame without a code object is no frame") {
         Memory nothing(400);
         put(nothing, object_type, static_cast<const void*>(&other_type));
         world.activation(&records[0], world.frame(nothing.data(), 3, inner), &records[1]);
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.implausible);
         CHECK(frames.frame_count == 0);
         CHECK(frames.activation_count == 0);
@@ -222,7 +232,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
     }
     world.root(inner);
     Frames frames;
-    read_frames(world.interpreter, 100, frames);
+    read_frames(world.interpreter, 100, nothing_known(), frames);
     CHECK(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
     CHECK(frames.activations[0].end == 2);
@@ -230,7 +240,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
     CHECK_FALSE(frames.truncated);
 
     SECTION("a limit within an activation still finds its place") {
-        read_frames(world.interpreter, 1, frames);
+        read_frames(world.interpreter, 1, nothing_known(), frames);
         CHECK(frames.frame_count == 1);
         REQUIRE(frames.activation_count == 1);
         CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(on_stack[0]));
@@ -244,7 +254,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
         void* const ring = next;
         std::memcpy(static_cast<unsigned char*>(entry) + world.layout().frame_previous, &ring,
                     sizeof(ring));
-        read_frames(world.interpreter, 100, frames);
+        read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.frame_count == 0);
         CHECK(frames.activation_count == 0);
     }
@@ -257,24 +267,81 @@ TEST_CASE("a place has one number; another code object at its address has its ow
         const void* second = world.code("g", "a.py", 10);
         Collected collected;
         FrameNumbers numbers(collected);
-        const RawFrame frames[] = {{first, 6}, {first, 6}, {second, 6}, {first, 30}};
-        std::uint32_t ids[4] = {};
         for (int again = 0; again < 2; ++again) {
-            numbers.of(world.interpreter, true, frames, 4, ids);
-            CHECK(ids[0] == 1);
-            CHECK(ids[1] == 1);
-            CHECK(ids[2] == 2);
-            CHECK(ids[3] == 3);
+            RawFrame frames[] = {{first, 6, 0}, {first, 6, 0}, {second, 6, 0}, {first, 30, 0}};
+            numbers.number(world.interpreter, true, frames, 4);
+            CHECK(frames[0].number == 1);
+            CHECK(frames[1].number == 1);
+            CHECK(frames[2].number == 2);
+            CHECK(frames[3].number == 3);
         }
         CHECK(collected.frames.size() == 3);
         // The first one is gone, and the second one's parts lie where its parts lay.
         const std::size_t part = world.layout().code_qualname;
         std::memcpy(const_cast<char*>(static_cast<const char*>(first)) + part,
                     static_cast<const char*>(second) + part, sizeof(void*));
-        numbers.of(world.interpreter, true, frames, 1, ids);
-        CHECK(ids[0] == 2);
+        CHECK(number_of(world, numbers, {first, 6, 0}) == 2);
         CHECK(collected.frames.size() == 3);
         CHECK(collected.strings[collected.frames[1].function - 1] == "g");
+    }
+}
+
+TEST_CASE("a frame at a known place needs no second look") {
+    for (const int minor : {12, 13}) {
+        World world(minor);
+        const void* code = world.code("f", "a.py", 10);
+        const auto set_version = [&](std::uint32_t version) {
+            std::memcpy(
+                const_cast<char*>(static_cast<const char*>(code)) + world.layout().code_version,
+                &version, sizeof(version));
+        };
+        set_version(7);
+        Collected collected;
+        FrameNumbers numbers(collected);
+        REQUIRE(number_of(world, numbers, {code, 6, 0}) == 1);
+        alignas(8) unsigned char end[128] = {};  // of the activation, on the stack
+        end[world.layout().frame_owner] = owned_by_c_stack;
+        void* const frame = world.frame(code, 3, end);
+        Record records[2];
+        world.activation(&records[0], frame, &records[1]);
+        world.activation(&records[1], nullptr, nullptr);
+        world.root(minor == 12 ? static_cast<void*>(&records[0]) : frame);
+        Frames frames;
+        const auto number_read = [&] {
+            read_frames(world.interpreter, 100, numbers.known(), frames);
+            REQUIRE(frames.frame_count == 1);
+            CHECK(frames.activation_count == 1);
+            CHECK(frames.frames[0].code == code);
+            CHECK(frames.frames[0].offset == 6);
+            return frames.frames[0].number;
+        };
+        CHECK(number_read() == 1);
+
+        SECTION("another code object at its address, 3." + std::to_string(minor)) {
+            set_version(8);
+            CHECK(number_read() == 0);
+        }
+        SECTION("one without a number, 3." + std::to_string(minor)) {
+            set_version(0);
+            CHECK(number_read() == 0);
+        }
+        SECTION("numbers of another interpreter than the main one, 3." + std::to_string(minor)) {
+            world.interpreter.main_interpreter = []() -> void* { return nullptr; };
+            CHECK(number_read() == 0);
+        }
+        SECTION("what is being set up is not there, 3." + std::to_string(minor)) {
+            REQUIRE(number_of(world, numbers, {code, 2, 0}) != 0);
+            const char* const instruction =
+                static_cast<const char*>(code) + world.layout().code_bytes + 2;
+            std::memcpy(static_cast<char*>(frame) + world.layout().frame_instruction, &instruction,
+                        sizeof(instruction));
+            read_frames(world.interpreter, 100, numbers.known(), frames);
+            CHECK(frames.frame_count == 0);
+        }
+        SECTION("a limit, 3." + std::to_string(minor)) {
+            read_frames(world.interpreter, 0, numbers.known(), frames);
+            CHECK(frames.frame_count == 0);
+        }
     }
 }
 
@@ -283,24 +350,19 @@ TEST_CASE("without a number of its own a code object is known by what it says") 
     const void* code = world.code("f", "a.py", 10);
     Collected collected;
     FrameNumbers numbers(collected);
-    const RawFrame frame{code, 6};
-    std::uint32_t id = 0;
-    numbers.of(world.interpreter, true, &frame, 1, &id);
-    CHECK(id == 1);
+    const RawFrame frame{code, 6, 0};
+    CHECK(number_of(world, numbers, frame) == 1);
     // The same addresses throughout, another letter in the name.
     const auto* name = read<const char*>(code, world.layout().code_qualname);
     const_cast<char*>(name)[world.layout().ascii_size] = 'h';
-    numbers.of(world.interpreter, true, &frame, 1, &id);
-    CHECK(id == 2);
+    CHECK(number_of(world, numbers, frame) == 2);
     // Another line, further down the table than the instruction: the same place.
     auto* table = const_cast<unsigned char*>(
         read<const unsigned char*>(code, world.layout().code_line_table));
     table[bytes_data + 5] = 8;
-    numbers.of(world.interpreter, true, &frame, 1, &id);
-    CHECK(id == 2);
+    CHECK(number_of(world, numbers, frame) == 2);
     table[bytes_data + 1] = 2;
-    numbers.of(world.interpreter, true, &frame, 1, &id);
-    CHECK(id == 3);
+    CHECK(number_of(world, numbers, frame) == 3);
     CHECK(collected.frames[2].line == 11);
 }
 
@@ -323,8 +385,8 @@ TEST_CASE("threads that number more places than the table holds agree on all of 
             for (std::size_t round = 0; round < 3; ++round) {
                 for (std::size_t i = 0; i < functions * 2; ++i) {
                     const std::size_t place = t % 2 == 0 ? i : functions * 2 - 1 - i;
-                    const RawFrame frame{codes[place / 2], place % 2 == 0 ? 6 : 30};
-                    numbers.of(world.interpreter, true, &frame, 1, &ids[t][place]);
+                    ids[t][place] =
+                        number_of(world, numbers, {codes[place / 2], place % 2 == 0 ? 6 : 30, 0});
                 }
             }
         });
