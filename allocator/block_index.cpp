@@ -61,7 +61,7 @@ void BlockIndex::split_next() noexcept {
     }
 }
 
-void BlockIndex::insert(Block& block) noexcept {
+[[gnu::hot]] void BlockIndex::insert(Block& block) noexcept {
     if (++count_ > buckets_) {
         split_next();
     }
@@ -76,7 +76,7 @@ void BlockIndex::insert(Block& block) noexcept {
     }
 }
 
-void BlockIndex::remove(Block& block) noexcept {
+[[gnu::hot]] void BlockIndex::remove(Block& block) noexcept {
     Block** at = &bucket(bucket_of(block.address));
     while (*at != &block) {
         at = &(*at)->same_hash;
@@ -91,7 +91,7 @@ void BlockIndex::remove(Block& block) noexcept {
     }
 }
 
-Block* BlockIndex::at(Address address) const noexcept {
+[[gnu::hot]] Block* BlockIndex::at(Address address) const noexcept {
     if (count_ == 0) {
         return nullptr;
     }

@@ -28,7 +28,7 @@ BlockStore::BlockStore(const SizePolicy& policy)
       small_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))),
       large_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))) {}
 
-bool BlockStore::reserve() noexcept {
+[[gnu::hot]] bool BlockStore::reserve() noexcept {
     if (spare_count_ >= needed_blocks && !spare_segment_.empty() && index_.ready(needed_blocks)) {
         return true;
     }
@@ -56,18 +56,19 @@ std::uint64_t BlockStore::capacity(const Block& block) const noexcept {
     return policy_.aligned_capacity(block.address - block.segment->base, block.size);
 }
 
-bool BlockStore::fits(const Block& block, std::uint64_t size, bool small) const noexcept {
+[[gnu::hot]] bool BlockStore::fits(const Block& block, std::uint64_t size,
+                                   bool small) const noexcept {
     return block.segment->small == small && (coarse(size) ? capacity(block) : block.size) >= size &&
            policy_.may_use(size, block.size);
 }
 
-Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
+[[gnu::hot]] Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
     Block* best = coarse(size) ? half(small).by_capacity.at_least(size, 0)
                                : half(small).by_size.at_least(size, 0);
     return best != nullptr && policy_.may_use(size, best->size) ? best : nullptr;
 }
 
-Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
+[[gnu::hot]] Block* BlockStore::take(std::uint64_t size, bool small) noexcept {
     Block* best = best_fit(size, small);
     return best != nullptr ? &take_from(*best, size) : nullptr;
 }
@@ -76,12 +77,12 @@ bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
     return best_fit(size, small) != nullptr;
 }
 
-bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
+[[gnu::hot]] bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
     const Block* best = best_fit(size, small);
     return best != nullptr && best->size == size;
 }
 
-Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
+[[gnu::hot]] Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
     const bool small = from.segment->small;
     Block* block = &from;
     unlink(*block);
@@ -102,13 +103,13 @@ Block& BlockStore::take_from(Block& from, std::uint64_t size) noexcept {
     return *block;
 }
 
-void BlockStore::put_back(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::put_back(Block& block) noexcept {
     block.idle.since_ns = never_seen;
     join_free(block);
 }
 
 /// Makes an unlinked block free, merged with its free neighbours.
-void BlockStore::join_free(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::join_free(Block& block) noexcept {
     Block* whole = &block;
     whole->state = BlockState::free;
     if (Block* below = block.previous; below != nullptr && below->state == BlockState::free) {
@@ -375,11 +376,11 @@ BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noe
 
 // --- questions --------------------------------------------------------------------------------
 
-const Block* BlockStore::find(Address address) const noexcept {
+[[gnu::hot]] const Block* BlockStore::find(Address address) const noexcept {
     return index_.around(address);
 }
 
-Block* BlockStore::find(Address address) noexcept {
+[[gnu::hot]] Block* BlockStore::find(Address address) noexcept {
     return index_.around(address);
 }
 
@@ -397,7 +398,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 }
 
 /// A free block out of the spares, with nothing in it.
-Block& BlockStore::new_block() noexcept {
+[[gnu::hot]] Block& BlockStore::new_block() noexcept {
     Block& block = *spare_;
     spare_ = block.next;
     --spare_count_;
@@ -407,14 +408,14 @@ Block& BlockStore::new_block() noexcept {
     return block;
 }
 
-void BlockStore::recycle(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::recycle(Block& block) noexcept {
     block.next = spare_;
     spare_ = &block;
     ++spare_count_;
 }
 
 /// Cuts an unlinked block in two; returns the upper part, free and unlinked.
-Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
+[[gnu::hot]] Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
     Block& upper = new_block();
     upper.address = block.address + at;
     upper.size = block.size - at;
@@ -433,7 +434,7 @@ Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
 }
 
 /// Joins an unlinked block and its unlinked upper neighbour, which ceases to be.
-void BlockStore::absorb_next(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::absorb_next(Block& block) noexcept {
     Block* gone = block.next;
     index_.remove(*gone);
     if (gone->size > block.size) {
@@ -448,7 +449,7 @@ void BlockStore::absorb_next(Block& block) noexcept {
     recycle(*gone);
 }
 
-void BlockStore::link(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::link(Block& block) noexcept {
     const bool small = block.segment->small;
     Half& in = half(small);
     block.by_size = has_fine_requests(small);
@@ -469,7 +470,7 @@ void BlockStore::link(Block& block) noexcept {
     }
 }
 
-void BlockStore::unlink(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::unlink(Block& block) noexcept {
     Half& in = half(block.segment->small);
     if (block.by_size) {
         in.by_size.remove(block);

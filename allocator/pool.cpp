@@ -198,7 +198,7 @@ class Pool::Impl {
 
 // --- allocation -------------------------------------------------------------------------------
 
-AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
+[[gnu::hot]] AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
     Lock lock(mutex_);
     const auto plan = policy_.plan(requested);
     if (!plan) {
@@ -229,8 +229,8 @@ AllocResult Pool::Impl::allocate(std::uint64_t requested, Tag tag) {
 
 /// A free block, or one from new memory. What is to go back before the pool grows goes back; while
 /// it does, without the lock, others may have freed: then everything is looked at anew.
-Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
-                                             std::uint64_t requested, Tag tag) {
+[[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
+                                                          std::uint64_t requested, Tag tag) {
     do {
         if (!store_.reserve()) {
             return {nullptr, no_host_memory};
@@ -254,7 +254,7 @@ Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan&
     return {status.ok() ? &store_.take_from(*fresh, plan.size) : nullptr, status};
 }
 
-AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
+[[gnu::hot]] AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
     const bool small = block.segment->small;
     block.use.requested = requested;
     if (next_id_ == ids_end_) {  // some at a time: pools do not share a cache line for each
@@ -386,7 +386,7 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
 
 // --- frees ------------------------------------------------------------------------------------
 
-FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
+[[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
     Lock lock(mutex_);
     Block* block = store_.find(address);
     if (block == nullptr) {
@@ -438,7 +438,7 @@ FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
 
 /// Asks the backend about the caller without the lock: it may look at stacks and libraries. When
 /// the caller relies on nothing the block stays pending like any other.
-bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
+[[gnu::hot]] bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
     const std::uint64_t epoch = epoch_;
     block.waited_for = true;
     lock.unlock();
@@ -453,7 +453,7 @@ bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
     return goes_on;
 }
 
-void Pool::Impl::put_behind(Block& block, Fence fence) {
+[[gnu::hot]] void Pool::Impl::put_behind(Block& block, Fence fence) {
     block.state = BlockState::pending;
     block.use.fence = fence;
     block.use.order = fences_recorded_++;
@@ -461,7 +461,7 @@ void Pool::Impl::put_behind(Block& block, Fence fence) {
 }
 
 /// Draws the consequence of a pending block's fence. The block may be merged away by it.
-void Pool::Impl::settle(Block& block, FenceState state) {
+[[gnu::hot]] void Pool::Impl::settle(Block& block, FenceState state) {
     if (state == FenceState::pending) {
         return;
     }
@@ -475,7 +475,7 @@ void Pool::Impl::settle(Block& block, FenceState state) {
     }
 }
 
-void Pool::Impl::complete(Block& block) {
+[[gnu::hot]] void Pool::Impl::complete(Block& block) {
     const bool small = block.segment->small;
     observer_.on_free_completed(describe(block));
     decrease(stats_.active, small, 1);
@@ -491,7 +491,7 @@ void Pool::Impl::complete(Block& block) {
 /// is free. Large blocks are worth every question: one cut needlessly may cost a segment later.
 /// Small ones come from segments that cost little, so where one can be cut, every few allocations
 /// are enough.
-void Pool::Impl::look_at_pending(const SizePolicy::Plan& plan) {
+[[gnu::hot]] void Pool::Impl::look_at_pending(const SizePolicy::Plan& plan) {
     constexpr unsigned enough = 8;
     if (store_.has_exactly(plan.size, plan.small)) {
         return;
@@ -514,7 +514,7 @@ void Pool::Impl::look_at_pending(const SizePolicy::Plan& plan) {
 /// distances from where frees were still pending the last time, and stops at the first that is
 /// complete. What lies between is left for later. Where the device is far behind the way along the
 /// list would cost more than it saves.
-void Pool::Impl::settle_most() {
+[[gnu::hot]] void Pool::Impl::settle_most() {
     constexpr std::size_t near = 32;
     Block* block = pending_.newest();
     std::size_t walked = 0;
@@ -579,7 +579,7 @@ Block* Pool::Impl::oldest_unattended() {
 
 /// The fence of `last`, or something that stands for it, is complete, and so are all before it.
 /// Also those behind that share it.
-void Pool::Impl::settle_up_to(const Block& last) {
+[[gnu::hot]] void Pool::Impl::settle_up_to(const Block& last) {
     const std::uint64_t end = last.use.order;
     const Fence fence = last.use.fence;
     for (Block* block = pending_.oldest();
@@ -655,7 +655,7 @@ void Pool::Impl::fence_deferred() {
     settle_all();
 }
 
-bool Pool::Impl::settle(Address address) {
+[[gnu::hot]] bool Pool::Impl::settle(Address address) {
     const Lock lock(mutex_);
     Block* block = store_.find(address);
     if (block == nullptr || block->address != address || block->waited_for) {
@@ -907,7 +907,7 @@ void Pool::Impl::abandon() {
     settled_.notify_all();
 }
 
-void Pool::Impl::count_split(bool small) {
+[[gnu::hot]] void Pool::Impl::count_split(bool small) {
     const BlockStore::SplitFree now = store_.split_free(small);
     bring_to(stats_.inactive_split, small, now.blocks);
     bring_to(stats_.inactive_split_bytes, small, now.bytes);
@@ -1063,11 +1063,11 @@ Pool::Pool(const PoolOptions& options, DeviceBackend& backend, PoolObserver* obs
 
 Pool::~Pool() = default;
 
-AllocResult Pool::allocate(std::uint64_t requested, Tag tag) {
+[[gnu::hot]] AllocResult Pool::allocate(std::uint64_t requested, Tag tag) {
     return impl_->allocate(requested, tag);
 }
 
-FreeResult Pool::free(Address address, Tag tag, FenceTiming timing) {
+[[gnu::hot]] FreeResult Pool::free(Address address, Tag tag, FenceTiming timing) {
     return impl_->free(address, tag, timing);
 }
 

@@ -167,7 +167,7 @@ std::string read_roundup_divisions(std::string_view text, RoundupDivisions* divi
     return {};
 }
 
-std::optional<std::uint64_t> SizePolicy::rounded(std::uint64_t requested) const {
+[[gnu::hot]] std::optional<std::uint64_t> SizePolicy::rounded(std::uint64_t requested) const {
     const std::uint64_t wanted = requested == 0 ? 1 : requested;
     const std::uint64_t divisions = divisions_for(wanted, options_.roundup_power2_divisions);
     if (divisions <= 1 || wanted <= options_.rounding * divisions) {
@@ -177,7 +177,7 @@ std::optional<std::uint64_t> SizePolicy::rounded(std::uint64_t requested) const 
     return round_up_to_power(wanted, std::bit_floor(wanted) / divisions);
 }
 
-std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const {
+[[gnu::hot]] std::optional<SizePolicy::Plan> SizePolicy::plan(std::uint64_t requested) const {
     const auto size = rounded(requested);
     if (!size) {
         return std::nullopt;
@@ -207,21 +207,22 @@ std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,
     return !segment || *segment < plan.segment || oversize(*segment) ? plan.segment : *segment;
 }
 
-std::uint64_t SizePolicy::aligned_capacity(std::uint64_t offset, std::uint64_t size) const {
+[[gnu::hot]] std::uint64_t SizePolicy::aligned_capacity(std::uint64_t offset,
+                                                        std::uint64_t size) const {
     const std::uint64_t beyond = offset & (options_.coarse_alignment - 1);
     const std::uint64_t lead = beyond == 0 ? 0 : options_.coarse_alignment - beyond;
     return size > lead ? size - lead : 0;
 }
 
-bool SizePolicy::may_use(std::uint64_t size, std::uint64_t block) const {
+[[gnu::hot]] bool SizePolicy::may_use(std::uint64_t size, std::uint64_t block) const {
     if (!oversize(block)) {
         return true;
     }
     return oversize(size) && block - size < options_.max_non_split_rounding;
 }
 
-bool SizePolicy::cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
-                           bool reaches_segment_end) const {
+[[gnu::hot]] bool SizePolicy::cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
+                                        bool reaches_segment_end) const {
     if (small || options_.expandable) {
         return tail >= options_.rounding;
     }

@@ -44,7 +44,7 @@ Context* ContextRegistry::find(CUcontext handle) const {
     return it == contexts_.end() ? nullptr : it->second;
 }
 
-Context* ContextRegistry::current() {
+[[gnu::hot]] Context* ContextRegistry::current() {
     CUcontext handle = nullptr;
     if (call_real(&Driver::cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == nullptr) {
         return nullptr;

@@ -111,7 +111,7 @@ std::uint64_t CudaBackend::total_memory() const {
 
 // No host memory for a fence is no shortage of device memory: kind error, which the pool answers by
 // keeping the block back.
-BackendStatus CudaBackend::fence_record(Fence* fence) {
+[[gnu::hot]] BackendStatus CudaBackend::fence_record(Fence* fence) {
     BackendStatus status = status_of(fences_.record(fence));
     if (!status.ok()) {
         status.kind = BackendStatus::Kind::error;
@@ -119,7 +119,7 @@ BackendStatus CudaBackend::fence_record(Fence* fence) {
     return status;
 }
 
-FenceState CudaBackend::fence_query(Fence fence) {
+[[gnu::hot]] FenceState CudaBackend::fence_query(Fence fence) {
     return fences_.query(fence);
 }
 
@@ -127,7 +127,7 @@ BackendStatus CudaBackend::fence_wait_device(Fence fence) {
     return status_of(fences_.wait_device(fence));
 }
 
-bool CudaBackend::ordered_behind(Fence fence) {
+[[gnu::hot]] bool CudaBackend::ordered_behind(Fence fence) {
     return fences_.ordered_behind(fence);
 }
 
@@ -135,11 +135,11 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     return status_of(fences_.wait_host(fence));
 }
 
-void CudaBackend::fence_release(Fence fence) {
+[[gnu::hot]] void CudaBackend::fence_release(Fence fence) {
     fences_.release(fence);
 }
 
-bool CudaBackend::caller_needs_host_wait() const {
+[[gnu::hot]] bool CudaBackend::caller_needs_host_wait() const {
     return caller_relies_on_host_wait();
 }
 

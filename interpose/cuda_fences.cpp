@@ -67,7 +67,7 @@ void CudaFences::note_idle(const Record& record) {
     }
 }
 
-CUresult CudaFences::record(Fence* fence) noexcept {
+[[gnu::hot]] CUresult CudaFences::record(Fence* fence) noexcept {
     *fence = 0;
     const std::optional<std::uint64_t> time = work_clock.now();
     if (!fences || idle_since(time)) {
@@ -187,7 +187,7 @@ CUresult CudaFences::synchronize_all() {
     return result;
 }
 
-FenceState CudaFences::query(Fence fence) {
+[[gnu::hot]] FenceState CudaFences::query(Fence fence) {
     const Record& record = *record_of(fence);
     if (idle_since(record.time)) {
         return FenceState::complete;
@@ -244,7 +244,7 @@ CUresult CudaFences::order_behind(const Record& record) {
 
 // By time: frees of several threads come here in any order, and a fence stands for all work that
 // had ticked by its time.
-bool CudaFences::ordered_behind(Fence fence) {
+[[gnu::hot]] bool CudaFences::ordered_behind(Fence fence) {
     Record* record = record_of(fence);
     Record* earlier = nullptr;
     {
@@ -314,7 +314,7 @@ CUresult CudaFences::wait_host(Fence fence) {
     return CUDA_SUCCESS;
 }
 
-void CudaFences::release(Fence fence) noexcept {
+[[gnu::hot]] void CudaFences::release(Fence fence) noexcept {
     Record* record = record_of(fence);
     const std::lock_guard lock(mutex_);
     if (--record->references != 0) {

@@ -24,7 +24,7 @@ using trace::Origin;
 
 constexpr int max_sampled_devices = 64;
 
-std::uint32_t call_site(Session& session) {
+[[gnu::hot]] std::uint32_t call_site(Session& session) {
     return session.recorder() != nullptr ? session.recorder()->capture_call_site() : 0;
 }
 
@@ -80,8 +80,8 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
 }
 
 // A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
-std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
-                                    bool stream_ordered) {
+[[gnu::hot]] std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
+                                                 bool stream_ordered) {
     Context* owner = session.segments().find(address);
     if (owner == nullptr) {
         return std::nullopt;
@@ -124,7 +124,8 @@ CUresult ask_driver_in_capture() {
     return answer == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : answer;
 }
 
-CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::size_t bytes) {
+[[gnu::hot]] CUresult allocate_device(Session& session, Api api, CUdeviceptr* address,
+                                      std::size_t bytes) {
     const auto from_driver = [&] {
         DriverAllocation allocation;
         allocation.requested = bytes;
@@ -175,7 +176,8 @@ CUresult allocate_device(Session& session, Api api, CUdeviceptr* address, std::s
     return error;
 }
 
-CUresult free_device(Session& session, Api api, CUdeviceptr address, DriverFree real_free) {
+[[gnu::hot]] CUresult free_device(Session& session, Api api, CUdeviceptr address,
+                                  DriverFree real_free) {
     if (address != 0) {
         if (const std::optional<CUresult> result = free_pooled(session, api, address, false)) {
             return *result;
@@ -261,7 +263,7 @@ std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
     return found;
 }
 
-void sample_device(Session& session, Context& context) {
+[[gnu::hot]] void sample_device(Session& session, Context& context) {
     static std::array<SampleSchedule, max_sampled_devices> schedules;
     const int device = context.device();
     if (session.recorder() == nullptr || device < 0 || device >= max_sampled_devices) {

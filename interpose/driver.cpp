@@ -159,7 +159,7 @@ const char* name_of(Api api) {
     return api == Api::none ? "" : entry_of(api).symbol;
 }
 
-const Driver* driver() {
+[[gnu::hot]] const Driver* driver() {
     const LoadedDriver* loaded = loaded_driver();
     return loaded != nullptr ? &loaded->functions : nullptr;
 }

@@ -47,7 +47,7 @@ std::atomic<std::uint64_t>& distance_of(std::uintptr_t address) {
 
 constinit profiler::unwind::UnloadFollower follower;
 
-std::uint8_t remembered(std::uintptr_t entry) {
+[[gnu::hot]] std::uint8_t remembered(std::uintptr_t entry) {
     if (follower.is_behind()) {
         follower.catch_up([] {
             for (std::atomic<std::uint64_t>& distance : distances) {
@@ -93,15 +93,15 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 
 }  // namespace
 
-FreeEntry::FreeEntry(void* frame) {
+[[gnu::hot]] FreeEntry::FreeEntry(void* frame) {
     entry_slot = reinterpret_cast<std::uintptr_t>(frame) - sizeof(std::uintptr_t);
 }
 
-FreeEntry::~FreeEntry() {
+[[gnu::hot]] FreeEntry::~FreeEntry() {
     entry_slot = 0;
 }
 
-bool caller_relies_on_host_wait() {
+[[gnu::hot]] bool caller_relies_on_host_wait() {
     if (entry_slot == 0) {
         return true;
     }

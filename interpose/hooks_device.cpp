@@ -17,7 +17,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1* address, unsigned int 
     return mi::call_real(&Driver::cuMemAlloc, address, bytes);
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
+                                                                  size_t bytes) {
     return mi::hook(
         [&](Session& session) {
             return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes);
@@ -29,7 +30,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
     return mi::call_real(&Driver::cuMemFree, address);
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
     const mi::FreeEntry entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(

@@ -9,8 +9,8 @@ using allocator::BlockInfo;
 using allocator::Tag;
 using trace::EventType;
 
-void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
-                          std::uint64_t size, Tag tag) {
+[[gnu::hot]] void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
+                                       std::uint64_t size, Tag tag) {
     if (recorder_ == nullptr) {
         return;
     }
@@ -31,15 +31,15 @@ void PoolRecorder::record(EventType type, Address address, std::uint64_t request
     recorder_->record(event);
 }
 
-void PoolRecorder::on_alloc(const BlockInfo& block, Tag tag) {
+[[gnu::hot]] void PoolRecorder::on_alloc(const BlockInfo& block, Tag tag) {
     record(EventType::alloc, block.address, block.requested, block.size, tag);
 }
 
-void PoolRecorder::on_free_requested(const BlockInfo& block, Tag tag) {
+[[gnu::hot]] void PoolRecorder::on_free_requested(const BlockInfo& block, Tag tag) {
     record(EventType::free_requested, block.address, block.requested, block.size, tag);
 }
 
-void PoolRecorder::on_free_completed(const BlockInfo& block) {
+[[gnu::hot]] void PoolRecorder::on_free_completed(const BlockInfo& block) {
     record(EventType::free_completed, block.address, block.requested, block.size, 0);
 }
 

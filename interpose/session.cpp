@@ -86,11 +86,11 @@ __attribute__((destructor)) void at_exit() {
 
 }  // namespace
 
-InsideMemlab::InsideMemlab() : nested_(inside_memlab) {
+[[gnu::hot]] InsideMemlab::InsideMemlab() : nested_(inside_memlab) {
     inside_memlab = true;
 }
 
-InsideMemlab::~InsideMemlab() {
+[[gnu::hot]] InsideMemlab::~InsideMemlab() {
     if (!nested_) {
         inside_memlab = false;
     }
@@ -106,7 +106,7 @@ bool is_own_export(const void* address) {
            value < reinterpret_cast<std::uintptr_t>(etext);
 }
 
-Session* Session::current() {
+[[gnu::hot]] Session* Session::current() {
     return instance.load(std::memory_order_acquire);
 }
 
@@ -119,7 +119,7 @@ Session* Session::wait_for_start() {
     return current();
 }
 
-Session* Session::current_or_late() {
+[[gnu::hot]] Session* Session::current_or_late() {
     Session* session = current();
     if (session != nullptr || state.load(std::memory_order_acquire) != State::idle) {
         return session;
@@ -281,7 +281,7 @@ void Session::look_for_ipc_users() noexcept {
     }
 }
 
-std::uint32_t Session::api_id(Api api) {
+[[gnu::hot]] std::uint32_t Session::api_id(Api api) {
     if (!recorder_ || api == Api::none) {
         return 0;
     }

@@ -43,11 +43,13 @@ class Recorder::Impl final : private StackDefinitions {
         return string_id_locked(key);
     }
 
-    void record_event(trace::Event& event) {
+    /// Of those that a program makes all the time.
+    template <class Timed>
+    void record_frequent(Timed& record) {
         std::unique_lock lock(mutex_);
-        event.time_ns = now();
-        if (write(event)) {
-            aggregator_.add(event, lock);
+        record.time_ns = now();
+        if (write(record)) {
+            aggregator_.add(record, lock);
         }
     }
 
@@ -164,7 +166,7 @@ class Recorder::Impl final : private StackDefinitions {
     /// may be a Python. No lock is held here. True when one was found just now.
     bool look_for_python() { return python_.looking() && python_.look(stacks_.module_count()); }
 
-    std::uint32_t capture() {
+    [[gnu::hot]] std::uint32_t capture() {
         CapturedStack native;
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
@@ -200,7 +202,7 @@ class Recorder::Impl final : private StackDefinitions {
         return !finished_;
     }
 
-    /// Any record but an event.
+    /// Any other record.
     template <class Record>
     void emit(const Record& record) {
         if (write(record)) {
@@ -229,7 +231,7 @@ Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_de
 
 Recorder::~Recorder() = default;
 
-std::uint32_t Recorder::capture_call_site() noexcept {
+[[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {
     return impl_->quietly(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
 }
 
@@ -237,9 +239,9 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     return impl_->quietly(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
 
-void Recorder::record(trace::Event event) noexcept {
+[[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
     event.thread = event.thread == 0 ? thread_id() : event.thread;
-    impl_->quietly([&] { impl_->record_event(event); });
+    impl_->quietly([&] { impl_->record_frequent(event); });
 }
 
 void Recorder::record(trace::OomEvent event) noexcept {
@@ -248,7 +250,7 @@ void Recorder::record(trace::OomEvent event) noexcept {
 }
 
 void Recorder::record(trace::DeviceSample sample) noexcept {
-    impl_->quietly([&] { impl_->record_timed(sample); });
+    impl_->quietly([&] { impl_->record_frequent(sample); });
 }
 
 void Recorder::record(const trace::OptionValue& option) noexcept {

@@ -15,7 +15,7 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 namespace memlab::profiler {
 
-void capture_stack(CapturedStack& stack, std::size_t limit) {
+[[gnu::hot]] void capture_stack(CapturedStack& stack, std::size_t limit) {
     const std::size_t most = std::min(limit, CapturedStack::max_depth);
     const unwind::Bytes own{reinterpret_cast<std::uintptr_t>(__ehdr_start),
                             reinterpret_cast<std::uintptr_t>(etext)};

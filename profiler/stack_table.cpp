@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 // Two words a multiplication and four lanes: one chain of multiplications over sixty words would
 // cost more than the rest of the look-up. The full comparison follows; it need only spread.
-std::uint64_t hash_of(std::span<const std::uint64_t> stack, bool truncated) {
+[[gnu::hot]] std::uint64_t hash_of(std::span<const std::uint64_t> stack, bool truncated) {
     constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
     std::uint64_t lanes[4] = {stack.size(), truncated ? 1U : 2U, 3, 4};
     std::size_t i = 0;
@@ -118,8 +118,8 @@ StackTable::StackTable(StackDefinitions& definitions) : definitions_(definitions
 
 StackTable::~StackTable() = default;
 
-std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
-                                std::uint64_t epoch) {
+[[gnu::hot]] std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
+                                             std::uint64_t epoch) {
     if (stack.empty()) {
         return 0;
     }
@@ -134,7 +134,7 @@ std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool trunc
     return define(key, resolved);
 }
 
-const StackTable::Entry* StackTable::find(const Key& key) const {
+[[gnu::hot]] const StackTable::Entry* StackTable::find(const Key& key) const {
     return slots_.load(std::memory_order_acquire)->find(key, [&](const Entry& entry) {
         return entry.epoch.load(std::memory_order_relaxed) == key.epoch;
     });

@@ -12,7 +12,7 @@ __attribute__((tls_model("initial-exec"))) thread_local std::uint32_t cached_id 
 
 }  // namespace
 
-std::uint32_t thread_id() {
+[[gnu::hot]] std::uint32_t thread_id() {
     if (cached_id == 0) {
         cached_id = static_cast<std::uint32_t>(syscall(SYS_gettid));
     }

@@ -156,7 +156,7 @@ class Batch {
 
 }  // namespace
 
-CurrentCall current_call() {
+[[gnu::hot]] CurrentCall current_call() {
     return call_of_thread;
 }
 

@@ -115,8 +115,8 @@ Place place_of(const Interpreter& interpreter, const RawFrame& frame, std::size_
 
 FrameNumbers::FrameNumbers(StackDefinitions& definitions) : definitions_(definitions) {}
 
-void FrameNumbers::number(const Interpreter& interpreter, bool in_main_interpreter,
-                          RawFrame* frames, std::size_t count) {
+[[gnu::hot]] void FrameNumbers::number(const Interpreter& interpreter, bool in_main_interpreter,
+                                       RawFrame* frames, std::size_t count) {
     Identities identities(interpreter, in_main_interpreter);
     for (std::size_t i = 0; i < count; ++i) {
         RawFrame& frame = frames[i];

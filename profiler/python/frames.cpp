@@ -173,8 +173,8 @@ class Walk {
 
 }  // namespace
 
-void read_frames(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known,
-                 Frames& out) {
+[[gnu::hot]] void read_frames(const Interpreter& interpreter, std::size_t limit,
+                              const KnownPlaces& known, Frames& out) {
     out.frame_count = 0;
     out.activation_count = 0;
     out.truncated = false;

@@ -12,8 +12,8 @@ namespace {
 
 /// Puts the Python frames where the activations that run them are in the native stack. False when
 /// none was found there.
-bool merge_stacks(const Interpreter& interpreter, const CapturedStack& native, const Frames& python,
-                  std::size_t limit, MergedStack& out) {
+[[gnu::hot]] bool merge_stacks(const Interpreter& interpreter, const CapturedStack& native,
+                               const Frames& python, std::size_t limit, MergedStack& out) {
     std::size_t depth = 0;
     std::size_t frame = 0;
     std::size_t activation = 0;
@@ -113,7 +113,7 @@ void PythonStacks::await_search() {
     }
 }
 
-bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {
+[[gnu::hot]] bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {
     if (state_.load(std::memory_order_acquire) != State::on) {
         return false;
     }

@@ -31,9 +31,8 @@ constexpr Tables make_tables() {
 constexpr Tables tables = make_tables();
 
 /// The checksum's bits inverted, in and out.
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t crc,
-                                                               const unsigned char* bytes,
-                                                               std::size_t size) {
+[[gnu::hot]] __attribute__((target("sse4.2"))) std::uint32_t by_instruction(
+    std::uint32_t crc, const unsigned char* bytes, std::size_t size) {
     while (size >= 8) {
         std::uint64_t word = 0;
         std::memcpy(&word, bytes, sizeof word);
@@ -74,7 +73,7 @@ std::uint32_t by_table(std::uint32_t crc, const unsigned char* bytes, std::size_
 
 }  // namespace
 
-std::uint32_t crc32c(std::uint32_t previous, const void* data, std::size_t size) {
+[[gnu::hot]] std::uint32_t crc32c(std::uint32_t previous, const void* data, std::size_t size) {
     const auto* bytes = static_cast<const unsigned char*>(data);
     return __builtin_cpu_supports("sse4.2") ? ~by_instruction(~previous, bytes, size)
                                             : ~by_table(~previous, bytes, size);

@@ -111,8 +111,8 @@ void LogFile::full_by_errno(int error_number) {
                 " bytes: " + describe_errno(error_number);
 }
 
-bool LogFile::append(const std::uint8_t* data, std::size_t size, std::size_t spare,
-                     std::uint64_t keep_from) {
+[[gnu::hot]] bool LogFile::append(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                                  std::uint64_t keep_from) {
     if (descriptor_ < 0 || size == 0) {
         return size == 0;
     }

@@ -162,7 +162,7 @@ class LogWriter::Impl {
     /// Appends a record to the open block, opening and sealing blocks as needed. In front of
     /// `record` there is room for a block's header, which goes in together with the block's first
     /// record: one append, one visible moment.
-    bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
+    [[gnu::hot]] bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
         if (block_open_) {
             if (!put(record, size, spare, block_start_)) {
                 return false;
@@ -287,7 +287,7 @@ void LogWriter::on(const PythonFrameDef& record) {
 void LogWriter::on(const StackDef& record) {
     impl_->define(record);
 }
-void LogWriter::on(const Event& record) {
+[[gnu::hot]] void LogWriter::on(const Event& record) {
     impl_->refer(record);
 }
 void LogWriter::on(const OomEvent& record) {

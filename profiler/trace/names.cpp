@@ -25,7 +25,7 @@ const char* name_of(MemoryKind kind) {
     return "unknown";
 }
 
-bool counts_as_device_memory(MemoryKind kind) {
+[[gnu::hot]] bool counts_as_device_memory(MemoryKind kind) {
     switch (kind) {
         case MemoryKind::device:
         case MemoryKind::array:

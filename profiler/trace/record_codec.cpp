@@ -53,7 +53,7 @@ void remember(CodecState& state, const Event& event) {
 
 // ---- encoding
 
-std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to) {
+[[gnu::hot]] std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to) {
     const auto type = static_cast<std::size_t>(event.type);
     const Event& last = state.last[type];
     const std::size_t place = CodecState::place_of(event.address);

@@ -9,7 +9,7 @@ constinit std::array<EarlierWalks::Place, std::size_t{1} << EarlierWalks::place_
 
 const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
 
-EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
+[[gnu::hot]] EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
     : epoch_(epoch), way_(static_cast<std::uint32_t>(spread<walk_bits>(sp >> 4))) {
     if (epoch == 0) {
         return;
@@ -29,7 +29,7 @@ EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
     end_ = &place.present.back();
 }
 
-void EarlierWalks::keep() {
+[[gnu::hot]] void EarlierWalks::keep() {
     if (place_ == nullptr) {
         return;
     }

@@ -96,8 +96,8 @@ MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
 }
 
 // One frame in whatever way it takes. `none`: the walk ends here.
-__attribute__((noinline)) Answer step(Position& at, StackMemory& memory, bool use_kept,
-                                      std::uintptr_t* cfa) {
+[[gnu::hot]] __attribute__((noinline)) Answer step(Position& at, StackMemory& memory, bool use_kept,
+                                                   std::uintptr_t* cfa) {
     Rule rule = use_kept ? find_rule(at.address()) : Rule();
     if (rule.kind() == Kind::none) {
         rule = learn_rule(at, use_kept);
@@ -175,8 +175,9 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
 
 // False when a frame needs a register that is not carried along. The loop is the unwinder's cost:
 // what it needs is in registers, and what is not the plain case leaves it for step().
-MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, std::size_t limit,
-                                            Bytes left_out, std::uint64_t epoch) {
+[[gnu::hot]] MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack,
+                                                         std::size_t limit, Bytes left_out,
+                                                         std::uint64_t epoch) {
     const bool use_kept = !is_unloading();
     EarlierWalks earlier(use_kept ? epoch : 0, at.sp);
     StackMemory memory(at.sp);
@@ -239,8 +240,9 @@ MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack, s
 
 }  // namespace
 
-__attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(CapturedStack& stack,
-                                                             std::size_t limit, Bytes left_out) {
+[[gnu::hot]] __attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(CapturedStack& stack,
+                                                                          std::size_t limit,
+                                                                          Bytes left_out) {
     const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     const Position callers{word_at(frame + word_size), frame + 2 * word_size, word_at(frame),
                            false};
