@@ -132,6 +132,10 @@ class DeviceBackend {
     /// known not to: its frees go on as with FreeSync::never.
     virtual bool caller_needs_host_wait() const { return true; }
 
+    /// True when it is known without looking anywhere that caller_needs_host_wait() would say
+    /// false. With the pool's lock held.
+    virtual bool caller_surely_goes_on() const { return false; }
+
     /// The pool no longer needs the fence.
     virtual void fence_release(Fence fence) = 0;
 };

@@ -122,8 +122,10 @@ class Pool::Impl {
 
     void put_behind(Block& block, Fence fence);
     void settle(Block& block, FenceState state);
+    bool goes_on_at_once(FreeSync sync) const;
     bool host_goes_on(Lock& lock, Block& block);
     void complete(Block& block);
+    void put_back(Block& block);
     void look_at_pending(const SizePolicy::Plan& plan);
     void settle_most();
     void settle_all();
@@ -395,7 +397,6 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     if (block->address != address || block->state != BlockState::live) {
         return {FreeResult::Kind::invalid, {}};
     }
-    observer_.on_free_requested(describe(*block), tag);
     decrease(stats_.allocation, block->segment->small, 1);
     decrease(stats_.allocated_bytes, block->segment->small, block->size);
     if (policy_.oversize(block->size)) {
@@ -408,17 +409,23 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
         status = backend_.fence_record(&fence);
     }
     if (timing == FenceTiming::deferred || !status.ok()) {
+        observer_.on_free_requested(describe(*block), tag);
         block->state = BlockState::deferred;
         deferred_.push_back(*block);
         return {FreeResult::Kind::freed, status};
     }
-    if (fence == 0) {
-        complete(*block);
-        return {FreeResult::Kind::freed, {}};
-    }
-    put_behind(*block, fence);
     const FreeSync sync =
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
+    if (fence == 0 || (goes_on_at_once(sync) && backend_.ordered_behind(fence))) {
+        if (fence != 0) {
+            backend_.fence_release(fence);
+        }
+        observer_.on_freed(describe(*block), tag);
+        put_back(*block);
+        return {FreeResult::Kind::freed, {}};
+    }
+    observer_.on_free_requested(describe(*block), tag);
+    put_behind(*block, fence);
     // A query costs more than the record while the device is at work: none where nothing depends on
     // the answer. The next allocation that needs the memory asks.
     const std::uint64_t epoch = epoch_;
@@ -434,6 +441,13 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     }
     // Failed: only the wait, which then returns at once, tells the error.
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+}
+
+/// Whether a block whose fence needs no waiting for is free at once. While others are pending they
+/// are settled first, in their order.
+bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
+    return pending_.empty() && (sync == FreeSync::never ||
+                                (sync == FreeSync::automatic && backend_.caller_surely_goes_on()));
 }
 
 /// Asks the backend about the caller without the lock: it may look at stacks and libraries. When
@@ -476,8 +490,13 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
 }
 
 [[gnu::hot]] void Pool::Impl::complete(Block& block) {
-    const bool small = block.segment->small;
     observer_.on_free_completed(describe(block));
+    put_back(block);
+}
+
+/// What nothing uses any more is free memory. The block may be merged away by it.
+[[gnu::hot]] void Pool::Impl::put_back(Block& block) {
+    const bool small = block.segment->small;
     decrease(stats_.active, small, 1);
     decrease(stats_.active_bytes, small, block.size);
     decrease(stats_.requested_bytes, small, block.use.requested);

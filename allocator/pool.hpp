@@ -56,6 +56,7 @@ struct BlockInfo {
 ///   on_alloc           -> allocate(requested, tag)
 ///   on_free_requested  -> free(address, tag, FenceTiming::deferred)
 ///   on_free_completed  -> settle(address)
+///   on_freed           -> both
 ///   on_alloc_retry     -> release_for_retry(requested, tag)
 ///   on_make_room       -> make_room(requested, tag)
 ///   on_empty_cache     -> release_cached(false)
@@ -75,6 +76,11 @@ class PoolObserver {
     /// Told before the block is merged with its neighbours. Never follows for a block whose fence
     /// failed.
     virtual void on_free_completed(const BlockInfo& block) = 0;
+    /// A free that was complete at once, told instead of the two.
+    virtual void on_freed(const BlockInfo& block, Tag tag) {
+        on_free_requested(block, tag);
+        on_free_completed(block);
+    }
     /// `tag` is that of the allocation that made the pool grow (0: none).
     virtual void on_segment_alloc(Address segment, std::uint64_t size, Tag tag) = 0;
     /// Told before the backend gets it, which may give it to someone else at once.

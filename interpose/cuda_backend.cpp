@@ -143,4 +143,8 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     return caller_relies_on_host_wait();
 }
 
+[[gnu::hot]] bool CudaBackend::caller_surely_goes_on() const {
+    return caller_is_known_to_go_on();
+}
+
 }  // namespace memlab::interpose

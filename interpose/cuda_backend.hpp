@@ -33,6 +33,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus fence_wait_host(allocator::Fence fence) override;
     void fence_release(allocator::Fence fence) override;
     bool caller_needs_host_wait() const override;
+    bool caller_surely_goes_on() const override;
 
     CudaFences& fences() { return fences_; }
     VmmPages& pages() { return pages_; }

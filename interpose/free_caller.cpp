@@ -47,7 +47,14 @@ std::atomic<std::uint64_t>& distance_of(std::uintptr_t address) {
 
 constinit profiler::unwind::UnloadFollower follower;
 
-[[gnu::hot]] std::uint8_t remembered(std::uintptr_t entry) {
+/// The caller's return address, where it was found before for this entry; 0 where it was not.
+[[gnu::hot]] std::uintptr_t known_caller(std::uintptr_t entry) {
+    const std::uint64_t known = distance_of(entry).load(std::memory_order_relaxed);
+    const std::uintptr_t distance = known & ((1U << distance_bits) - 1);
+    return known >> distance_bits == entry ? word_at(entry_slot + distance) : 0;
+}
+
+std::uint8_t remembered(std::uintptr_t entry) {
     if (follower.is_behind()) {
         follower.catch_up([] {
             for (std::atomic<std::uint64_t>& distance : distances) {
@@ -55,12 +62,8 @@ constinit profiler::unwind::UnloadFollower follower;
             }
         });
     }
-    const std::uint64_t known = distance_of(entry).load(std::memory_order_relaxed);
-    if (known >> distance_bits != entry) {
-        return unknown;
-    }
-    const std::uintptr_t distance = known & ((1U << distance_bits) - 1);
-    const std::uint8_t kind = classes.of(word_at(entry_slot + distance), classify);
+    const std::uintptr_t caller = known_caller(entry);
+    const std::uint8_t kind = caller == 0 ? unknown : classes.of(caller, classify);
     return kind == plumbing ? unknown : kind;
 }
 
@@ -99,6 +102,14 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 
 [[gnu::hot]] FreeEntry::~FreeEntry() {
     entry_slot = 0;
+}
+
+[[gnu::hot]] bool caller_is_known_to_go_on() {
+    if (entry_slot == 0 || follower.is_behind()) {
+        return false;
+    }
+    const std::uintptr_t caller = known_caller(word_at(entry_slot));
+    return caller != 0 && classes.known(caller) == independent;
 }
 
 [[gnu::hot]] bool caller_relies_on_host_wait() {

@@ -28,6 +28,10 @@ class FreeEntry {
     FreeEntry& operator=(const FreeEntry&) = delete;
 };
 
+/// True when the calling thread is inside a free of such a caller, found at the place where it was
+/// found before: false says nothing. Thread-safe; a few reads.
+bool caller_is_known_to_go_on();
+
 /// True unless the calling thread is inside a free of a caller known not to rely on the wait.
 /// Thread-safe; takes no lock.
 bool caller_relies_on_host_wait();

@@ -23,20 +23,30 @@ class ObjectClasses {
         if (follower_.is_behind()) {
             forget();
         }
-        std::atomic<std::uint64_t>& cached = entries_[(address >> 2) % entries_.size()];
-        const std::uint64_t entry = cached.load(std::memory_order_relaxed);
-        if (entry >> 2 == address && entry != 0) {
-            return static_cast<std::uint8_t>(entry & 3);
+        if (const std::uint8_t remembered = known(address); remembered != 0) {
+            return remembered;
         }
         profiler::LoadedModule module;
         profiler::find_loaded_module(address, &module);
         const std::uint8_t kind = classify(std::string_view(module.path));
         // User-space addresses leave room for two bits.
-        cached.store(std::uint64_t{address} << 2 | kind, std::memory_order_relaxed);
+        entry_of(address).store(std::uint64_t{address} << 2 | kind, std::memory_order_relaxed);
         return kind;
     }
 
+    /// The class if it is remembered, else 0.
+    std::uint8_t known(std::uintptr_t address) {
+        const std::uint64_t entry = entry_of(address).load(std::memory_order_relaxed);
+        return entry >> 2 == address && !follower_.is_behind()
+                   ? static_cast<std::uint8_t>(entry & 3)
+                   : 0;
+    }
+
   private:
+    std::atomic<std::uint64_t>& entry_of(std::uintptr_t address) {
+        return entries_[(address >> 2) % entries_.size()];
+    }
+
     void forget() {
         follower_.catch_up([this] {
             for (std::atomic<std::uint64_t>& entry : entries_) {

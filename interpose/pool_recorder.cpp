@@ -9,11 +9,9 @@ using allocator::BlockInfo;
 using allocator::Tag;
 using trace::EventType;
 
-[[gnu::hot]] void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
-                                       std::uint64_t size, Tag tag) {
-    if (recorder_ == nullptr) {
-        return;
-    }
+[[gnu::hot]] trace::Event PoolRecorder::event_of(EventType type, Address address,
+                                                 std::uint64_t requested, std::uint64_t size,
+                                                 Tag tag) const {
     trace::Event event;
     event.type = type;
     event.kind = trace::MemoryKind::device;
@@ -28,7 +26,14 @@ using trace::EventType;
     if (type == EventType::alloc || type == EventType::free_requested) {
         event.correlation = profiler::cupti::current_call().correlation;
     }
-    recorder_->record(event);
+    return event;
+}
+
+[[gnu::hot]] void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
+                                       std::uint64_t size, Tag tag) {
+    if (recorder_ != nullptr) {
+        recorder_->record(event_of(type, address, requested, size, tag));
+    }
 }
 
 [[gnu::hot]] void PoolRecorder::on_alloc(const BlockInfo& block, Tag tag) {
@@ -41,6 +46,13 @@ using trace::EventType;
 
 [[gnu::hot]] void PoolRecorder::on_free_completed(const BlockInfo& block) {
     record(EventType::free_completed, block.address, block.requested, block.size, 0);
+}
+
+[[gnu::hot]] void PoolRecorder::on_freed(const BlockInfo& block, Tag tag) {
+    if (recorder_ != nullptr) {
+        recorder_->record_freed(
+            event_of(EventType::free_requested, block.address, block.requested, block.size, tag));
+    }
 }
 
 void PoolRecorder::on_segment_alloc(Address segment, std::uint64_t size, Tag tag) {

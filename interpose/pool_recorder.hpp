@@ -23,6 +23,7 @@ class PoolRecorder final : public allocator::PoolObserver {
     void on_alloc(const allocator::BlockInfo& block, allocator::Tag tag) override;
     void on_free_requested(const allocator::BlockInfo& block, allocator::Tag tag) override;
     void on_free_completed(const allocator::BlockInfo& block) override;
+    void on_freed(const allocator::BlockInfo& block, allocator::Tag tag) override;
     void on_segment_alloc(allocator::Address segment, std::uint64_t size,
                           allocator::Tag tag) override;
     void on_segment_free(allocator::Address segment, std::uint64_t size) override;
@@ -36,6 +37,8 @@ class PoolRecorder final : public allocator::PoolObserver {
     void on_sync() override;
 
   private:
+    trace::Event event_of(trace::EventType type, allocator::Address address,
+                          std::uint64_t requested, std::uint64_t size, allocator::Tag tag) const;
     void record(trace::EventType type, allocator::Address address, std::uint64_t requested,
                 std::uint64_t size, allocator::Tag tag);
 

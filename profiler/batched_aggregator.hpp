@@ -34,7 +34,7 @@ class BatchedAggregator {
     /// Throws std::bad_alloc. Memory that no batch has needed is not there.
     BatchedAggregator() {
         for (Batch& batch : batches_) {
-            batch.reserve(batch_size);
+            batch.reserve(batch_size + 1);  // the last may be two
         }
     }
 
@@ -42,18 +42,15 @@ class BatchedAggregator {
     /// order back, as the last thing that is done under it.
     template <class Frequent>
     void add(const Frequent& record, Order& order) {
-        Batch& batch = batches_[filling_];
-        batch.emplace_back(record);
-        if (batch.size() != batch_size) {
-            return;
-        }
-        // The batch before this one first: whoever adds it up holds this lock.
-        const std::lock_guard turn(mutex_);
-        filling_ = 1 - filling_;
-        order.unlock();
-        add_up(batch);
+        batches_[filling_].emplace_back(record);
+        add_up_if_full(order);
     }
-
+    /// Two, with nothing between them.
+    void add(const trace::Event& first, const trace::Event& second, Order& order) {
+        batches_[filling_].emplace_back(first);
+        batches_[filling_].emplace_back(second);
+        add_up_if_full(order);
+    }
     /// Any other record.
     template <class Record>
     void on(const Record& record) {
@@ -77,6 +74,18 @@ class BatchedAggregator {
 
   private:
     using Batch = std::vector<std::variant<trace::Event, trace::DeviceSample>>;
+
+    void add_up_if_full(Order& order) {
+        Batch& batch = batches_[filling_];
+        if (batch.size() < batch_size) {
+            return;
+        }
+        // The batch before this one first: whoever adds it up holds this lock.
+        const std::lock_guard turn(mutex_);
+        filling_ = 1 - filling_;
+        order.unlock();
+        add_up(batch);
+    }
 
     void add_up(Batch& batch) {
         for (const auto& record : batch) {

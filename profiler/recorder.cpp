@@ -53,6 +53,19 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
+    void record_freed(trace::Event& event) {
+        trace::Event completed = event;
+        completed.type = trace::EventType::free_completed;
+        completed.api = 0;
+        completed.stack = 0;
+        completed.correlation = 0;
+        std::unique_lock lock(mutex_);
+        event.time_ns = completed.time_ns = now();
+        if (write(event) && write(completed)) {
+            aggregator_.add(event, completed, lock);
+        }
+    }
+
     template <class Timed>
     void record_timed(Timed& record) {
         const std::lock_guard lock(mutex_);
@@ -242,6 +255,12 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
 [[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
     event.thread = event.thread == 0 ? thread_id() : event.thread;
     impl_->quietly([&] { impl_->record_frequent(event); });
+}
+
+[[gnu::hot]] void Recorder::record_freed(const trace::Event& free_requested) noexcept {
+    trace::Event event = free_requested;
+    event.thread = event.thread == 0 ? thread_id() : event.thread;
+    impl_->quietly([&] { impl_->record_freed(event); });
 }
 
 void Recorder::record(trace::OomEvent event) noexcept {
