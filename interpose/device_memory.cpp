@@ -270,6 +270,9 @@ std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
         return;
     }
     SampleSchedule& schedule = schedules[static_cast<std::size_t>(device)];
+    if (!schedule.worth_a_look(__builtin_ia32_rdtsc())) {
+        return;
+    }
     const std::uint64_t now = profiler::monotonic_ns();
     if (!schedule.take(now)) {
         return;

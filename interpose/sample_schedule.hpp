@@ -20,6 +20,16 @@ class SampleSchedule {
     static constexpr std::uint64_t most_interval_ns = 250'000'000;
     static constexpr std::uint64_t interval_per_cost = 500;
 
+    /// Whether it is worth reading the clock for take(). `counter`: the processor's time-stamp
+    /// counter, which is cheaper to read; a million of its ticks are less than any interval.
+    bool worth_a_look(std::uint64_t counter) {
+        if (counter - looked_at_.load(std::memory_order_relaxed) < ticks_between_looks) {
+            return false;
+        }
+        looked_at_.store(counter, std::memory_order_relaxed);
+        return true;
+    }
+
     /// Whether the caller is to take a sample; true for one of those that ask at the same time.
     bool take(std::uint64_t now) {
         std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
@@ -35,6 +45,9 @@ class SampleSchedule {
     }
 
   private:
+    static constexpr std::uint64_t ticks_between_looks = 1'000'000;
+
+    std::atomic<std::uint64_t> looked_at_{0};
     std::atomic<std::uint64_t> next_ns_{0};
 };
 

@@ -144,10 +144,10 @@ class LogWriter::Impl {
         drop<Record>();
     }
 
-    std::string path_;
     LogFile file_;
-    std::uint64_t dropped_ = 0;
     std::string stopped_because_;
+    std::uint64_t dropped_ = 0;
+    std::string path_;
 
   private:
     /// Into bytes_, behind room for a block's header.
@@ -229,14 +229,15 @@ class LogWriter::Impl {
         }
     }
 
+    // What an event needs, close together.
+    bool ended_ = false;
+    bool block_open_ = false;
+    std::uint32_t payload_size_ = 0;
+    std::uint32_t payload_crc_ = 0;
+    std::uint64_t block_start_ = 0;
     Definitions definitions_;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;
-    bool ended_ = false;
-    bool block_open_ = false;
-    std::uint64_t block_start_ = 0;
-    std::uint32_t payload_size_ = 0;
-    std::uint32_t payload_crc_ = 0;
 };
 
 LogWriter::LogWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
