@@ -280,6 +280,11 @@ bool SimulatedBackend::caller_needs_host_wait() const {
     return answer ? answer() : true;
 }
 
+bool SimulatedBackend::caller_surely_goes_on() const {
+    const std::lock_guard lock(mutex_);
+    return surely_goes_on_;
+}
+
 void SimulatedBackend::fence_release(Fence fence) {
     const std::lock_guard lock(mutex_);
     if (known(fence, "fence_release") == nullptr) {
@@ -384,6 +389,11 @@ void SimulatedBackend::set_segment_free_hook(std::function<void()> hook) {
 void SimulatedBackend::set_caller_needs_host_wait(std::function<bool()> answer) {
     const std::lock_guard lock(mutex_);
     needs_host_wait_ = std::move(answer);
+}
+
+void SimulatedBackend::set_caller_surely_goes_on(bool surely) {
+    const std::lock_guard lock(mutex_);
+    surely_goes_on_ = surely;
 }
 
 void SimulatedBackend::set_knows_idle(bool knows) {

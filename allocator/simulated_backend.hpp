@@ -47,6 +47,7 @@ class SimulatedBackend final : public DeviceBackend {
     bool ordered_behind(Fence fence) override;
     BackendStatus fence_wait_host(Fence fence) override;
     bool caller_needs_host_wait() const override;
+    bool caller_surely_goes_on() const override;
     void fence_release(Fence fence) override;
 
     // --- the clock ---
@@ -84,6 +85,9 @@ class SimulatedBackend final : public DeviceBackend {
 
     /// What caller_needs_host_wait answers; it is called without any lock of the simulation.
     void set_caller_needs_host_wait(std::function<bool()> answer);
+
+    /// What caller_surely_goes_on answers. (Default: false.)
+    void set_caller_surely_goes_on(bool surely);
 
     /// false: fence_record gives a real fence even when nothing is running. (Default: it gives 0.)
     void set_knows_idle(bool knows);
@@ -174,6 +178,7 @@ class SimulatedBackend final : public DeviceBackend {
     std::function<void()> hook_;
     std::function<void()> segment_free_hook_;
     std::function<bool()> needs_host_wait_;
+    bool surely_goes_on_ = false;
     bool knows_idle_ = true;
     bool one_stream_ = false;
     bool broken_ = false;

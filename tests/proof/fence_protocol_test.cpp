@@ -96,18 +96,23 @@ void explore_all(unsigned depth) {
     frees.print("frees and reuse", depth);
     struct Extra {
         const char* what;
-        bool Setting::*member;
-        bool value;
+        void (*change)(Setting&);
     };
-    for (const Extra& extra : {Extra{"captures", &Setting::captures, true},
-                               {"a call that fails", &Setting::failures, true},
-                               {"callers that rely on nothing", &Setting::relies, false},
-                               {"one stream, as long as it is", &Setting::one_stream, true}}) {
+    for (const Extra& extra :
+         {Extra{"captures", [](Setting& each) { each.captures = true; }},
+          {"a call that fails", [](Setting& each) { each.failures = true; }},
+          {"callers that rely on nothing", [](Setting& each) { each.relies = false; }},
+          {"one stream, as long as it is", [](Setting& each) { each.one_stream = true; }},
+          {"one stream, and callers known to rely on nothing", [](Setting& each) {
+               each.one_stream = true;
+               each.relies = false;
+               each.known = true;
+           }}}) {
         Sum sum;
         for (Setting each : settings(3)) {
             if (each.layout == Layout::own_segments && each.sync != FreeSync::always) {
                 each.blocks = 3;
-                each.*extra.member = extra.value;
+                extra.change(each);
                 sum.add(each, depth);
             }
         }

@@ -119,6 +119,8 @@ class ModelDevice final : public allocator::DeviceBackend {
         virtual void recorded(Fence fence) = 0;
         /// Whether the caller of the free in progress relies on its wait.
         virtual bool caller_relies() = 0;
+        /// Whether it is known without looking that it does not.
+        virtual bool caller_is_known() = 0;
         /// A segment goes back, once everything is finished that is submitted now: park until then.
         virtual void give_back(Address segment) = 0;
         virtual void broken(const char* rule) = 0;
@@ -137,6 +139,7 @@ class ModelDevice final : public allocator::DeviceBackend {
     void fence_release(Fence fence) override;
     bool ordered_behind(Fence fence) override;
     bool caller_needs_host_wait() const override { return checker_.caller_relies(); }
+    bool caller_surely_goes_on() const override { return checker_.caller_is_known(); }
 
     // --- work ---
 

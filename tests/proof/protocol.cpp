@@ -72,7 +72,7 @@ std::string describe(const Setting& setting) {
            std::to_string(setting.blocks) + " blocks, " + std::to_string(setting.live) + " live" +
            (setting.captures ? ", captures" : "") + (setting.one_stream ? ", one stream" : "") +
            (setting.failures ? ", failures" : "") +
-           (setting.relies ? "" : ", nobody relies on frees");
+           (setting.relies ? "" : ", nobody relies on frees") + (setting.known ? ", known" : "");
 }
 
 const char* name_of(Flaw flaw) {
@@ -508,6 +508,10 @@ void Protocol::between_look_and_record() {
 bool Protocol::caller_relies() {
     park(Where::asked);
     return setting_.relies;
+}
+
+bool Protocol::caller_is_known() {
+    return setting_.known && !setting_.relies;
 }
 
 void Protocol::give_back(Address segment) {

@@ -74,6 +74,7 @@ struct Setting {
     bool failures = false;
     bool one_stream = false;  ///< it counts when all work goes to one stream
     bool relies = true;       ///< programs rely on the wait of their frees
+    bool known = false;       ///< that they do not is known without looking
     std::size_t calls = 3;    ///< so many calls wait at the same time at most
     Mutation mutation = Mutation::none;
 };
@@ -166,6 +167,7 @@ class Protocol final : private ModelDevice::Checker,
     void wait_on_host(allocator::Fence fence) override;
     void recorded(allocator::Fence fence) override;
     bool caller_relies() override;
+    bool caller_is_known() override;
     void give_back(allocator::Address segment) override;
     void broken(const char* rule) override;
 

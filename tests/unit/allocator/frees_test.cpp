@@ -222,6 +222,44 @@ TEST_CASE("while all work goes to one stream a free that need not wait completes
     }
 }
 
+TEST_CASE("a caller that is known to go on is not asked; what was freed before comes first") {
+    for (const bool surely : {false, true}) {
+        World world(gib, with(FreeSync::automatic));
+        world.backend.set_one_stream(true);
+        world.backend.set_caller_surely_goes_on(surely);
+        int asked = 0;
+        world.backend.set_caller_needs_host_wait([&] {
+            ++asked;
+            return false;
+        });
+        const BlockInfo a = world.get(2 * mib);
+        const BlockInfo b = world.get(2 * mib);
+        world.backend.access(a.id, a.address, a.size);
+        world.give(a.address);
+        CHECK(asked == (surely ? 0 : 1));
+        CHECK(world.backend.fences() == 0);
+        const BlockInfo again = world.get(2 * mib);
+        CHECK(again.address == a.address);
+        world.backend.access(again.id, again.address, again.size);
+
+        world.backend.set_one_stream(false);
+        world.backend.access(b.id, b.address, b.size);
+        world.give(b.address);
+        CHECK(world.backend.fences() == 1);
+        world.backend.set_one_stream(true);
+        world.observer.take_events();
+        world.give(again.address);
+        CHECK(asked == (surely ? 2 : 3));  // it is not sure to be the only one
+        using What = Seen::What;
+        const std::vector<Seen> expected = {{What::free_requested, a.address, a.size, a.size, 0},
+                                            {What::free_completed, b.address, b.size, b.size, 0},
+                                            {What::free_completed, a.address, a.size, a.size, 0}};
+        CHECK(world.observer.take_events() == expected);
+        CHECK(world.active() == 0);
+        CHECK(world.problem_at_end() == sound);
+    }
+}
+
 TEST_CASE("all work on one stream is no reason not to wait for a free that promises it") {
     for (const FreeSync sync : {FreeSync::always, FreeSync::automatic}) {
         World world(gib, with(sync));

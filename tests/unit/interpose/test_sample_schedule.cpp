@@ -50,3 +50,18 @@ TEST_CASE("a sample that is not taken after all leaves the next one due soon") {
     CHECK_FALSE(schedule.take(2 * ms));
     CHECK(schedule.take(ms + SampleSchedule::least_interval_ns));
 }
+
+TEST_CASE("the clock is read for a sample now and then, also when the counter goes back") {
+    SampleSchedule schedule;
+    std::uint64_t counter = 5'000'000;
+    CHECK(schedule.worth_a_look(counter));
+    int looks = 0;
+    for (int i = 0; i < 1000; ++i) {
+        counter += 10'000;
+        looks += schedule.worth_a_look(counter) ? 1 : 0;
+    }
+    CHECK(looks == 10);
+    CHECK(schedule.worth_a_look(1000));
+    CHECK_FALSE(schedule.worth_a_look(2000));
+    CHECK(schedule.worth_a_look(1'001'000));
+}

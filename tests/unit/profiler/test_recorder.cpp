@@ -243,6 +243,37 @@ TEST_CASE("what threads record together adds up as the log does, while others lo
     CHECK(online.sites()[0].temporaries == again.sites()[0].temporaries);
 }
 
+TEST_CASE("a free that is complete at once is two events of one time, with nothing between") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    trace::Event event = alloc_at(0x1000);
+    event.api = recorder.string_id("cuMemAlloc_v2");
+    event.origin = trace::Origin::pool;
+    recorder.record(event);
+    event.type = trace::EventType::free_requested;
+    event.stack = recorder.capture_call_site();
+    event.correlation = 7;
+    recorder.record_freed(event);
+    recorder.finish(trace::EndKind::exit);
+    recorder.record_freed(event);  // not any more
+    Counter counter;
+    CHECK(recording.read(counter).status == trace::LogStatus::complete);
+    REQUIRE(counter.events.size() == 3);
+    const trace::Event& requested = counter.events[1];
+    const trace::Event& completed = counter.events[2];
+    CHECK(requested.type == trace::EventType::free_requested);
+    CHECK(requested.stack == event.stack);
+    CHECK(requested.api == event.api);
+    CHECK(requested.correlation == 7);
+    CHECK(requested.thread != 0);
+    trace::Event expected = requested;
+    expected.type = trace::EventType::free_completed;
+    expected.stack = expected.api = expected.correlation = 0;
+    CHECK(completed == expected);
+    CHECK(recorder.aggregate().live().size() == 0);
+    CHECK(recorder.aggregate().event_count() == 3);
+}
+
 TEST_CASE("without a log only the aggregate is kept") {
     Recorder recorder(nullptr, 0, {});
     CHECK(recorder.capture_call_site() == 0);

@@ -1,0 +1,63 @@
+"""hot_code.py LIBMEMLAB: what every allocation runs lies together in the library.
+
+Between two allocations the program's own code takes the caches, so memlab's has to come back page by page and line
+by line: functions on that way are marked [[gnu::hot]], which is where the linker puts them beside each other
+(docs/benchmarks.md, "What recording costs a training step"). A function of this list that has lost its mark, or
+a linker that does not sort, shows here.
+"""
+
+import subprocess
+import sys
+
+FUNCTIONS = [
+    "memlab::allocator::BlockIndex::insert(",
+    "memlab::allocator::BlockStore::take(",
+    "memlab::allocator::Pool::Impl::allocate(",
+    "memlab::allocator::Pool::Impl::free(",
+    "memlab::allocator::SizePolicy::plan(",
+    "memlab::interpose::CudaFences::record(",
+    "memlab::interpose::allocate_device(",
+    "memlab::interpose::free_device(",
+    "memlab::interpose::PoolRecorder::on_alloc(",
+    "memlab::interpose::PoolRecorder::on_freed(",
+    "memlab::profiler::Recorder::record(memlab::trace::Event)",
+    "memlab::profiler::Recorder::capture_call_site(",
+    "memlab::profiler::StackTable::id_of(",
+    "memlab::profiler::python::read_frames(",
+    "memlab::profiler::unwind::walk_stack(",
+    "memlab::trace::LogFile::append(",
+    "memlab::trace::encode_event(",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+]
+MOST_BYTES = 128 << 10
+
+
+def main() -> int:
+    symbols = subprocess.run(["nm", "-C", "--defined-only", sys.argv[1]], check=True, stdout=subprocess.PIPE,
+                             text=True).stdout
+    addresses: dict[str, int] = {}
+    for line in symbols.splitlines():
+        address, kind, name = line.split(" ", 2)
+        if kind not in "tT" or "[clone" in name:
+            continue
+        for function in FUNCTIONS:
+            if name == function or (name.startswith(function) and not function.startswith("cu")):
+                addresses[function] = int(address, 16)
+    missing = [function for function in FUNCTIONS if function not in addresses]
+    if missing:
+        print("not in the library (renamed? then change this list):", *missing, sep="\n  ")
+        return 1
+    ordered = sorted(addresses.items(), key=lambda item: item[1])
+    size = ordered[-1][1] - ordered[0][1]
+    print(f"{len(ordered)} functions within {size >> 10} KiB")
+    if size > MOST_BYTES:
+        print(f"more than {MOST_BYTES >> 10} KiB: one of them is not marked [[gnu::hot]]")
+        for name, address in ordered:
+            print(f"  {address:#10x} {name}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+// The aggregate of a running program: the same as if every record were added up at once.
+#include "profiler/batched_aggregator.hpp"
+
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+using memlab::profiler::BatchedAggregator;
+using namespace memlab;
+
+namespace {
+
+void define_all(auto&& define) {
+    define(trace::DeviceInfo{});
+    trace::ContextInfo context;
+    context.id = 1;
+    define(context);
+}
+
+/// Both see the same records; the batches in the order of `mutex`.
+struct Both {
+    Both() {
+        define_all([&](const auto& record) {
+            batched.on(record);
+            plain.on(record);
+        });
+    }
+
+    void add(const auto& record) {
+        std::unique_lock order(mutex);
+        batched.add(record, order);
+        plain.on(record);
+    }
+    void add(const trace::Event& first, const trace::Event& second) {
+        std::unique_lock order(mutex);
+        batched.add(first, second, order);
+        plain.on(first);
+        plain.on(second);
+    }
+
+    std::mutex mutex;
+    BatchedAggregator batched;
+    trace::Aggregator plain;
+};
+
+trace::Event event_at(trace::EventType type, std::uint64_t address, std::uint64_t time_ns) {
+    trace::Event event;
+    event.type = type;
+    event.context = 1;
+    event.thread = 1;
+    event.address = address;
+    event.requested = 100 + address % 7;
+    event.size = 512;
+    event.time_ns = time_ns;
+    return event;
+}
+
+void check_same(const trace::Aggregator& batched, const trace::Aggregator& plain) {
+    CHECK(batched.event_count() == plain.event_count());
+    CHECK(batched.live().size() == plain.live().size());
+    CHECK(batched.duration_ns() == plain.duration_ns());
+    CHECK(batched.integrity().unmatched_frees == plain.integrity().unmatched_frees);
+    const trace::DeviceTotals& mine = *batched.devices()[0];
+    const trace::DeviceTotals& other = *plain.devices()[0];
+    for (std::size_t curve = 0; curve < trace::curve_count; ++curve) {
+        CHECK(mine.curves[curve].current == other.curves[curve].current);
+        CHECK(mine.curves[curve].peak == other.curves[curve].peak);
+        CHECK(mine.curves[curve].peak_time_ns == other.curves[curve].peak_time_ns);
+    }
+    REQUIRE(batched.sites().size() == plain.sites().size());
+    CHECK(batched.sites()[0].temporaries == plain.sites()[0].temporaries);
+    REQUIRE(mine.timeline.buckets().size() == other.timeline.buckets().size());
+    for (std::size_t i = 0; i < mine.timeline.buckets().size(); ++i) {
+        CHECK(mine.timeline.buckets()[i].max == other.timeline.buckets()[i].max);
+        CHECK(mine.timeline.buckets()[i].last == other.timeline.buckets()[i].last);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("batches add up to what single records do, wherever a batch ends and whoever looks") {
+    std::mt19937 random(GENERATE(1U, 2U, 3U));
+    Both both;
+    std::uint64_t time_ns = 0;
+    std::vector<std::uint64_t> live;
+    std::size_t records = 0;
+    while (records < 5 * BatchedAggregator::batch_size) {
+        time_ns += random() % 1000;
+        const unsigned what = random() % 64;
+        if (what == 0) {
+            both.add(trace::DeviceSample{
+                .time_ns = time_ns, .device = 0, .used = random() % 4096, .total = 8192});
+            ++records;
+        } else if (what < 34 || live.empty()) {
+            live.push_back((records + 1) << 12);
+            both.add(event_at(trace::EventType::alloc, live.back(), time_ns));
+            ++records;
+        } else {
+            const std::size_t chosen = random() % live.size();
+            const std::uint64_t address = live[chosen];
+            live[chosen] = live.back();
+            live.pop_back();
+            both.add(event_at(trace::EventType::free_requested, address, time_ns),
+                     event_at(trace::EventType::free_completed, address, time_ns));
+            records += 2;
+        }
+        if (random() % 10'000 == 0) {
+            const std::lock_guard order(both.mutex);
+            check_same(both.batched.all(), both.plain);
+        }
+    }
+    const std::lock_guard order(both.mutex);
+    check_same(both.batched.all(), both.plain);
+}
+
+TEST_CASE("a record of another kind finds everything before it added up") {
+    Both both;
+    both.add(event_at(trace::EventType::alloc, 0x1000, 1));
+    trace::OomEvent oom;
+    oom.time_ns = 2;
+    {
+        const std::lock_guard order(both.mutex);
+        both.batched.on(oom);
+        CHECK(both.batched.all().ooms().at(0).holders.bytes == 512);
+        CHECK(both.batched.is_described(0));
+        CHECK_FALSE(both.batched.is_described(1));
+    }
+}
