@@ -5,9 +5,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -64,6 +66,27 @@ int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
         }
     }
     return 0;
+}
+
+/// Has the range's pages in memory. Each costs 3 us when it is first stored to through a mapping
+/// (ext4), which is then the price of that event; written in a row they cost 0.1 us. Where this
+/// does not succeed, they come when they are used.
+void fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
+    static const std::array<std::uint8_t, 16384> zeros{};
+    std::array<iovec, 64> pieces;
+    pieces.fill({const_cast<std::uint8_t*>(zeros.data()), zeros.size()});
+    while (from < to) {
+        const std::uint64_t left = to - from;
+        const std::size_t count = std::min<std::uint64_t>(pieces.size(), left / zeros.size());
+        const ssize_t written =
+            count != 0 ? pwritev(descriptor, pieces.data(), static_cast<int>(count),
+                                 static_cast<off_t>(from))
+                       : pwrite(descriptor, zeros.data(), left, static_cast<off_t>(from));
+        if (written <= 0) {
+            return;
+        }
+        from += static_cast<std::uint64_t>(written);
+    }
 }
 
 void store_release(std::uint8_t* byte, std::uint8_t value) {
@@ -160,6 +183,7 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
         fall_back_to_write();
         return false;
     }
+    fill_with_zeros(descriptor_, allocated_, target);
     allocated_ = target;
     chunk_ = std::min(chunk_ * 2, largest_chunk);
     if (!map(keep_from)) {
