@@ -2,7 +2,7 @@
 //
 // Often enough for the timeline, but never so often that the asking is felt: beside running kernels
 // the driver takes 30 to 45 us for an answer (measured on an H200), and holds up the launches of
-// other threads meanwhile. So a sample decides when the next one may be: a five hundredth of the
+// other threads meanwhile. So a sample decides when the next one may be: a thousandth of the
 // time at most goes into them.
 #pragma once
 
@@ -18,7 +18,7 @@ class SampleSchedule {
     static constexpr std::uint64_t least_interval_ns = 5'000'000;
     /// A thread that was held up in the middle of a sample says nothing about the next.
     static constexpr std::uint64_t most_interval_ns = 250'000'000;
-    static constexpr std::uint64_t interval_per_cost = 500;
+    static constexpr std::uint64_t interval_per_cost = 1000;
 
     /// Whether it is worth reading the clock for take(). `counter`: the processor's time-stamp
     /// counter, which is cheaper to read; a million of its ticks are less than any interval.

@@ -34,7 +34,7 @@ class BatchedAggregator {
     /// Throws std::bad_alloc. Memory that no batch has needed is not there.
     BatchedAggregator() {
         for (Batch& batch : batches_) {
-            batch.reserve(batch_size + 1);  // the last may be two
+            batch.reserve(batch_size);
         }
     }
 
@@ -45,10 +45,9 @@ class BatchedAggregator {
         batches_[filling_].emplace_back(record);
         add_up_if_full(order);
     }
-    /// Two, with nothing between them.
-    void add(const trace::Event& first, const trace::Event& second, Order& order) {
-        batches_[filling_].emplace_back(first);
-        batches_[filling_].emplace_back(second);
+    /// A free_requested of the pool and its free_completed of the same time.
+    void add_freed(const trace::Event& free_requested, Order& order) {
+        batches_[filling_].emplace_back(Freed{free_requested});
         add_up_if_full(order);
     }
     /// Any other record.
@@ -73,11 +72,14 @@ class BatchedAggregator {
     }
 
   private:
-    using Batch = std::vector<std::variant<trace::Event, trace::DeviceSample>>;
+    struct Freed {
+        trace::Event free_requested;
+    };
+    using Batch = std::vector<std::variant<trace::Event, Freed, trace::DeviceSample>>;
 
     void add_up_if_full(Order& order) {
         Batch& batch = batches_[filling_];
-        if (batch.size() < batch_size) {
+        if (batch.size() != batch_size) {
             return;
         }
         // The batch before this one first: whoever adds it up holds this lock.
@@ -89,9 +91,14 @@ class BatchedAggregator {
 
     void add_up(Batch& batch) {
         for (const auto& record : batch) {
-            std::visit([this](const auto& known) { aggregator_.on(known); }, record);
+            std::visit([this](const auto& known) { add_up(known); }, record);
         }
         batch.clear();
+    }
+    void add_up(const Freed& freed) { aggregator_.on_freed(freed.free_requested); }
+    template <class Record>
+    void add_up(const Record& record) {
+        aggregator_.on(record);
     }
 
     std::size_t filling_ = 0;       // under the order

@@ -62,7 +62,7 @@ class Recorder::Impl final : private StackDefinitions {
         std::unique_lock lock(mutex_);
         event.time_ns = completed.time_ns = now();
         if (write(event) && write(completed)) {
-            aggregator_.add(event, completed, lock);
+            aggregator_.add_freed(event, lock);
         }
     }
 

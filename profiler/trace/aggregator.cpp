@@ -223,6 +223,21 @@ void Aggregator::on(const Event& record) {
     });
 }
 
+void Aggregator::on_freed(const Event& free_requested) {
+    if (!definitions_.valid(free_requested)) {
+        Event completed = free_requested;
+        completed.type = EventType::free_completed;
+        on(free_requested);
+        on(completed);
+        return;
+    }
+    guarded([&] {
+        advance(free_requested.time_ns);
+        event_count_ += 2;
+        free_at_once(free_requested);
+    });
+}
+
 std::uint32_t Aggregator::site_index(const Event& event) {
     const std::uint64_t hash = HashIndex::mix(
         (std::uint64_t{event.stack} << 32 | event.api) ^
@@ -436,6 +451,23 @@ void Aggregator::complete(const Event& event) {
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
+        end_requested(live_[at], event.thread);
+    }
+    end_completed(at);
+    commit<Timeline::Change::fall>(device);
+}
+
+/// What free() and complete() do one after the other. Nothing falls twice, so one commit is enough.
+void Aggregator::free_at_once(const Event& event) {
+    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+    if (at == LiveTable::none) {
+        ++integrity_.unmatched_frees;
+        return;
+    }
+    DeviceTotals& device = *devices_[sites_[live_[at].site].device];
+    if (live_[at].pending) {
+        ++integrity_.unmatched_frees;
+    } else {
         end_requested(live_[at], event.thread);
     }
     end_completed(at);

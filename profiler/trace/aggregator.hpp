@@ -275,6 +275,10 @@ class Aggregator final : public RecordSink {
     void on(const Coverage& record) override;
     void on(const End& record) override;
 
+    /// As on() for a free_requested of the pool and the free_completed of the same time that
+    /// follows it, at the price of one.
+    void on_freed(const Event& free_requested);
+
     const ProcessInfo& process() const { return process_; }
     /// In order of first appearance; a later value of the same option replaces the earlier.
     const std::vector<OptionValue>& options() const { return options_; }
@@ -350,6 +354,7 @@ class Aggregator final : public RecordSink {
     void allocate(const Event& event);
     void free(const Event& event);
     void complete(const Event& event);
+    void free_at_once(const Event& event);
     void segment(const Event& event);
     void mark(const Event& event);
     void scope(const Event& event);

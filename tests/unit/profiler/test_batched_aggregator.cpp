@@ -33,11 +33,13 @@ struct Both {
         batched.add(record, order);
         plain.on(record);
     }
-    void add(const trace::Event& first, const trace::Event& second) {
+    void add_freed(const trace::Event& free_requested) {
         std::unique_lock order(mutex);
-        batched.add(first, second, order);
-        plain.on(first);
-        plain.on(second);
+        batched.add_freed(free_requested, order);
+        plain.on(free_requested);
+        trace::Event completed = free_requested;
+        completed.type = trace::EventType::free_completed;
+        plain.on(completed);
     }
 
     std::mutex mutex;
@@ -48,6 +50,7 @@ struct Both {
 trace::Event event_at(trace::EventType type, std::uint64_t address, std::uint64_t time_ns) {
     trace::Event event;
     event.type = type;
+    event.origin = trace::Origin::pool;
     event.context = 1;
     event.thread = 1;
     event.address = address;
@@ -97,14 +100,23 @@ TEST_CASE("batches add up to what single records do, wherever a batch ends and w
             live.push_back((records + 1) << 12);
             both.add(event_at(trace::EventType::alloc, live.back(), time_ns));
             ++records;
+        } else if (what <
+                   36) {  // of nothing, of what is pending, of another device, of the driver's
+            trace::Event event = event_at(trace::EventType::free_requested, live.back(), time_ns);
+            event.origin = random() % 2 == 0 ? trace::Origin::pool : trace::Origin::driver;
+            event.device = random() % 4 == 0 ? 7 : 0;
+            event.stack = random() % 4 == 0 ? 99 : 0;
+            both.add(event);
+            event.address += random() % 2 == 0 ? 0 : 512;
+            both.add_freed(event);
+            records += 2;
         } else {
             const std::size_t chosen = random() % live.size();
             const std::uint64_t address = live[chosen];
             live[chosen] = live.back();
             live.pop_back();
-            both.add(event_at(trace::EventType::free_requested, address, time_ns),
-                     event_at(trace::EventType::free_completed, address, time_ns));
-            records += 2;
+            both.add_freed(event_at(trace::EventType::free_requested, address, time_ns));
+            ++records;
         }
         if (random() % 10'000 == 0) {
             const std::lock_guard order(both.mutex);
