@@ -674,7 +674,7 @@ void Pool::Impl::fence_deferred() {
     settle_all();
 }
 
-[[gnu::hot]] bool Pool::Impl::settle(Address address) {
+bool Pool::Impl::settle(Address address) {
     const Lock lock(mutex_);
     Block* block = store_.find(address);
     if (block == nullptr || block->address != address || block->waited_for) {

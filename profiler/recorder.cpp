@@ -253,15 +253,24 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     return impl_->quietly(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
 
+namespace {
+
+void fill_in_thread(trace::Event& event) {
+    if (event.thread == 0) {
+        event.thread = thread_id();
+    }
+}
+
+}  // namespace
+
 [[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
-    event.thread = event.thread == 0 ? thread_id() : event.thread;
+    fill_in_thread(event);
     impl_->quietly([&] { impl_->record_frequent(event); });
 }
 
-[[gnu::hot]] void Recorder::record_freed(const trace::Event& free_requested) noexcept {
-    trace::Event event = free_requested;
-    event.thread = event.thread == 0 ? thread_id() : event.thread;
-    impl_->quietly([&] { impl_->record_freed(event); });
+[[gnu::hot]] void Recorder::record_freed(trace::Event free_requested) noexcept {
+    fill_in_thread(free_requested);
+    impl_->quietly([&] { impl_->record_freed(free_requested); });
 }
 
 void Recorder::record(trace::OomEvent event) noexcept {

@@ -38,7 +38,7 @@ class Recorder {
     /// Times are filled in here, and the thread where it is 0; the rest is the caller's.
     void record(trace::Event event) noexcept;
     /// A free_requested that was complete at once: it and its free_completed, both of one time.
-    void record_freed(const trace::Event& free_requested) noexcept;
+    void record_freed(trace::Event free_requested) noexcept;
     void record(trace::OomEvent event) noexcept;
     void record(trace::DeviceSample sample) noexcept;
     void record(const trace::OptionValue& option) noexcept;

@@ -52,8 +52,7 @@ class Identities {
         : interpreter_(interpreter), layout_(*interpreter.layout), numbered_(numbered) {}
 
     std::uint64_t of(const void* code, std::size_t table_bytes) {
-        const std::uint64_t numbered =
-            numbered_ && layout_.code_version != 0 ? numbered_identity(layout_, code) : 0;
+        const std::uint64_t numbered = numbered_ ? numbered_identity(layout_, code) : 0;
         if (numbered != 0) {
             return numbered;
         }

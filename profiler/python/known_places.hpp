@@ -21,9 +21,12 @@
 
 namespace memlab::profiler::python {
 
-/// What a code object is told apart by where they are numbered; 0 for one without a number. Reads
-/// two words that lie close to each other.
+/// What a code object is told apart by where they are numbered; 0 for one without a number, as all
+/// are in 3.11. Reads two words that lie close to each other.
 inline std::uint64_t numbered_identity(const Layout& layout, const void* code) {
+    if (layout.code_version == 0) {
+        return 0;
+    }
     const auto version = read<std::uint32_t>(code, layout.code_version);
     const auto first_line = read<std::uint32_t>(code, layout.code_first_line);
     return version == 0 ? 0 : std::uint64_t{version} << 31 | (first_line & 0x7fffffff);

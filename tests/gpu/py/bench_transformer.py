@@ -84,7 +84,7 @@ def environment_of(library: str, settings: dict, **more: str) -> dict:
 
 
 class Process:
-    """Of one variant. It takes its turn when it is told to."""
+    """Of one variant. It runs a round of steps when it is told to."""
 
     def __init__(self, library: str, settings: dict, in_a_row: int, record: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
@@ -93,7 +93,7 @@ class Process:
         self.process = subprocess.Popen([sys.executable, __file__, "--child", str(in_a_row)], env=environment,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def take_turn(self) -> dict:
+    def run_round(self) -> dict:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -114,19 +114,19 @@ class Process:
         return peaks
 
 
-def run_together(library: str, names: list[str], count: int, turns: int, in_a_row: int) -> dict[str, list[dict]]:
+def run_together(library: str, names: list[str], count: int, rounds: int, in_a_row: int) -> dict[str, list[dict]]:
     """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
-    does to all of them. A quarter of the turns is left out: everything is new to them."""
+    does to all of them. A quarter of the rounds is left out: everything is new to them."""
     # Who goes first is not always the same one.
     order = [name for number in range(count) for name in names[number % len(names):] + names[:number % len(names)]]
     processes = [(name, Process(library, VARIANTS[name], in_a_row, record=False), []) for name in order]
     results: dict[str, list[dict]] = {name: [] for name in names}
-    for number in range(turns):
+    for number in range(rounds):
         for name, process, times in processes:
-            answer = process.take_turn()
-            if number >= turns // 4:
+            answer = process.run_round()
+            if number >= rounds // 4:
                 times += answer["ms"]
-            if number == turns - 1:
+            if number == rounds - 1:
                 results[name].append({"ms": statistics.median(times), "steps": times} |
                                      {peak: answer[peak] for peak in ("allocated", "reserved")})
     for _, process, _ in processes:
@@ -134,10 +134,10 @@ def run_together(library: str, names: list[str], count: int, turns: int, in_a_ro
     return results
 
 
-def peaks_of(library: str, settings: dict, turns: int, in_a_row: int) -> dict:
+def peaks_of(library: str, settings: dict, rounds: int, in_a_row: int) -> dict:
     process = Process(library, settings, in_a_row, record=True)
-    for _ in range(turns):
-        process.take_turn()
+    for _ in range(rounds):
+        process.run_round()
     return process.end()
 
 
@@ -165,13 +165,13 @@ def main() -> int:
 
     if options.in_a_row < 2 or options.together < 1:
         parser.error("--in-a-row is 2 at least, --together 1")
-    turns = max(4, options.steps // (options.in_a_row - 1))
+    rounds = max(4, options.steps // (options.in_a_row - 1))
     times: dict[str, list[float]] = {name: [] for name in names}
     least: dict[str, list[float]] = {}
     results: dict[str, dict] = {}
     for begun in range(0, options.pairs, options.together):
         count = min(options.together, options.pairs - begun)
-        for name, processes in run_together(options.library, names, count, turns, options.in_a_row).items():
+        for name, processes in run_together(options.library, names, count, rounds, options.in_a_row).items():
             times[name] += [process["ms"] for process in processes]
             steps = [process["steps"] for process in processes] + ([least[name]] if name in least else [])
             least[name] = [min(step) for step in zip(*steps)]
@@ -180,7 +180,7 @@ def main() -> int:
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
-            results[name] |= peaks_of(options.library, VARIANTS[name], turns, options.in_a_row)
+            results[name] |= peaks_of(options.library, VARIANTS[name], rounds, options.in_a_row)
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
