@@ -3,12 +3,12 @@
 //
 // A B-tree of two levels: sorted chunks of 64, and a sorted directory of them. A look-up is a
 // binary search in one packed array and then in another, where a balanced tree of nodes would miss
-// the cache at every level; the chunk that was used last is tried first. An insertion moves half a
+// the cache at every level. An insertion moves half a
 // chunk at most, and allocates only when a chunk splits; keys that come in ascending order fill
 // chunks completely. The directory grows by one entry for every 32 to 64 keys, and is moved as
 // seldom.
 //
-// Thread-safety: none, for the const functions either: they remember the chunk that was used last.
+// Thread-safety: as the standard library's containers.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,10 @@ namespace memlab::trace {
 template <typename Value>
 class AddressMap {
     static constexpr std::size_t chunk_keys = 64;
+    /// Stands where a chunk has no key: no key is below another because of it.
+    static constexpr std::uint64_t no_key = ~std::uint64_t{0};
     struct Chunk {
+        Chunk() { keys.fill(no_key); }
         std::size_t size = 0;
         std::array<std::uint64_t, chunk_keys> keys;
         std::array<Value, chunk_keys> values;
@@ -69,6 +72,12 @@ class AddressMap {
         return previous(place);
     }
 
+    /// True for a place at a key, also for one from before an insertion or a removal if there is a
+    /// key now.
+    bool is_at_key(Place place) const {
+        return place.chunk_ < chunks_.size() && place.slot_ < chunks_[place.chunk_]->size;
+    }
+
     /// Of a place at a key.
     std::uint64_t key_at(Place place) const { return chunks_[place.chunk_]->keys[place.slot_]; }
     const Value& at(Place place) const { return chunks_[place.chunk_]->values[place.slot_]; }
@@ -89,16 +98,24 @@ class AddressMap {
 
     /// `key` must not be there yet. May throw std::bad_alloc, and then has changed nothing.
     Place insert(std::uint64_t key, const Value& value) {
+        return insert(lower_bound(key), key, value);
+    }
+    /// The same where lower_bound(key) is known.
+    Place insert(Place above, std::uint64_t key, const Value& value) {
         if (chunks_.empty()) {
             add_chunk(0, 0);
         }
-        std::size_t index = chunk_of(key);
+        std::size_t index = above.chunk_;
+        std::size_t slot = above.slot_;
+        if (index != 0 && slot == 0 && (index == chunks_.size() || key < firsts_[index])) {
+            slot = chunks_[--index]->size;  // behind the last key of the chunk before
+        }
         if (chunks_[index]->size == chunk_keys) {
             split(index, key);
             index = chunk_of(key);
+            slot = slot_of(*chunks_[index], key);
         }
         Chunk& chunk = *chunks_[index];
-        const std::size_t slot = slot_of(chunk, key);
         std::copy_backward(chunk.keys.begin() + slot, chunk.keys.begin() + chunk.size,
                            chunk.keys.begin() + chunk.size + 1);
         std::copy_backward(chunk.values.begin() + slot, chunk.values.begin() + chunk.size,
@@ -116,7 +133,7 @@ class AddressMap {
                   chunk.keys.begin() + place.slot_);
         std::copy(chunk.values.begin() + place.slot_ + 1, chunk.values.begin() + chunk.size,
                   chunk.values.begin() + place.slot_);
-        --chunk.size;
+        chunk.keys[--chunk.size] = no_key;
         if (chunk.size < chunk_keys / 4) {
             shrink(place.chunk_);
         }
@@ -128,29 +145,47 @@ class AddressMap {
         return place.slot_ < chunks_[place.chunk_]->size ? place : Place{place.chunk_ + 1, 0};
     }
 
+    // Which way a search turns is as good as random, and a processor that guessed it wrong has lost
+    // more time than the whole search takes. So neither of these has a branch to guess, and each
+    // turn chooses among four ways: what is compared for that is read side by side.
+
     /// The chunk that has `key`, or would get it: the last that begins at or below it.
     std::size_t chunk_of(std::uint64_t key) const {
-        if (latest_ >= firsts_.size() || key < firsts_[latest_] ||
-            (latest_ + 1 < firsts_.size() && key >= firsts_[latest_ + 1])) {
-            const auto above = std::upper_bound(firsts_.begin() + 1, firsts_.end(), key);
-            latest_ = static_cast<std::size_t>(above - firsts_.begin()) - 1;
+        const std::uint64_t* const first = firsts_.data();
+        std::size_t at = 0;  // the first chunk takes what is below all
+        std::size_t length = firsts_.size();
+        while (length > 4) {
+            const std::size_t quarter = length / 4;
+            at += quarter * how_many_up_to(key, first + at + quarter, quarter, 3);
+            length -= 3 * quarter;
         }
-        return latest_;
+        return at + (length > 1 ? how_many_up_to(key, first + at + 1, 1, length - 1) : 0);
+    }
+    static std::size_t how_many_up_to(std::uint64_t key, const std::uint64_t* keys,
+                                      std::size_t step, std::size_t count) {
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            found += static_cast<std::size_t>(keys[i * step] <= key);
+        }
+        return found;
     }
 
-    /// How many of the chunk's keys are below `key`: a binary search without a branch.
+    /// How many of the chunk's keys are below `key`.
     static std::size_t slot_of(const Chunk& chunk, std::uint64_t key) {
-        const std::uint64_t* at = chunk.keys.data();
-        std::size_t length = chunk.size;
-        if (length == 0) {
-            return 0;
+        static_assert(chunk_keys == 64);
+        const std::uint64_t* const keys = chunk.keys.data();
+        std::size_t at = 16 * how_many_below(key, keys + 15, 16, 3);
+        at += 4 * how_many_below(key, keys + at + 3, 4, 3);
+        return at + how_many_below(key, keys + at, 1, 4);
+    }
+    static std::size_t how_many_below(std::uint64_t key, const std::uint64_t* keys,
+                                      std::size_t step, std::size_t count) {
+        std::size_t found = 0;
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < count; ++i) {
+            found += static_cast<std::size_t>(keys[i * step] < key);
         }
-        while (length > 1) {
-            const std::size_t half = length / 2;
-            at += at[half - 1] < key ? half : 0;
-            length -= half;
-        }
-        return static_cast<std::size_t>(at - chunk.keys.data()) + (*at < key ? 1 : 0);
+        return found;
     }
 
     void add_chunk(std::size_t index, std::uint64_t first) {
@@ -172,6 +207,7 @@ class AddressMap {
         Chunk& to = *chunks_[index + 1];
         std::copy(from.keys.begin() + keep, from.keys.end(), to.keys.begin());
         std::copy(from.values.begin() + keep, from.values.end(), to.values.begin());
+        std::fill(from.keys.begin() + keep, from.keys.end(), no_key);
         to.size = chunk_keys - keep;
         from.size = keep;
     }
@@ -210,7 +246,6 @@ class AddressMap {
 
     std::vector<std::uint64_t> firsts_;  ///< the lowest key that a chunk may hold
     std::vector<std::unique_ptr<Chunk>> chunks_;
-    mutable std::size_t latest_ = 0;  ///< the chunk that was used last
 };
 
 }  // namespace memlab::trace

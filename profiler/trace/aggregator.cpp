@@ -225,10 +225,8 @@ void Aggregator::on(const Event& record) {
 
 void Aggregator::on_freed(const Event& free_requested) {
     if (!definitions_.valid(free_requested)) {
-        Event completed = free_requested;
-        completed.type = EventType::free_completed;
         on(free_requested);
-        on(completed);
+        on(completed_at_once(free_requested));
         return;
     }
     guarded([&] {
@@ -239,9 +237,10 @@ void Aggregator::on_freed(const Event& free_requested) {
 }
 
 std::uint32_t Aggregator::site_index(const Event& event) {
-    const std::uint64_t hash = HashIndex::mix(
-        (std::uint64_t{event.stack} << 32 | event.api) ^
-        HashIndex::mix(std::uint64_t{event.device} << 8 | static_cast<std::uint64_t>(event.kind)));
+    const std::uint64_t hash =
+        HashIndex::spread((std::uint64_t{event.stack} << 32 | event.api) ^
+                          HashIndex::spread(std::uint64_t{event.device} << 8 |
+                                            static_cast<std::uint64_t>(event.kind)));
     const std::uint32_t known = site_index_.find(hash, [&](std::uint32_t index) {
         const Site& site = sites_[index];
         return site.stack == event.stack && site.api == event.api && site.device == event.device &&
@@ -358,29 +357,21 @@ void Aggregator::allocate(const Event& event) {
     overwrite(live_.find(event.address, space));
     // Handles have no place in a segment: what claims one is not the pool's.
     const bool pooled = event.origin == Origin::pool && space == AddressSpace::pointer;
-    Live live;
-    live.address = event.address;
-    live.space = space;
-    live.site = site_index(event);
-    live.context = event.context;
-    live.thread = event.thread;
-    live.origin = pooled ? Origin::pool : Origin::driver;
-    live.serial = ++next_serial_;
-    live.time_ns = now_;
-    live.requested = event.requested;
-    live.size = event.size == 0 && !pooled ? event.requested : event.size;
+    const std::uint32_t in_site = site_index(event);
+    const std::uint64_t size = event.size == 0 && !pooled ? event.requested : event.size;
+    bool small_pool = false;
     if (pooled) {
-        PoolFigures::AddedBlock block = device.pool.add_block(event.address, live.size);
+        PoolFigures::AddedBlock block = device.pool.add_block(event.address, size);
         if (block.overlaps) {
-            vacate(device, event.address, live.size);
-            block = device.pool.add_block(event.address, live.size);
+            vacate(device, event.address, size);
+            block = device.pool.add_block(event.address, size);
         }
-        live.small_pool = block.small;
+        small_pool = block.small;
         MemoryStats& stats = device.pool.stats;
-        stats.allocation.increase(live.small_pool, 1);
-        stats.allocated_bytes.increase(live.small_pool, live.size);
-        stats.requested_bytes.increase(live.small_pool, live.requested);
-        if (device.pool.oversize(live.size)) {
+        stats.allocation.increase(small_pool, 1);
+        stats.allocated_bytes.increase(small_pool, size);
+        stats.requested_bytes.increase(small_pool, event.requested);
+        if (device.pool.oversize(size)) {
             stats.oversize_allocations.increase(1);
         }
         Fragmentation& fragmentation = device.fragmentation;
@@ -390,19 +381,30 @@ void Aggregator::allocate(const Event& event) {
             fragmentation.requested_at_peak = stats.requested_bytes.all.current;
         }
     }
+    std::uint32_t owner = 0;
     if (scopes_.any_open() && counts_as_device_memory(event.kind)) {
-        live.scopes = scopes_.allocated(live.thread, live.site, live.size);
+        owner = scopes_.allocated(event.thread, in_site, size);
     }
-    live_.add(live);
-    latest_of(live.thread).serial = live.serial;
+    Live& live = live_.add(event.address, space);
+    live.site = in_site;
+    live.context = event.context;
+    live.thread = event.thread;
+    live.scopes = owner;
+    live.origin = pooled ? Origin::pool : Origin::driver;
+    live.small_pool = small_pool;
+    live.serial = ++next_serial_;
+    live.time_ns = now_;
+    live.requested = event.requested;
+    live.size = size;
+    latest_of(event.thread).serial = next_serial_;
 
-    note_change(live.site);
-    Site& site = sites_[live.site];
+    note_change(in_site);
+    Site& site = sites_[in_site];
     ++site.count;
     ++site.live_count;
-    site.requested_bytes += live.requested;
-    site.bytes += live.size;
-    site.live_bytes += live.size;
+    site.requested_bytes += event.requested;
+    site.bytes += size;
+    site.live_bytes += size;
     if (site.live_bytes > site.peak_bytes) {
         site.peak_bytes = site.live_bytes;
         site.peak_time_ns = now_;
@@ -410,16 +412,16 @@ void Aggregator::allocate(const Event& event) {
     KindTotals& kind = device.kinds[static_cast<std::size_t>(event.kind)];
     ++kind.count;
     ++kind.live_count;
-    kind.bytes += live.size;
-    kind.live_bytes += live.size;
+    kind.bytes += size;
+    kind.live_bytes += size;
     kind.peak_bytes = std::max(kind.peak_bytes, kind.live_bytes);
 
     if (counts_as_device_memory(event.kind)) {
-        device.curve(CurveName::requested).current += live.requested;
-        device.curve(CurveName::allocated).current += live.size;
-        device.curve(CurveName::active).current += live.size;
+        device.curve(CurveName::requested).current += event.requested;
+        device.curve(CurveName::allocated).current += size;
+        device.curve(CurveName::active).current += size;
         if (!pooled) {
-            device.curve(CurveName::reserved).current += live.size;
+            device.curve(CurveName::reserved).current += size;
         }
         commit<Timeline::Change::rise>(device);
     }

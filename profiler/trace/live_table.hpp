@@ -72,18 +72,20 @@ class LiveTable {
         return (*slabs_[place / slab_size])[place % slab_size];
     }
 
-    /// Nothing of its address and space may be there. May throw std::bad_alloc, and then has added
-    /// nothing.
-    void add(const Live& live) {
+    /// A new one, for the caller to fill in. Nothing of its address and space may be there. May
+    /// throw std::bad_alloc, and then has added nothing.
+    Live& add(std::uint64_t address, AddressSpace space) {
         index_.make_room();
         if (free_ == none) {
             add_slab();
         }
         const std::uint32_t place = free_;
-        free_ = (*this)[place].next_free();
-        (*this)[place] = live;
-        index_.insert(hash(live.address, live.space), place);
+        Live& live = (*this)[place];
+        free_ = live.next_free();
+        live = Live{.address = address, .space = space};
+        index_.insert(hash(address, space), place);
         ++size_;
+        return live;
     }
 
     void erase(std::uint32_t place) {
@@ -123,7 +125,7 @@ class LiveTable {
     using Slab = std::array<Live, slab_size>;
 
     static std::uint64_t hash(std::uint64_t address, AddressSpace space) {
-        return HashIndex::mix(address + static_cast<std::uint64_t>(space));
+        return HashIndex::spread(address + static_cast<std::uint64_t>(space));
     }
 
     void add_slab() {

@@ -54,23 +54,29 @@ PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
 }
 
 void PoolFigures::account(bool small, Split before, Split after) {
+    // One of the two changes nothing; which one is not worth a branch that nobody can foresee.
     const auto apply = [small](StatByPool& stat, std::uint64_t from, std::uint64_t to) {
-        if (to > from) {
-            stat.increase(small, to - from);
-        } else if (to < from) {
-            stat.decrease(small, from - to);
-        }
+        stat.increase(small, std::max(from, to) - from);
+        stat.decrease(small, std::max(from, to) - to);
     };
     apply(stats.inactive_split, before.count, after.count);
     apply(stats.inactive_split_bytes, before.bytes, after.bytes);
 }
 
 PoolFigures::Segments::Place PoolFigures::segment_of(std::uint64_t address) const {
-    const auto at = segments_.floor(address);
-    if (at == segments_.end() || address - segments_.key_at(at) < segments_.at(at).size) {
-        return at;
+    const auto has_address = [&](Segments::Place at) {
+        return address - segments_.key_at(at) < segments_.at(at).size;
+    };
+    Segments::Place& hint = hints_[(address >> hint_shift) % hints];
+    if (segments_.is_at_key(hint) && has_address(hint)) {
+        return hint;
     }
-    return segments_.end();
+    const auto at = segments_.floor(address);
+    if (at == segments_.end() || !has_address(at)) {
+        return segments_.end();
+    }
+    hint = at;
+    return at;
 }
 
 std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
@@ -303,7 +309,7 @@ PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint6
     const bool small = inside ? segments_.at(at).small : size <= small_block;
     if (inside) {
         const Neighbours gap = around(at, previous, next, address, size);
-        blocks_.insert(address, size);
+        blocks_.insert(next, address, size);
         Segment& segment = segments_.at(at);
         const Split before = split_of(segment);
         segment.gaps +=

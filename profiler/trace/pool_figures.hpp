@@ -169,8 +169,13 @@ class PoolFigures {
     template <typename Use>
     void for_each_gap(Segments::Place segment, Use use) const;
 
+    static constexpr std::size_t hints = 256;
+    static constexpr unsigned hint_shift = 21;  ///< most segments begin at a multiple of 2 MiB
+
     Segments segments_;
     Blocks blocks_;
+    /// Where the segment of an address was found last. Places that have become wrong do no harm.
+    mutable std::vector<Segments::Place> hints_{hints, segments_.end()};
     std::uint64_t gap_bytes_ = 0;
 };
 

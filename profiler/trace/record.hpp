@@ -91,6 +91,16 @@ struct Event {
     bool operator==(const Event&) const = default;
 };
 
+/// The free_completed of a free_requested that was complete at once.
+inline Event completed_at_once(const Event& free_requested) {
+    Event completed = free_requested;
+    completed.type = EventType::free_completed;
+    completed.api = 0;
+    completed.stack = 0;
+    completed.correlation = 0;
+    return completed;
+}
+
 /// Event::stream of a scope_end: the thread ended.
 inline constexpr std::uint64_t ended_with_thread = 1;
 

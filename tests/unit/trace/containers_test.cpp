@@ -129,7 +129,9 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
     constexpr std::uint64_t count = 3000;
     std::vector<std::uint32_t> places;
     for (std::uint64_t i = 0; i < count; ++i) {
-        table.add({.address = i * 512, .site = 1, .context = static_cast<std::uint32_t>(i % 3)});
+        Live& live = table.add(i * 512, AddressSpace::pointer);
+        live.site = 1;
+        live.context = static_cast<std::uint32_t>(i % 3);
         places.push_back(table.find(i * 512, AddressSpace::pointer));
     }
     CHECK(table.size() == count);
@@ -144,7 +146,7 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
                 (i % 2 == 0 ? LiveTable::none : places[i]));
     }
     for (std::uint64_t i = 0; i < count; i += 2) {
-        table.add({.address = i * 512, .site = 2, .context = 9});
+        table.add(i * 512, AddressSpace::pointer).context = 9;
         REQUIRE(table.find(i * 512, AddressSpace::pointer) < count + 512);
     }
     CHECK(table.of_context(9).size() == count / 2);
