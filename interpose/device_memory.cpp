@@ -86,6 +86,9 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     if (owner == nullptr) {
         return std::nullopt;
     }
+    if (session.recorder() != nullptr) {
+        session.recorder()->expect(EventType::free_requested);
+    }
     FenceTiming timing = stream_ordered ? FenceTiming::now_host_goes_on : FenceTiming::now;
     if (session.captures().capturing()) {
         const CUresult answer = ask_driver_in_capture();
@@ -140,6 +143,9 @@ CUresult ask_driver_in_capture() {
     const Passthrough& rules = session.settings().passthrough;
     if (!rules.empty() && goes_to_plain_cuda(rules, bytes)) {
         return from_driver();
+    }
+    if (session.recorder() != nullptr) {
+        session.recorder()->expect(EventType::alloc);
     }
     const std::uint32_t stack = call_site(session);
     // During a capture the driver decides: it refuses what plain CUDA refuses.

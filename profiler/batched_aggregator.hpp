@@ -13,12 +13,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <variant>
 #include <vector>
 
 #include "profiler/trace/aggregator.hpp"
+#include "profiler/trace/prefetch.hpp"
 
 namespace memlab::profiler {
 
@@ -30,6 +32,8 @@ class BatchedAggregator {
 
     /// How many records wait at most: a few steps of a training. To add them up takes some 0.3 ms.
     static constexpr std::size_t batch_size = 8192;
+    /// From so many on, time that the program does not need is used to add them up.
+    static constexpr std::size_t worthwhile = 512;
 
     /// Throws std::bad_alloc. Memory that no batch has needed is not there.
     BatchedAggregator() {
@@ -42,13 +46,22 @@ class BatchedAggregator {
     /// order back, as the last thing that is done under it.
     template <class Frequent>
     void add(const Frequent& record, Order& order) {
-        batches_[filling_].emplace_back(record);
-        add_up_if_full(order);
+        put(record, order);
     }
     /// A free_requested of the pool and its free_completed of the same time.
     void add_freed(const trace::Event& free_requested, Order& order) {
-        batches_[filling_].emplace_back(Freed{free_requested});
-        add_up_if_full(order);
+        put(Freed{free_requested}, order);
+    }
+    /// An add() will come soon. Without the order.
+    void expect() const noexcept {
+        trace::prefetch_to_write(&filling_, sizeof filling_ + sizeof batches_ + sizeof next_);
+        trace::prefetch_to_write(next_.load(std::memory_order_relaxed), sizeof(Waiting));
+    }
+    /// Adds up what waits, if that is worth it: the program has time now. May give the order back.
+    void catch_up(Order& order) {
+        if (batches_[filling_].size() >= worthwhile) {
+            add_up_and_go_on(order);
+        }
     }
     /// Any other record.
     template <class Record>
@@ -75,15 +88,23 @@ class BatchedAggregator {
     struct Freed {
         trace::Event free_requested;
     };
-    using Batch = std::vector<std::variant<trace::Event, Freed, trace::DeviceSample>>;
+    using Waiting = std::variant<trace::Event, Freed, trace::DeviceSample>;
+    using Batch = std::vector<Waiting>;
 
-    void add_up_if_full(Order& order) {
+    template <class Record>
+    void put(const Record& record, Order& order) {
         Batch& batch = batches_[filling_];
-        if (batch.size() != batch_size) {
-            return;
+        const Waiting& put = batch.emplace_back(record);
+        next_.store(&put + 1, std::memory_order_relaxed);
+        if (batch.size() == batch_size) {
+            add_up_and_go_on(order);
         }
+    }
+
+    void add_up_and_go_on(Order& order) {
         // The batch before this one first: whoever adds it up holds this lock.
         const std::lock_guard turn(mutex_);
+        Batch& batch = batches_[filling_];
         filling_ = 1 - filling_;
         order.unlock();
         add_up(batch);
@@ -103,7 +124,8 @@ class BatchedAggregator {
 
     std::size_t filling_ = 0;       // under the order
     std::array<Batch, 2> batches_;  // the one that is filled under the order, else under mutex_
-    std::mutex mutex_;              // the aggregator
+    std::atomic<const Waiting*> next_ = nullptr;  // where the next record goes
+    std::mutex mutex_;                            // the aggregator
     trace::Aggregator aggregator_;
 };
 

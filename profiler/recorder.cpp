@@ -13,6 +13,7 @@
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
+#include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
 
 namespace memlab::profiler {
@@ -26,6 +27,15 @@ class Recorder::Impl final : private StackDefinitions {
           stack_depth_(stack_depth),
           python_(python, stack_depth, *this) {
         emit(process);
+    }
+
+    void expect(trace::EventType type) const noexcept {
+        trace::prefetch_to_write(&mutex_, sizeof mutex_ + sizeof finished_);
+        trace::prefetch_to_write(&clock_, sizeof clock_);
+        aggregator_.expect();
+        if (log_) {
+            log_->expect(type);
+        }
     }
 
     std::uint32_t capture_call_site() {
@@ -54,16 +64,20 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     void record_freed(trace::Event& event) {
-        trace::Event completed = event;
-        completed.type = trace::EventType::free_completed;
-        completed.api = 0;
-        completed.stack = 0;
-        completed.correlation = 0;
         std::unique_lock lock(mutex_);
-        event.time_ns = completed.time_ns = now();
-        if (write(event) && write(completed)) {
-            aggregator_.add_freed(event, lock);
+        if (finished_) {
+            return;
         }
+        event.time_ns = now();
+        if (log_) {
+            log_->on_freed(event);
+        }
+        aggregator_.add_freed(event, lock);
+    }
+
+    void before_waiting() {
+        std::unique_lock lock(mutex_);
+        aggregator_.catch_up(lock);
     }
 
     template <class Timed>
@@ -245,6 +259,10 @@ Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_de
 
 Recorder::~Recorder() = default;
 
+[[gnu::hot]] void Recorder::expect(trace::EventType type) const noexcept {
+    impl_->expect(type);
+}
+
 [[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {
     return impl_->quietly(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
 }
@@ -314,6 +332,10 @@ void Recorder::record(trace::Coverage coverage) noexcept {
 
 void Recorder::missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) noexcept {
     impl_->quietly([&] { impl_->missed(reason, bytes, count); });
+}
+
+void Recorder::before_waiting() noexcept {
+    impl_->quietly([&] { impl_->before_waiting(); });
 }
 
 void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {

@@ -29,6 +29,10 @@ class Recorder {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
+    /// An alloc or a free_requested will be recorded soon: what that takes is brought into the
+    /// processor's caches meanwhile.
+    void expect(trace::EventType type) const noexcept;
+
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     std::uint32_t capture_call_site() noexcept;
 
@@ -52,6 +56,9 @@ class Recorder {
     /// The time is filled in here: that of the finding, not of the allocation.
     void record(trace::Bypass bypass) noexcept;
     void record(trace::Coverage coverage) noexcept;
+
+    /// The calling thread will wait for the device now: what can be done at any time is done.
+    void before_waiting() noexcept;
 
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
     void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count = 1) noexcept;

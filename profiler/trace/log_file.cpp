@@ -15,6 +15,8 @@
 #include <cstring>
 #include <limits>
 
+#include "profiler/trace/prefetch.hpp"
+
 namespace memlab::trace {
 namespace {
 
@@ -156,7 +158,13 @@ void LogFile::full_by_errno(int error_number) {
     std::memcpy(target + 1, data + 1, size - 1);
     store_release(target, data[0]);
     size_ += size;
+    next_.store(target + size, std::memory_order_relaxed);
     return true;
+}
+
+[[gnu::hot]] void LogFile::expect_append() const noexcept {
+    prefetch_to_write(&next_, 64);  // and the fields behind it
+    prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
 }
 
 /// On false either the file is full, or mapped_mode_ was given up.
@@ -210,6 +218,7 @@ void LogFile::unmap() {
     if (window_ != nullptr) {
         munmap(window_, window_size_);
         window_ = nullptr;
+        next_.store(nullptr, std::memory_order_relaxed);
     }
 }
 

@@ -11,6 +11,7 @@
 // append is one write(2).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -41,6 +42,9 @@ class LogFile {
     bool append(const std::uint8_t* data, std::size_t size, std::size_t spare,
                 std::uint64_t keep_from);
 
+    /// An append() will come soon. From any thread.
+    void expect_append() const noexcept;
+
     /// Overwrites bytes that were appended, the one at `last` after all others.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
@@ -64,6 +68,7 @@ class LogFile {
     void full_at_ceiling();
     void full_by_errno(int error_number);
 
+    std::atomic<const std::uint8_t*> next_ = nullptr;  ///< where the next append goes; or null
     int descriptor_ = -1;
     bool mapped_mode_ = false;
     std::uint64_t size_ = 0;       ///< bytes appended

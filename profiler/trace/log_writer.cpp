@@ -11,6 +11,7 @@
 #include "profiler/trace/crc32c.hpp"
 #include "profiler/trace/definitions.hpp"
 #include "profiler/trace/log_format.hpp"
+#include "profiler/trace/prefetch.hpp"
 #include "profiler/trace/record_codec.hpp"
 
 namespace memlab::trace {
@@ -78,6 +79,29 @@ class LogWriter::Impl {
             end_block();
             drop<Record>();
         }
+    }
+
+    [[gnu::hot]] void on_freed(const Event& free_requested) noexcept {
+        const Event completed = completed_at_once(free_requested);
+        if (ended_ || !stopped_because_.empty() || !definitions_.valid(free_requested)) {
+            refer(free_requested);
+            refer(completed);
+            return;
+        }
+        std::uint8_t bytes[format::block_header_size + 2 * max_event_size];
+        std::uint8_t* const begin = bytes + format::block_header_size;
+        const std::uint8_t* const end =
+            encode_event(completed, state_, encode_event(free_requested, state_, begin));
+        if (!append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end)) {
+            dropped_ += 2;
+        }
+    }
+
+    [[gnu::hot]] void expect(EventType type) const noexcept {
+        prefetch_to_write(&ended_, event_fields);
+        prefetch_to_write(&state_.time_ns, sizeof state_.time_ns + sizeof state_.address);
+        prefetch_to_write(&state_.last[static_cast<std::size_t>(type)], sizeof(Event));
+        file_.expect_append();
     }
 
     void end(const End& record) noexcept {
@@ -230,6 +254,7 @@ class LogWriter::Impl {
     }
 
     // What an event needs, close together.
+    static constexpr std::size_t event_fields = 128;
     bool ended_ = false;
     bool block_open_ = false;
     std::uint32_t payload_size_ = 0;
@@ -291,6 +316,9 @@ void LogWriter::on(const StackDef& record) {
 [[gnu::hot]] void LogWriter::on(const Event& record) {
     impl_->refer(record);
 }
+[[gnu::hot]] void LogWriter::on_freed(const Event& free_requested) {
+    impl_->on_freed(free_requested);
+}
 void LogWriter::on(const OomEvent& record) {
     impl_->refer(record);
 }
@@ -311,6 +339,10 @@ void LogWriter::on(const Coverage& record) {
 }
 void LogWriter::on(const End& record) {
     impl_->end(record);
+}
+
+[[gnu::hot]] void LogWriter::expect(EventType type) const noexcept {
+    impl_->expect(type);
 }
 
 void LogWriter::close() {

@@ -37,9 +37,7 @@ struct Both {
         std::unique_lock order(mutex);
         batched.add_freed(free_requested, order);
         plain.on(free_requested);
-        trace::Event completed = free_requested;
-        completed.type = trace::EventType::free_completed;
-        plain.on(completed);
+        plain.on(trace::completed_at_once(free_requested));
     }
 
     std::mutex mutex;
@@ -124,6 +122,32 @@ TEST_CASE("batches add up to what single records do, wherever a batch ends and w
         }
     }
     const std::lock_guard order(both.mutex);
+    check_same(both.batched.all(), both.plain);
+}
+
+TEST_CASE("what waits is added up early where the program has time, if there is enough of it") {
+    Both both;
+    std::unique_lock order(both.mutex);
+    std::uint64_t address = 0;
+    const auto add = [&](std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            address += 4096;
+            const trace::Event event = event_at(trace::EventType::alloc, address, address);
+            both.batched.expect();
+            both.batched.add(event, order);
+            both.plain.on(event);
+        }
+    };
+    add(BatchedAggregator::worthwhile - 1);
+    both.batched.catch_up(order);
+    CHECK(order.owns_lock());
+    add(1);
+    both.batched.catch_up(order);
+    CHECK_FALSE(order.owns_lock());  // added up without it
+    order.lock();
+    both.batched.catch_up(order);
+    CHECK(order.owns_lock());  // nothing is left
+    add(7);
     check_same(both.batched.all(), both.plain);
 }
 

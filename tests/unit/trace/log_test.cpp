@@ -1,6 +1,9 @@
 // The event log: what goes in comes out, whatever is cut off or damaged.
 #include <sys/stat.h>
+#include <algorithm>
 #include <filesystem>
+#include <utility>
+#include <variant>
 
 #include "profiler/trace/crc32c.hpp"
 #include "profiler/trace/log_reader.hpp"
@@ -67,6 +70,44 @@ TEST_CASE("mapped and written logs have the same bytes") {
     const auto mapped = log_of(records, folder / "mapped");
     const auto written = log_of(records, folder / "written", LogStorage::write_only);
     CHECK(mapped == written);
+}
+
+TEST_CASE("a free that is complete at once is the same two events, written in one go") {
+    const TemporaryFolder folder;
+    const auto record = [&](const char* name, std::uint64_t limit, auto&& free) {
+        const std::string path = folder / name;
+        auto created = LogWriter::create(path, limit);
+        LogWriter& log = *created.writer;
+        log.expect(EventType::alloc);
+        log.on(DeviceInfo{.index = 0});
+        log.on(StringDef{.id = 1, .text = "cudaFree"});
+        for (std::uint64_t i = 1; i <= 2000; ++i) {
+            Event event{.type = EventType::alloc, .time_ns = i, .address = i << 12};
+            log.on(event);
+            event.type = EventType::free_requested;
+            event.api = i % 100 == 0 ? 7 : 1;  // 7 is not defined: written as none
+            event.correlation = static_cast<std::uint32_t>(i);
+            event.device = i % 500 == 0 ? 3 : 0;  // neither is 3: not written
+            log.expect(event.type);
+            free(log, event);
+        }
+        log.on(End{.events_dropped = log.events_dropped()});
+        log.close();
+        log.expect(EventType::alloc);
+        Recording back;
+        CHECK(read_log(path, back).status == LogStatus::complete);
+        const auto is_event = [](const auto& one) { return std::holds_alternative<Event>(one); };
+        const auto events = std::count_if(back.records.begin(), back.records.end(), is_event);
+        CHECK(static_cast<std::uint64_t>(events) + log.events_dropped() == 6000);
+        return std::pair(back.records, read_file(path));
+    };
+    const auto two = [](LogWriter& log, const Event& event) {
+        log.on(event);
+        log.on(completed_at_once(event));
+    };
+    const auto one = [](LogWriter& log, const Event& event) { log.on_freed(event); };
+    CHECK(record("two", 0, two) == record("one", 0, one));
+    record("short", 8192, one);  // ends somewhere in between
 }
 
 TEST_CASE("a plausible event costs less than a dozen bytes") {
