@@ -32,8 +32,9 @@ class BatchedAggregator {
 
     /// How many records wait at most: a few steps of a training. To add them up takes some 0.3 ms.
     static constexpr std::size_t batch_size = 8192;
-    /// From so many on, time that the program does not need is used to add them up.
-    static constexpr std::size_t worthwhile = 512;
+    /// From so many on, time that the program does not need is used to add them up. Of fewer the
+    /// single one costs more.
+    static constexpr std::size_t worthwhile = 4096;
 
     /// Throws std::bad_alloc. Memory that no batch has needed is not there.
     BatchedAggregator() {

@@ -17,9 +17,17 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
+struct Hash {
+    std::uint64_t place;  ///< chooses the slot
+    std::uint64_t check;
+    bool operator==(const Hash&) const = default;
+};
+
 // Two words a multiplication and four lanes: one chain of multiplications over sixty words would
-// cost more than the rest of the look-up. The full comparison follows; it need only spread.
-[[gnu::hot]] std::uint64_t hash_of(std::span<const std::uint64_t> stack, bool truncated) {
+// cost more than the rest of the look-up. Stacks of one depth with the same hash are taken to be
+// the same: to compare them would mean to wait for half a dozen cache lines, and among the 100,000
+// stacks of a large program two of one hash are less likely than one in 10^9.
+[[gnu::hot]] Hash hash_of(std::span<const std::uint64_t> stack, bool truncated) {
     constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
     std::uint64_t lanes[4] = {stack.size(), truncated ? 1U : 2U, 3, 4};
     std::size_t i = 0;
@@ -31,7 +39,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     for (std::size_t lane = 0; i < stack.size(); ++i, ++lane) {
         lanes[lane % 4] = mix(stack[i] ^ lanes[lane % 4], factor);
     }
-    return mix(mix(lanes[0], lanes[1] ^ factor), mix(lanes[2], lanes[3] ^ factor) ^ factor);
+    return {mix(mix(lanes[0], lanes[1] ^ factor), mix(lanes[2], lanes[3] ^ factor) ^ factor),
+            mix(lanes[0] ^ factor, lanes[2]) ^ mix(lanes[1], lanes[3] ^ factor)};
 }
 
 }  // namespace
@@ -40,37 +49,33 @@ struct StackTable::Key {
     std::span<const std::uint64_t> stack;
     bool truncated;
     std::uint64_t epoch;
-    std::uint64_t hash;
+    Hash hash;
 };
 
-/// One stack. Only the epoch ever changes, and it only grows.
+/// One stack. Only the epoch ever changes, and it only grows. What a look-up needs comes first; the
+/// stack itself is in the recording.
 struct StackTable::Entry {
-    std::uint64_t hash;
+    Hash hash;
     std::atomic<std::uint64_t> epoch;
+    std::size_t depth;
     std::uint32_t id;
     bool truncated;
-    std::size_t depth;
-    std::uint64_t* stack;    // [0, depth), in the same piece of memory
-    std::uint32_t* modules;  // [0, depth): ModuleDef::id, 0 where there is none
+    std::uint32_t* modules;  // [0, depth): ModuleDef::id, 0 where there is none; right behind
 
     static std::unique_ptr<Entry, EntryDelete> make(const Key& key,
                                                     const std::vector<std::uint32_t>& modules,
                                                     std::uint32_t id) {
         const std::size_t depth = key.stack.size();
-        const std::size_t bytes =
-            sizeof(Entry) + depth * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
-        auto* memory = static_cast<char*>(::operator new(bytes));
-        auto* stack = reinterpret_cast<std::uint64_t*>(memory + sizeof(Entry));
-        auto* ids = reinterpret_cast<std::uint32_t*>(stack + depth);
-        std::memcpy(stack, key.stack.data(), depth * sizeof(std::uint64_t));
+        auto* memory =
+            static_cast<char*>(::operator new(sizeof(Entry) + depth * sizeof(std::uint32_t)));
+        auto* ids = reinterpret_cast<std::uint32_t*>(memory + sizeof(Entry));
         std::memcpy(ids, modules.data(), depth * sizeof(std::uint32_t));
         return std::unique_ptr<Entry, EntryDelete>(
-            new (memory) Entry{key.hash, {key.epoch}, id, key.truncated, depth, stack, ids});
+            new (memory) Entry{key.hash, {key.epoch}, depth, id, key.truncated, ids});
     }
 
     bool has_stack_of(const Key& key) const {
-        return hash == key.hash && depth == key.stack.size() && truncated == key.truncated &&
-               std::memcmp(stack, key.stack.data(), depth * sizeof(std::uint64_t)) == 0;
+        return hash == key.hash && depth == key.stack.size() && truncated == key.truncated;
     }
 };
 
@@ -88,7 +93,7 @@ struct StackTable::Slots {
     /// The first entry of the key's stack that `good` takes, or null.
     template <class Good>
     Entry* find(const Key& key, const Good& good) const {
-        for (std::size_t i = key.hash & mask;; i = (i + 1) & mask) {
+        for (std::size_t i = key.hash.place & mask;; i = (i + 1) & mask) {
             Entry* entry = at[i].load(std::memory_order_acquire);
             if (entry == nullptr || (entry->has_stack_of(key) && good(*entry))) {
                 return entry;
@@ -97,7 +102,7 @@ struct StackTable::Slots {
     }
 
     void put(Entry* entry) {
-        std::size_t i = entry->hash & mask;
+        std::size_t i = entry->hash.place & mask;
         while (at[i].load(std::memory_order_relaxed) != nullptr) {
             i = (i + 1) & mask;
         }

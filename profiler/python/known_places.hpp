@@ -1,8 +1,10 @@
 // The numbers of places in Python code that were seen before, by code object and instruction.
 //
-// A table of fixed size that is read without a lock: a line of the cache for each place that is
-// looked up. Addresses are used again: a code object may be gone and another one lie there. So an
-// entry also keeps an identity, and holds only for a code object that has the same one:
+// A table that is read without a lock: a line of the cache for each place that is looked up. It
+// begins with a few pages, since each one that is touched costs time to translate its address, and
+// grows where that is not enough; what it was copied from stays for whoever still reads it.
+// Addresses are used again: a code object may be gone and another one lie there. So an entry also
+// keeps an identity, and holds only for a code object that has the same one:
 //  - where code objects are numbered (3.12 on), their number, which the interpreter gives out once,
 //    and first line;
 //  - else (3.11; numbers that have run out; other interpreters than the main one, which count for
@@ -16,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "profiler/python/objects.hpp"
 
@@ -48,13 +51,14 @@ class KnownPlaces {
     };
 
     /// Throws std::bad_alloc.
-    KnownPlaces() : sets_(std::make_unique<Set[]>(std::size_t{1} << set_bits)) {}
+    KnownPlaces() { add_table(first_bits); }
 
     /// The number of the place, where `is_same(identity, table_bytes)` agrees; 0: not known.
     template <class IsSame>
     std::uint32_t find(const void* code, std::uint32_t offset, const IsSame& is_same) const {
         const auto address = reinterpret_cast<std::uintptr_t>(code);
-        for (const Entry& entry : set_of(address, offset).entries) {
+        const Table& table = *table_.load(std::memory_order_acquire);
+        for (const Entry& entry : table.set_of(address, offset).entries) {
             const std::uint32_t version = entry.version.load(std::memory_order_acquire);
             const std::uint64_t known_code = entry.code.load(std::memory_order_acquire);
             const std::uint64_t known_offset =
@@ -71,6 +75,7 @@ class KnownPlaces {
     }
 
     /// May take the room of another place. What stood for the same code and offset goes first.
+    /// Throws std::bad_alloc, and then has kept nothing.
     void keep(const Place& place);
 
   private:
@@ -83,18 +88,31 @@ class KnownPlaces {
         std::atomic<std::uint64_t> identity;
     };
     static constexpr std::size_t set_size = 2;
-    static constexpr unsigned set_bits = 12;
+    static constexpr unsigned first_bits = 8;
+    static constexpr unsigned most_bits = 14;
     struct alignas(64) Set {  // a cache line
         std::array<Entry, set_size> entries;
     };
 
-    Set& set_of(std::uintptr_t code, std::uint32_t offset) const {
-        const std::uint64_t spread = (code ^ std::uint64_t{offset} << 48) * 0x9e3779b97f4a7c15ULL;
-        return sets_[spread >> (64 - set_bits)];
-    }
+    struct Table {
+        explicit Table(unsigned wanted)
+            : bits(wanted), sets(std::make_unique<Set[]>(std::size_t{1} << wanted)) {}
+        Set& set_of(std::uintptr_t code, std::uint32_t offset) const {
+            const std::uint64_t spread =
+                (code ^ std::uint64_t{offset} << 48) * 0x9e3779b97f4a7c15ULL;
+            return sets[spread >> (64 - bits)];
+        }
+        void keep(const Place& place);
 
-    std::unique_ptr<Set[]> sets_;
-    std::size_t next_victim_ = 0;
+        const unsigned bits;
+        const std::unique_ptr<Set[]> sets;
+        std::size_t lost = 0;  ///< places that others took the room of
+    };
+
+    void add_table(unsigned bits);
+
+    std::atomic<const Table*> table_ = nullptr;  ///< the last one of `tables_`
+    std::vector<std::unique_ptr<Table>> tables_;
 };
 
 }  // namespace memlab::profiler::python

@@ -43,9 +43,14 @@ namespace {
         if (end > next && end != UINTPTR_MAX) {
             add_activation();
             next = next_activation();
-        } else if (native.addresses[i] <= interpreter.code_start ||
-                   native.addresses[i] > interpreter.code_end) {
-            add(native.addresses[i]);
+        } else if (depth < limit) {
+            // Without a branch on whether the frame is the interpreter's own: they alternate.
+            const std::uintptr_t into_code = native.addresses[i] - interpreter.code_start - 1;
+            out.words[depth] = native.addresses[i];
+            depth += into_code >= interpreter.code_end - interpreter.code_start ? 1 : 0;
+        } else {
+            truncated |= native.addresses[i] <= interpreter.code_start ||
+                         native.addresses[i] > interpreter.code_end;
         }
     }
     if (activation == 0) {

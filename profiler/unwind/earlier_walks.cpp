@@ -23,20 +23,26 @@ const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
     const auto expect = [&](const Walk& walk) {
         return walk.epoch == epoch ? walk.frames.data() : &nothing;
     };
-    same_way_ = expect(place.walks[way_]);
+    begin_ = same_way_ = alike_ = expect(place.walks[way_]);
     last_ = expect(place.walks[place.last]);
     next_ = place.present.data();
     end_ = &place.present.back();
+}
+
+void EarlierWalks::append(const Frame* begin, const Frame* end) {
+    const std::ptrdiff_t count = std::min(end - begin, end_ - next_);
+    next_ = std::copy_n(begin, count, next_);
 }
 
 [[gnu::hot]] void EarlierWalks::keep() {
     if (place_ == nullptr) {
         return;
     }
-    *next_ = nothing;
     Walk& walk = place_->walks[way_];
-    const auto frames = static_cast<std::size_t>(next_ - place_->present.data());
-    if (walk.epoch != epoch_ || same_ != frames || walk.frames[frames].sp != UINTPTR_MAX) {
+    const bool as_it_was = alike_ != nullptr && alike_->sp == UINTPTR_MAX && walk.epoch == epoch_;
+    if (!as_it_was) {
+        write_down();
+        *next_ = nothing;
         walk.epoch = epoch_;
         std::copy(place_->present.data(), next_ + 1, walk.frames.data());
     }

@@ -38,16 +38,30 @@ class EarlierWalks {
     EarlierWalks(const EarlierWalks&) = delete;
     EarlierWalks& operator=(const EarlierWalks&) = delete;
 
-    /// The plain rule of the code at `address`, if an earlier walk was there with this stack
-    /// pointer; else an empty one. Stack pointers are to be asked for from the lowest to the
-    /// highest.
-    Rule rule_at(std::uintptr_t sp, std::uintptr_t address) {
+    /// What a walk found at one stack pointer. The one after a walk's last has none: UINTPTR_MAX.
+    struct Frame {
+        std::uintptr_t sp;
+        std::uintptr_t address;
+        Rule rule;  ///< a plain one; of a walk's last frame also `end`
+    };
+
+    // Stack pointers are to be asked for from the lowest to the highest.
+
+    /// The frame of the walk that began with the same stack pointer, if it was there with this
+    /// one; else null. The frames behind it are those of that walk, with ever higher stack
+    /// pointers.
+    const Frame* same_way(std::uintptr_t sp, std::uintptr_t address) {
         while (same_way_->sp < sp) {
             ++same_way_;
         }
-        if (same_way_->sp == sp && same_way_->address == address) [[likely]] {
-            ++same_;
-            return same_way_->rule;
+        return same_way_->sp == sp && same_way_->address == address ? same_way_ : nullptr;
+    }
+
+    /// The plain (or `end`) rule of the code at `address`, if an earlier walk was there with this
+    /// stack pointer; else an empty one.
+    Rule rule_at(std::uintptr_t sp, std::uintptr_t address) {
+        if (const Frame* frame = same_way(sp, address)) [[likely]] {
+            return frame->rule;
         }
         while (last_->sp < sp) {
             ++last_;
@@ -57,19 +71,35 @@ class EarlierWalks {
 
     /// This walk was there too, or instead.
     void went(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
+        if (same_way_ == alike_ && alike_->sp == sp && alike_->address == address &&
+            alike_->rule.word() == rule.word()) {
+            ++alike_;
+            return;
+        }
+        if (alike_ != nullptr && alike_ - begin_ == most_frames) {
+            return;  // the same as far as it is kept
+        }
+        write_down();
         *next_ = {sp, address, rule};
         next_ += next_ != end_ ? 1 : 0;
+    }
+
+    /// This walk went as the one that same_way() told of just now, through all that came before
+    /// `end`.
+    void went_along(const Frame* end) {
+        if (same_way_ == alike_) [[likely]] {
+            alike_ = end;
+        } else {
+            write_down();
+            append(same_way_, end);
+        }
+        same_way_ = end;
     }
 
     /// The walk is over, and what it went through holds for the epoch that it began in.
     void keep();
 
   private:
-    struct Frame {
-        std::uintptr_t sp;
-        std::uintptr_t address;
-        Rule rule;
-    };
     static constexpr std::size_t most_frames = 95;
     /// The last one of a walk that is kept stands above all stacks.
     using Frames = std::array<Frame, most_frames + 1>;
@@ -94,12 +124,24 @@ class EarlierWalks {
         return value * 0x9e3779b97f4a7c15U >> (64 - bits);
     }
 
+    void append(const Frame* begin, const Frame* end);
+    /// What was the same so far is written down, for it will not stay so.
+    void write_down() {
+        if (alike_ != nullptr) {
+            append(begin_, alike_);
+            alike_ = nullptr;
+        }
+    }
+
     Place* place_ = nullptr;
     const std::uint64_t epoch_;
-    const std::uint32_t way_;  ///< of the place's walks, this one's
+    const std::uint32_t way_;        ///< of the place's walks, this one's
+    const Frame* begin_ = &nothing;  ///< of the walk of the same way
     const Frame* same_way_ = &nothing;
     const Frame* last_ = &nothing;
-    std::size_t same_ = 0;  ///< frames that the walk of the same way went through too
+    /// While this walk was the same as the one of the same way: where that one goes on. Then
+    /// nothing is written down.
+    const Frame* alike_ = &nothing;
     Frame* next_ = &unkept_;
     Frame* end_ = &unkept_;
     Frame unkept_{};

@@ -189,6 +189,44 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     bool truncated = false;
     bool complete = true;
     while (at.instruction != 0) {
+        if (const auto* known = earlier.same_way(at.sp, at.instruction - back)) {
+            // As far as it is the same way. The stack pointers say that the rules hold, the return
+            // addresses that it goes on. All is read from where it was: each frame can be read
+            // before the one below it is known.
+            const auto* frame = known;
+            do {
+                const auto* const next = frame + 1;
+                const Rule rule = frame->rule;
+                std::uintptr_t cfa = next->sp;
+                if ((rule.from_frame_pointer() ? at.bp : at.sp) + rule.distance() != cfa ||
+                    cfa > high || depth == limit) {
+                    break;
+                }
+                __asm__("" : "+r"(cfa));  // or the compiler takes the sum, which is known later
+                own_size = at.instruction - left_out.begin < own_size ? own_size : 0;
+                stack.addresses[depth] = at.instruction;
+                stack.ends[depth] = cfa;
+                depth += own_size == 0 ? 1 : 0;
+                const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
+                at.instruction = word_at(cfa - word_size);
+                at.sp = cfa;
+                at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
+                back = 1;
+                frame = next;
+            } while (at.instruction - 1 == frame->address);
+            if (frame != known) {
+                earlier.went_along(frame);
+                continue;
+            }
+            if (frame->rule.kind() == Kind::end && depth < limit) {
+                if (at.instruction - left_out.begin >= own_size) {
+                    stack.addresses[depth] = at.instruction;
+                    stack.ends[depth++] = UINTPTR_MAX;
+                }
+                earlier.went_along(frame + 1);
+                break;
+            }
+        }
         if (at.instruction - left_out.begin >= own_size) {
             own_size = 0;
             if (depth == limit) {
@@ -220,6 +258,10 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
             const Answer answer = step(slowly, memory, use_kept, &cfa);
             if (answer != Answer::found || ++steps == most_steps) {
                 complete = answer != Answer::missing_register;
+                // What is kept as an end is one until objects are unloaded.
+                if (use_kept && find_rule(address).kind() == Kind::end) {
+                    earlier.went(at.sp, address, Rule(Kind::end));
+                }
                 break;
             }
             at = slowly;

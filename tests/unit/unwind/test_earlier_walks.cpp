@@ -86,6 +86,72 @@ TEST_CASE("a walk within a walk expects nothing and disturbs nothing") {
     CHECK(outer.rule_at(0x1010, 0x400001).is_plain());
 }
 
+TEST_CASE("a walk may follow an earlier one as far as it is the same, and go on alone") {
+    const std::uint64_t epoch = new_epoch();
+    const Rule end(Rule::Kind::end);
+    const auto count_from = [&](std::uintptr_t sp, std::uintptr_t address, Rule last) {
+        EarlierWalks walk(epoch, 0x1000);
+        const EarlierWalks::Frame* frame = walk.same_way(sp, address);
+        std::size_t count = 0;
+        for (; frame != nullptr && frame->sp != UINTPTR_MAX; ++frame) {
+            ++count;
+            if (frame[1].sp == UINTPTR_MAX) {
+                CHECK(frame->rule.word() == last.word());
+            }
+        }
+        return count;
+    };
+    {
+        EarlierWalks walk(epoch, 0x1000);
+        CHECK(walk.same_way(0x1000, 0x400000) == nullptr);
+        for (std::uintptr_t i = 0; i < 10; ++i) {
+            walk.went(0x1000 + i * 16, 0x400000 + i, i == 9 ? end : rule);
+        }
+        walk.keep();
+    }
+    CHECK(count_from(0x1000, 0x400000, end) == 10);
+    for (int round = 0; round < 2; ++round) {  // all the same: kept as it is
+        EarlierWalks walk(epoch, 0x1000);
+        const EarlierWalks::Frame* frame = walk.same_way(0x1000, 0x400000);
+        REQUIRE(frame != nullptr);
+        walk.went_along(frame + 9);
+        CHECK(walk.same_way(0x1090, 0x400009) == frame + 9);
+        walk.went_along(frame + 10);
+        walk.keep();
+    }
+    CHECK(count_from(0x1000, 0x400000, end) == 10);
+    {  // in the middle it goes elsewhere, and comes back
+        EarlierWalks walk(epoch, 0x1000);
+        walk.went_along(walk.same_way(0x1000, 0x400000) + 3);
+        walk.went(0x1030, 0x600000, rule);
+        CHECK(walk.same_way(0x1038, 0x600001) == nullptr);
+        walk.went(0x1038, 0x600001, rule);
+        const EarlierWalks::Frame* frame = walk.same_way(0x1040, 0x400004);
+        REQUIRE(frame != nullptr);
+        walk.went_along(frame + 6);
+        walk.keep();
+    }
+    CHECK(count_from(0x1000, 0x400000, end) == 11);
+    CHECK(count_from(0x1030, 0x600000, end) == 8);
+    CHECK(count_from(0x1030, 0x400003, end) == 0);
+    {  // it ends earlier than the last one
+        EarlierWalks walk(epoch, 0x1000);
+        walk.went_along(walk.same_way(0x1000, 0x400000) + 2);
+        walk.keep();
+    }
+    CHECK(count_from(0x1000, 0x400000, rule) == 2);
+}
+
+TEST_CASE("a very deep walk that is the same again stays as it is") {
+    const std::uint64_t epoch = new_epoch();
+    walk_through(epoch, 0x1000, 5000);
+    const std::size_t kept = expected(epoch, 0x1000, 5000);
+    walk_through(epoch, 0x1000, 5000);
+    CHECK(expected(epoch, 0x1000, 5000) == kept);
+    walk_through(epoch, 0x1000, 50);
+    CHECK(expected(epoch, 0x1000, 5000) == 50);
+}
+
 TEST_CASE("of a very deep stack the inner part is kept") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 5000);
