@@ -23,7 +23,11 @@ const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
     const auto expect = [&](const Walk& walk) {
         return walk.epoch == epoch ? walk.frames.data() : &nothing;
     };
-    begin_ = same_way_ = alike_ = expect(place.walks[way_]);
+    const Walk& same_way = place.walks[way_];
+    for (std::size_t i = 0; i < 40; i += 64 / sizeof(Frame)) {
+        __builtin_prefetch(&same_way.frames[i]);
+    }
+    begin_ = same_way_ = alike_ = expect(same_way);
     last_ = expect(place.walks[place.last]);
     next_ = place.present.data();
     end_ = &place.present.back();

@@ -71,8 +71,8 @@ class EarlierWalks {
 
     /// This walk was there too, or instead.
     void went(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
-        if (same_way_ == alike_ && alike_->sp == sp && alike_->address == address &&
-            alike_->rule.word() == rule.word()) {
+        if (alike_ != nullptr && same_way_ == alike_ && alike_->sp == sp &&
+            alike_->address == address && alike_->rule.word() == rule.word()) {
             ++alike_;
             return;
         }
