@@ -64,8 +64,7 @@ class LogWriter::Impl {
                 // By far the commonest: no vector.
                 std::uint8_t bytes[format::block_header_size + max_event_size];
                 std::uint8_t* const begin = bytes + format::block_header_size;
-                const std::uint8_t* const end = encode_event(record, state_, begin);
-                if (!append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end)) {
+                if (!append_encoded(begin, encode_event(record, state_, begin))) {
                     drop<Record>();
                 }
                 return;
@@ -92,7 +91,7 @@ class LogWriter::Impl {
         std::uint8_t* const begin = bytes + format::block_header_size;
         const std::uint8_t* const end =
             encode_event(completed, state_, encode_event(free_requested, state_, begin));
-        if (!append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end)) {
+        if (!append_encoded(begin, end)) {
             dropped_ += 2;
         }
     }
@@ -207,6 +206,16 @@ class LogWriter::Impl {
             end_block();
         }
         return true;
+    }
+
+    /// Of whole events, in front of which there is room for a block's header.
+    bool append_encoded(std::uint8_t* begin, const std::uint8_t* end) noexcept {
+        try {
+            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end);
+        } catch (const std::bad_alloc&) {  // to say why the log is full
+            end_block();
+            return false;
+        }
     }
 
     bool put(const std::uint8_t* data, std::size_t size, std::size_t spare,
