@@ -243,7 +243,8 @@ class SignalStack {
     std::vector<char> memory_;
 };
 
-void walk_paths(std::uint64_t seed, int count) {
+// Both are for tests that ThreadSanitizer does not run.
+[[maybe_unused]] void walk_paths(std::uint64_t seed, int count) {
     const SignalStack signal_stack;
     for (int i = 0; i < count; ++i) {
         Path path{seed + static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15U + 1, 0,
@@ -257,7 +258,7 @@ void walk_paths(std::uint64_t seed, int count) {
     }
 }
 
-void install_handlers() {
+[[maybe_unused]] void install_handlers() {
     install(SIGUSR1, handle, 0);
     install(SIGUSR2, handle, SA_ONSTACK);
     struct sigaction action {};
