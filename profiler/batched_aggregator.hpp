@@ -47,11 +47,16 @@ class BatchedAggregator {
     /// order back, as the last thing that is done under it.
     template <class Frequent>
     void add(const Frequent& record, Order& order) {
-        put(record, order);
+        Batch& batch = batches_[filling_];
+        const Waiting& put = batch.emplace_back(record);
+        next_.store(&put + 1, std::memory_order_relaxed);
+        if (batch.size() == batch_size) {
+            add_up_and_go_on(order);
+        }
     }
     /// A free_requested of the pool and its free_completed of the same time.
     void add_freed(const trace::Event& free_requested, Order& order) {
-        put(Freed{free_requested}, order);
+        add(Freed{free_requested}, order);
     }
     /// An add() will come soon. Without the order.
     void expect() const noexcept {
@@ -91,16 +96,6 @@ class BatchedAggregator {
     };
     using Waiting = std::variant<trace::Event, Freed, trace::DeviceSample>;
     using Batch = std::vector<Waiting>;
-
-    template <class Record>
-    void put(const Record& record, Order& order) {
-        Batch& batch = batches_[filling_];
-        const Waiting& put = batch.emplace_back(record);
-        next_.store(&put + 1, std::memory_order_relaxed);
-        if (batch.size() == batch_size) {
-            add_up_and_go_on(order);
-        }
-    }
 
     void add_up_and_go_on(Order& order) {
         // The batch before this one first: whoever adds it up holds this lock.

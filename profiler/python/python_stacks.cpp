@@ -43,14 +43,16 @@ namespace {
         if (end > next && end != UINTPTR_MAX) {
             add_activation();
             next = next_activation();
-        } else if (depth < limit) {
-            // Without a branch on whether the frame is the interpreter's own: they alternate.
-            const std::uintptr_t into_code = native.addresses[i] - interpreter.code_start - 1;
+            continue;
+        }
+        // Without a branch on whether the frame is the interpreter's own: they alternate.
+        const std::uintptr_t into_code = native.addresses[i] - interpreter.code_start - 1;
+        const bool foreign = into_code >= interpreter.code_end - interpreter.code_start;
+        if (depth < limit) {
             out.words[depth] = native.addresses[i];
-            depth += into_code >= interpreter.code_end - interpreter.code_start ? 1 : 0;
+            depth += foreign ? 1 : 0;
         } else {
-            truncated |= native.addresses[i] <= interpreter.code_start ||
-                         native.addresses[i] > interpreter.code_end;
+            truncated |= foreign;
         }
     }
     if (activation == 0) {

@@ -3,10 +3,9 @@
 //
 // A B-tree of two levels: sorted chunks of 64, and a sorted directory of them. A look-up is a
 // binary search in one packed array and then in another, where a balanced tree of nodes would miss
-// the cache at every level. An insertion moves half a
-// chunk at most, and allocates only when a chunk splits; keys that come in ascending order fill
-// chunks completely. The directory grows by one entry for every 32 to 64 keys, and is moved as
-// seldom.
+// the cache at every level. An insertion moves half a chunk at most, and allocates only when a
+// chunk splits; keys that come in ascending order fill chunks completely. The directory grows by
+// one entry for every 32 to 64 keys, and is moved as seldom.
 //
 // Thread-safety: as the standard library's containers.
 #pragma once

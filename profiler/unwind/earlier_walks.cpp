@@ -24,7 +24,8 @@ const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
         return walk.epoch == epoch ? walk.frames.data() : &nothing;
     };
     const Walk& same_way = place.walks[way_];
-    for (std::size_t i = 0; i < 40; i += 64 / sizeof(Frame)) {
+    constexpr std::size_t usual_depth = 40;
+    for (std::size_t i = 0; i < usual_depth; i += 64 / sizeof(Frame)) {
         __builtin_prefetch(&same_way.frames[i]);
     }
     begin_ = same_way_ = alike_ = expect(same_way);

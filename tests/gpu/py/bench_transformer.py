@@ -152,7 +152,7 @@ def main() -> int:
         child(int(sys.argv[2]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("library")
+    parser.add_argument("libmemlab")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--together", type=int, default=4, help="pairs whose processes are alive at once")
@@ -171,7 +171,7 @@ def main() -> int:
     results: dict[str, dict] = {}
     for begun in range(0, options.pairs, options.together):
         count = min(options.together, options.pairs - begun)
-        for name, processes in run_together(options.library, names, count, rounds, options.in_a_row).items():
+        for name, processes in run_together(options.libmemlab, names, count, rounds, options.in_a_row).items():
             times[name] += [process["ms"] for process in processes]
             steps = [process["steps"] for process in processes] + ([least[name]] if name in least else [])
             least[name] = [min(step) for step in zip(*steps)]
@@ -180,7 +180,7 @@ def main() -> int:
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
     for name in names:
         if name not in OWN:
-            results[name] |= peaks_of(options.library, VARIANTS[name], rounds, options.in_a_row)
+            results[name] |= peaks_of(options.libmemlab, VARIANTS[name], rounds, options.in_a_row)
         ratios = [time / own for time, own in zip(times[name], times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
