@@ -11,6 +11,7 @@
 #include "profiler/calibrated_clock.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_capture.hpp"
+#include "profiler/stack_hash.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/trace/prefetch.hpp"
@@ -198,11 +199,38 @@ class Recorder::Impl final : private StackDefinitions {
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
-        python::MergedStack merged;
-        if (python_.merge(native, merged)) {
-            return stacks_.id_of({merged.words, merged.depth}, merged.truncated, epoch);
+        return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
+    }
+
+    // Its frames are not on the stack while the native ones are walked: what lies deeper there is
+    // not in the processor's caches.
+    [[gnu::hot, gnu::noinline]] std::uint32_t merged_id_of(const CapturedStack& native,
+                                                           std::uint64_t epoch) {
+        python::Frames frames;
+        if (!python_.read(frames)) {
+            return id_of(native, epoch);
         }
+        const StackHash parts = python::hash_of_parts(native, frames, epoch);
+        const std::uint32_t known = python_.known_stacks().find(parts);
+        return known != 0 && epoch != StackTable::no_epoch ? known
+                                                           : merge(native, frames, parts, epoch);
+    }
+
+    std::uint32_t id_of(const CapturedStack& native, std::uint64_t epoch) {
         return stacks_.id_of({native.addresses, native.depth}, native.truncated, epoch);
+    }
+
+    [[gnu::noinline]] std::uint32_t merge(const CapturedStack& native, const python::Frames& frames,
+                                          const StackHash& parts, std::uint64_t epoch) {
+        python::MergedStack merged;
+        const std::uint32_t id =
+            python_.merge(native, frames, merged)
+                ? stacks_.id_of({merged.words, merged.depth}, merged.truncated, epoch)
+                : id_of(native, epoch);
+        if (id != 0 && epoch != StackTable::no_epoch) {
+            python_.known_stacks().keep(parts, id);
+        }
+        return id;
     }
 
     std::uint32_t string_id_locked(const std::string& text) {

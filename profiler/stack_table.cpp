@@ -4,43 +4,22 @@
 #include <new>
 #include <utility>
 
+#include "profiler/stack_hash.hpp"
+
 namespace memlab::profiler {
 namespace {
 
 constexpr std::size_t first_capacity = 1024;
 
-__extension__ using Wide = unsigned __int128;
-
-// Both halves of a product depend on all bits of both words.
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-    const Wide product = static_cast<Wide>(a) * b;
-    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
-struct Hash {
-    std::uint64_t place;  ///< chooses the slot
-    std::uint64_t check;
-    bool operator==(const Hash&) const = default;
-};
-
-// Two words a multiplication and four lanes: one chain of multiplications over sixty words would
-// cost more than the rest of the look-up. Stacks of one depth with the same hash are taken to be
-// the same: to compare them would mean to wait for half a dozen cache lines, and among the 100,000
-// stacks of a large program two of one hash are less likely than one in 10^9.
-[[gnu::hot]] Hash hash_of(std::span<const std::uint64_t> stack, bool truncated) {
-    constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
-    std::uint64_t lanes[4] = {stack.size(), truncated ? 1U : 2U, 3, 4};
-    std::size_t i = 0;
-    for (; i + 8 <= stack.size(); i += 8) {
-        for (std::size_t lane = 0; lane < 4; ++lane) {
-            lanes[lane] = mix(stack[i + 2 * lane] ^ lanes[lane], stack[i + 2 * lane + 1] ^ factor);
-        }
-    }
-    for (std::size_t lane = 0; i < stack.size(); ++i, ++lane) {
-        lanes[lane % 4] = mix(stack[i] ^ lanes[lane % 4], factor);
-    }
-    return {mix(mix(lanes[0], lanes[1] ^ factor), mix(lanes[2], lanes[3] ^ factor) ^ factor),
-            mix(lanes[0] ^ factor, lanes[2]) ^ mix(lanes[1], lanes[3] ^ factor)};
+[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated) {
+    StackHasher hasher(stack.size(), truncated ? 1 : 2);
+    hasher.add(
+        stack.size() / 2, [&](std::size_t i) { return stack[2 * i]; },
+        [&](std::size_t i) { return stack[2 * i + 1]; });
+    hasher.add(
+        stack.size() % 2, [&](std::size_t) { return stack.back(); },
+        [](std::size_t) { return std::uint64_t{0}; });
+    return hasher.result();
 }
 
 }  // namespace
@@ -49,13 +28,13 @@ struct StackTable::Key {
     std::span<const std::uint64_t> stack;
     bool truncated;
     std::uint64_t epoch;
-    Hash hash;
+    StackHash hash;
 };
 
 /// One stack. Only the epoch ever changes, and it only grows. What a look-up needs comes first; the
 /// stack itself is in the recording.
 struct StackTable::Entry {
-    Hash hash;
+    StackHash hash;
     std::atomic<std::uint64_t> epoch;
     std::size_t depth;
     std::uint32_t id;

@@ -8,67 +8,6 @@
 #include "profiler/stack_table.hpp"
 
 namespace memlab::profiler::python {
-namespace {
-
-/// Puts the Python frames where the activations that run them are in the native stack. False when
-/// none was found there.
-[[gnu::hot]] bool merge_stacks(const Interpreter& interpreter, const CapturedStack& native,
-                               const Frames& python, std::size_t limit, MergedStack& out) {
-    std::size_t depth = 0;
-    std::size_t frame = 0;
-    std::size_t activation = 0;
-    bool truncated = native.truncated || python.truncated;
-    const auto add = [&](std::uint64_t word) {
-        if (depth < limit) {
-            out.words[depth++] = word;
-        } else {
-            truncated = true;
-        }
-    };
-    const auto add_activation = [&] {
-        for (const std::size_t end = python.activations[activation].end; frame < end; ++frame) {
-            add(StackTable::python_bit | python.frames[frame].number);
-        }
-        ++activation;
-    };
-    const auto next_activation = [&] {
-        return activation < python.activation_count ? python.activations[activation].on_stack
-                                                    : UINTPTR_MAX;
-    };
-    std::uintptr_t next = next_activation();
-    for (std::size_t i = 0; i < native.depth; ++i) {
-        const std::uintptr_t end = native.ends[i];
-        // Of a frame whose end is not known nothing is said: a coroutine's first one may lie
-        // anywhere below the activations of the stack that resumed it.
-        if (end > next && end != UINTPTR_MAX) {
-            add_activation();
-            next = next_activation();
-            continue;
-        }
-        // Without a branch on whether the frame is the interpreter's own: they alternate.
-        const std::uintptr_t into_code = native.addresses[i] - interpreter.code_start - 1;
-        const bool foreign = into_code >= interpreter.code_end - interpreter.code_start;
-        if (depth < limit) {
-            out.words[depth] = native.addresses[i];
-            depth += foreign ? 1 : 0;
-        } else {
-            truncated |= foreign;
-        }
-    }
-    if (activation == 0) {
-        return false;
-    }
-    // The native stack ends at the limit, the Python one goes on: it is the better half.
-    while (native.truncated && activation < python.activation_count) {
-        add_activation();
-    }
-    out.depth = depth;
-    out.truncated = truncated;
-    return true;
-}
-
-}  // namespace
-
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)
     : mode_(mode),
       depth_(depth),
@@ -101,6 +40,7 @@ bool PythonStacks::look(std::uint32_t modules) {
     }
     interpreter_ = found;
     numbers_ = std::make_unique<FrameNumbers>(definitions_);
+    known_stacks_ = std::make_unique<KnownStacks>();
     state_.store(State::on, std::memory_order_release);
     return true;
 }
@@ -120,11 +60,10 @@ void PythonStacks::await_search() {
     }
 }
 
-[[gnu::hot]] bool PythonStacks::merge(const CapturedStack& native, MergedStack& merged) {
-    if (state_.load(std::memory_order_acquire) != State::on) {
+[[gnu::hot]] bool PythonStacks::read(Frames& frames) {
+    if (!found()) {
         return false;
     }
-    Frames frames;
     read_frames(interpreter_, depth_, numbers_->known(), frames);
     if (frames.implausible) {
         turn_off(
@@ -150,7 +89,63 @@ void PythonStacks::await_search() {
         }
     }
     numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames, frames.frame_count);
-    return merge_stacks(interpreter_, native, frames, std::min(depth_, native.max_depth), merged);
+    return true;
+}
+
+bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
+                         MergedStack& merged) const {
+    const std::size_t limit = std::min(depth_, native.max_depth);
+    std::size_t depth = 0;
+    std::size_t frame = 0;
+    std::size_t activation = 0;
+    bool truncated = native.truncated || frames.truncated;
+    const auto add = [&](std::uint64_t word) {
+        if (depth < limit) {
+            merged.words[depth++] = word;
+        } else {
+            truncated = true;
+        }
+    };
+    const auto add_activation = [&] {
+        for (const std::size_t end = frames.activations[activation].end; frame < end; ++frame) {
+            add(StackTable::python_bit | frames.frames[frame].number);
+        }
+        ++activation;
+    };
+    const auto next_activation = [&] {
+        return activation < frames.activation_count ? frames.activations[activation].on_stack
+                                                    : UINTPTR_MAX;
+    };
+    std::uintptr_t next = next_activation();
+    for (std::size_t i = 0; i < native.depth; ++i) {
+        const std::uintptr_t end = native.ends[i];
+        // Of a frame whose end is not known nothing is said: a coroutine's first one may lie
+        // anywhere below the activations of the stack that resumed it.
+        if (end > next && end != UINTPTR_MAX) {
+            add_activation();
+            next = next_activation();
+            continue;
+        }
+        // Without a branch on whether the frame is the interpreter's own: they alternate.
+        const std::uintptr_t into_code = native.addresses[i] - interpreter_.code_start - 1;
+        const bool foreign = into_code >= interpreter_.code_end - interpreter_.code_start;
+        if (depth < limit) {
+            merged.words[depth] = native.addresses[i];
+            depth += foreign ? 1 : 0;
+        } else {
+            truncated |= foreign;
+        }
+    }
+    if (activation == 0) {
+        return false;
+    }
+    // The native stack ends at the limit, the Python one goes on: it is the better half.
+    while (native.truncated && activation < frames.activation_count) {
+        add_activation();
+    }
+    merged.depth = depth;
+    merged.truncated = truncated;
+    return true;
 }
 
 void PythonStacks::turn_off(std::string_view why) {

@@ -17,6 +17,7 @@
 
 #include "profiler/python/frame_numbers.hpp"
 #include "profiler/python/interpreter.hpp"
+#include "profiler/python/known_stacks.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
 
@@ -52,9 +53,19 @@ class PythonStacks {
     /// True while it is worth looking.
     bool looking() const { return state_.load(std::memory_order_relaxed) == State::looking; }
 
-    /// False when the calling thread's stack has no Python frames to add; `merged` is not filled
-    /// then. Throws std::bad_alloc.
-    bool merge(const CapturedStack& native, MergedStack& merged);
+    /// True once an interpreter was found that can be read.
+    bool found() const { return state_.load(std::memory_order_acquire) == State::on; }
+
+    /// The calling thread's Python frames, with their numbers. False when its stack has none to
+    /// add. Throws std::bad_alloc.
+    bool read(Frames& frames);
+
+    /// Puts `frames` where the activations that run them are in the native stack. False when none
+    /// was found there; `merged` says nothing then.
+    bool merge(const CapturedStack& native, const Frames& frames, MergedStack& merged) const;
+
+    /// What was merged before. Only once an interpreter was found.
+    KnownStacks& known_stacks() { return *known_stacks_; }
 
   private:
     enum class State : std::uint8_t { off, looking, on };
@@ -73,6 +84,7 @@ class PythonStacks {
     // Filled in by the thread that searches, before `on`.
     Interpreter interpreter_;
     std::unique_ptr<FrameNumbers> numbers_;
+    std::unique_ptr<KnownStacks> known_stacks_;
 };
 
 }  // namespace memlab::profiler::python

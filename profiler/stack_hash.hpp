@@ -1,0 +1,60 @@
+// What a call stack is told apart by: 128 bits of a hash. To compare the stacks themselves would
+// mean to wait for half a dozen cache lines, and among the 100,000 stacks of a large program two of
+// one hash are less likely than one in 10^9.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace memlab::profiler {
+
+struct StackHash {
+    std::uint64_t place;  ///< chooses the slot of a table
+    std::uint64_t check;
+    bool operator==(const StackHash&) const = default;
+};
+
+/// Hashes what is added, in order. Two words a multiplication and four lanes: one chain of
+/// multiplications over sixty words would cost more than the rest of a look-up.
+class StackHasher {
+  public:
+    StackHasher(std::uint64_t first, std::uint64_t second)
+        : lanes_{mix(first, factor), mix(second, factor), 3, 4} {}
+
+    /// `count` pairs of words; the i-th is `words(i)` and `others(i)`.
+    template <class Words, class Others>
+    [[gnu::always_inline]] void add(std::size_t count, const Words& words, const Others& others) {
+        std::size_t i = 0;
+        for (; i + 4 <= count; i += 4) {
+            for (std::size_t lane = 0; lane < 4; ++lane) {
+                add_to(lanes_[lane], words(i + lane), others(i + lane));
+            }
+        }
+        for (std::size_t lane = 0; i < count; ++i, ++lane) {
+            add_to(lanes_[lane], words(i), others(i));
+        }
+    }
+
+    StackHash result() const {
+        return {
+            mix(mix(lanes_[0], lanes_[1] ^ factor), mix(lanes_[2], lanes_[3] ^ factor) ^ factor),
+            mix(lanes_[0] ^ factor, lanes_[2]) ^ mix(lanes_[1], lanes_[3] ^ factor)};
+    }
+
+  private:
+    static constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
+    __extension__ using Wide = unsigned __int128;
+
+    // Both halves of a product depend on all bits of both words.
+    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+        const Wide product = static_cast<Wide>(a) * b;
+        return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    }
+    static void add_to(std::uint64_t& lane, std::uint64_t word, std::uint64_t other) {
+        lane = mix(word ^ lane, other ^ factor);
+    }
+
+    std::uint64_t lanes_[4];
+};
+
+}  // namespace memlab::profiler
