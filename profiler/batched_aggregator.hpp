@@ -16,9 +16,8 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
-#include <variant>
-#include <vector>
 
+#include "profiler/packed_records.hpp"
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/prefetch.hpp"
 
@@ -36,32 +35,26 @@ class BatchedAggregator {
     /// single one costs more.
     static constexpr std::size_t worthwhile = 4096;
 
-    /// Throws std::bad_alloc. Memory that no batch has needed is not there.
-    BatchedAggregator() {
-        for (Batch& batch : batches_) {
-            batch.reserve(batch_size);
-        }
-    }
-
-    /// Of the records that a program makes all the time, an event or a DeviceSample. May give the
-    /// order back, as the last thing that is done under it.
-    template <class Frequent>
-    void add(const Frequent& record, Order& order) {
-        Batch& batch = batches_[filling_];
-        const Waiting& put = batch.emplace_back(record);
-        next_.store(&put + 1, std::memory_order_relaxed);
-        if (batch.size() == batch_size) {
-            add_up_and_go_on(order);
-        }
+    /// Of the records that a program makes all the time. May give the order back, as the last thing
+    /// that is done under it.
+    void add(const trace::Event& event, Order& order) {
+        batches_[filling_].add(event, false, packed_);
+        added(order);
     }
     /// A free_requested of the pool and its free_completed of the same time.
     void add_freed(const trace::Event& free_requested, Order& order) {
-        add(Freed{free_requested}, order);
+        batches_[filling_].add(free_requested, true, packed_);
+        added(order);
     }
-    /// An add() will come soon. Without the order.
-    void expect() const noexcept {
-        trace::prefetch_to_write(&filling_, sizeof filling_ + sizeof batches_ + sizeof next_);
-        trace::prefetch_to_write(next_.load(std::memory_order_relaxed), sizeof(Waiting));
+    void add(const trace::DeviceSample& sample, Order& order) {
+        batches_[filling_].add(sample);
+        added(order);
+    }
+    /// An alloc or a free_requested that is complete at once will be added soon. Without the order.
+    void expect(trace::EventType type) const noexcept {
+        trace::prefetch_to_write(&filling_, sizeof filling_ + sizeof next_);
+        packed_.expect(UsualEvents::sort_of(type, type != trace::EventType::alloc));
+        trace::prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
     }
     /// Adds up what waits, if that is worth it: the program has time now. May give the order back.
     void catch_up(Order& order) {
@@ -91,12 +84,15 @@ class BatchedAggregator {
     }
 
   private:
-    struct Freed {
-        trace::Event free_requested;
-    };
-    using Waiting = std::variant<trace::Event, Freed, trace::DeviceSample>;
-    using Batch = std::vector<Waiting>;
+    using Batch = PackedRecords;
 
+    void added(Order& order) {
+        const Batch& batch = batches_[filling_];
+        next_.store(batch.next(), std::memory_order_relaxed);
+        if (batch.full()) {
+            add_up_and_go_on(order);
+        }
+    }
     void add_up_and_go_on(Order& order) {
         // The batch before this one first: whoever adds it up holds this lock.
         const std::lock_guard turn(mutex_);
@@ -106,23 +102,16 @@ class BatchedAggregator {
         add_up(batch);
     }
 
-    void add_up(Batch& batch) {
-        for (const auto& record : batch) {
-            std::visit([this](const auto& known) { add_up(known); }, record);
-        }
-        batch.clear();
-    }
-    void add_up(const Freed& freed) { aggregator_.on_freed(freed.free_requested); }
-    template <class Record>
-    void add_up(const Record& record) {
-        aggregator_.on(record);
-    }
+    void add_up(Batch& batch) { batch.take_all(aggregator_, taken_); }
 
-    std::size_t filling_ = 0;       // under the order
-    std::array<Batch, 2> batches_;  // the one that is filled under the order, else under mutex_
-    std::atomic<const Waiting*> next_ = nullptr;  // where the next record goes
-    std::mutex mutex_;                            // the aggregator
+    std::size_t filling_ = 0;                  // changed under the order and mutex_
+    std::atomic<const void*> next_ = nullptr;  // where the next record goes
+    UsualEvents packed_;                       // under the order
+    // The one that is filled under the order, the other one under mutex_.
+    std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
+    std::mutex mutex_;  // what follows
     trace::Aggregator aggregator_;
+    UsualEvents taken_;
 };
 
 }  // namespace memlab::profiler

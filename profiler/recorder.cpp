@@ -33,7 +33,7 @@ class Recorder::Impl final : private StackDefinitions {
     void expect(trace::EventType type) const noexcept {
         trace::prefetch_to_write(&mutex_, sizeof mutex_ + sizeof finished_);
         trace::prefetch_to_write(&clock_, sizeof clock_);
-        aggregator_.expect();
+        aggregator_.expect(type);
         if (log_) {
             log_->expect(type);
         }

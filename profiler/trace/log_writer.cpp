@@ -152,7 +152,7 @@ class LogWriter::Impl {
     }
 
     template <typename Record>
-    void refer(const Record& record) noexcept {
+    [[gnu::hot]] void refer(const Record& record) noexcept {
         if (definitions_.valid(record)) {
             append(record);
             return;

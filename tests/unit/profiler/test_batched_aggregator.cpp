@@ -8,6 +8,8 @@
 #include "tests/catch.hpp"
 
 using memlab::profiler::BatchedAggregator;
+using memlab::profiler::PackedRecords;
+using memlab::profiler::UsualEvents;
 using namespace memlab;
 
 namespace {
@@ -96,7 +98,12 @@ TEST_CASE("batches add up to what single records do, wherever a batch ends and w
             ++records;
         } else if (what < 34 || live.empty()) {
             live.push_back((records + 1) << 12);
-            both.add(event_at(trace::EventType::alloc, live.back(), time_ns));
+            trace::Event event = event_at(trace::EventType::alloc, live.back(), time_ns);
+            event.thread = random() % 16 == 0 ? 2 : 1;
+            event.correlation = random() % 32 == 0 ? 5 : 0;
+            event.requested += random() % 64 == 0 ? std::uint64_t{1} << 32 : 0;
+            event.origin = random() % 64 == 0 ? trace::Origin::driver : trace::Origin::pool;
+            both.add(event);
             ++records;
         } else if (what <
                    36) {  // of nothing, of what is pending, of another device, of the driver's
@@ -125,6 +132,67 @@ TEST_CASE("batches add up to what single records do, wherever a batch ends and w
     check_same(both.batched.all(), both.plain);
 }
 
+TEST_CASE("packed records come out as they went in") {
+    struct Collected {
+        void on(const trace::Event& event) { events.push_back(event); }
+        void on_freed(const trace::Event& event) { freed.push_back(event); }
+        void on(const trace::DeviceSample& sample) { samples.push_back(sample); }
+        std::vector<trace::Event> events;
+        std::vector<trace::Event> freed;
+        std::vector<trace::DeviceSample> samples;
+    };
+    constexpr std::size_t records = 100;
+    std::mt19937_64 random(5);
+    UsualEvents packed;
+    UsualEvents taken;
+    PackedRecords batch(records);
+    Collected in;
+    Collected out;
+    const auto rarely = [&random](auto usual) {
+        using Value = decltype(usual);
+        return random() % 20 == 0 ? static_cast<Value>(random() >> random() % 64) : usual;
+    };
+    for (int round = 0; round < 200; ++round) {
+        while (!batch.full()) {
+            if (random() % 50 == 0) {
+                const trace::DeviceSample sample{.time_ns = random(),
+                                                 .device = static_cast<std::uint32_t>(random()),
+                                                 .used = random(),
+                                                 .total = random()};
+                batch.add(sample);
+                in.samples.push_back(sample);
+                continue;
+            }
+            trace::Event event;
+            event.type = static_cast<trace::EventType>(random() % 3);
+            event.kind = static_cast<trace::MemoryKind>(rarely(std::uint8_t{1}) % 3);
+            event.origin = random() % 20 == 0 ? trace::Origin::driver : trace::Origin::pool;
+            event.device = rarely(std::uint32_t{0});
+            event.context = rarely(std::uint32_t{1});
+            event.thread = rarely(std::uint32_t{77});
+            event.api = rarely(std::uint32_t{3});
+            event.stack = static_cast<std::uint32_t>(random());
+            event.name = rarely(std::uint32_t{0});
+            event.correlation = rarely(std::uint32_t{0});
+            event.time_ns = rarely(random() >> 8);
+            event.stream = rarely(std::uint64_t{0});
+            event.address = random();
+            event.requested = rarely(random() >> 32);
+            event.size = rarely(random() >> 32);
+            const bool freed = event.type == trace::EventType::free_requested;
+            batch.add(event, freed, packed);
+            (freed ? in.freed : in.events).push_back(event);
+        }
+        CHECK(batch.size() > records / 4);
+        batch.take_all(out, taken);
+        CHECK((batch.size() == 0 && !batch.full()));
+        REQUIRE(out.events == in.events);
+        REQUIRE(out.freed == in.freed);
+        REQUIRE(out.samples == in.samples);
+        in = out = {};
+    }
+}
+
 TEST_CASE("what waits is added up early where the program has time, if there is enough of it") {
     Both both;
     std::unique_lock order(both.mutex);
@@ -133,7 +201,7 @@ TEST_CASE("what waits is added up early where the program has time, if there is 
         for (std::size_t i = 0; i < count; ++i) {
             address += 4096;
             const trace::Event event = event_at(trace::EventType::alloc, address, address);
-            both.batched.expect();
+            both.batched.expect(trace::EventType::alloc);
             both.batched.add(event, order);
             both.plain.on(event);
         }
