@@ -10,7 +10,7 @@ constinit std::array<EarlierWalks::Place, std::size_t{1} << EarlierWalks::place_
 const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
 
 [[gnu::hot]] EarlierWalks::EarlierWalks(std::uint64_t epoch, std::uintptr_t sp)
-    : epoch_(epoch), way_(static_cast<std::uint32_t>(spread<walk_bits>(sp >> 4))) {
+    : epoch_(epoch), set_(spread<set_bits>(sp >> 4)) {
     if (epoch == 0) {
         return;
     }
@@ -20,38 +20,82 @@ const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
         return;
     }
     place_ = &place;
-    const auto expect = [&](const Walk& walk) {
-        return walk.epoch == epoch ? walk.frames.data() : &nothing;
-    };
-    const Walk& same_way = place.walks[way_];
+    const Set& set = place.walks[set_];
+    way_ = place.recent_of(set_);
+    const Frame* const way = set.walks[way_].data();
     constexpr std::size_t usual_depth = 40;
     for (std::size_t i = 0; i < usual_depth; i += 64 / sizeof(Frame)) {
-        __builtin_prefetch(&same_way.frames[i]);
+        __builtin_prefetch(way + i);
     }
-    begin_ = same_way_ = alike_ = expect(same_way);
-    last_ = expect(place.walks[place.last]);
-    next_ = place.present.data();
-    end_ = &place.present.back();
+    if (set.epochs[way_] == epoch) {
+        same_way_ = way;
+    }
+    if (place.last_epoch == epoch) {
+        last_ = place.last;
+    }
+}
+
+// A walk of the same beginning has gone through as many frames when it comes to this one.
+[[gnu::hot]] const EarlierWalks::Frame* EarlierWalks::other_way(std::uintptr_t sp,
+                                                                std::uintptr_t address) {
+    if (place_ == nullptr) {
+        return nullptr;
+    }
+    const Set& set = place_->walks[set_];
+    for (std::size_t way = 0; way < set_size; ++way) {
+        if (set.epochs[way] == epoch_ && frames_ < set.sizes[way] &&
+            is_at(set.walks[way][frames_], sp, address)) {
+            way_ = way;
+            same_way_ = &set.walks[way][frames_];
+            return same_way_;
+        }
+    }
+    return nullptr;
+}
+
+[[gnu::hot]] void EarlierWalks::went_another_part(const Frame* begin, const Frame* end) {
+    if (!learning_ && parts_ == most_parts) {
+        learn();
+    }
+    if (learning_) {
+        append(begin, end);
+    } else {
+        part_[parts_++] = {begin, end};
+    }
 }
 
 void EarlierWalks::append(const Frame* begin, const Frame* end) {
-    const std::ptrdiff_t count = std::min(end - begin, end_ - next_);
-    next_ = std::copy_n(begin, count, next_);
+    const std::ptrdiff_t room = &place_->present.back() - next_;
+    next_ = std::copy_n(begin, std::min(end - begin, room), next_);
+}
+
+void EarlierWalks::learn() {
+    if (learning_ || place_ == nullptr) {
+        return;
+    }
+    learning_ = true;
+    next_ = place_->present.data();
+    for (std::size_t i = 0; i < parts_; ++i) {
+        append(part_[i].begin, part_[i].end);
+    }
 }
 
 [[gnu::hot]] void EarlierWalks::keep() {
-    if (place_ == nullptr) {
+    if (place_ == nullptr || (!learning_ && parts_ == 0)) {
         return;
     }
-    Walk& walk = place_->walks[way_];
-    const bool as_it_was = alike_ != nullptr && alike_->sp == UINTPTR_MAX && walk.epoch == epoch_;
-    if (!as_it_was) {
-        write_down();
+    Set& set = place_->walks[set_];
+    if (learning_) {
+        way_ = place_->next_to_go++ % set_size;
         *next_ = nothing;
-        walk.epoch = epoch_;
-        std::copy(place_->present.data(), next_ + 1, walk.frames.data());
+        const Frame* const begin = place_->present.data();
+        set.epochs[way_] = epoch_;
+        set.sizes[way_] = static_cast<std::uint32_t>(next_ - begin);
+        std::copy(begin, const_cast<const Frame*>(next_) + 1, set.walks[way_].data());
     }
-    place_->last = way_;
+    place_->set_recent(set_, way_);
+    place_->last = set.walks[way_].data();
+    place_->last_epoch = epoch_;
 }
 
 }  // namespace memlab::profiler::unwind

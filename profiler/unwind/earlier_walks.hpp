@@ -5,8 +5,12 @@
 // instructions. A walk that asks the table of rules for each frame waits, one after the other, for
 // words that the program's own work has driven out of the processor's caches, as it must know one
 // frame to know where the next one is. A rule that lies where an earlier walk left it is found
-// without knowing: in a row, and before it is needed. Two are looked at: the one that began with
-// the same stack pointer, as whoever comes by the same way does, and the last one.
+// without knowing: in a row, and before it is needed. Those that began with the same stack pointer
+// are looked at, as whoever comes by the same way does: one of them, and where this walk leaves it,
+// the others, for one that goes on as this one does. And the last one of all.
+//
+// A walk all of whose frames are known of earlier ones teaches nothing and is not kept, whether it
+// went as one of them or partly as one and partly as another.
 //
 // Nothing is believed of them but what the table itself says: the rule of a code address, during
 // one unload epoch. Return addresses and saved registers are read from the stack each time. So it
@@ -47,14 +51,14 @@ class EarlierWalks {
 
     // Stack pointers are to be asked for from the lowest to the highest.
 
-    /// The frame of the walk that began with the same stack pointer, if it was there with this
-    /// one; else null. The frames behind it are those of that walk, with ever higher stack
+    /// The frame of a walk that began with the same stack pointer and was there with this one; null
+    /// if there is none. The frames behind it are those of that walk, with ever higher stack
     /// pointers.
     const Frame* same_way(std::uintptr_t sp, std::uintptr_t address) {
         while (same_way_->sp < sp) {
             ++same_way_;
         }
-        return same_way_->sp == sp && same_way_->address == address ? same_way_ : nullptr;
+        return is_at(*same_way_, sp, address) ? same_way_ : other_way(sp, address);
     }
 
     /// The plain (or `end`) rule of the code at `address`, if an earlier walk was there with this
@@ -66,33 +70,30 @@ class EarlierWalks {
         while (last_->sp < sp) {
             ++last_;
         }
-        return last_->sp == sp && last_->address == address ? last_->rule : Rule();
+        return is_at(*last_, sp, address) ? last_->rule : Rule();
     }
 
     /// This walk was there too, or instead.
     void went(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
-        if (alike_ != nullptr && same_way_ == alike_ && alike_->sp == sp &&
-            alike_->address == address && alike_->rule.word() == rule.word()) {
-            ++alike_;
-            return;
+        if (is_at(*same_way_, sp, address) && same_way_->rule.word() == rule.word()) {
+            went_along(same_way_ + 1);
+        } else if (place_ != nullptr && frames_ < most_frames) {
+            learn();
+            *next_++ = {sp, address, rule};
+            ++frames_;
         }
-        if (alike_ != nullptr && alike_ - begin_ == most_frames) {
-            return;  // the same as far as it is kept
-        }
-        write_down();
-        *next_ = {sp, address, rule};
-        next_ += next_ != end_ ? 1 : 0;
     }
 
     /// This walk went as the one that same_way() told of just now, through all that came before
     /// `end`.
     void went_along(const Frame* end) {
-        if (same_way_ == alike_) [[likely]] {
-            alike_ = end;
+        const std::size_t count = static_cast<std::size_t>(end - same_way_);
+        if (!learning_ && parts_ != 0 && part_[parts_ - 1].end == same_way_) {
+            part_[parts_ - 1].end = end;
         } else {
-            write_down();
-            append(same_way_, end);
+            went_another_part(same_way_, end);
         }
+        frames_ += count;
         same_way_ = end;
     }
 
@@ -103,17 +104,35 @@ class EarlierWalks {
     static constexpr std::size_t most_frames = 95;
     /// The last one of a walk that is kept stands above all stacks.
     using Frames = std::array<Frame, most_frames + 1>;
-    struct Walk {
-        std::uint64_t epoch;  ///< that its rules hold for; 0: there is none
-        Frames frames;
+    static constexpr unsigned set_bits = 6;
+    static constexpr std::size_t sets = std::size_t{1} << set_bits;
+    static constexpr std::size_t set_size = 4;
+    /// Of walks that began with stack pointers of one hash. An epoch is that which a walk's rules
+    /// hold for, 0 where there is none; behind a walk's size lies what is left of another one.
+    struct alignas(64) Set {
+        std::array<std::uint64_t, set_size> epochs;
+        std::array<std::uint32_t, set_size> sizes;
+        std::array<Frames, set_size> walks;
     };
-    static constexpr unsigned walk_bits = 8;
     /// Of a few threads. Memory that no walk has used is not there.
     struct alignas(64) Place {
         std::atomic<bool> taken;
-        std::uint32_t last;  ///< of `walks`, the one that was kept last
-        Frames present;      ///< of the walk that goes on
-        std::array<Walk, std::size_t{1} << walk_bits> walks;
+        std::uint32_t next_to_go;  ///< of a set's walks, the next one that makes room
+        std::uint64_t last_epoch;  ///< of the walk that was the last
+        const Frame* last;         ///< its frames
+        /// Of each set's walks the last one, in two bits: in the cache line of `taken`, or to get
+        /// at the walk would take one more wait for memory.
+        std::array<std::uint8_t, sets / 4> recent;
+        Frames present;  ///< of the walk that goes on, once it learns
+        std::array<Set, sets> walks;
+
+        std::size_t recent_of(std::size_t set) const {
+            return recent[set / 4] >> (set % 4 * 2) & 3U;
+        }
+        void set_recent(std::size_t set, std::size_t way) {
+            const std::size_t change = (recent_of(set) ^ way) << (set % 4 * 2);
+            recent[set / 4] = static_cast<std::uint8_t>(recent[set / 4] ^ change);
+        }
     };
     static constexpr unsigned place_bits = 4;
     static constinit std::array<Place, std::size_t{1} << place_bits> places;
@@ -123,28 +142,35 @@ class EarlierWalks {
     static std::size_t spread(std::uintptr_t value) {
         return value * 0x9e3779b97f4a7c15U >> (64 - bits);
     }
-
-    void append(const Frame* begin, const Frame* end);
-    /// What was the same so far is written down, for it will not stay so.
-    void write_down() {
-        if (alike_ != nullptr) {
-            append(begin_, alike_);
-            alike_ = nullptr;
-        }
+    static bool is_at(const Frame& frame, std::uintptr_t sp, std::uintptr_t address) {
+        return frame.sp == sp && frame.address == address;
     }
+
+    const Frame* other_way(std::uintptr_t sp, std::uintptr_t address);
+    void went_another_part(const Frame* begin, const Frame* end);
+    void append(const Frame* begin, const Frame* end);
+    /// This walk is another one than those that are kept: it is written down from its beginning.
+    void learn();
+
+    /// Frames in a row of an earlier walk, that this one went along.
+    struct Part {
+        const Frame* begin;
+        const Frame* end;
+    };
+    static constexpr std::size_t most_parts = 8;
 
     Place* place_ = nullptr;
     const std::uint64_t epoch_;
-    const std::uint32_t way_;        ///< of the place's walks, this one's
-    const Frame* begin_ = &nothing;  ///< of the walk of the same way
+    const std::size_t set_;  ///< of the place's sets, this walk's
+    std::size_t way_ = 0;    ///< of the set's walks, the one that this walk goes along
     const Frame* same_way_ = &nothing;
     const Frame* last_ = &nothing;
-    /// While this walk was the same as the one of the same way: where that one goes on. Then
-    /// nothing is written down.
-    const Frame* alike_ = &nothing;
-    Frame* next_ = &unkept_;
-    Frame* end_ = &unkept_;
-    Frame unkept_{};
+    std::size_t frames_ =
+        0;  ///< that this walk went through; from most_frames on they do not count
+    std::array<Part, most_parts> part_;  ///< what it went along, while it learns nothing
+    std::size_t parts_ = 0;
+    bool learning_ = false;
+    Frame* next_ = nullptr;  ///< where it is written down, once it learns
 };
 
 }  // namespace memlab::profiler::unwind

@@ -190,7 +190,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     bool complete = true;
     while (at.instruction != 0) {
         const auto* const known =
-            at.sp < high ? earlier.same_way(at.sp, at.instruction - back) : nullptr;
+            at.sp <= high ? earlier.same_way(at.sp, at.instruction - back) : nullptr;
         if (known != nullptr) {
             // As far as it is the same way. The stack pointers say that the rules hold, the return
             // addresses that it goes on. All is read from where it was: each frame can be read

@@ -133,13 +133,22 @@ TEST_CASE("a walk may follow an earlier one as far as it is the same, and go on 
     }
     CHECK(count_from(0x1000, 0x400000, end) == 11);
     CHECK(count_from(0x1030, 0x600000, end) == 8);
-    CHECK(count_from(0x1030, 0x400003, end) == 0);
-    {  // it ends earlier than the last one
+    CHECK(count_from(0x1040, 0x400004, end) == 6);
+    {  // as the first one again: that one is still known
+        EarlierWalks walk(epoch, 0x1000);
+        walk.went_along(walk.same_way(0x1000, 0x400000) + 3);
+        const EarlierWalks::Frame* frame = walk.same_way(0x1030, 0x400003);
+        REQUIRE(frame != nullptr);
+        walk.went_along(frame + 7);
+        walk.keep();
+    }
+    CHECK(count_from(0x1000, 0x400000, end) == 10);
+    {  // it ends earlier than the last one, which teaches nothing
         EarlierWalks walk(epoch, 0x1000);
         walk.went_along(walk.same_way(0x1000, 0x400000) + 2);
         walk.keep();
     }
-    CHECK(count_from(0x1000, 0x400000, rule) == 2);
+    CHECK(count_from(0x1000, 0x400000, end) == 10);
 }
 
 TEST_CASE("a very deep walk that is the same again stays as it is") {
@@ -149,7 +158,7 @@ TEST_CASE("a very deep walk that is the same again stays as it is") {
     walk_through(epoch, 0x1000, 5000);
     CHECK(expected(epoch, 0x1000, 5000) == kept);
     walk_through(epoch, 0x1000, 50);
-    CHECK(expected(epoch, 0x1000, 5000) == 50);
+    CHECK(expected(epoch, 0x1000, 5000) == kept);
 }
 
 TEST_CASE("of a very deep stack the inner part is kept") {
@@ -168,6 +177,56 @@ TEST_CASE("of the walk that began at the same place and of the last one, whichev
     CHECK(expected(epoch, 0x0f00, 40, 0x500000) == 40);
     // From elsewhere: the outer part of the last walk.
     CHECK(expected(epoch, 0x1010, 20, 0x500000 + 0x11) == 20);
+}
+
+TEST_CASE("several ways from one stack pointer, each known to its end") {
+    const std::uint64_t epoch = new_epoch();
+    // The same five frames, then the way's own.
+    const auto address = [](std::uintptr_t way, std::uintptr_t i) {
+        return 0x400000 + i + (i < 5 ? 0 : way << 12);
+    };
+    constexpr std::uintptr_t ways = 4;
+    constexpr std::uintptr_t frames = 20;
+    const auto unknown = [&](std::uintptr_t way) {
+        EarlierWalks walk(epoch, 0x2000);
+        std::size_t count = 0;
+        for (std::uintptr_t i = 0; i < frames; ++i) {
+            const std::uintptr_t sp = 0x2000 + i * 16;
+            if (const EarlierWalks::Frame* frame = walk.same_way(sp, address(way, i))) {
+                walk.went_along(frame + 1);
+            } else {
+                walk.went(sp, address(way, i), rule);
+                ++count;
+            }
+        }
+        walk.keep();
+        return count;
+    };
+    for (std::uintptr_t way = 0; way < ways; ++way) {
+        CHECK(unknown(way) == (way == 0 ? frames : frames - 5));
+    }
+    for (std::uintptr_t i = 0; i < 10 * ways; ++i) {
+        CHECK(unknown(i * 7 % ways) == 0);
+    }
+}
+
+TEST_CASE("what lies behind a shorter walk in its room is not taken for a part of it") {
+    const std::uint64_t before = new_epoch();
+    for (int i = 0; i < 4; ++i) {  // all the room that there is for this stack pointer
+        walk_through(before, 0x3000, 30, 0x400000 + static_cast<std::uintptr_t>(i) * 0x1000);
+    }
+    const std::uint64_t epoch = new_epoch();
+    for (int i = 0; i < 4; ++i) {
+        walk_through(epoch, 0x3000, 5, 0x700000 + static_cast<std::uintptr_t>(i) * 0x1000);
+    }
+    for (int i = 0; i < 4; ++i) {
+        const auto code = 0x400000 + static_cast<std::uintptr_t>(i) * 0x1000;
+        EarlierWalks walk(epoch, 0x3000);
+        for (std::uintptr_t frame = 0; frame < 30; ++frame) {
+            CHECK(walk.same_way(0x3000 + frame * 16, code + frame) == nullptr);
+            walk.went(0x3000 + frame * 16, code + frame, rule);
+        }
+    }
 }
 
 TEST_CASE("many ways in turn, each as it went the last time") {
