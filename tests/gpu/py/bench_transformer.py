@@ -3,17 +3,19 @@ place, in processes that run side by side and take turns.
 
     bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--in-a-row N] [--variants NAME,...]
 
-Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant (the mean
-of the ratios of processes that took turns, with a bootstrap 95 % interval), the mean over the steps of the least
-time that any process needed for that very step (all see the same lengths) with its ratio, and the
-reserved and allocated peaks. Timed runs do not record, but for the variants "recording ..." (with Python in their stacks,
-with native ones only, with none); the peaks of memlab's pool come from one more run that does.
+Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant, the mean
+over the steps of the least time that any process needed for that very step (all see the same lengths) with its
+ratio, and the reserved and allocated peaks. The ratio of two processes is the median of those of their rounds, the
+same steps one right after the other; what is printed is the mean of all pairs, with a bootstrap 95 % interval.
+Timed runs do not record, but for the variants "recording ..." (with Python in their stacks, with native ones only,
+with none); the peaks of memlab's pool come from one more run that does.
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python".
 """
 
 import argparse
 import glob
+import itertools
 import json
 import os
 import random
@@ -127,7 +129,7 @@ def run_together(library: str, names: list[str], count: int, rounds: int, in_a_r
             if number >= rounds // 4:
                 times += answer["ms"]
             if number == rounds - 1:
-                results[name].append({"ms": statistics.median(times), "steps": times} |
+                results[name].append({"steps": times} |
                                      {peak: answer[peak] for peak in ("allocated", "reserved")})
     for _, process, _ in processes:
         process.end()
@@ -139,6 +141,13 @@ def peaks_of(library: str, settings: dict, rounds: int, in_a_row: int) -> dict:
     for _ in range(rounds):
         process.run_round()
     return process.end()
+
+
+def ratio_of(steps: list[float], own: list[float], in_a_row: int) -> float:
+    """Of two processes that took turns. What the machine does to the one, it does to the other soon."""
+    timed = in_a_row - 1
+    return statistics.median(sum(steps[at:at + timed]) / sum(own[at:at + timed])
+                             for at in range(0, len(steps), timed))
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -166,27 +175,27 @@ def main() -> int:
     if options.in_a_row < 2 or options.together < 1:
         parser.error("--in-a-row is 2 at least, --together 1")
     rounds = max(4, options.steps // (options.in_a_row - 1))
-    times: dict[str, list[float]] = {name: [] for name in names}
-    least: dict[str, list[float]] = {}
+    times: dict[str, list[list[float]]] = {name: [] for name in names}
     results: dict[str, dict] = {}
     for begun in range(0, options.pairs, options.together):
         count = min(options.together, options.pairs - begun)
         for name, processes in run_together(options.libmemlab, names, count, rounds, options.in_a_row).items():
-            times[name] += [process["ms"] for process in processes]
-            steps = [process["steps"] for process in processes] + ([least[name]] if name in least else [])
-            least[name] = [min(step) for step in zip(*steps)]
+            times[name] += [process["steps"] for process in processes]
             results[name] = processes[-1]
     print(f"{'':20} {'ms a step':>10} {'ratio':>7} {'95 % interval':>16} {'least':>7} {'ratio':>7} "
           f"{'reserved MiB':>13} {'allocated MiB':>14} {'reserved/allocated':>19}")
+    least: dict[str, float] = {}
     for name in names:
         if name not in OWN:
             results[name] |= peaks_of(options.libmemlab, VARIANTS[name], rounds, options.in_a_row)
-        ratios = [time / own for time, own in zip(times[name], times[names[0]])]
+        processes = times[name]
+        least[name] = statistics.fmean(min(step) for step in zip(*processes))
+        ratios = [ratio_of(steps, own, options.in_a_row) for steps, own in zip(processes, times[names[0]])]
         low, high = interval(ratios)
         peaks = results[name]
-        print(f"{name:20} {statistics.median(times[name]):10.2f} {statistics.fmean(ratios):7.3f} "
-              f"{low:7.3f} to {high:.3f} {statistics.fmean(least[name]):7.2f} "
-              f"{statistics.fmean(least[name]) / statistics.fmean(least[names[0]]):7.3f} {peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
+        print(f"{name:20} {statistics.median(itertools.chain(*processes)):10.2f} {statistics.fmean(ratios):7.3f} "
+              f"{low:7.3f} to {high:.3f} {least[name]:7.2f} {least[name] / least[names[0]]:7.3f} "
+              f"{peaks['reserved'] / 2**20:13.0f} {peaks['allocated'] / 2**20:14.0f} "
               f"{peaks['reserved'] / peaks['allocated']:19.3f}")
     return 0
 
