@@ -50,17 +50,26 @@ const EarlierWalks::Frame EarlierWalks::nothing{UINTPTR_MAX, 0, Rule()};
             return same_way_;
         }
     }
+    left_ = true;
     return nullptr;
 }
 
-[[gnu::hot]] void EarlierWalks::went_another_part(const Frame* begin, const Frame* end) {
-    if (!learning_ && parts_ == most_parts) {
+void EarlierWalks::went_elsewhere(const Frame& frame) {
+    learn();
+    if (learning_ == Learning::writing) {
+        append(&frame, &frame + 1);
+    }
+    ++frames_;
+}
+
+[[gnu::hot]] void EarlierWalks::went_another_part(const Frame* end) {
+    if (parts_ == most_parts) {
         learn();
     }
-    if (learning_) {
-        append(begin, end);
-    } else {
-        part_[parts_++] = {begin, end};
+    if (learning_ == Learning::writing) {
+        append(same_way_, end);
+    } else if (learning_ == Learning::nothing_yet && parts_ != most_parts) {
+        part_[parts_++] = {same_way_, end};
     }
 }
 
@@ -70,31 +79,51 @@ void EarlierWalks::append(const Frame* begin, const Frame* end) {
 }
 
 void EarlierWalks::learn() {
-    if (learning_ || place_ == nullptr) {
+    if (learning_ != Learning::nothing_yet) {
         return;
     }
-    learning_ = true;
+    // The inner frames are what is kept of a deep stack.
+    if (place_ == nullptr || frames_ >= most_frames) {
+        return;
+    }
+    const Set& set = place_->walks[set_];
+    while (room_ < set_size && set.epochs[room_] == epoch_) {
+        ++room_;
+    }
+    if (room_ == set_size) {
+        // Where more ways lead to one place than are kept, most walks would displace what the next
+        // one needs. So only now and then one does.
+        constexpr std::uint32_t patience = 4;
+        const std::uint32_t number = ++place_->crowded;
+        if (number % patience != 0) {
+            learning_ = Learning::never;
+            parts_ = 0;
+            return;
+        }
+        room_ = number / patience % set_size;
+    }
+    learning_ = Learning::writing;
     next_ = place_->present.data();
     for (std::size_t i = 0; i < parts_; ++i) {
         append(part_[i].begin, part_[i].end);
     }
+    parts_ = 0;
 }
 
 [[gnu::hot]] void EarlierWalks::keep() {
-    if (place_ == nullptr || (!learning_ && parts_ == 0)) {
-        return;
-    }
-    Set& set = place_->walks[set_];
-    if (learning_) {
-        way_ = place_->next_to_go++ % set_size;
+    if (learning_ == Learning::writing) {
+        Set& set = place_->walks[set_];
         *next_ = nothing;
         const Frame* const begin = place_->present.data();
+        way_ = room_;
         set.epochs[way_] = epoch_;
         set.sizes[way_] = static_cast<std::uint32_t>(next_ - begin);
         std::copy(begin, const_cast<const Frame*>(next_) + 1, set.walks[way_].data());
+    } else if (parts_ == 0) {
+        return;
     }
     place_->set_recent(set_, way_);
-    place_->last = set.walks[way_].data();
+    place_->last = place_->walks[set_].walks[way_].data();
     place_->last_epoch = epoch_;
 }
 

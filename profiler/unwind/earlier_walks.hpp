@@ -58,7 +58,10 @@ class EarlierWalks {
         while (same_way_->sp < sp) {
             ++same_way_;
         }
-        return is_at(*same_way_, sp, address) ? same_way_ : other_way(sp, address);
+        if (is_at(*same_way_, sp, address)) {
+            return same_way_;
+        }
+        return left_ ? nullptr : other_way(sp, address);
     }
 
     /// The plain (or `end`) rule of the code at `address`, if an earlier walk was there with this
@@ -77,24 +80,22 @@ class EarlierWalks {
     void went(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
         if (is_at(*same_way_, sp, address) && same_way_->rule.word() == rule.word()) {
             went_along(same_way_ + 1);
-        } else if (place_ != nullptr && frames_ < most_frames) {
-            learn();
-            *next_++ = {sp, address, rule};
-            ++frames_;
+        } else {
+            went_elsewhere({sp, address, rule});
         }
     }
 
     /// This walk went as the one that same_way() told of just now, through all that came before
     /// `end`.
     void went_along(const Frame* end) {
-        const std::size_t count = static_cast<std::size_t>(end - same_way_);
-        if (!learning_ && parts_ != 0 && part_[parts_ - 1].end == same_way_) {
+        if (parts_ != 0 && part_[parts_ - 1].end == same_way_) {
             part_[parts_ - 1].end = end;
         } else {
-            went_another_part(same_way_, end);
+            went_another_part(end);
         }
-        frames_ += count;
+        frames_ += static_cast<std::size_t>(end - same_way_);
         same_way_ = end;
+        left_ = false;
     }
 
     /// The walk is over, and what it went through holds for the epoch that it began in.
@@ -117,7 +118,7 @@ class EarlierWalks {
     /// Of a few threads. Memory that no walk has used is not there.
     struct alignas(64) Place {
         std::atomic<bool> taken;
-        std::uint32_t next_to_go;  ///< of a set's walks, the next one that makes room
+        std::uint32_t crowded;     ///< how many walks found no room in their set
         std::uint64_t last_epoch;  ///< of the walk that was the last
         const Frame* last;         ///< its frames
         /// Of each set's walks the last one, in two bits: in the cache line of `taken`, or to get
@@ -147,9 +148,11 @@ class EarlierWalks {
     }
 
     const Frame* other_way(std::uintptr_t sp, std::uintptr_t address);
-    void went_another_part(const Frame* begin, const Frame* end);
+    void went_elsewhere(const Frame& frame);
+    void went_another_part(const Frame* end);
     void append(const Frame* begin, const Frame* end);
-    /// This walk is another one than those that are kept: it is written down from its beginning.
+    /// This walk is another one than those that are kept. It is written down from its beginning, if
+    /// it is to take the room of one.
     void learn();
 
     /// Frames in a row of an earlier walk, that this one went along.
@@ -165,12 +168,15 @@ class EarlierWalks {
     std::size_t way_ = 0;    ///< of the set's walks, the one that this walk goes along
     const Frame* same_way_ = &nothing;
     const Frame* last_ = &nothing;
-    std::size_t frames_ =
-        0;  ///< that this walk went through; from most_frames on they do not count
-    std::array<Part, most_parts> part_;  ///< what it went along, while it learns nothing
+    std::size_t frames_ = 0;  ///< that this walk went through
+    bool left_ = false;       ///< no known way goes on as this walk does; until it is on one again
+
+    enum class Learning : std::uint8_t { nothing_yet, writing, never };
+    Learning learning_ = Learning::nothing_yet;
+    std::array<Part, most_parts> part_;  ///< what it went along, while there is nothing to learn
     std::size_t parts_ = 0;
-    bool learning_ = false;
-    Frame* next_ = nullptr;  ///< where it is written down, once it learns
+    std::size_t room_ = 0;   ///< writing: which of the set's walks makes room
+    Frame* next_ = nullptr;  ///< writing: where the next frame goes
 };
 
 }  // namespace memlab::profiler::unwind

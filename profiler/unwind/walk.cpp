@@ -181,7 +181,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     const bool use_kept = !is_unloading();
     EarlierWalks earlier(use_kept ? epoch : 0, at.sp);
     StackMemory memory(at.sp);
-    std::uintptr_t high = use_kept ? memory.high() : 0;  // nothing is plain below 0
+    std::uintptr_t high = memory.high();
     std::uintptr_t own_size = left_out.end - left_out.begin;
     std::uintptr_t back = 1;
     std::size_t depth = 0;
@@ -240,9 +240,11 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
         }
         std::uintptr_t cfa = 0;
         const std::uintptr_t address = at.instruction - back;
-        Rule rule = earlier.rule_at(at.sp, address);
-        if (!rule.is_plain()) {
-            rule = find_plain_rule(address);
+        Rule rule;
+        if (use_kept) [[likely]] {
+            rule = earlier.rule_at(at.sp, address);
+            rule = rule.is_plain() ? rule : find_plain_rule(address);
+            rule = rule.is_plain() ? rule : find_rule(address);
         }
         const std::uintptr_t base = rule.from_frame_pointer() ? at.bp : at.sp;
         cfa = base + rule.distance();
@@ -268,7 +270,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
             }
             at = slowly;
             back = slowly.interrupted ? 0 : 1;
-            high = use_kept ? memory.high() : 0;
+            high = memory.high();
         }
         if (depth != 0) {
             stack.ends[depth - 1] = cfa;

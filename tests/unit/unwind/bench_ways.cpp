@@ -3,7 +3,8 @@
 //   bench_ways [KIB ...]
 // For 1, 4, 16 and 64 ways in turn and each number of KIB written before each capture (0, 1024 and
 // 4096): the mean of 2000 captures but for the slowest hundredth. A stack has the same 20 functions
-// at its outer end and 20 of its way's own, of frames of different sizes.
+// at its outer end and 20 of its way's own. Their frames are of different sizes, or, in the second
+// of two lines, of the same: then all ways come to the capture with the same stack pointer.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -38,20 +39,26 @@ __attribute__((noinline)) std::size_t capture() {
     return stack.depth;
 }
 
-// A frame of this many bytes around the call of `inner`, which is no tail call.
+// A frame of this many bytes around the call of `inner`, which is no tail call. `mark` makes code
+// that is not another one's.
 template <std::size_t bytes, class Inner>
-std::size_t framed(const Inner& inner) {
+std::size_t framed(const Inner& inner, char mark = 0) {
     volatile char frame[bytes];
-    frame[0] = 0;
+    frame[0] = mark;
     return inner() + static_cast<std::size_t>(frame[0]);
 }
 
-template <int way, int left>
+enum class Frames { of_different_sizes, alike };
+
+template <Frames frames, int way, int left>
 __attribute__((noinline)) std::size_t own() {
+    constexpr bool alike = frames == Frames::alike;
     if constexpr (left == 0) {
-        return framed<16 * way + 16>(capture);
+        return framed < alike ? 64 : 16 * way + 16 > (capture, way);
     } else {
-        return framed<16 * ((way * 7 + left * 3) % 5) + 16>(own<way, left - 1>);
+        return framed < alike
+                   ? 64
+                   : 16 * ((way * 7 + left * 3) % 5) + 16 > (own<frames, way, left - 1>, way);
     }
 }
 
@@ -64,16 +71,17 @@ __attribute__((noinline)) std::size_t common(std::size_t (*way)()) {
     }
 }
 
-template <int... way>
+template <Frames frames, int... way>
 constexpr std::array<std::size_t (*)(), sizeof...(way)> all_ways(
     std::integer_sequence<int, way...> /*numbers*/) {
-    return {own<way, functions>...};
+    return {own<frames, way, functions>...};
 }
 
+template <Frames frames>
 double measure(std::size_t ways, std::size_t kib) {
     constexpr std::size_t captures = 2000;
     constexpr std::size_t warm_up = 1000;
-    static constexpr auto table = all_ways(std::make_integer_sequence<int, most_ways>());
+    static constexpr auto table = all_ways<frames>(std::make_integer_sequence<int, most_ways>());
     other_memory.assign(kib << 10, 0);
     nanoseconds.clear();
     for (std::size_t i = 0; i < warm_up + captures; ++i) {
@@ -89,6 +97,15 @@ double measure(std::size_t ways, std::size_t kib) {
            static_cast<double>(nanoseconds.size());
 }
 
+template <Frames frames>
+void print_line(std::size_t kib, const char* what) {
+    std::printf("%6zu KiB between%-18s", kib, what);
+    for (const std::size_t ways : {1U, 4U, 16U, 64U}) {
+        std::printf("%8.0f", measure<frames>(ways, kib));
+    }
+    std::printf("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -99,17 +116,14 @@ int main(int argc, char** argv) {
     if (sizes.empty()) {
         sizes = {0, 1024, 4096};
     }
-    std::printf("%-20s", "ways");
+    std::printf("%-36s", "ways");
     for (const int ways : {1, 4, 16, 64}) {
         std::printf("%8d", ways);
     }
     std::printf("   ns a stack\n");
     for (const std::size_t kib : sizes) {
-        std::printf("%6zu KiB between  ", kib);
-        for (const std::size_t ways : {1U, 4U, 16U, 64U}) {
-            std::printf("%8.0f", measure(ways, kib));
-        }
-        std::printf("\n");
+        print_line<Frames::of_different_sizes>(kib, "");
+        print_line<Frames::alike>(kib, ", frames alike");
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 // What a walk expects of earlier ones: rules, where they found them, and for as long as they hold.
 #include "profiler/unwind/earlier_walks.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -179,34 +180,80 @@ TEST_CASE("of the walk that began at the same place and of the last one, whichev
     CHECK(expected(epoch, 0x1010, 20, 0x500000 + 0x11) == 20);
 }
 
+namespace {
+
+// A walk of `frames` frames, the i-th of which is at address(i): how many of them are not known.
+template <class Address>
+std::size_t unknown_frames(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
+                           const Address& address) {
+    EarlierWalks walk(epoch, first);
+    std::size_t count = 0;
+    for (std::uintptr_t i = 0; i < frames; ++i) {
+        const std::uintptr_t sp = first + i * 16;
+        if (const EarlierWalks::Frame* frame = walk.same_way(sp, address(i))) {
+            CHECK(frame->rule.word() == rule.word());
+            walk.went_along(frame + 1);
+        } else {
+            walk.went(sp, address(i), rule);
+            ++count;
+        }
+    }
+    walk.keep();
+    return count;
+}
+
+}  // namespace
+
 TEST_CASE("several ways from one stack pointer, each known to its end") {
     const std::uint64_t epoch = new_epoch();
-    // The same five frames, then the way's own.
-    const auto address = [](std::uintptr_t way, std::uintptr_t i) {
-        return 0x400000 + i + (i < 5 ? 0 : way << 12);
-    };
     constexpr std::uintptr_t ways = 4;
     constexpr std::uintptr_t frames = 20;
-    const auto unknown = [&](std::uintptr_t way) {
-        EarlierWalks walk(epoch, 0x2000);
-        std::size_t count = 0;
-        for (std::uintptr_t i = 0; i < frames; ++i) {
-            const std::uintptr_t sp = 0x2000 + i * 16;
-            if (const EarlierWalks::Frame* frame = walk.same_way(sp, address(way, i))) {
-                walk.went_along(frame + 1);
-            } else {
-                walk.went(sp, address(way, i), rule);
-                ++count;
-            }
-        }
-        walk.keep();
-        return count;
+    const auto unknown = [&](std::uintptr_t way) {  // the same five frames, then the way's own
+        return unknown_frames(epoch, 0x2000, frames, [way](std::uintptr_t i) {
+            return 0x400000 + i + (i < 5 ? 0 : way << 12);
+        });
     };
     for (std::uintptr_t way = 0; way < ways; ++way) {
         CHECK(unknown(way) == (way == 0 ? frames : frames - 5));
     }
     for (std::uintptr_t i = 0; i < 10 * ways; ++i) {
         CHECK(unknown(i * 7 % ways) == 0);
+    }
+}
+
+TEST_CASE("more ways from one stack pointer than are kept: some are known, none wrongly") {
+    const std::uint64_t epoch = new_epoch();
+    constexpr std::uintptr_t ways = 16;
+    constexpr std::uintptr_t frames = 20;
+    std::size_t known = 0;
+    for (std::uintptr_t i = 0; i < 20 * ways; ++i) {
+        const std::uintptr_t way = i % ways;
+        known += unknown_frames(epoch, 0x4000, frames,
+                                [way](std::uintptr_t frame) {
+                                    return 0x400000 + frame + (frame < 5 ? 0 : way << 12);
+                                }) == 0
+                     ? 1
+                     : 0;
+    }
+    CHECK(known > ways);
+}
+
+TEST_CASE("a walk that goes from one way to another again and again") {
+    const std::uint64_t epoch = new_epoch();
+    const std::size_t frames = GENERATE(20, 94, 95, 96, 300);
+    const std::uintptr_t first = 0x100000 + frames * 0x10000;
+    const auto unknown = [&](std::uintptr_t odd, std::uintptr_t even) {
+        return unknown_frames(epoch, first, frames, [&](std::uintptr_t i) {
+            return 0x400000 + i + (i % 2 == 0 ? even : odd);
+        });
+    };
+    const std::size_t kept = std::min<std::size_t>(frames, 95);
+    CHECK(unknown(0, 0) == frames);
+    CHECK(unknown(0x5000, 0x5000) == frames);
+    for (int i = 0; i < 3; ++i) {
+        CHECK(unknown(0, 0x5000) == frames - kept);
+        CHECK(unknown(0x5000, 0) == frames - kept);
+        CHECK(unknown(0, 0) == frames - kept);
     }
 }
 

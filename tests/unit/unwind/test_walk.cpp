@@ -332,3 +332,20 @@ TEST_CASE("a limit cuts the walk where it cuts libgcc's") {
     }
     tally.check(3);
 }
+
+TEST_CASE("no rule that is kept is believed while something is being unloaded") {
+    static thread_local CapturedStack stack;
+    unwind::walk_stack(stack, CapturedStack::max_depth, {});
+    REQUIRE(stack.depth > 2);
+    unwind::forget_rules();
+    // The caller of this function, as of a frame that has nothing but a return address.
+    unwind::keep_rule(stack.addresses[1] - 1,
+                      unwind::Rule(unwind::Rule(unwind::Rule::Kind::plain).word() | 1U << 6 | 1U));
+    const Tally tally;
+    {
+        const unwind::Unloading unloading;
+        compare_walks(CapturedStack::max_depth);
+    }
+    unwind::forget_rules();
+    tally.check(1);
+}
