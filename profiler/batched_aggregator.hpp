@@ -52,7 +52,8 @@ class BatchedAggregator {
     }
     /// An alloc or a free_requested that is complete at once will be added soon. Without the order.
     void expect(trace::EventType type) const noexcept {
-        trace::prefetch_to_write(&filling_, sizeof filling_ + sizeof next_);
+        trace::prefetch_to_write(&filling_,
+                                 sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_);
         packed_.expect(UsualEvents::sort_of(type, type != trace::EventType::alloc));
         trace::prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
     }
@@ -104,14 +105,14 @@ class BatchedAggregator {
 
     void add_up(Batch& batch) { batch.take_all(aggregator_, taken_); }
 
+    UsualEvents packed_;                       // under the order
+    UsualEvents taken_;                        // under mutex_
     std::size_t filling_ = 0;                  // changed under the order and mutex_
     std::atomic<const void*> next_ = nullptr;  // where the next record goes
-    UsualEvents packed_;                       // under the order
+    std::mutex mutex_;
     // The one that is filled under the order, the other one under mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
-    std::mutex mutex_;  // what follows
-    trace::Aggregator aggregator_;
-    UsualEvents taken_;
+    trace::Aggregator aggregator_;  // under mutex_
 };
 
 }  // namespace memlab::profiler
