@@ -267,6 +267,7 @@ class Aggregator final : public RecordSink {
     void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
     void on(const Event& record) override;
+    void on_freed(const Event& free_requested) override;
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
     void on(const Missed& record) override;
@@ -274,10 +275,6 @@ class Aggregator final : public RecordSink {
     void on(const Bypass& record) override;
     void on(const Coverage& record) override;
     void on(const End& record) override;
-
-    /// As on() for a free_requested of the pool and the free_completed of the same time that
-    /// follows it, at the price of one.
-    void on_freed(const Event& free_requested);
 
     const ProcessInfo& process() const { return process_; }
     /// In order of first appearance; a later value of the same option replaces the earlier.

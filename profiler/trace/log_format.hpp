@@ -52,6 +52,7 @@ enum class Tag : std::uint8_t {
     end_with_code = 25,
     event_plain = 0x40,  ///< read, no longer written: events that remember no places
     event = 0x60,
+    freed = 0x80,  ///< a free_requested that was complete at once, and its free_completed
 };
 
 /// Which fields of an event follow. What is absent is as docs/event-log.md says. The commonest come

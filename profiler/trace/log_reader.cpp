@@ -297,6 +297,14 @@ class Reader {
             }
             case Tag::end_with_code:
                 return last(deliver<End>(decoder));
+            case Tag::freed: {
+                Event event;
+                return accept(decoder.decode(EventType::free_requested, event, state_), decoder,
+                              event, [this](const Event& freed) {
+                                  sink_.on_freed(freed);
+                                  ++result_.records;  // two of them
+                              });
+            }
             default:
                 break;
         }
@@ -338,6 +346,12 @@ class Reader {
 
     template <typename Record>
     Step accept(DecodeStatus status, const RecordDecoder& decoder, const Record& record) {
+        return accept(status, decoder, record, [this](const Record& one) { sink_.on(one); });
+    }
+
+    template <typename Record, typename Give>
+    Step accept(DecodeStatus status, const RecordDecoder& decoder, const Record& record,
+                const Give& give) {
         if (status != DecodeStatus::ok) {
             return status == DecodeStatus::truncated ? Step::truncated : Step::bad;
         }
@@ -345,7 +359,7 @@ class Reader {
             return Step::bad;
         }
         const std::size_t size = static_cast<std::size_t>(decoder.position() - input_.data());
-        sink_.on(record);
+        give(record);
         ++result_.records;
         input_.consume(size);
         return Step::delivered;

@@ -81,17 +81,14 @@ class LogWriter::Impl {
     }
 
     [[gnu::hot]] void on_freed(const Event& free_requested) noexcept {
-        const Event completed = completed_at_once(free_requested);
         if (ended_ || !stopped_because_.empty() || !definitions_.valid(free_requested)) {
             refer(free_requested);
-            refer(completed);
+            refer(completed_at_once(free_requested));
             return;
         }
-        std::uint8_t bytes[format::block_header_size + 2 * max_event_size];
+        std::uint8_t bytes[format::block_header_size + max_event_size];
         std::uint8_t* const begin = bytes + format::block_header_size;
-        const std::uint8_t* const end =
-            encode_event(completed, state_, encode_event(free_requested, state_, begin));
-        if (!append_encoded(begin, end)) {
+        if (!append_encoded(begin, encode_freed(free_requested, state_, begin))) {
             dropped_ += 2;
         }
     }

@@ -49,8 +49,7 @@ class LogWriter final : public RecordSink {
     void on(const PythonFrameDef& record) override;
     void on(const StackDef& record) override;
     void on(const Event& record) override;
-    /// A free_requested and its completed_at_once(), at less than the price of two.
-    void on_freed(const Event& free_requested);
+    void on_freed(const Event& free_requested) override;
     void on(const OomEvent& record) override;
     void on(const DeviceSample& record) override;
     void on(const Missed& record) override;

@@ -336,6 +336,11 @@ class RecordSink {
     virtual void on(const PythonFrameDef& record) = 0;
     virtual void on(const StackDef& record) = 0;
     virtual void on(const Event& record) = 0;
+    /// A free_requested that was complete at once: it, and its completed_at_once().
+    virtual void on_freed(const Event& free_requested) {
+        on(free_requested);
+        on(completed_at_once(free_requested));
+    }
     virtual void on(const OomEvent& record) = 0;
     virtual void on(const DeviceSample& record) = 0;
     virtual void on(const Missed& record) = 0;

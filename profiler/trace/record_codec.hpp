@@ -50,6 +50,8 @@ inline constexpr std::size_t max_event_size = 112;
 
 /// Writes an event to `to`, where there is room for max_event_size bytes; returns the end.
 std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to);
+/// The same for a free_requested and its completed_at_once(), as one record.
+std::uint8_t* encode_freed(const Event& free_requested, CodecState& state, std::uint8_t* to);
 
 /// Appends records to a byte vector. May throw std::bad_alloc.
 class RecordEncoder {

@@ -52,9 +52,18 @@ inline void feed(const AnyRecord& record, RecordSink& sink) {
     std::visit([&sink](const auto& each) { sink.on(each); }, record);
 }
 
+/// A free that was complete at once is given as one, as the recorder does.
 inline void feed(const Records& records, RecordSink& sink) {
-    for (const AnyRecord& record : records) {
-        feed(record, sink);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        const auto* event = std::get_if<Event>(&records[i]);
+        const auto* next = i + 1 < records.size() ? std::get_if<Event>(&records[i + 1]) : nullptr;
+        if (event != nullptr && next != nullptr && event->type == EventType::free_requested &&
+            *next == completed_at_once(*event)) {
+            sink.on_freed(*event);
+            ++i;
+        } else {
+            feed(records[i], sink);
+        }
     }
 }
 
@@ -273,6 +282,10 @@ class WildRecords {
     }
     AnyRecord event() {
         Event event = last_;
+        if (last_.type == EventType::free_requested && random_.one_in(2)) {
+            last_ = completed_at_once(event);
+            return last_;
+        }
         event.type = static_cast<EventType>(random_.below(event_type_count));
         if (devices_.empty()) {
             event.type = EventType::mark;
