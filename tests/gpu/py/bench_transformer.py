@@ -1,7 +1,8 @@
 """The variable-length transformer of docs/benchmarks.md: PyTorch's own cache against memlab's pool in its
 place, in processes that run side by side and take turns.
 
-    bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--in-a-row N] [--variants NAME,...]
+    bench_transformer.py LIBMEMLAB [--pairs N] [--together N] [--steps N] [--in-a-row N] [--batch N]
+                         [--variants NAME,...]
 
 Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant, the mean
 over the steps of the least time that any process needed for that very step (all see the same lengths) with its
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from typing import NamedTuple
 
 # What PyTorch's own memory history costs: the argument of _record_memory_history's `stacks`.
 HISTORY = "BENCH_MEMORY_HISTORY"
@@ -46,7 +48,13 @@ VARIANTS = {
 DEFAULT = "PyTorch,PyTorch expandable,memlab,memlab vmm"
 
 
-def child(in_a_row: int) -> None:
+class Round(NamedTuple):
+    """What a process does in its turn."""
+    in_a_row: int  # steps; the first of them is not timed
+    batch: int  # sequences of a step
+
+
+def child(turn: Round) -> None:
     """Runs so many steps for each line that comes, and answers with the times of all but the first in ms."""
     import time
 
@@ -62,10 +70,10 @@ def child(in_a_row: int) -> None:
     optimizer = torch.optim.Adam(model.parameters())
     for _ in sys.stdin:
         times = []
-        for _ in range(in_a_row):
+        for _ in range(turn.in_a_row):
             torch.cuda.synchronize()
             start = time.perf_counter()
-            batch = torch.randn(16, random.randint(64, 256), 512, device=device)
+            batch = torch.randn(turn.batch, random.randint(64, 256), 512, device=device)
             optimizer.zero_grad(set_to_none=True)
             loss = model(batch).square().mean()
             loss.backward()
@@ -88,12 +96,13 @@ def environment_of(library: str, settings: dict, **more: str) -> dict:
 class Process:
     """Of one variant. It runs a round of steps when it is told to."""
 
-    def __init__(self, library: str, settings: dict, in_a_row: int, record: bool) -> None:
+    def __init__(self, library: str, settings: dict, turn: Round, record: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
         environment = environment_of(library, settings, MEMLAB_OUTPUT=self.folder.name + "/",
                                      MEMLAB_RECORD="on" if record else "off")
-        self.process = subprocess.Popen([sys.executable, __file__, "--child", str(in_a_row)], env=environment,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, __file__, "--child", *(str(number) for number in turn)]
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
 
     def run_round(self) -> dict:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -116,12 +125,12 @@ class Process:
         return peaks
 
 
-def run_together(library: str, names: list[str], count: int, rounds: int, in_a_row: int) -> dict[str, list[dict]]:
+def run_together(library: str, names: list[str], count: int, rounds: int, turn: Round) -> dict[str, list[dict]]:
     """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
     does to all of them. A quarter of the rounds is left out: everything is new to them."""
     # Who goes first is not always the same one.
     order = [name for number in range(count) for name in names[number % len(names):] + names[:number % len(names)]]
-    processes = [(name, Process(library, VARIANTS[name], in_a_row, record=False), []) for name in order]
+    processes = [(name, Process(library, VARIANTS[name], turn, record=False), []) for name in order]
     results: dict[str, list[dict]] = {name: [] for name in names}
     for number in range(rounds):
         for name, process, times in processes:
@@ -136,8 +145,8 @@ def run_together(library: str, names: list[str], count: int, rounds: int, in_a_r
     return results
 
 
-def peaks_of(library: str, settings: dict, rounds: int, in_a_row: int) -> dict:
-    process = Process(library, settings, in_a_row, record=True)
+def peaks_of(library: str, settings: dict, rounds: int, turn: Round) -> dict:
+    process = Process(library, settings, turn, record=True)
     for _ in range(rounds):
         process.run_round()
     return process.end()
@@ -157,8 +166,8 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    if len(sys.argv) == 3 and sys.argv[1] == "--child":
-        child(int(sys.argv[2]))
+    if sys.argv[1:2] == ["--child"]:
+        child(Round(*(int(number) for number in sys.argv[2:])))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("libmemlab")
@@ -166,6 +175,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--together", type=int, default=4, help="pairs whose processes are alive at once")
     parser.add_argument("--in-a-row", type=int, default=6, help="steps in a row; the first of them is not timed")
+    parser.add_argument("--batch", type=int, default=16, help="sequences of a step; with many the GPU limits it")
     parser.add_argument("--variants", default=DEFAULT,
                         help="the first one is what the ratios are to; also: " +
                         ", ".join(name for name in VARIANTS if name not in DEFAULT.split(",")))
@@ -174,12 +184,13 @@ def main() -> int:
 
     if options.in_a_row < 2 or options.together < 1:
         parser.error("--in-a-row is 2 at least, --together 1")
+    turn = Round(options.in_a_row, options.batch)
     rounds = max(4, options.steps // (options.in_a_row - 1))
     times: dict[str, list[list[float]]] = {name: [] for name in names}
     results: dict[str, dict] = {}
     for begun in range(0, options.pairs, options.together):
         count = min(options.together, options.pairs - begun)
-        for name, processes in run_together(options.libmemlab, names, count, rounds, options.in_a_row).items():
+        for name, processes in run_together(options.libmemlab, names, count, rounds, turn).items():
             times[name] += [process["steps"] for process in processes]
             results[name] = processes[-1]
     print(f"{'':20} {'ms a step':>10} {'ratio':>7} {'95 % interval':>16} {'least':>7} {'ratio':>7} "
@@ -187,7 +198,7 @@ def main() -> int:
     least: dict[str, float] = {}
     for name in names:
         if name not in OWN:
-            results[name] |= peaks_of(options.libmemlab, VARIANTS[name], rounds, options.in_a_row)
+            results[name] |= peaks_of(options.libmemlab, VARIANTS[name], rounds, turn)
         processes = times[name]
         least[name] = statistics.fmean(min(step) for step in zip(*processes))
         ratios = [ratio_of(steps, own, options.in_a_row) for steps, own in zip(processes, times[names[0]])]
