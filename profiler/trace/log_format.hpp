@@ -20,7 +20,7 @@ inline constexpr std::size_t block_header_size = 12;
 inline constexpr std::size_t block_sealed_offset = 1;
 inline constexpr std::size_t block_length_offset = 2;
 
-/// A block is sealed once its payload has this size; it exceeds it by less than two records.
+/// A block is sealed once its payload has this size; it exceeds it by less than one record.
 inline constexpr std::size_t block_target = std::size_t{64} << 10;
 /// Bounds the reader's memory. The kernel passes 6 MiB of arguments at most: ProcessInfo fits.
 inline constexpr std::size_t max_record = std::size_t{8} << 20;
