@@ -38,12 +38,12 @@ class BatchedAggregator {
     /// Of the records that a program makes all the time. May give the order back, as the last thing
     /// that is done under it.
     void add(const trace::Event& event, Order& order) {
-        batches_[filling_].add(event, false, packed_);
+        batches_[filling_].add(event, UsualEvents::sort_of(event.type), packed_);
         added(order);
     }
     /// A free_requested of the pool and its free_completed of the same time.
     void add_freed(const trace::Event& free_requested, Order& order) {
-        batches_[filling_].add(free_requested, true, packed_);
+        batches_[filling_].add(free_requested, UsualEvents::freed, packed_);
         added(order);
     }
     void add(const trace::DeviceSample& sample, Order& order) {
@@ -54,7 +54,8 @@ class BatchedAggregator {
     void expect(trace::EventType type) const noexcept {
         trace::prefetch_to_write(&filling_,
                                  sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_);
-        packed_.expect(UsualEvents::sort_of(type, type != trace::EventType::alloc));
+        packed_.expect(type == trace::EventType::alloc ? UsualEvents::sort_of(type)
+                                                       : UsualEvents::freed);
         trace::prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
     }
     /// Adds up what waits, if that is worth it: the program has time now. May give the order back.

@@ -14,7 +14,6 @@
 #include <iterator>
 #include <memory>
 #include <tuple>
-#include <utility>
 
 #include "profiler/trace/prefetch.hpp"
 #include "profiler/trace/record.hpp"
@@ -26,11 +25,10 @@ namespace memlab::profiler {
 /// same order.
 class UsualEvents {
   public:
-    /// `freed`: a free_requested that was complete at once, a sort of its own.
-    static std::size_t sort_of(trace::EventType type, bool freed) {
-        return freed ? sorts - 1 : static_cast<std::size_t>(type);
-    }
     static constexpr std::size_t sorts = 32;
+    /// A free_requested that was complete at once; below it an event's type is its sort.
+    static constexpr std::size_t freed = sorts - 1;
+    static std::size_t sort_of(trace::EventType type) { return static_cast<std::size_t>(type); }
 
     trace::Event& operator[](std::size_t sort) { return events_[sort]; }
 
@@ -54,9 +52,9 @@ class PackedRecords {
           next_(words_.get()),
           end_(next_ + records * short_words) {}
 
-    /// Not when full(). `freed`: the free_completed that event has at once is meant, too.
-    void add(const trace::Event& event, bool freed, UsualEvents& usual) {
-        const std::size_t sort = UsualEvents::sort_of(event.type, freed);
+    /// Not when full(). `sort`: its type's, or `freed` where the free_completed that it has at once
+    /// is meant, too.
+    void add(const trace::Event& event, std::size_t sort, UsualEvents& usual) {
         trace::Event& last = usual[sort];
         const std::uint64_t too_large =
             event.time_ns >> time_bits | (event.requested | event.size) >> 32;
@@ -115,10 +113,10 @@ class PackedRecords {
                 event = std::bit_cast<trace::Event>(words);
                 at += long_words;
             }
-            if (sort == UsualEvents::sort_of(event.type, true)) {
+            if (sort == UsualEvents::freed) {
                 sink.on_freed(event);
             } else {
-                sink.on(std::as_const(event));
+                sink.on(event);
             }
         }
         next_ = words_.get();

@@ -212,8 +212,7 @@ class Recorder::Impl final : private StackDefinitions {
         }
         const StackHash parts = python::hash_of_parts(native, frames, epoch);
         const std::uint32_t known = python_.known_stacks().find(parts);
-        return known != 0 && epoch != StackTable::no_epoch ? known
-                                                           : merge(native, frames, parts, epoch);
+        return known != 0 ? known : merge(native, frames, parts, epoch);
     }
 
     std::uint32_t id_of(const CapturedStack& native, std::uint64_t epoch) {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "profiler/word_mix.hpp"
+
 namespace memlab::profiler {
 
 struct StackHash {
@@ -42,14 +44,8 @@ class StackHasher {
     }
 
   private:
-    static constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
-    __extension__ using Wide = unsigned __int128;
+    static constexpr std::uint64_t factor = mix_factor;
 
-    // Both halves of a product depend on all bits of both words.
-    static std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-        const Wide product = static_cast<Wide>(a) * b;
-        return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-    }
     static void add_to(std::uint64_t& lane, std::uint64_t word, std::uint64_t other) {
         lane = mix(word ^ lane, other ^ factor);
     }

@@ -1,18 +1,12 @@
 #include "profiler/python/frame_numbers.hpp"
 
 #include "profiler/python/line_table.hpp"
+#include "profiler/word_mix.hpp"
 
 namespace memlab::profiler::python {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
-
-constexpr std::uint64_t factor = 0x9e3779b97f4a7c15ULL;
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-    const Wide product = static_cast<Wide>(a) * b;
-    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
+constexpr std::uint64_t factor = mix_factor;
 
 std::uint64_t word(const unsigned char* data) {
     return python::read<std::uint64_t>(data, 0);

@@ -61,9 +61,6 @@ void PythonStacks::await_search() {
 }
 
 [[gnu::hot]] bool PythonStacks::read(Frames& frames) {
-    if (!found()) {
-        return false;
-    }
     read_frames(interpreter_, depth_, numbers_->known(), frames);
     if (frames.implausible) {
         turn_off(
@@ -126,14 +123,9 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
             next = next_activation();
             continue;
         }
-        // Without a branch on whether the frame is the interpreter's own: they alternate.
         const std::uintptr_t into_code = native.addresses[i] - interpreter_.code_start - 1;
-        const bool foreign = into_code >= interpreter_.code_end - interpreter_.code_start;
-        if (depth < limit) {
-            merged.words[depth] = native.addresses[i];
-            depth += foreign ? 1 : 0;
-        } else {
-            truncated |= foreign;
+        if (into_code >= interpreter_.code_end - interpreter_.code_start) {
+            add(native.addresses[i]);
         }
     }
     if (activation == 0) {

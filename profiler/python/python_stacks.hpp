@@ -56,6 +56,8 @@ class PythonStacks {
     /// True once an interpreter was found that can be read.
     bool found() const { return state_.load(std::memory_order_acquire) == State::on; }
 
+    // The rest only once it was found.
+
     /// The calling thread's Python frames, with their numbers. False when its stack has none to
     /// add. Throws std::bad_alloc.
     bool read(Frames& frames);
@@ -64,7 +66,7 @@ class PythonStacks {
     /// was found there; `merged` says nothing then.
     bool merge(const CapturedStack& native, const Frames& frames, MergedStack& merged) const;
 
-    /// What was merged before. Only once an interpreter was found.
+    /// What was merged before.
     KnownStacks& known_stacks() { return *known_stacks_; }
 
   private:

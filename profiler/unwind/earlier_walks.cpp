@@ -79,11 +79,8 @@ void EarlierWalks::append(const Frame* begin, const Frame* end) {
 }
 
 void EarlierWalks::learn() {
-    if (learning_ != Learning::nothing_yet) {
-        return;
-    }
-    // The inner frames are what is kept of a deep stack.
-    if (place_ == nullptr || frames_ >= most_frames) {
+    // Of a deep stack the inner frames are kept.
+    if (learning_ != Learning::nothing_yet || place_ == nullptr || frames_ >= most_frames) {
         return;
     }
     const Set& set = place_->walks[set_];
@@ -114,11 +111,11 @@ void EarlierWalks::learn() {
     if (learning_ == Learning::writing) {
         Set& set = place_->walks[set_];
         *next_ = nothing;
-        const Frame* const begin = place_->present.data();
+        Frame* const begin = place_->present.data();
         way_ = room_;
         set.epochs[way_] = epoch_;
         set.sizes[way_] = static_cast<std::uint32_t>(next_ - begin);
-        std::copy(begin, const_cast<const Frame*>(next_) + 1, set.walks[way_].data());
+        std::copy(begin, next_ + 1, set.walks[way_].data());
     } else if (parts_ == 0) {
         return;
     }

@@ -95,10 +95,10 @@ MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
     return true;
 }
 
-// One frame in whatever way it takes. `none`: the walk ends here.
-[[gnu::hot]] __attribute__((noinline)) Answer step(Position& at, StackMemory& memory, bool use_kept,
-                                                   std::uintptr_t* cfa) {
-    Rule rule = use_kept ? find_rule(at.address()) : Rule();
+// One frame in whatever way it takes, by the rule that is kept for it if there is one. `none`: the
+// walk ends here.
+[[gnu::hot]] __attribute__((noinline)) Answer step(Rule rule, Position& at, StackMemory& memory,
+                                                   bool use_kept, std::uintptr_t* cfa) {
     if (rule.kind() == Kind::none) {
         rule = learn_rule(at, use_kept);
     }
@@ -259,7 +259,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
             back = 1;
         } else {
             Position slowly{at.instruction, at.sp, at.bp, back == 0};
-            const Answer answer = step(slowly, memory, use_kept, &cfa);
+            const Answer answer = step(rule, slowly, memory, use_kept, &cfa);
             if (answer != Answer::found || ++steps == most_steps) {
                 complete = answer != Answer::missing_register;
                 // What is kept as an end is one until objects are unloaded.

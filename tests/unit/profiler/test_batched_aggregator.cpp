@@ -180,7 +180,7 @@ TEST_CASE("packed records come out as they went in") {
             event.requested = rarely(random() >> 32);
             event.size = rarely(random() >> 32);
             const bool freed = event.type == trace::EventType::free_requested;
-            batch.add(event, freed, packed);
+            batch.add(event, freed ? UsualEvents::freed : UsualEvents::sort_of(event.type), packed);
             (freed ? in.freed : in.events).push_back(event);
         }
         CHECK(batch.size() > records / 4);
