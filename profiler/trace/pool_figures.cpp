@@ -1,7 +1,9 @@
 #include "profiler/trace/pool_figures.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 namespace memlab::trace {
 namespace {
@@ -12,120 +14,132 @@ std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
     return address + std::min(size, room);
 }
 
-/// Keys of `ranges` that overlap [address, address + size).
-template <typename Map, typename SizeOf>
-std::vector<std::uint64_t> overlapping(const Map& ranges, std::uint64_t address, std::uint64_t size,
-                                       SizeOf size_of) {
+}  // namespace
+
+/// The first segment that a range from `address` on may touch.
+PoolFigures::Segments::const_iterator PoolFigures::first_overlapping(std::uint64_t address) const {
+    const auto above = segments_.upper_bound(address);
+    if (above != segments_.begin()) {
+        const auto before = std::prev(above);
+        if (address - before->first < before->second.size) {
+            return before;
+        }
+    }
+    return above;
+}
+
+std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
     std::vector<std::uint64_t> found;
     const std::uint64_t end = end_of(address, size);
-    auto at = ranges.floor(address);
-    if (at == ranges.end()) {
-        at = ranges.begin();
-    } else {
-        const std::uint64_t before = ranges.key_at(at);
-        if (end_of(before, size_of(ranges.at(at))) > address || before == address) {
-            found.push_back(before);
+    for (auto at = first_overlapping(address); at != segments_.end(); ++at) {
+        const auto& [base, segment] = *at;
+        if (base >= end && base != address) {
+            break;
         }
-        at = ranges.next(at);
-    }
-    for (; at != ranges.end() && ranges.key_at(at) < end; at = ranges.next(at)) {
-        found.push_back(ranges.key_at(at));
+        const Blocks& blocks = segment.blocks;
+        auto block = blocks.floor(address);
+        if (block == blocks.end()) {
+            block = blocks.begin();
+        } else if (address - blocks.key_at(block) >= blocks.at(block)) {
+            block = blocks.next(block);
+        }
+        for (; block != blocks.end(); block = blocks.next(block)) {
+            const std::uint64_t key = blocks.key_at(block);
+            if (key >= end && key != address) {
+                break;
+            }
+            found.push_back(key);
+        }
     }
     return found;
 }
 
-}  // namespace
-
-std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
-    return overlapping(blocks_, address, size, [](std::uint64_t bytes) { return bytes; });
-}
-
 std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
                                                     std::uint64_t size) const {
-    return overlapping(segments_, address, size,
-                       [](const Segment& segment) { return segment.size; });
+    std::vector<std::uint64_t> found;
+    const std::uint64_t end = end_of(address, size);
+    for (auto at = first_overlapping(address);
+         at != segments_.end() && (at->first < end || at->first == address); ++at) {
+        found.push_back(at->first);
+    }
+    return found;
 }
 
 PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
-    if (segment.blocks == 0) {
+    if (segment.block_count == 0) {
         return {};
     }
     return {segment.gaps, segment.size - segment.active_bytes};
 }
 
 void PoolFigures::account(bool small, Split before, Split after) {
-    // One of the two changes nothing; which one is not worth a branch that nobody can foresee.
-    const auto apply = [small](StatByPool& stat, std::uint64_t from, std::uint64_t to) {
-        stat.increase(small, std::max(from, to) - from);
-        stat.decrease(small, std::max(from, to) - to);
-    };
-    apply(stats.inactive_split, before.count, after.count);
-    apply(stats.inactive_split_bytes, before.bytes, after.bytes);
+    stats.inactive_split.change(small, before.count, after.count);
+    stats.inactive_split_bytes.change(small, before.bytes, after.bytes);
 }
 
-PoolFigures::Segments::Place PoolFigures::segment_of(std::uint64_t address) const {
-    const auto has_address = [&](Segments::Place at) {
-        return address - segments_.key_at(at) < segments_.at(at).size;
-    };
-    Segments::Place& hint = hints_[(address >> hint_shift) % hints];
-    if (segments_.is_at_key(hint) && has_address(hint)) {
+PoolFigures::Segment* PoolFigures::segment_of(std::uint64_t address) {
+    Segment*& hint = hints_[(address >> hint_shift) % hints];
+    if (hint != nullptr && address - hint->base < hint->size) {
         return hint;
     }
-    const auto at = segments_.floor(address);
-    if (at == segments_.end() || !has_address(at)) {
-        return segments_.end();
+    const auto above = segments_.upper_bound(address);
+    if (above == segments_.begin()) {
+        return nullptr;
     }
-    hint = at;
-    return at;
+    Segment& segment = std::prev(above)->second;
+    if (address - segment.base >= segment.size) {
+        return nullptr;
+    }
+    hint = &segment;
+    return hint;
 }
 
 std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
     const auto at = segments_.find(address);
-    return at == segments_.end() ? 0 : segments_.at(at).size;
+    return at == segments_.end() ? 0 : at->second.size;
 }
 
 std::vector<PoolFigures::Range> PoolFigures::segments() const {
     std::vector<Range> all;
-    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
-        all.push_back({segments_.key_at(at), segments_.at(at).size});
+    all.reserve(segments_.size());
+    for (const auto& [base, segment] : segments_) {
+        all.push_back({base, segment.size});
     }
     return all;
 }
 
 std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const {
     std::vector<std::uint64_t> found;
-    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
-        if (segments_.at(at).context == context) {
-            found.push_back(segments_.key_at(at));
+    for (const auto& [base, segment] : segments_) {
+        if (segment.context == context) {
+            found.push_back(base);
         }
     }
     return found;
 }
 
 template <typename Use>
-void PoolFigures::for_each_gap(Segments::Place segment, Use use) const {
-    std::uint64_t at = segments_.key_at(segment);
-    const std::uint64_t end = end_of(at, segments_.at(segment).size);
-    for (auto block = blocks_.lower_bound(at);
-         block != blocks_.end() && blocks_.key_at(block) < end; block = blocks_.next(block)) {
-        if (blocks_.key_at(block) > at) {
-            use(blocks_.key_at(block) - at);
+void PoolFigures::for_each_gap(const Segment& segment, Use use) {
+    const Blocks& blocks = segment.blocks;
+    std::uint64_t at = segment.base;
+    for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
+        if (blocks.key_at(block) > at) {
+            use(blocks.key_at(block) - at);
         }
-        at = blocks_.key_at(block) + blocks_.at(block);
+        at = blocks.key_at(block) + blocks.at(block);
     }
-    if (at < end) {
-        use(end - at);
+    if (at < segment.end()) {
+        use(segment.end() - at);
     }
 }
 
 std::uint64_t PoolFigures::largest_gap() {
     std::uint64_t largest = 0;
-    for (auto at = segments_.begin(); at != segments_.end(); at = segments_.next(at)) {
-        Segment& segment = segments_.at(at);
+    for (auto& [base, segment] : segments_) {
         if (segment.recount_gaps) {
             segment.largest_gap = 0;
-            for_each_gap(at, [&segment](std::uint64_t size) {
-                segment.largest_gap = std::max(segment.largest_gap, size);
+            for_each_gap(segment, [&each = segment](std::uint64_t size) {
+                each.largest_gap = std::max(each.largest_gap, size);
             });
             segment.recount_gaps = false;
         }
@@ -134,24 +148,27 @@ std::uint64_t PoolFigures::largest_gap() {
     return largest;
 }
 
-/// The layout of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
-/// changes of mapped segments. Its gaps must not be in gap_bytes_.
-void PoolFigures::recount(Segments::Place at) {
-    Segment& segment = segments_.at(at);
-    segment.blocks = segment.active_bytes = segment.gaps = segment.largest_gap = 0;
+/// The figures of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
+/// changes of mapped segments. It must have been left out.
+void PoolFigures::recount(Segment& segment) {
+    segment.block_count = segment.active_bytes = segment.gaps = segment.largest_gap = 0;
     segment.recount_gaps = false;
-    const std::uint64_t end = end_of(segments_.key_at(at), segment.size);
-    for (auto block = blocks_.lower_bound(segments_.key_at(at));
-         block != blocks_.end() && blocks_.key_at(block) < end; block = blocks_.next(block)) {
-        ++segment.blocks;
-        segment.active_bytes += blocks_.at(block);
+    const Blocks& blocks = segment.blocks;
+    for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
+        ++segment.block_count;
+        segment.active_bytes += blocks.at(block);
     }
-    for_each_gap(at, [&segment](std::uint64_t size) {
+    for_each_gap(segment, [&segment](std::uint64_t size) {
         ++segment.gaps;
         segment.largest_gap = std::max(segment.largest_gap, size);
     });
     gap_bytes_ += segment.size - segment.active_bytes;
     account(segment.small, {}, split_of(segment));
+}
+
+void PoolFigures::leave_out(const Segment& segment) {
+    account(segment.small, split_of(segment), {});
+    gap_bytes_ -= segment.size - segment.active_bytes;
 }
 
 std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size,
@@ -160,66 +177,84 @@ std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size
     if (size == 0) {
         return 0;
     }
-    bool small = size <= small_segment;
     ++stats.num_device_alloc;
     if (mapped) {
-        // Grow the neighbour in front, or take in the one behind: blocks may span the seam.
-        Segment joined{.size = size, .context = context, .mapped = true};
-        const auto joins = [&](Segments::Place at) {
-            return at != segments_.end() && segments_.at(at).mapped &&
-                   segments_.at(at).context == context;
-        };
-        const auto behind = segments_.find(address + size);
-        const auto front = address == 0 ? segments_.end() : segment_of(address - 1);
-        const bool join_behind = joins(behind);
-        const bool join_front = joins(front);
-        if (join_front) {
-            small = segments_.at(front).small;
-        } else if (join_behind) {
-            small = segments_.at(behind).small;
-        }
-        joined.small = small;
-        stats.reserved_bytes.increase(small, size);
-        const auto absorb = [&](Segments::Place at) {
-            const Segment& segment = segments_.at(at);
-            account(segment.small, split_of(segment), {});
-            gap_bytes_ -= segment.size - segment.active_bytes;
-            if (segment.small != small) {  // the seam joins the two pools: the front's wins
-                stats.reserved_bytes.decrease(segment.small, segment.size);
-                stats.reserved_bytes.increase(small, segment.size);
-            }
-            joined.size += segment.size;
-        };
-        std::uint64_t base = address;
-        if (join_behind) {
-            absorb(behind);
-        }
-        if (join_front) {
-            absorb(front);
-            base = segments_.key_at(front);
-        }
-        if (join_behind) {
-            segments_.erase(behind);
-        }
-        if (join_front) {
-            const auto at = segments_.find(base);
-            segments_.at(at) = joined;
-            recount(at);
-        } else {
-            recount(segments_.insert(base, joined));
-        }
+        add_mapped(address, size, context);
         return size;
     }
+    const bool small = size <= small_segment;
     stats.segment.increase(small, 1);
     if (oversize(size)) {
         stats.oversize_segments.increase(1);
     }
     stats.reserved_bytes.increase(small, size);
-    segments_.insert(
-        address,
-        {.size = size, .gaps = 1, .largest_gap = size, .context = context, .small = small});
+    Segment& segment = segments_[address];
+    segment.base = address;
+    segment.size = size;
+    segment.gaps = 1;
+    segment.largest_gap = size;
+    segment.context = context;
+    segment.small = small;
     gap_bytes_ += size;
     return size;
+}
+
+/// Grows the neighbour in front, or takes in the one behind, or both: blocks may span the seam.
+void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context) {
+    const auto joins = [context](const Segment& segment) {
+        return segment.mapped && segment.context == context;
+    };
+    auto behind = segments_.find(address + size);
+    if (behind != segments_.end() && !joins(behind->second)) {
+        behind = segments_.end();
+    }
+    Segment* front = address == 0 ? nullptr : segment_of(address - 1);
+    if (front != nullptr && !joins(*front)) {
+        front = nullptr;
+    }
+    bool small = size <= small_segment;
+    if (front != nullptr) {
+        small = front->small;
+    } else if (behind != segments_.end()) {
+        small = behind->second.small;
+    }
+    stats.reserved_bytes.increase(small, size);
+    const auto leave = [&](const Segment& segment) {
+        leave_out(segment);
+        if (segment.small != small) {  // the seam joins the two pools: the front's wins
+            stats.reserved_bytes.decrease(segment.small, segment.size);
+            stats.reserved_bytes.increase(small, segment.size);
+        }
+    };
+    if (behind != segments_.end()) {
+        leave(behind->second);
+    }
+    if (front != nullptr) {
+        leave(*front);
+        front->size += size;
+        if (behind != segments_.end()) {
+            const Blocks& blocks = behind->second.blocks;
+            for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
+                front->blocks.insert(blocks.key_at(block), blocks.at(block));
+            }
+            front->size += behind->second.size;
+            erase(behind);
+        }
+        recount(*front);
+        return;
+    }
+    if (behind != segments_.end()) {
+        auto node = segments_.extract(behind);
+        node.key() = address;
+        segments_.insert(std::move(node));
+    }
+    Segment& segment = segments_[address];
+    segment.base = address;
+    segment.size += size;
+    segment.context = context;
+    segment.mapped = true;
+    segment.small = small;
+    recount(segment);
 }
 
 void PoolFigures::set_max_split_size(std::uint64_t bytes) {
@@ -232,19 +267,18 @@ std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
     if (at == segments_.end()) {
         return 0;
     }
-    const Segment& segment = segments_.at(at);
+    const Segment& segment = at->second;
     const std::uint64_t size = segment.size;
     ++stats.num_device_free;
     if (!segment.mapped) {
         stats.segment.decrease(segment.small, 1);
-        if (oversize(segment.size)) {
+        if (oversize(size)) {
             stats.oversize_segments.decrease(1);
         }
     }
-    stats.reserved_bytes.decrease(segment.small, segment.size);
-    account(segment.small, split_of(segment), {});
-    gap_bytes_ -= segment.size - segment.active_bytes;
-    segments_.erase(at);
+    stats.reserved_bytes.decrease(segment.small, size);
+    leave_out(segment);
+    erase(at);
     return size;
 }
 
@@ -253,79 +287,91 @@ std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
     std::uint64_t gone = 0;
     for (const std::uint64_t base : segments_in(address, size)) {
         const auto at = segments_.find(base);
-        const Segment segment = segments_.at(at);
-        if (!segment.mapped) {
+        if (!at->second.mapped) {
             continue;
         }
-        const std::uint64_t segment_end = end_of(base, segment.size);
-        account(segment.small, split_of(segment), {});
-        gap_bytes_ -= segment.size - segment.active_bytes;
-        segments_.erase(at);
-        const auto keep = [&](std::uint64_t from, std::uint64_t to) {
-            if (from < to) {
-                Segment piece = segment;
-                piece.size = to - from;
-                recount(segments_.insert(from, piece));
-            }
-        };
-        keep(base, std::max(base, address));
-        keep(std::min(segment_end, end), segment_end);
-        const std::uint64_t cut = std::min(segment_end, end) - std::max(base, address);
-        stats.reserved_bytes.decrease(segment.small, cut);
-        gone += cut;
+        const Segment segment = std::move(at->second);
+        leave_out(segment);
+        erase(at);
+        const std::uint64_t cut_from = std::max(base, address);
+        const std::uint64_t cut_to = std::min(segment.end(), end);
+        keep(segment, base, cut_from);
+        keep(segment, cut_to, segment.end());
+        stats.reserved_bytes.decrease(segment.small, cut_to - cut_from);
+        gone += cut_to - cut_from;
     }
     stats.num_device_free += gone != 0 ? 1 : 0;
     return gone;
 }
 
-/// `previous` and `next` are the blocks around the range, or end().
-PoolFigures::Neighbours PoolFigures::around(Segments::Place segment, Blocks::Place previous,
-                                            Blocks::Place next, std::uint64_t address,
-                                            std::uint64_t size) const {
-    std::uint64_t start = segments_.key_at(segment);
-    std::uint64_t end = start + segments_.at(segment).size;
-    if (previous != blocks_.end()) {
-        start = std::max(start, blocks_.key_at(previous) + blocks_.at(previous));
+/// [from, to) of a mapped segment that is no longer there stays, as one of its own.
+void PoolFigures::keep(const Segment& of, std::uint64_t from, std::uint64_t to) {
+    if (from >= to) {
+        return;
     }
-    if (next != blocks_.end()) {
-        end = std::min(end, blocks_.key_at(next));
+    Segment& piece = segments_[from];
+    piece.base = from;
+    piece.size = to - from;
+    piece.context = of.context;
+    piece.mapped = true;
+    piece.small = of.small;
+    for (auto block = of.blocks.lower_bound(from);
+         block != of.blocks.end() && of.blocks.key_at(block) < to; block = of.blocks.next(block)) {
+        piece.blocks.insert(of.blocks.key_at(block), of.blocks.at(block));
     }
-    return {address - start, end - (address + size)};
+    recount(piece);
+}
+
+void PoolFigures::erase(Segments::iterator segment) {
+    hints_.fill(nullptr);
+    segments_.erase(segment);
+}
+
+/// `previous` and `next`: the blocks around it, or end().
+PoolFigures::Gap PoolFigures::gap_between(const Segment& segment, Blocks::Place previous,
+                                          Blocks::Place next) {
+    const Blocks& blocks = segment.blocks;
+    return {previous == blocks.end() ? segment.base : blocks.key_at(previous) + blocks.at(previous),
+            next == blocks.end() ? segment.end() : blocks.key_at(next)};
 }
 
 PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
-    const auto next = blocks_.lower_bound(address);
-    if (next != blocks_.end() &&
-        (blocks_.key_at(next) == address || blocks_.key_at(next) < end_of(address, size))) {
+    Segment* const in = segment_of(address);
+    if (in == nullptr || size == 0 || size > in->end() - address) [[unlikely]] {
+        return add_without_layout(address, size);
+    }
+    Segment& segment = *in;
+    const std::uint64_t end = address + size;
+    const auto next = segment.blocks.lower_bound(address);
+    const Gap gap = gap_between(segment, segment.blocks.previous(next), next);
+    if (gap.start > address || gap.end < end) {
         return {.overlaps = true};
     }
-    const auto previous = blocks_.previous(next);
-    if (previous != blocks_.end() && blocks_.key_at(previous) + blocks_.at(previous) > address) {
+    segment.blocks.insert(next, address, size);
+    const Split before = split_of(segment);
+    segment.gaps += static_cast<std::uint64_t>(gap.start != address) +
+                    static_cast<std::uint64_t>(gap.end != end);
+    segment.gaps -= 1;
+    ++segment.block_count;
+    segment.active_bytes += size;
+    gap_bytes_ -= size;
+    if (segment.gaps <= 1) {
+        segment.largest_gap = segment.size - segment.active_bytes;
+        segment.recount_gaps = false;
+    } else if (gap.end - gap.start == segment.largest_gap) {
+        segment.recount_gaps = true;
+    }
+    account(segment.small, before, split_of(segment));
+    stats.active.increase(segment.small, 1);
+    stats.active_bytes.increase(segment.small, size);
+    return {.small = segment.small};
+}
+
+PoolFigures::AddedBlock PoolFigures::add_without_layout(std::uint64_t address, std::uint64_t size) {
+    if (!blocks_in(address, size).empty()) {
         return {.overlaps = true};
     }
-    const auto at = segment_of(address);
-    const bool inside = at != segments_.end() && size != 0 &&
-                        size <= segments_.at(at).size - (address - segments_.key_at(at));
-    const bool small = inside ? segments_.at(at).small : size <= small_block;
-    if (inside) {
-        const Neighbours gap = around(at, previous, next, address, size);
-        blocks_.insert(next, address, size);
-        Segment& segment = segments_.at(at);
-        const Split before = split_of(segment);
-        segment.gaps +=
-            static_cast<std::uint64_t>(gap.front != 0) + static_cast<std::uint64_t>(gap.rear != 0);
-        segment.gaps -= 1;
-        ++segment.blocks;
-        segment.active_bytes += size;
-        gap_bytes_ -= size;
-        if (segment.gaps <= 1) {
-            segment.largest_gap = segment.size - segment.active_bytes;
-            segment.recount_gaps = false;
-        } else if (gap.front + size + gap.rear == segment.largest_gap) {
-            segment.recount_gaps = true;
-        }
-        account(small, before, split_of(segment));
-    }
+    const bool small = size <= small_block;
     stats.active.increase(small, 1);
     stats.active_bytes.increase(small, size);
     return {.small = small};
@@ -334,26 +380,30 @@ PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint6
 void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool small) {
     stats.active.decrease(small, 1);
     stats.active_bytes.decrease(small, size);
-    const auto block = blocks_.find(address);
-    const auto at = segment_of(address);
-    if (block == blocks_.end() || blocks_.at(block) != size || at == segments_.end()) {
+    Segment* const in = segment_of(address);
+    if (in == nullptr) {
         return;  // it had no layout
     }
-    const Neighbours gap = around(at, blocks_.previous(block), blocks_.next(block), address, size);
-    blocks_.erase(block);
-    Segment& segment = segments_.at(at);
+    Segment& segment = *in;
+    const auto block = segment.blocks.find(address);
+    if (block == segment.blocks.end() || segment.blocks.at(block) != size) {
+        return;
+    }
+    const Gap gap =
+        gap_between(segment, segment.blocks.previous(block), segment.blocks.next(block));
+    segment.blocks.erase(block);
     const Split before = split_of(segment);
-    segment.gaps -=
-        static_cast<std::uint64_t>(gap.front != 0) + static_cast<std::uint64_t>(gap.rear != 0);
+    segment.gaps -= static_cast<std::uint64_t>(gap.start != address) +
+                    static_cast<std::uint64_t>(gap.end != address + size);
     segment.gaps += 1;
-    --segment.blocks;
+    --segment.block_count;
     segment.active_bytes -= size;
     gap_bytes_ += size;
     if (segment.gaps == 1) {
         segment.largest_gap = segment.size - segment.active_bytes;
         segment.recount_gaps = false;
     } else {
-        segment.largest_gap = std::max(segment.largest_gap, gap.front + size + gap.rear);
+        segment.largest_gap = std::max(segment.largest_gap, gap.end - gap.start);
     }
     account(small, before, split_of(segment));
 }

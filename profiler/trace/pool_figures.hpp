@@ -3,12 +3,16 @@
 // maximal gap between active ones, since the pool coalesces at once.
 //
 // Invariants, on any input: segments do not overlap; blocks do not overlap and lie wholly in one
-// segment (others are refused: they have no layout). O(log blocks) per event. The largest gap is
-// asked for when the pool grows: a segment then counts its gaps anew if its largest has been used.
+// segment (others are refused: they have no layout). The blocks are kept segment by segment, since
+// most segments have few: O(log blocks in the segment) per event. The largest gap is asked for when
+// the pool grows: a segment then counts its gaps anew if its largest has been used.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "profiler/trace/address_map.hpp"
@@ -25,13 +29,28 @@ struct Stat {
     void increase(std::uint64_t by) {
         current += by;
         allocated += by;
-        peak = std::max(peak, current);
+        note_peak();
     }
     void decrease(std::uint64_t by) {
         current -= by;
         freed += by;
     }
+    /// One of the two. Which one is not worth a branch that nobody can foresee.
+    void change(std::uint64_t from, std::uint64_t to) {
+        const std::uint64_t higher = std::max(from, to);
+        current += to - from;
+        allocated += higher - from;
+        freed += higher - to;
+        note_peak();
+    }
     bool operator==(const Stat&) const = default;
+
+  private:
+    void note_peak() {
+        if (current > peak) [[unlikely]] {
+            peak = current;
+        }
+    }
 };
 
 struct StatByPool {
@@ -46,6 +65,10 @@ struct StatByPool {
     void decrease(bool small, std::uint64_t by) {
         all.decrease(by);
         (small ? small_pool : large_pool).decrease(by);
+    }
+    void change(bool small, std::uint64_t from, std::uint64_t to) {
+        all.change(from, to);
+        (small ? small_pool : large_pool).change(from, to);
     }
     bool operator==(const StatByPool&) const = default;
 };
@@ -135,9 +158,11 @@ class PoolFigures {
     MemoryStats stats;
 
   private:
+    using Blocks = AddressMap<std::uint64_t>;  ///< address to size
     struct Segment {
+        std::uint64_t base = 0;
         std::uint64_t size = 0;
-        std::uint64_t blocks = 0;
+        std::uint64_t block_count = 0;
         std::uint64_t active_bytes = 0;
         std::uint64_t gaps = 0;
         std::uint64_t largest_gap = 0;
@@ -145,37 +170,44 @@ class PoolFigures {
         bool mapped = false;  ///< came by segment_map: grows and shrinks in place
         bool small = false;
         bool recount_gaps = false;  ///< largest_gap is not known
+        Blocks blocks;              ///< the active ones
+
+        std::uint64_t end() const { return base + size; }
     };
-    using Segments = AddressMap<Segment>;
-    using Blocks = AddressMap<std::uint64_t>;  ///< address to size
+    using Segments = std::map<std::uint64_t, Segment>;
 
     /// What a segment adds to inactive_split: its gaps, if it is split at all.
     struct Split {
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
     };
-    /// Free memory to both sides of a block, or of the place where one would be.
-    struct Neighbours {
-        std::uint64_t front = 0;
-        std::uint64_t rear = 0;
+    /// The free memory between two blocks.
+    struct Gap {
+        std::uint64_t start = 0;
+        std::uint64_t end = 0;
     };
     static Split split_of(const Segment& segment);
     void account(bool small, Split before, Split after);
 
-    Segments::Place segment_of(std::uint64_t address) const;
-    Neighbours around(Segments::Place segment, Blocks::Place previous, Blocks::Place next,
-                      std::uint64_t address, std::uint64_t size) const;
-    void recount(Segments::Place segment);
+    /// That holds the address, or null.
+    Segment* segment_of(std::uint64_t address);
+    Segments::const_iterator first_overlapping(std::uint64_t address) const;
+    AddedBlock add_without_layout(std::uint64_t address, std::uint64_t size);
+    static Gap gap_between(const Segment& segment, Blocks::Place previous, Blocks::Place next);
+    void add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context);
+    void keep(const Segment& of, std::uint64_t from, std::uint64_t to);
+    void erase(Segments::iterator segment);
+    void recount(Segment& segment);
+    /// It is in gap_bytes_ and in inactive_split no longer.
+    void leave_out(const Segment& segment);
     template <typename Use>
-    void for_each_gap(Segments::Place segment, Use use) const;
+    static void for_each_gap(const Segment& segment, Use use);
 
-    static constexpr std::size_t hints = 256;
+    static constexpr std::size_t hints = 1024;
     static constexpr unsigned hint_shift = 21;  ///< most segments begin at a multiple of 2 MiB
 
     Segments segments_;
-    Blocks blocks_;
-    /// Where the segment of an address was found last. Places that have become wrong do no harm.
-    mutable std::vector<Segments::Place> hints_{hints, segments_.end()};
+    std::array<Segment*, hints> hints_{};  ///< where that of an address was found last, or null
     std::uint64_t gap_bytes_ = 0;
 };
 
