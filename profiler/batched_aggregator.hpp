@@ -52,11 +52,11 @@ class BatchedAggregator {
     }
     /// An alloc or a free_requested that is complete at once will be added soon. Without the order.
     void expect(trace::EventType type) const noexcept {
-        trace::prefetch_to_write(&filling_,
-                                 sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_);
+        trace::prefetch_to_write<sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_>(
+            &filling_);
         packed_.expect(type == trace::EventType::alloc ? UsualEvents::sort_of(type)
                                                        : UsualEvents::freed);
-        trace::prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
+        trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
     /// Adds up what waits, if that is worth it: the program has time now. May give the order back.
     void catch_up(Order& order) {

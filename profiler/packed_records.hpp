@@ -34,7 +34,7 @@ class UsualEvents {
 
     /// An event of that sort will come soon.
     void expect(std::size_t sort) const noexcept {
-        trace::prefetch_to_write(&events_[sort], sizeof events_[sort]);
+        trace::prefetch_to_write<sizeof(trace::Event)>(&events_[sort]);
     }
 
   private:

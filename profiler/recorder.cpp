@@ -31,8 +31,8 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     void expect(trace::EventType type) const noexcept {
-        trace::prefetch_to_write(&mutex_, sizeof mutex_ + sizeof finished_);
-        trace::prefetch_to_write(&clock_, sizeof clock_);
+        trace::prefetch_to_write<sizeof mutex_ + sizeof finished_>(&mutex_);
+        trace::prefetch_to_write<sizeof clock_>(&clock_);
         aggregator_.expect(type);
         if (log_) {
             log_->expect(type);

@@ -163,8 +163,8 @@ void LogFile::full_by_errno(int error_number) {
 }
 
 [[gnu::hot]] void LogFile::expect_append() const noexcept {
-    prefetch_to_write(&next_, 64);  // and the fields behind it
-    prefetch_to_write(next_.load(std::memory_order_relaxed), 64);
+    prefetch_to_write<64>(&next_);  // and the fields behind it
+    prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
 }
 
 /// On false either the file is full, or mapped_mode_ was given up.

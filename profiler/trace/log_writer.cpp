@@ -94,9 +94,9 @@ class LogWriter::Impl {
     }
 
     [[gnu::hot]] void expect(EventType type) const noexcept {
-        prefetch_to_write(&ended_, event_fields);
-        prefetch_to_write(&state_.time_ns, sizeof state_.time_ns + sizeof state_.address);
-        prefetch_to_write(&state_.last[static_cast<std::size_t>(type)], sizeof(Event));
+        prefetch_to_write<event_fields>(&ended_);
+        prefetch_to_write<sizeof state_.time_ns + sizeof state_.address>(&state_.time_ns);
+        prefetch_to_write<sizeof(Event)>(&state_.last[static_cast<std::size_t>(type)]);
         file_.expect_append();
     }
 

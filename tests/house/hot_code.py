@@ -3,7 +3,8 @@
 Between two allocations the program's own code takes the caches, so memlab's has to come back page by page and line
 by line: functions on that way are marked [[gnu::hot]], which is where the linker puts them beside each other
 (docs/benchmarks.md, "What recording costs a training step"). A function of this list that has lost its mark, or
-a linker that does not sort, shows here.
+a linker that does not sort, shows here. So does a compiler that leaves out what only asks for memory ahead
+(profiler/trace/prefetch.hpp): nothing else would miss it.
 """
 
 import subprocess
@@ -32,6 +33,23 @@ FUNCTIONS = [
 ]
 MOST_BYTES = 128 << 10
 
+ASKING_AHEAD = ["Recorder::expect(", "LogWriter::expect(", "LogFile::expect_append("]
+FEWEST_REQUESTS = 20  # of all of them together
+
+
+def requests_ahead(library: str) -> int:
+    """How many prefetch instructions the functions of ASKING_AHEAD have."""
+    code = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", library], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout
+    count = 0
+    inside = False
+    for line in code.splitlines():
+        if line.endswith(">:"):
+            inside = any(function in line for function in ASKING_AHEAD)
+        elif inside and "prefetch" in line:
+            count += 1
+    return count
+
 
 def main() -> int:
     symbols = subprocess.run(["nm", "-C", "--defined-only", sys.argv[1]], check=True, stdout=subprocess.PIPE,
@@ -55,6 +73,11 @@ def main() -> int:
         print(f"more than {MOST_BYTES >> 10} KiB: one of them is not marked [[gnu::hot]]")
         for name, address in ordered:
             print(f"  {address:#10x} {name}")
+        return 1
+    requests = requests_ahead(sys.argv[1])
+    print(f"{requests} lines are asked for ahead of an event")
+    if requests < FEWEST_REQUESTS:
+        print(f"fewer than {FEWEST_REQUESTS}: the compiler has left out calls that only prefetch")
         return 1
     return 0
 
