@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 
+#include "profiler/trace/crc32c.hpp"
 #include "profiler/trace/prefetch.hpp"
 
 namespace memlab::trace {
@@ -156,9 +157,8 @@ void LogFile::full_by_errno(int error_number) {
     }
     std::uint8_t* const target = window_ + (size_ - window_start_);
     std::memcpy(target + 1, data + 1, size - 1);
-    store_release(target, data[0]);
-    size_ += size;
-    next_.store(target + size, std::memory_order_relaxed);
+    next_.store(target, std::memory_order_relaxed);
+    appended_in_place(data[0], size);
     return true;
 }
 
@@ -211,6 +211,7 @@ bool LogFile::map(std::uint64_t keep_from) {
         return false;
     }
     window_ = static_cast<std::uint8_t*>(window);
+    window_end_ = window_ + window_size_;
     return madvise(window_, window_size_, MADV_DONTFORK) == 0;
 }
 
@@ -283,6 +284,32 @@ void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t 
     }
 }
 
+std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t size) const {
+    if (descriptor_ < 0) {
+        return {};
+    }
+    if (mapped_mode_) {
+        return crc32c(0, window_ + (offset - window_start_), size);
+    }
+    std::uint32_t sum = 0;
+    std::array<std::uint8_t, 4096> part;
+    while (size > 0) {
+        const ssize_t got = pread(descriptor_, part.data(), std::min(size, part.size()),
+                                  static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return {};
+        }
+        const auto count = static_cast<std::size_t>(got);
+        sum = crc32c(sum, part.data(), count);
+        offset += count;
+        size -= count;
+    }
+    return sum;
+}
+
 void LogFile::close() {
     unmap();
     if (descriptor_ < 0) {
@@ -297,6 +324,7 @@ void LogFile::close() {
 
 void LogFile::abandon() {
     window_ = nullptr;
+    next_.store(nullptr, std::memory_order_relaxed);
     if (descriptor_ >= 0) {
         ::close(descriptor_);
         descriptor_ = -1;

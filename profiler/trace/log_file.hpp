@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace memlab::trace {
@@ -42,6 +43,25 @@ class LogFile {
     bool append(const std::uint8_t* data, std::size_t size, std::size_t spare,
                 std::uint64_t keep_from);
 
+    /// Where up to `size` bytes may be written that are to be appended, all but the first. They are
+    /// in the file from appended_in_place() on. Null: append() has to be asked.
+    std::uint8_t* room_in_place(std::size_t size) const {
+        std::uint8_t* const next = next_.load(std::memory_order_relaxed);
+        return next != nullptr && static_cast<std::size_t>(window_end_ - next) >= size ? next
+                                                                                       : nullptr;
+    }
+    /// `size` bytes are there now but for the first, which is this one.
+    void appended_in_place(std::uint8_t first, std::size_t size) {
+        std::uint8_t* const next = next_.load(std::memory_order_relaxed);
+        std::atomic_ref<std::uint8_t>(*next).store(first, std::memory_order_release);
+        next_.store(next + size, std::memory_order_relaxed);
+        size_ += size;
+    }
+
+    /// The CRC-32C of `size` bytes that were appended, none of them below the latest append()'s
+    /// `keep_from`. Nothing where they cannot be read.
+    std::optional<std::uint32_t> checksum(std::uint64_t offset, std::size_t size) const;
+
     /// An append() will come soon. From any thread.
     void expect_append() const noexcept;
 
@@ -68,10 +88,11 @@ class LogFile {
     void full_at_ceiling();
     void full_by_errno(int error_number);
 
-    std::atomic<const std::uint8_t*> next_ = nullptr;  ///< where the next append goes; or null
+    std::atomic<std::uint8_t*> next_ = nullptr;  ///< where the next append goes; or null
+    std::uint8_t* window_end_ = nullptr;
+    std::uint64_t size_ = 0;  ///< bytes appended
     int descriptor_ = -1;
     bool mapped_mode_ = false;
-    std::uint64_t size_ = 0;       ///< bytes appended
     std::uint64_t allocated_ = 0;  ///< bytes preallocated
     std::uint8_t* window_ = nullptr;
     std::uint64_t window_start_ = 0;

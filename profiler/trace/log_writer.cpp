@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -61,12 +62,7 @@ class LogWriter::Impl {
                 return;
             }
             if constexpr (std::is_same_v<Record, Event>) {
-                // By far the commonest: no vector.
-                std::uint8_t bytes[format::block_header_size + max_event_size];
-                std::uint8_t* const begin = bytes + format::block_header_size;
-                if (!append_encoded(begin, encode_event(record, state_, begin))) {
-                    drop<Record>();
-                }
+                dropped_ += append_event(tag_of(record.type), record) ? 0 : 1;
                 return;
             }
             encode(record);
@@ -86,11 +82,7 @@ class LogWriter::Impl {
             refer(completed_at_once(free_requested));
             return;
         }
-        std::uint8_t bytes[format::block_header_size + max_event_size];
-        std::uint8_t* const begin = bytes + format::block_header_size;
-        if (!append_encoded(begin, encode_freed(free_requested, state_, begin))) {
-            dropped_ += 2;
-        }
+        dropped_ += append_event(format::Tag::freed, free_requested) ? 0 : 2;
     }
 
     [[gnu::hot]] void expect(EventType type) const noexcept {
@@ -179,10 +171,36 @@ class LogWriter::Impl {
     std::uint8_t* record_begin() { return bytes_.data() + format::block_header_size; }
     std::size_t record_size() const { return bytes_.size() - format::block_header_size; }
 
+    /// By far the commonest records: where they can, they are written where they will lie.
+    bool append_event(format::Tag tag, const Event& event) noexcept {
+        std::uint8_t* const place =
+            block_open_ ? file_.room_in_place(max_event_size + room_for_end) : nullptr;
+        if (place == nullptr) [[unlikely]] {
+            return append_event_elsewhere(tag, event);
+        }
+        const std::uint8_t* const end = encode_fields(event, state_, place + 1);
+        file_.appended_in_place(static_cast<std::uint8_t>(tag),
+                                static_cast<std::size_t>(end - place));
+        end_full_block();
+        return true;
+    }
+    [[gnu::noinline]] bool append_event_elsewhere(format::Tag tag, const Event& event) noexcept {
+        std::uint8_t bytes[format::block_header_size + max_event_size];
+        std::uint8_t* const begin = bytes + format::block_header_size;
+        begin[0] = static_cast<std::uint8_t>(tag);
+        const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
+        try {
+            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end);
+        } catch (const std::bad_alloc&) {  // to say why the log is full
+            end_block();
+            return false;
+        }
+    }
+
     /// Appends a record to the open block, opening and sealing blocks as needed. In front of
     /// `record` there is room for a block's header, which goes in together with the block's first
     /// record: one append, one visible moment.
-    [[gnu::hot]] bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
+    bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
         if (block_open_) {
             if (!put(record, size, spare, block_start_)) {
                 return false;
@@ -198,21 +216,8 @@ class LogWriter::Impl {
             block_open_ = true;
             block_start_ = block_start;
         }
-        checksum(record, size);
-        if (payload_size_ >= format::block_target) {
-            end_block();
-        }
+        end_full_block();
         return true;
-    }
-
-    /// Of whole events, in front of which there is room for a block's header.
-    bool append_encoded(std::uint8_t* begin, const std::uint8_t* end) noexcept {
-        try {
-            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end);
-        } catch (const std::bad_alloc&) {  // to say why the log is full
-            end_block();
-            return false;
-        }
     }
 
     bool put(const std::uint8_t* data, std::size_t size, std::size_t spare,
@@ -225,9 +230,12 @@ class LogWriter::Impl {
         return false;
     }
 
-    void checksum(const std::uint8_t* data, std::size_t size) {
-        payload_crc_ = crc32c(payload_crc_, data, size);
-        payload_size_ += static_cast<std::uint32_t>(size);
+    std::uint64_t payload_start() const { return block_start_ + format::block_header_size; }
+
+    void end_full_block() {
+        if (file_.size() - payload_start() >= format::block_target) [[unlikely]] {
+            end_block();
+        }
     }
 
     /// Seals the open block, if there is one. Differences start anew: also after a record that was
@@ -239,18 +247,23 @@ class LogWriter::Impl {
         }
     }
 
+    /// The payload is summed up here, not record by record: between two records the program has
+    /// taken the caches. What cannot be read back stays unsealed, and readable.
     void seal() {
+        block_open_ = false;
+        const auto size = static_cast<std::uint32_t>(file_.size() - payload_start());
+        const std::optional<std::uint32_t> sum = file_.checksum(payload_start(), size);
+        if (!sum) {
+            return;
+        }
         std::uint8_t header[format::block_header_size] = {format::block_tag, format::block_sealed};
         std::uint8_t* const length = header + format::block_length_offset;
-        put_little_endian(length, payload_size_);
-        put_little_endian(length + 4, payload_crc_);
+        put_little_endian(length, size);
+        put_little_endian(length + 4, *sum);
         put_little_endian(length + 8, static_cast<std::uint16_t>(crc32c(0, length, 8)));
         file_.patch(block_start_ + format::block_sealed_offset,
                     header + format::block_sealed_offset,
                     sizeof header - format::block_sealed_offset, 0);
-        block_open_ = false;
-        payload_size_ = 0;
-        payload_crc_ = 0;
     }
 
     void stop(const std::string& reason) {
@@ -263,8 +276,6 @@ class LogWriter::Impl {
     static constexpr std::size_t event_fields = 128;
     bool ended_ = false;
     bool block_open_ = false;
-    std::uint32_t payload_size_ = 0;
-    std::uint32_t payload_crc_ = 0;
     std::uint64_t block_start_ = 0;
     Definitions definitions_;
     CodecState state_;

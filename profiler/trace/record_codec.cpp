@@ -51,8 +51,9 @@ void remember(CodecState& state, const Event& event) {
 
 // ---- encoding
 
-[[gnu::hot]] std::uint8_t* encode_as(std::size_t tag, const Event& event, CodecState& state,
-                                     std::uint8_t* to) {
+}  // namespace
+
+[[gnu::hot]] std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to) {
     const auto type = static_cast<std::size_t>(event.type);
     const Event& last = state.last[type];
     const std::size_t place = CodecState::place_of(event.address);
@@ -85,7 +86,6 @@ void remember(CodecState& state, const Event& event) {
     note(event.name != last.name, format::has_name);
     note(event.correlation != last.correlation, format::has_correlation);
 
-    *to++ = static_cast<std::uint8_t>(tag);
     to = put_number(to, fields);
     to = put_difference(to, event.time_ns, state.time_ns);
     state.time_ns = event.time_ns;
@@ -133,18 +133,6 @@ void remember(CodecState& state, const Event& event) {
     }
     remember(state, event);
     return to;
-}
-
-}  // namespace
-
-[[gnu::hot]] std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to) {
-    const auto type = static_cast<std::size_t>(event.type);
-    return encode_as(static_cast<std::size_t>(Tag::event) + type, event, state, to);
-}
-
-[[gnu::hot]] std::uint8_t* encode_freed(const Event& free_requested, CodecState& state,
-                                        std::uint8_t* to) {
-    return encode_as(static_cast<std::size_t>(Tag::freed), free_requested, state, to);
 }
 
 void RecordEncoder::number(std::uint64_t value) {

@@ -45,13 +45,19 @@ struct CodecState {
     }
 };
 
-/// No event takes more bytes.
+/// The tag of a record that is one event.
+constexpr format::Tag tag_of(EventType type) {
+    return static_cast<format::Tag>(static_cast<std::uint8_t>(format::Tag::event) +
+                                    static_cast<std::uint8_t>(type));
+}
+
+/// No event takes more bytes, its tag included.
 inline constexpr std::size_t max_event_size = 112;
 
-/// Writes an event to `to`, where there is room for max_event_size bytes; returns the end.
-std::uint8_t* encode_event(const Event& event, CodecState& state, std::uint8_t* to);
-/// The same for a free_requested and its completed_at_once(), as one record.
-std::uint8_t* encode_freed(const Event& free_requested, CodecState& state, std::uint8_t* to);
+/// Writes the fields of an event to `to`, where there is room for max_event_size - 1 bytes; returns
+/// the end. The tag stands before them: tag_of() its type, or Tag::freed for a
+/// free_requested and its completed_at_once() in one record.
+std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to);
 
 /// Appends records to a byte vector. May throw std::bad_alloc.
 class RecordEncoder {
@@ -70,8 +76,9 @@ class RecordEncoder {
     void encode(const PythonFrameDef& record);
     void encode(const StackDef& record);
     void encode(const Event& record) {
-        std::array<std::uint8_t, max_event_size> bytes;
-        bytes_.insert(bytes_.end(), bytes.data(), encode_event(record, state_, bytes.data()));
+        byte(static_cast<std::uint8_t>(tag_of(record.type)));
+        std::array<std::uint8_t, max_event_size> fields;
+        bytes_.insert(bytes_.end(), fields.data(), encode_fields(record, state_, fields.data()));
     }
     void encode(const OomEvent& record);
     void encode(const DeviceSample& record);

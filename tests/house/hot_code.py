@@ -26,8 +26,8 @@ FUNCTIONS = [
     "memlab::profiler::StackTable::id_of(",
     "memlab::profiler::python::read_frames(",
     "memlab::profiler::unwind::walk_stack(",
-    "memlab::trace::LogFile::append(",
-    "memlab::trace::encode_event(",
+    "memlab::trace::LogWriter::on_freed(",
+    "memlab::trace::encode_fields(",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
 ]
