@@ -1,6 +1,9 @@
 #include "profiler/python/frames.hpp"
 
 #include <algorithm>
+#include <iterator>
+
+#include "profiler/python/layouts.hpp"
 
 namespace memlab::profiler::python {
 namespace {
@@ -10,17 +13,27 @@ constexpr std::uintptr_t largest_stack = std::uintptr_t{1} << 30;
 // Frames followed to find where an activation ends, without records that say so.
 constexpr std::size_t longest_activation = 8192;
 
+/// Of the version that has this row.
+template <std::size_t row>
 class Walk {
   public:
     Walk(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known, Frames& out)
         : interpreter_(interpreter),
-          layout_(*interpreter.layout),
           limit_(std::min(limit, Frames::max_frames)),
-          known_(known),
+          known_(known.view()),
           numbered_(out.in_main_interpreter && layout_.code_version != 0),
           out_(out),
           last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
 
+    [[gnu::always_inline]] void follow(const void* root) {
+        if constexpr (layout_.has_cframes) {
+            follow_records(root);
+        } else {
+            follow_frames(root);
+        }
+    }
+
+  private:
     /// Up to 3.12: one record on the C stack for each activation; the last is in the thread state.
     void follow_records(const void* record) {
         while (record != nullptr && !full()) {
@@ -29,18 +42,16 @@ class Walk {
                 return;
             }
             const auto* frame = read<const void*>(record, layout_.cframe_frame);
-            while (frame != nullptr) {
+            while ((frame = add_known(frame)) != nullptr) {
                 if (full()) {
                     out_.truncated |= !is_shim(frame);
                     break;
                 }
-                if (!add_known(frame)) {
-                    if (is_shim(frame)) {
-                        break;
-                    }
-                    if (!add(frame)) {
-                        return;
-                    }
+                if (is_shim(frame)) {
+                    break;
+                }
+                if (!add(frame)) {
+                    return;
                 }
                 if (layout_.frame_is_entry != 0 &&
                     read<std::uint8_t>(frame, layout_.frame_is_entry) != 0) {
@@ -57,10 +68,7 @@ class Walk {
     /// From 3.13 on: the frame at the end of each activation lies on the C stack.
     void follow_frames(const void* frame) {
         std::size_t followed = 0;
-        for (; frame != nullptr; frame = previous_of(frame)) {
-            if (!full() && add_known(frame)) {
-                continue;
-            }
+        for (; (frame = add_known(frame)) != nullptr; frame = previous_of(frame)) {
             if (is_shim(frame)) {
                 if (!is_next_on_stack(frame)) {
                     break;
@@ -83,7 +91,6 @@ class Walk {
         out_.frame_count = closed_frames();
     }
 
-  private:
     bool full() const {
         return out_.frame_count >= limit_ || out_.activation_count >= Frames::max_activations;
     }
@@ -124,24 +131,32 @@ class Walk {
         return read<const char*>(frame, layout_.frame_instruction) - (code + layout_.code_bytes);
     }
 
-    /// A frame at a place that is known: it was found good before, and so is this one. Nearly every
-    /// frame is. A shim's place never is.
-    [[gnu::always_inline]] bool add_known(const void* frame) {
-        if (!numbered_) {
-            return false;
+    /// Adds this frame and those behind it as long as their places are known: they were found good
+    /// before, and so are these. Nearly all are; a shim's place never is. Returns the first one
+    /// whose place is not, or for which there is no room.
+    [[gnu::always_inline]] const void* add_known(const void* frame) {
+        if (!numbered_ || full()) {
+            return frame;
         }
-        const auto* code = read<const char*>(frame, layout_.frame_code);
-        const std::ptrdiff_t offset = offset_of(frame, code);
-        const std::uint32_t number =
-            known_.find(code, static_cast<std::uint32_t>(offset),
-                        [&](std::uint64_t identity, std::uint32_t /*table_bytes*/) {
-                            return identity == numbered_identity(layout_, code);
-                        });
-        if (number == 0) {
-            return false;
+        const KnownPlaces::View known = known_;
+        RawFrame* next = out_.frames + out_.frame_count;
+        const RawFrame* const end = out_.frames + limit_;
+        while (frame != nullptr && next != end) {
+            const auto* code = read<const char*>(frame, layout_.frame_code);
+            const std::ptrdiff_t offset = offset_of(frame, code);
+            const std::uint32_t number =
+                known.find(code, static_cast<std::uint32_t>(offset),
+                           [code](std::uint64_t identity, std::uint32_t /*table_bytes*/) {
+                               return identity == numbered_identity(layout_, code);
+                           });
+            if (number == 0) {
+                break;
+            }
+            *next++ = {code, offset, number};
+            frame = previous_of(frame);
         }
-        out_.frames[out_.frame_count++] = {code, offset, number};
-        return true;
+        out_.frame_count = static_cast<std::size_t>(next - out_.frames);
+        return frame;
     }
 
     /// False, and nothing is left, when this is no frame.
@@ -158,14 +173,15 @@ class Walk {
         if (offset >= first_traceable(layout_, code) ||
             read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator) {
             out_.frames[out_.frame_count++] = {code, offset, 0};
+            out_.all_numbered = false;
         }
         return true;
     }
 
+    static constexpr const Layout& layout_ = layouts[row];
     const Interpreter& interpreter_;
-    const Layout& layout_;
     const std::size_t limit_;
-    const KnownPlaces& known_;
+    const KnownPlaces::View known_;
     const bool numbered_;
     Frames& out_;
     std::uintptr_t last_on_stack_;
@@ -179,6 +195,7 @@ class Walk {
     out.activation_count = 0;
     out.truncated = false;
     out.implausible = false;
+    out.all_numbered = true;
     out.thread_state = nullptr;
     if (interpreter.is_initialized() == 0) {
         return;
@@ -196,11 +213,17 @@ class Walk {
     }
     out.thread_state = thread;
     out.in_main_interpreter = owner == interpreter.main_interpreter();
-    Walk walk(interpreter, limit, known, out);
-    if (layout.has_cframes) {
-        walk.follow_records(root);
-    } else {
-        walk.follow_frames(root);
+    static_assert(std::size(layouts) == 3);
+    switch (&layout - std::begin(layouts)) {
+        case 0:
+            Walk<0>(interpreter, limit, known, out).follow(root);
+            break;
+        case 1:
+            Walk<1>(interpreter, limit, known, out).follow(root);
+            break;
+        default:
+            Walk<2>(interpreter, limit, known, out).follow(root);
+            break;
     }
 }
 

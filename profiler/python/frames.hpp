@@ -41,6 +41,7 @@ struct Frames {
     bool truncated = false;    ///< there are more than the limit, or than could be told apart
     bool implausible = false;  ///< something was not what it should be: do not rely on this layout
     bool in_main_interpreter = false;
+    bool all_numbered = true;  ///< each frame's place was known
     void* thread_state = nullptr;
     RawFrame frames[max_frames];              ///< innermost first; [0, frame_count)
     Activation activations[max_activations];  ///< innermost first; [0, activation_count)

@@ -10,7 +10,8 @@ void KnownPlaces::keep(const Place& place) {
     if (table.lost > sets / 8 && table.bits < most_bits) {
         add_table(table.bits + 2);
     }
-    tables_.back()->keep(place);
+    tables_.back()->keep(key_of(place.code, place.offset), place.identity,
+                         std::uint64_t{place.number} << 32 | place.table_bytes);
 }
 
 void KnownPlaces::add_table(unsigned bits) {
@@ -19,15 +20,11 @@ void KnownPlaces::add_table(unsigned bits) {
         const Table& before = *tables_.back();
         for (std::size_t i = 0; i < std::size_t{1} << before.bits; ++i) {
             for (const Entry& entry : before.sets[i].entries) {
-                const std::uint64_t offset =
-                    entry.offset_and_table_bytes.load(std::memory_order_relaxed);
-                const std::uint64_t code = entry.code.load(std::memory_order_relaxed);
-                if (code != 0) {
-                    added->keep({.code = reinterpret_cast<const void*>(code),
-                                 .offset = static_cast<std::uint32_t>(offset >> 32),
-                                 .table_bytes = static_cast<std::uint32_t>(offset),
-                                 .identity = entry.identity.load(std::memory_order_relaxed),
-                                 .number = entry.number.load(std::memory_order_relaxed)});
+                const std::uint64_t identity = entry.identity.load(std::memory_order_relaxed);
+                const std::uint64_t answer = entry.answer.load(std::memory_order_relaxed);
+                if (answer != 0) {
+                    const std::uint64_t check = entry.check.load(std::memory_order_relaxed);
+                    added->keep(check ^ mixed(identity, answer), identity, answer);
                 }
             }
         }
@@ -36,14 +33,13 @@ void KnownPlaces::add_table(unsigned bits) {
     table_.store(tables_.back().get(), std::memory_order_release);
 }
 
-void KnownPlaces::Table::keep(const Place& place) {
-    const auto code = reinterpret_cast<std::uintptr_t>(place.code);
-    std::array<Entry, set_size>& set = set_of(code, place.offset).entries;
+void KnownPlaces::Table::keep(std::uint64_t key, std::uint64_t identity, std::uint64_t answer) {
+    std::array<Entry, set_size>& set = sets[key >> (64 - bits)].entries;
     Entry* entry = nullptr;
     for (Entry& each : set) {
-        const std::uint64_t known = each.code.load(std::memory_order_relaxed);
-        const std::uint64_t offset = each.offset_and_table_bytes.load(std::memory_order_relaxed);
-        if (known == 0 || (known == code && offset >> 32 == place.offset)) {
+        const std::uint64_t known = each.answer.load(std::memory_order_relaxed);
+        if (known == 0 || (each.check.load(std::memory_order_relaxed) ^
+                           mixed(each.identity.load(std::memory_order_relaxed), known)) == key) {
             entry = &each;
             break;
         }
@@ -51,14 +47,9 @@ void KnownPlaces::Table::keep(const Place& place) {
     if (entry == nullptr) {
         entry = &set[lost++ % set_size];
     }
-    const std::uint32_t version = entry->version.load(std::memory_order_relaxed);
-    entry->version.store(version + 1, std::memory_order_relaxed);
-    entry->code.store(code, std::memory_order_release);
-    entry->offset_and_table_bytes.store(std::uint64_t{place.offset} << 32 | place.table_bytes,
-                                        std::memory_order_release);
-    entry->identity.store(place.identity, std::memory_order_release);
-    entry->number.store(place.number, std::memory_order_release);
-    entry->version.store(version + 2, std::memory_order_release);
+    entry->check.store(key ^ mixed(identity, answer), std::memory_order_relaxed);
+    entry->identity.store(identity, std::memory_order_relaxed);
+    entry->answer.store(answer, std::memory_order_relaxed);
 }
 
 }  // namespace memlab::profiler::python

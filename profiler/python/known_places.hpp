@@ -2,7 +2,9 @@
 //
 // A table that is read without a lock: a line of the cache for each place that is looked up. It
 // begins with a few pages, since each one that is touched costs time to translate its address, and
-// grows where that is not enough; what it was copied from stays for whoever still reads it.
+// grows where that is not enough; what it was copied from stays for whoever still reads it. An
+// entry's first word is made of the place and of the other two words: a reader that sees parts of
+// two writes finds neither's place.
 // Addresses are used again: a code object may be gone and another one lie there. So an entry also
 // keeps an identity, and holds only for a code object that has the same one:
 //  - where code objects are numbered (3.12 on), their number, which the interpreter gives out once,
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "profiler/python/objects.hpp"
+#include "profiler/word_mix.hpp"
 
 namespace memlab::profiler::python {
 
@@ -39,39 +42,70 @@ inline std::uint64_t hashed_identity(std::uint64_t hash) {
     return hash | std::uint64_t{1} << 63;
 }
 
-/// Thread-safety: find() from any number of threads, keep() from one at a time.
+/// Thread-safety: view() and find() from any number of threads, keep() from one at a time.
 class KnownPlaces {
+    /// One place.
+    struct Entry {
+        std::atomic<std::uint64_t> check;
+        std::atomic<std::uint64_t> identity;
+        std::atomic<std::uint64_t> answer;  ///< number, and in the lower half the table's bytes
+    };
+    static constexpr std::size_t set_size = 2;
+    struct alignas(64) Set {  // a cache line
+        std::array<Entry, set_size> entries;
+    };
+
   public:
     struct Place {
         const void* code = nullptr;
         std::uint32_t offset = 0;       ///< of the instruction, in bytes
         std::uint32_t table_bytes = 0;  ///< of the line table, that decide about the line
-        std::uint64_t identity = 0;
-        std::uint32_t number = 0;
+        std::uint64_t identity = 0;     ///< not 0
+        std::uint32_t number = 0;       ///< not 0
+    };
+
+    /// What is known at a moment, and some of what is added later. As long as the KnownPlaces live.
+    class View {
+      public:
+        /// The number of the place, where `is_same(identity, table_bytes)` agrees; 0: not known.
+        /// `is_same` is asked of places that were kept alone: `code` need not be one for others.
+        template <class IsSame>
+        [[gnu::always_inline]] std::uint32_t find(const void* code, std::uint32_t offset,
+                                                  const IsSame& is_same) const {
+            const std::uint64_t key = key_of(code, offset);
+            const std::array<Entry, set_size>& entries = sets_[key >> shift_].entries;
+#pragma GCC unroll 2
+            for (const Entry& entry : entries) {
+                const std::uint64_t identity = entry.identity.load(std::memory_order_relaxed);
+                const std::uint64_t answer = entry.answer.load(std::memory_order_relaxed);
+                if ((entry.check.load(std::memory_order_relaxed) ^ mixed(identity, answer)) ==
+                        key &&
+                    is_same(identity, static_cast<std::uint32_t>(answer))) {
+                    return static_cast<std::uint32_t>(answer >> 32);
+                }
+            }
+            return 0;
+        }
+
+      private:
+        friend KnownPlaces;
+        View(const Set* sets, unsigned shift) : sets_(sets), shift_(shift) {}
+        const Set* sets_;
+        unsigned shift_;
     };
 
     /// Throws std::bad_alloc.
-    KnownPlaces() { add_table(first_bits); }
+    KnownPlaces() {
+        add_table(first_bits);
+    }
 
-    /// The number of the place, where `is_same(identity, table_bytes)` agrees; 0: not known.
+    View view() const {
+        const Table& table = *table_.load(std::memory_order_acquire);
+        return {table.sets.get(), 64 - table.bits};
+    }
     template <class IsSame>
     std::uint32_t find(const void* code, std::uint32_t offset, const IsSame& is_same) const {
-        const auto address = reinterpret_cast<std::uintptr_t>(code);
-        const Table& table = *table_.load(std::memory_order_acquire);
-        for (const Entry& entry : table.set_of(address, offset).entries) {
-            const std::uint32_t version = entry.version.load(std::memory_order_acquire);
-            const std::uint64_t known_code = entry.code.load(std::memory_order_acquire);
-            const std::uint64_t known_offset =
-                entry.offset_and_table_bytes.load(std::memory_order_acquire);
-            const std::uint64_t identity = entry.identity.load(std::memory_order_acquire);
-            const std::uint32_t number = entry.number.load(std::memory_order_acquire);
-            if (known_code == address && known_offset >> 32 == offset && (version & 1) == 0 &&
-                entry.version.load(std::memory_order_relaxed) == version &&
-                is_same(identity, static_cast<std::uint32_t>(known_offset))) {
-                return number;
-            }
-        }
-        return 0;
+        return view().find(code, offset, is_same);
     }
 
     /// May take the room of another place. What stood for the same code and offset goes first.
@@ -79,30 +113,23 @@ class KnownPlaces {
     void keep(const Place& place);
 
   private:
-    /// One place. Written by one thread at a time: `version` is odd meanwhile.
-    struct Entry {
-        std::atomic<std::uint32_t> version;
-        std::atomic<std::uint32_t> number;
-        std::atomic<std::uint64_t> code;
-        std::atomic<std::uint64_t> offset_and_table_bytes;
-        std::atomic<std::uint64_t> identity;
-    };
-    static constexpr std::size_t set_size = 2;
     static constexpr unsigned first_bits = 8;
     static constexpr unsigned most_bits = 14;
-    struct alignas(64) Set {  // a cache line
-        std::array<Entry, set_size> entries;
-    };
+
+    /// Of two places in one code object never the same; of two objects it hardly ever is, and then
+    /// their identities differ. Its upper bits are the good ones.
+    static std::uint64_t key_of(const void* code, std::uint32_t offset) {
+        return reinterpret_cast<std::uintptr_t>(code) * mix_factor +
+               offset * 0xd1342543de82ef95U;  // odd
+    }
+    static std::uint64_t mixed(std::uint64_t identity, std::uint64_t answer) {
+        return mix(identity ^ mix_factor, answer);
+    }
 
     struct Table {
         explicit Table(unsigned wanted)
             : bits(wanted), sets(std::make_unique<Set[]>(std::size_t{1} << wanted)) {}
-        Set& set_of(std::uintptr_t code, std::uint32_t offset) const {
-            const std::uint64_t spread =
-                (code ^ std::uint64_t{offset} << 48) * 0x9e3779b97f4a7c15ULL;
-            return sets[spread >> (64 - bits)];
-        }
-        void keep(const Place& place);
+        void keep(std::uint64_t key, std::uint64_t identity, std::uint64_t answer);
 
         const unsigned bits;
         const std::unique_ptr<Set[]> sets;

@@ -1,83 +1,8 @@
 #include "profiler/python/layout.hpp"
 
+#include "profiler/python/layouts.hpp"
+
 namespace memlab::profiler::python {
-namespace {
-
-constexpr Layout layouts[] = {
-    {.minor = 11,
-     .has_cframes = true,
-     .thread_frame = 56,
-     .thread_interpreter = 16,
-     .cframe_frame = 8,
-     .cframe_previous = 16,
-     .frame_code = 32,
-     .frame_previous = 48,
-     .frame_instruction = 56,
-     .frame_owner = 69,
-     .frame_is_entry = 68,
-     .frame_locals = 72,
-     .code_filename = 112,
-     .code_qualname = 128,
-     .code_line_table = 136,
-     .code_first_line = 72,
-     .code_first_traceable = 168,
-     .code_version = 0,
-     .code_bytes = 184,
-     .ascii_size = 48,
-     .compact_size = 72,
-     .unicode_size = 80,
-     .generator_frame = 80},
-    {.minor = 12,
-     .has_cframes = true,
-     .thread_frame = 56,
-     .thread_interpreter = 16,
-     .cframe_frame = 0,
-     .cframe_previous = 8,
-     .frame_code = 0,
-     .frame_previous = 8,
-     .frame_instruction = 56,
-     .frame_owner = 70,
-     .frame_is_entry = 0,
-     .frame_locals = 72,
-     .code_filename = 112,
-     .code_qualname = 128,
-     .code_line_table = 136,
-     .code_first_line = 68,
-     .code_first_traceable = 176,
-     .code_version = 92,
-     .code_bytes = 192,
-     .ascii_size = 40,
-     .compact_size = 56,
-     .unicode_size = 64,
-     .generator_frame = 72},
-    // Its own _Py_DebugOffsets say the same; they lack the first traceable instruction.
-    {.minor = 13,
-     .has_cframes = false,
-     .thread_frame = 72,
-     .thread_interpreter = 16,
-     .cframe_frame = 0,
-     .cframe_previous = 0,
-     .frame_code = 0,
-     .frame_previous = 8,
-     .frame_instruction = 56,
-     .frame_owner = 70,
-     .frame_is_entry = 0,
-     .frame_locals = 72,
-     .code_filename = 112,
-     .code_qualname = 128,
-     .code_line_table = 136,
-     .code_first_line = 68,
-     .code_first_traceable = 184,
-     .code_version = 92,
-     .code_bytes = 200,
-     .ascii_size = 40,
-     .compact_size = 56,
-     .unicode_size = 64,
-     .generator_frame = 72},
-};
-
-}  // namespace
-
 const Layout* layout_of(int minor) {
     for (const Layout& layout : layouts) {
         if (layout.minor == minor) {

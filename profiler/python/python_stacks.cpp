@@ -85,7 +85,10 @@ void PythonStacks::await_search() {
                 return false;
         }
     }
-    numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames, frames.frame_count);
+    if (!frames.all_numbered) {
+        numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames,
+                         frames.frame_count);
+    }
     return true;
 }
 
