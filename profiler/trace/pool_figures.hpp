@@ -100,6 +100,10 @@ struct MemoryStats {
 /// std::bad_alloc leave figures that are no longer exact; the aggregator then stops.
 class PoolFigures {
   public:
+    PoolFigures() = default;
+    PoolFigures(const PoolFigures&) = delete;  // hints_ points into segments_
+    PoolFigures& operator=(const PoolFigures&) = delete;
+
     /// Segments up to this size are of the small pool, as PyTorch's are.
     static constexpr std::uint64_t small_segment = std::uint64_t{2} << 20;
     /// Where a block's segment is unknown, its size tells the pool.
