@@ -71,12 +71,6 @@ class AddressMap {
         return previous(place);
     }
 
-    /// True for a place at a key, also for one from before an insertion or a removal if there is a
-    /// key now.
-    bool is_at_key(Place place) const {
-        return place.chunk_ < chunks_.size() && place.slot_ < chunks_[place.chunk_]->size;
-    }
-
     /// Of a place at a key.
     std::uint64_t key_at(Place place) const { return chunks_[place.chunk_]->keys[place.slot_]; }
     const Value& at(Place place) const { return chunks_[place.chunk_]->values[place.slot_]; }

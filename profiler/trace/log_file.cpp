@@ -204,20 +204,20 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
 bool LogFile::map(std::uint64_t keep_from) {
     unmap();
     window_start_ = page_floor(keep_from);
-    window_size_ = allocated_ - window_start_;
-    void* const window = mmap(nullptr, window_size_, PROT_READ | PROT_WRITE, MAP_SHARED,
-                              descriptor_, static_cast<off_t>(window_start_));
+    const std::uint64_t size = allocated_ - window_start_;
+    void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_,
+                              static_cast<off_t>(window_start_));
     if (window == MAP_FAILED) {
         return false;
     }
     window_ = static_cast<std::uint8_t*>(window);
-    window_end_ = window_ + window_size_;
-    return madvise(window_, window_size_, MADV_DONTFORK) == 0;
+    window_end_ = window_ + size;
+    return madvise(window_, size, MADV_DONTFORK) == 0;
 }
 
 void LogFile::unmap() {
     if (window_ != nullptr) {
-        munmap(window_, window_size_);
+        munmap(window_, static_cast<std::size_t>(window_end_ - window_));
         window_ = nullptr;
         next_.store(nullptr, std::memory_order_relaxed);
     }

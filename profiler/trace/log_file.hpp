@@ -96,7 +96,6 @@ class LogFile {
     std::uint64_t allocated_ = 0;  ///< bytes preallocated
     std::uint8_t* window_ = nullptr;
     std::uint64_t window_start_ = 0;
-    std::uint64_t window_size_ = 0;
     std::uint64_t limit_ = 0;
     std::uint64_t chunk_ = 0;
     std::string why_full_;

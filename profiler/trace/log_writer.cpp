@@ -62,7 +62,9 @@ class LogWriter::Impl {
                 return;
             }
             if constexpr (std::is_same_v<Record, Event>) {
-                dropped_ += append_event(tag_of(record.type), record) ? 0 : 1;
+                if (!append_event(tag_of(record.type), record)) {
+                    drop<Record>();
+                }
                 return;
             }
             encode(record);

@@ -16,10 +16,11 @@ std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
 
 }  // namespace
 
-/// The first segment that a range from `address` on may touch.
-PoolFigures::Segments::const_iterator PoolFigures::first_overlapping(std::uint64_t address) const {
-    const auto above = segments_.upper_bound(address);
-    if (above != segments_.begin()) {
+/// The first segment that a range from `address` on may touch: the one that holds it, or the next.
+template <typename These>
+auto PoolFigures::first_overlapping(These& segments, std::uint64_t address) {
+    const auto above = segments.upper_bound(address);
+    if (above != segments.begin()) {
         const auto before = std::prev(above);
         if (address - before->first < before->second.size) {
             return before;
@@ -31,12 +32,8 @@ PoolFigures::Segments::const_iterator PoolFigures::first_overlapping(std::uint64
 std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
     std::vector<std::uint64_t> found;
     const std::uint64_t end = end_of(address, size);
-    for (auto at = first_overlapping(address); at != segments_.end(); ++at) {
-        const auto& [base, segment] = *at;
-        if (base >= end && base != address) {
-            break;
-        }
-        const Blocks& blocks = segment.blocks;
+    for (const std::uint64_t base : segments_in(address, size)) {
+        const Blocks& blocks = segments_.find(base)->second.blocks;
         auto block = blocks.floor(address);
         if (block == blocks.end()) {
             block = blocks.begin();
@@ -58,7 +55,7 @@ std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
                                                     std::uint64_t size) const {
     std::vector<std::uint64_t> found;
     const std::uint64_t end = end_of(address, size);
-    for (auto at = first_overlapping(address);
+    for (auto at = first_overlapping(segments_, address);
          at != segments_.end() && (at->first < end || at->first == address); ++at) {
         found.push_back(at->first);
     }
@@ -66,7 +63,7 @@ std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
 }
 
 PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
-    if (segment.block_count == 0) {
+    if (segment.active_bytes == 0) {
         return {};
     }
     return {segment.gaps, segment.size - segment.active_bytes};
@@ -82,15 +79,11 @@ PoolFigures::Segment* PoolFigures::segment_of(std::uint64_t address) {
     if (hint != nullptr && address - hint->base < hint->size) {
         return hint;
     }
-    const auto above = segments_.upper_bound(address);
-    if (above == segments_.begin()) {
+    const auto at = first_overlapping(segments_, address);
+    if (at == segments_.end() || address < at->first) {
         return nullptr;
     }
-    Segment& segment = std::prev(above)->second;
-    if (address - segment.base >= segment.size) {
-        return nullptr;
-    }
-    hint = &segment;
+    hint = &at->second;
     return hint;
 }
 
@@ -151,16 +144,13 @@ std::uint64_t PoolFigures::largest_gap() {
 /// The figures of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
 /// changes of mapped segments. It must have been left out.
 void PoolFigures::recount(Segment& segment) {
-    segment.block_count = segment.active_bytes = segment.gaps = segment.largest_gap = 0;
+    segment.gaps = segment.largest_gap = 0;
+    segment.active_bytes = segment.size;
     segment.recount_gaps = false;
-    const Blocks& blocks = segment.blocks;
-    for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
-        ++segment.block_count;
-        segment.active_bytes += blocks.at(block);
-    }
     for_each_gap(segment, [&segment](std::uint64_t size) {
         ++segment.gaps;
         segment.largest_gap = std::max(segment.largest_gap, size);
+        segment.active_bytes -= size;
     });
     gap_bytes_ += segment.size - segment.active_bytes;
     account(segment.small, {}, split_of(segment));
@@ -233,11 +223,8 @@ void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uin
         leave(*front);
         front->size += size;
         if (behind != segments_.end()) {
-            const Blocks& blocks = behind->second.blocks;
-            for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
-                front->blocks.insert(blocks.key_at(block), blocks.at(block));
-            }
             front->size += behind->second.size;
+            copy_blocks(behind->second, *front);
             erase(behind);
         }
         recount(*front);
@@ -315,11 +302,17 @@ void PoolFigures::keep(const Segment& of, std::uint64_t from, std::uint64_t to) 
     piece.context = of.context;
     piece.mapped = true;
     piece.small = of.small;
-    for (auto block = of.blocks.lower_bound(from);
-         block != of.blocks.end() && of.blocks.key_at(block) < to; block = of.blocks.next(block)) {
-        piece.blocks.insert(of.blocks.key_at(block), of.blocks.at(block));
-    }
+    copy_blocks(of, piece);
     recount(piece);
+}
+
+/// Those that lie in `to`.
+void PoolFigures::copy_blocks(const Segment& from, Segment& to) {
+    const Blocks& blocks = from.blocks;
+    for (auto block = blocks.lower_bound(to.base);
+         block != blocks.end() && blocks.key_at(block) < to.end(); block = blocks.next(block)) {
+        to.blocks.insert(blocks.key_at(block), blocks.at(block));
+    }
 }
 
 void PoolFigures::erase(Segments::iterator segment) {
@@ -352,7 +345,6 @@ PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint6
     segment.gaps += static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != end);
     segment.gaps -= 1;
-    ++segment.block_count;
     segment.active_bytes += size;
     gap_bytes_ -= size;
     if (segment.gaps <= 1) {
@@ -396,7 +388,6 @@ void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool s
     segment.gaps -= static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != address + size);
     segment.gaps += 1;
-    --segment.block_count;
     segment.active_bytes -= size;
     gap_bytes_ += size;
     if (segment.gaps == 1) {

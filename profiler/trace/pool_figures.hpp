@@ -166,7 +166,6 @@ class PoolFigures {
     struct Segment {
         std::uint64_t base = 0;
         std::uint64_t size = 0;
-        std::uint64_t block_count = 0;
         std::uint64_t active_bytes = 0;
         std::uint64_t gaps = 0;
         std::uint64_t largest_gap = 0;
@@ -195,11 +194,13 @@ class PoolFigures {
 
     /// That holds the address, or null.
     Segment* segment_of(std::uint64_t address);
-    Segments::const_iterator first_overlapping(std::uint64_t address) const;
+    template <typename These>
+    static auto first_overlapping(These& segments, std::uint64_t address);
     AddedBlock add_without_layout(std::uint64_t address, std::uint64_t size);
     static Gap gap_between(const Segment& segment, Blocks::Place previous, Blocks::Place next);
     void add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context);
     void keep(const Segment& of, std::uint64_t from, std::uint64_t to);
+    static void copy_blocks(const Segment& from, Segment& to);
     void erase(Segments::iterator segment);
     void recount(Segment& segment);
     /// It is in gap_bytes_ and in inactive_split no longer.

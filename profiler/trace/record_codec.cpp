@@ -49,9 +49,9 @@ void remember(CodecState& state, const Event& event) {
     state.last[static_cast<std::size_t>(event.type)] = event;
 }
 
-// ---- encoding
-
 }  // namespace
+
+// ---- encoding
 
 [[gnu::hot]] std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to) {
     const auto type = static_cast<std::size_t>(event.type);
