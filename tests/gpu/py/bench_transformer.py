@@ -7,7 +7,8 @@ place, in processes that run side by side and take turns.
 Prints, per variant, the median of the steps' times over all processes, the ratio to the first variant, the mean
 over the steps of the least time that any process needed for that very step (all see the same lengths) with its
 ratio, and the reserved and allocated peaks. The ratio of two processes is the median of those of their rounds, the
-same steps one right after the other; what is printed is the mean of all pairs, with a bootstrap 95 % interval.
+same steps one right after the other, on the same two cores; what is printed is the mean of all pairs, with a
+bootstrap 95 % interval.
 Timed runs do not record, but for the variants "recording ..." (with Python in their stacks, with native ones only,
 with none); the peaks of memlab's pool come from one more run that does.
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
@@ -104,6 +105,10 @@ class Process:
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True)
 
+    def stay_on(self, cores: set[int]) -> None:
+        """For a process that has just begun: its threads inherit it."""
+        os.sched_setaffinity(self.process.pid, cores)
+
     def run_round(self) -> dict:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write("\n")
@@ -125,12 +130,22 @@ class Process:
         return peaks
 
 
+def cores_of(number: int, count: int) -> set[int]:
+    """Two for each pair (the training and its backward pass take turns), as far apart as the machine has them."""
+    cores = sorted(os.sched_getaffinity(0))
+    first = number * len(cores) // count
+    return set((cores * 2)[first:first + 2])
+
+
 def run_together(library: str, names: list[str], count: int, rounds: int, turn: Round) -> dict[str, list[dict]]:
     """`count` processes of each variant, all alive at once, that take turns: what the machine does meanwhile, it
     does to all of them. A quarter of the rounds is left out: everything is new to them."""
     # Who goes first is not always the same one.
-    order = [name for number in range(count) for name in names[number % len(names):] + names[:number % len(names)]]
-    processes = [(name, Process(library, VARIANTS[name], turn, record=False), []) for name in order]
+    order = [(name, number) for number in range(count)
+             for name in names[number % len(names):] + names[:number % len(names)]]
+    processes = [(name, Process(library, VARIANTS[name], turn, record=False), []) for name, _ in order]
+    for (_, process, _), (_, number) in zip(processes, order):
+        process.stay_on(cores_of(number, count))
     results: dict[str, list[dict]] = {name: [] for name in names}
     for number in range(rounds):
         for name, process, times in processes:
