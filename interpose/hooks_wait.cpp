@@ -1,24 +1,39 @@
 // Where the program waits for the device anyway, the recorder does what it has put off: it costs
-// nothing there unless the device is quicker.
+// nothing there unless the device is quicker, and then it is done less often.
+#include <cstdint>
+
 #include "interpose/hook.hpp"
+#include "profiler/clock.hpp"
+#include "profiler/recorder.hpp"
 
 namespace mi = memlab::interpose;
+using memlab::profiler::Recorder;
 using mi::Driver;
 using mi::Session;
 
 namespace {
 
+template <class Use>
+bool with_recorder(Use use) {
+    const mi::InsideMemlab inside;
+    Session* const session = inside.nested() ? nullptr : Session::current();
+    return session != nullptr && session->recorder() != nullptr && use(*session->recorder());
+}
+
 // The real call is made from outside of memlab: a profiler's callback in it may allocate.
 template <class... Arguments>
 CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
-    {
-        const mi::InsideMemlab inside;
-        Session* const session = inside.nested() ? nullptr : Session::current();
-        if (session != nullptr && session->recorder() != nullptr) {
-            session->recorder()->before_waiting();
-        }
+    if (!with_recorder([](Recorder& recorder) { return recorder.before_waiting(); })) {
+        return mi::call_real(real, arguments...);
     }
-    return mi::call_real(real, arguments...);
+    const std::uint64_t begin = memlab::profiler::monotonic_ns();
+    const CUresult result = mi::call_real(real, arguments...);
+    const std::uint64_t waited = memlab::profiler::monotonic_ns() - begin;
+    with_recorder([waited](Recorder& recorder) {
+        recorder.after_waiting(waited);
+        return true;
+    });
+    return result;
 }
 
 }  // namespace

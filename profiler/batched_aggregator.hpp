@@ -12,6 +12,7 @@
 // batch is in its event log.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -31,9 +32,10 @@ class BatchedAggregator {
 
     /// How many records wait at most: a few steps of a training. To add them up takes some 0.3 ms.
     static constexpr std::size_t batch_size = 8192;
-    /// From so many on, time that the program does not need is used to add them up. Of fewer the
-    /// single one costs more.
-    static constexpr std::size_t worthwhile = 4096;
+    /// From how many on they are added up before the program waits. Of few the single one costs
+    /// more, up to twice as much: nothing to a program that then still waits, but to others it is.
+    static constexpr std::size_t worthwhile_in_spare_time = 512;
+    static constexpr std::size_t worthwhile_else = batch_size / 2;
 
     /// Of the records that a program makes all the time. May give the order back, as the last thing
     /// that is done under it.
@@ -58,11 +60,22 @@ class BatchedAggregator {
                                                        : UsualEvents::freed);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
-    /// Adds up what waits, if that is worth it: the program has time now. May give the order back.
-    void catch_up(Order& order) {
-        if (batches_[filling_].size() >= worthwhile) {
-            add_up_and_go_on(order);
+    /// Adds up what waits, if that is worth it: the program is about to wait. Whether it did, and
+    /// then it gave the order back.
+    bool catch_up(Order& order) {
+        if (batches_[filling_].size() < worthwhile_.load(std::memory_order_relaxed)) {
+            return false;
         }
+        add_up_and_go_on(order);
+        return true;
+    }
+    /// After a catch_up() that added up: whether the program still had to wait, so that it lost
+    /// nothing. The next one will be sooner, or else later. Without the order.
+    void caught_up(bool in_spare_time) {
+        const std::size_t now = worthwhile_.load(std::memory_order_relaxed);
+        worthwhile_.store(in_spare_time ? std::max(now / 2, worthwhile_in_spare_time)
+                                        : std::min(now * 2, worthwhile_else),
+                          std::memory_order_relaxed);
     }
     /// Any other record.
     template <class Record>
@@ -114,6 +127,7 @@ class BatchedAggregator {
     // The one that is filled under the order, the other one under mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
     trace::Aggregator aggregator_;  // under mutex_
+    std::atomic<std::size_t> worthwhile_ = worthwhile_else;
 };
 
 }  // namespace memlab::profiler

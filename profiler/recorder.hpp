@@ -58,7 +58,11 @@ class Recorder {
     void record(trace::Coverage coverage) noexcept;
 
     /// The calling thread will wait for the device now: what can be done at any time is done.
-    void before_waiting() noexcept;
+    /// Whether that was anything.
+    bool before_waiting() noexcept;
+    /// If it was: how long the thread then waited. Where the device was done by then, less is done
+    /// the next time.
+    void after_waiting(std::uint64_t waited_ns) noexcept;
 
     /// Something memlab could not see or serve; `reason` is a sentence for the report.
     void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count = 1) noexcept;

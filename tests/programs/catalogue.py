@@ -151,6 +151,8 @@ def _memory() -> list[Case]:
              (Recording(Kind(400, at_least=True, live=4)),)),
         Case("eight threads", ("threads",), 0,
              (Recording(Kind(3208, 3200, _threads_requested())),)),
+        Case("threads that wait for the device", ("waits",), 0,
+             (Recording(Kind(33_600, 33_600, 33_600 * 4096)),)),
         Case("contents", ("contents",), 0, (Recording(Kind(1000, at_least=True, live=0)),)),
         Case("every kind", ("kinds",), 0, (Recording(Kind(2, 2), kinds),)),
         Case("every kind, kept", ("kinds", "keep"), 0, (Recording(Kind(2, 0), kept),)),

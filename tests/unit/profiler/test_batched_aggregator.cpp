@@ -206,15 +206,49 @@ TEST_CASE("what waits is added up early where the program has time, if there is 
             both.plain.on(event);
         }
     };
-    add(BatchedAggregator::worthwhile - 1);
-    both.batched.catch_up(order);
-    CHECK(order.owns_lock());
+    const auto caught_up = [&] {
+        const bool did = both.batched.catch_up(order);
+        CHECK(order.owns_lock() != did);  // added up without it
+        if (did) {
+            order.lock();
+        }
+        return did;
+    };
+    constexpr std::size_t most = BatchedAggregator::worthwhile_else;
+    constexpr std::size_t least = BatchedAggregator::worthwhile_in_spare_time;
+    add(most - 1);
+    CHECK_FALSE(caught_up());
     add(1);
-    both.batched.catch_up(order);
-    CHECK_FALSE(order.owns_lock());  // added up without it
-    order.lock();
-    both.batched.catch_up(order);
-    CHECK(order.owns_lock());  // nothing is left
+    CHECK(caught_up());
+    CHECK_FALSE(caught_up());  // nothing is left
+
+    // Time to spare: half as many, down to the least.
+    for (std::size_t worthwhile = most; worthwhile != least;) {
+        both.batched.caught_up(true);
+        worthwhile /= 2;
+        add(worthwhile - 1);
+        CHECK_FALSE(caught_up());
+        add(1);
+        CHECK(caught_up());
+    }
+    both.batched.caught_up(true);
+    add(least - 1);
+    CHECK_FALSE(caught_up());
+    add(1);
+    CHECK(caught_up());
+    // None: twice as many, and no more than at the beginning.
+    both.batched.caught_up(false);
+    add(least);
+    CHECK_FALSE(caught_up());
+    add(least);
+    CHECK(caught_up());
+    for (std::size_t worthwhile = least; worthwhile != 2 * most; worthwhile *= 2) {
+        both.batched.caught_up(false);
+    }
+    add(most - 1);
+    CHECK_FALSE(caught_up());
+    add(1);
+    CHECK(caught_up());
     add(7);
     check_same(both.batched.all(), both.plain);
 }
