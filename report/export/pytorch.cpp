@@ -80,7 +80,11 @@ class Layout {
     /// The lowest free place among our own addresses.
     std::optional<std::uint64_t> own_place(std::uint64_t size) const {
         std::uint64_t place = first_own_address;
-        for (auto at = segments.lower_bound(first_own_address); at != segments.end(); ++at) {
+        auto at = segments.lower_bound(first_own_address);
+        if (at != segments.begin()) {  // it may reach into ours
+            place = std::max(place, std::prev(at)->first + std::prev(at)->second.size);
+        }
+        for (; at != segments.end(); ++at) {
             if (at->first - place >= size) {
                 return place;
             }
