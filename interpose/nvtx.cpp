@@ -1,7 +1,7 @@
 // NVTX v3, from the tool's side. A program that uses NVTX looks for a tool in the library that
 // NVTX_INJECTION64_PATH names, and hands it a table of its functions; each instance of the header
-// in the process does so once. Ranges, marks and names of memory become notes of the recording;
-// colours, categories and payloads are not memory's business.
+// in the process does so once. Ranges, marks, names of memory and threads become notes of the
+// recording; colours, categories and payloads are not memory's business.
 //
 // A domain's handle is its number, a registered string's handle the name itself: nothing is freed,
 // nothing looked up.
@@ -143,6 +143,11 @@ int pop() {
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 
+template <class Character>
+void name_thread(std::uint32_t thread, const Character* name) {
+    mi::name_thread(thread, name_of(NoteNames::nvtx_domain, name));
+}
+
 // ---- domains
 
 void domain_mark_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
@@ -258,6 +263,8 @@ void attach_core(const NvtxExportTableCallbacks& callbacks) {
     core.set(NVTX_CBID_CORE_RangePushA, push<char>);
     core.set(NVTX_CBID_CORE_RangePushW, push<wchar_t>);
     core.set(NVTX_CBID_CORE_RangePop, pop);
+    core.set(NVTX_CBID_CORE_NameOsThreadA, name_thread<char>);
+    core.set(NVTX_CBID_CORE_NameOsThreadW, name_thread<wchar_t>);
 }
 
 void attach_domains(const NvtxExportTableCallbacks& callbacks) {

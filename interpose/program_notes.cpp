@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -41,6 +42,12 @@ struct EarlyNote {
 constexpr std::size_t max_early_notes = 128;
 EarlyNote early_notes[max_early_notes];
 std::size_t early_note_count = 0;
+struct EarlyThreadName {
+    std::uint32_t thread;
+    const NoteName* name;
+};
+EarlyThreadName early_thread_names[max_early_notes];
+std::size_t early_thread_name_count = 0;
 bool early_notes_recorded = false;
 pthread_mutex_t early_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -254,6 +261,20 @@ void note_mark(const NoteName* name) noexcept {
         });
 }
 
+void name_thread(std::uint32_t thread, const NoteName* name) noexcept {
+    note([&](profiler::Recorder& recorder) { recorder.name_thread(thread, name->text); },
+         [&] {
+             EarlyThreadName* const end = early_thread_names + early_thread_name_count;
+             EarlyThreadName* const known = std::find_if(
+                 early_thread_names, end,
+                 [thread](const EarlyThreadName& early) { return early.thread == thread; });
+             if (known < early_thread_names + max_early_notes) {
+                 *known = {thread, name};
+                 early_thread_name_count += known == end ? 1 : 0;
+             }
+         });
+}
+
 bool label_memory(std::uint64_t address, bool base_only, const NoteName* name) noexcept {
     const InsideMemlab inside;
     Session* session = inside.nested() ? nullptr : Session::current_or_late();
@@ -276,6 +297,11 @@ bool label_memory(std::uint64_t address, bool base_only, const NoteName* name) n
 void record_early_notes(Session& session) {
     const EarlyLock lock;
     early_notes_recorded = true;
+    for (std::size_t i = 0; i < early_thread_name_count && session.recorder() != nullptr; ++i) {
+        session.recorder()->name_thread(early_thread_names[i].thread,
+                                        early_thread_names[i].name->text);
+    }
+    early_thread_name_count = 0;
     for (std::size_t i = 0; i < early_note_count && session.recorder() != nullptr; ++i) {
         const EarlyNote& early = early_notes[i];
         trace::Event event =
@@ -310,6 +336,7 @@ void look_for_other_nvtx_tools(Session& session) {
 void forget_notes_after_fork() {
     early_lock = PTHREAD_MUTEX_INITIALIZER;
     early_note_count = 0;
+    early_thread_name_count = 0;
     early_notes_recorded = false;
     open_scopes = 0;
     names.store(nullptr, std::memory_order_relaxed);

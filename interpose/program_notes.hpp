@@ -1,6 +1,7 @@
 // What the program says of itself, by memlab.h or NVTX, on its way into the recording: scopes,
-// ranges, marks and names of memory. Before there is a session they wait for one, as far as they
-// are still true then. Nothing here throws, and a note costs the program no more than an event.
+// ranges, marks and names of memory and threads. Before there is a session they wait for one, as
+// far as they are still true then. Nothing here throws, and a note costs the program no more than
+// an event.
 //
 // Thread-safety: all functions, from any thread.
 #pragma once
@@ -29,6 +30,9 @@ std::uint64_t begin_range(const profiler::NoteName* name) noexcept;
 void end_range(std::uint64_t range) noexcept;
 
 void note_mark(const profiler::NoteName* name) noexcept;
+
+/// `thread` is the kernel's number.
+void name_thread(std::uint32_t thread, const profiler::NoteName* name) noexcept;
 
 /// Names the allocation that holds `address` (with `base_only`: that begins there). False when
 /// there is none.

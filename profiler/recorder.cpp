@@ -14,6 +14,7 @@
 #include "profiler/stack_hash.hpp"
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
+#include "profiler/thread_name.hpp"
 #include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -25,6 +26,8 @@ class Recorder::Impl final : private StackDefinitions {
          const trace::ProcessInfo& process, python::Mode python)
         : log_(std::move(log)),
           start_ns_(process.start_monotonic_ns),
+          first_thread_(process.pid),
+          process_name_(process_name()),
           stack_depth_(stack_depth),
           python_(python, stack_depth, *this) {
         emit(process);
@@ -125,6 +128,28 @@ class Recorder::Impl final : private StackDefinitions {
         missed.count = count;
         missed.time_ns = now();
         emit(missed);
+    }
+
+    /// The calling thread's name, where it has one of its own. A name that the program gave it in
+    /// so many words stays.
+    void note_thread_name(std::uint32_t thread) {
+        if (thread == first_thread_) {
+            return;  // what everybody calls main
+        }
+        std::string name = own_thread_name();
+        if (name == process_name_) {
+            name.clear();  // what it began with
+        }
+        const std::lock_guard lock(mutex_);
+        const auto known = thread_names_.find(thread);
+        if (known == thread_names_.end() || !known->second.by_program) {
+            name_thread_locked(thread, name, false);
+        }
+    }
+
+    void name_thread(std::uint32_t thread, const std::string& name) {
+        const std::lock_guard lock(mutex_);
+        name_thread_locked(thread, name, true);
     }
 
     // No exception may reach the program whose call is being recorded.
@@ -251,6 +276,26 @@ class Recorder::Impl final : private StackDefinitions {
         return it->second;
     }
 
+    void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
+        // Threads come and go, and a program may name each of them otherwise.
+        const bool enough = names_given_ == max_names_given;
+        if (finished_ || ((name.empty() || enough) && !thread_names_.contains(thread))) {
+            return;
+        }
+        ThreadName& current = thread_names_[thread];
+        current.by_program = by_program;
+        const std::string next = enough ? std::string() : name;
+        if (current.name == name || current.name == next) {
+            return;
+        }
+        current.name = next;
+        names_given_ += enough ? 0 : 1;
+        trace::ThreadInfo info;
+        info.thread = thread;
+        info.name = next.empty() ? 0 : string_id_locked(next);
+        emit(info);
+    }
+
     // Under mutex_, so that times never decrease in the log.
     std::uint64_t now() { return clock_.now() - start_ns_; }
 
@@ -271,6 +316,12 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
+    struct ThreadName {
+        std::string name;
+        bool by_program = false;
+    };
+    static constexpr std::size_t max_names_given = trace::Aggregator::max_thread_names;
+
     // What every event needs first, in as few lines of the cache as it takes: the program has
     // driven them out since the last one.
     alignas(64) std::mutex mutex_;
@@ -280,6 +331,10 @@ class Recorder::Impl final : private StackDefinitions {
     alignas(64) CalibratedClock<MachineTime> clock_{counter_keeps_time()};
     alignas(64) BatchedAggregator aggregator_;  // in the order of mutex_
     std::unordered_map<std::string, std::uint32_t> strings_;
+    std::unordered_map<std::uint32_t, ThreadName> thread_names_;
+    std::size_t names_given_ = 0;
+    const std::uint32_t first_thread_;
+    const std::string process_name_;
 
     // Their locks come before mutex_.
     const std::uint32_t stack_depth_;
@@ -305,15 +360,21 @@ std::uint32_t Recorder::string_id(std::string_view text) noexcept {
     return impl_->quietly(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
 
-namespace {
-
-void fill_in_thread(trace::Event& event) {
-    if (event.thread == 0) {
-        event.thread = thread_id();
-    }
+void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
+    impl_->quietly([&] { impl_->name_thread(thread, std::string(name)); });
 }
 
-}  // namespace
+/// Where it is not told. The first time, the calling thread's name is recorded before.
+void Recorder::fill_in_thread(trace::Event& event) noexcept {
+    if (event.thread == 0) {
+        event.thread = introduced_thread_id();
+        if (event.thread == 0) [[unlikely]] {
+            introduce_thread();
+            event.thread = thread_id();
+            impl_->quietly([&] { impl_->note_thread_name(event.thread); });
+        }
+    }
+}
 
 [[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
     fill_in_thread(event);
@@ -327,7 +388,10 @@ void fill_in_thread(trace::Event& event) {
 
 void Recorder::record(trace::OomEvent event) noexcept {
     event.thread = thread_id();
-    impl_->quietly([&] { impl_->record_timed(event); });
+    impl_->quietly([&] {
+        impl_->note_thread_name(event.thread);  // it may have got one since its first event
+        impl_->record_timed(event);
+    });
 }
 
 void Recorder::record(trace::DeviceSample sample) noexcept {

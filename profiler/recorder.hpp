@@ -39,6 +39,10 @@ class Recorder {
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept;
 
+    /// What the program calls a thread of its own, for the reports. The kernel's names of threads
+    /// that record anything are found without.
+    void name_thread(std::uint32_t thread, std::string_view name) noexcept;
+
     /// Times are filled in here, and the thread where it is 0; the rest is the caller's.
     void record(trace::Event event) noexcept;
     /// A free_requested that was complete at once: it and its free_completed, both of one time.
@@ -92,6 +96,7 @@ class Recorder {
 
   private:
     void look_at(void (*look)(void*, const trace::Aggregator&), void* object) const;
+    void fill_in_thread(trace::Event& event) noexcept;
 
     class Impl;
     std::unique_ptr<Impl> impl_;

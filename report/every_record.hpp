@@ -15,6 +15,7 @@ class EveryRecord : public trace::RecordSink {
     void on(const trace::DeviceInfo& record) final { self().take(record); }
     void on(const trace::ContextInfo& record) final { self().take(record); }
     void on(const trace::ContextLost& record) final { self().take(record); }
+    void on(const trace::ThreadInfo& record) final { self().take(record); }
     void on(const trace::StringDef& record) final { self().take(record); }
     void on(const trace::ModuleDef& record) final { self().take(record); }
     void on(const trace::PythonFrameDef& record) final { self().take(record); }

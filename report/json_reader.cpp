@@ -616,6 +616,11 @@ Report read_root(const Node& root) {
     report.process = read_process(root.member("process"));
     root.member("options").each_member(
         [&](const std::string& name, const Node& value) { report.options[name] = value.text(); });
+    if (root.optional_member("threads") != nullptr) {
+        root.member("threads").each([&](const Node& node) {
+            report.thread_names[node.member("id").number()] = node.member("name").text();
+        });
+    }
     root.member("modules").each([&](const Node& node) {
         report.modules.push_back({node.member("path").text(), node.member("build_id").text()});
     });

@@ -570,6 +570,23 @@ void contexts(JsonOutput& json, const Aggregator& from) {
     json.end_array();
 }
 
+/// Present where a thread has a name.
+void threads(JsonOutput& json, const Aggregator& from) {
+    if (from.thread_names().empty()) {
+        return;
+    }
+    json.new_line();
+    json.key("threads");
+    json.begin_array();
+    for (const auto& [thread, name] : from.thread_names()) {
+        json.begin_object();
+        json.member("id", thread);
+        json.member("name", from.string(name));
+        json.end_object();
+    }
+    json.end_array();
+}
+
 void ooms(JsonOutput& json, const Aggregator& from) {
     json.key("ooms");
     json.begin_array();
@@ -753,6 +770,7 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     json.end_array();
     json.new_line();
     contexts(json, from);
+    threads(json, from);
     json.new_line();
     json.key("sites");
     json.begin_array();

@@ -367,6 +367,7 @@ struct Report {
     std::string memlab_version;
     Process process;
     std::map<std::string, std::string> options;
+    std::map<std::uint64_t, std::string> thread_names;  ///< by the kernel's thread id
     std::vector<Device> devices;
     std::vector<Site> sites;
     std::vector<Stack> stacks;

@@ -11,7 +11,8 @@
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
-//   ooms [time_ns, device, api, kind, requested_bytes, device_free_bytes, device_total_bytes,
+//   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
+//   device_total_bytes,
 //     largest_free_block_bytes, error, place, explanation, holders], oom_count,
 //   frameworks [name, key, switched_off, peak_bytes, text, command (null where none helps)]: caches
 //     on top of memlab's pool, and those that were switched off,
@@ -237,10 +238,14 @@ json coverage_json(const Summary& summary) {
             {"bypassed", std::move(bypassed)}};
 }
 
-json oom_json(const OomSummary& summary, Resolver& resolver, std::size_t top) {
+json oom_json(const Report& report, const OomSummary& summary, Resolver& resolver,
+              std::size_t top) {
     const Oom& oom = *summary.oom;
+    const auto named = report.thread_names.find(oom.thread);
     return {{"time_ns", oom.time_ns},
             {"device", oom.device},
+            {"thread", oom.thread},
+            {"thread_name", named == report.thread_names.end() ? json() : json(named->second)},
             {"api", oom.api},
             {"kind", oom.kind},
             {"requested_bytes", oom.requested_bytes},
@@ -308,7 +313,7 @@ std::string render_ooms_json(const Summary& summary, Resolver& resolver, std::si
     out["oom_count"] = summary.report->oom_count;
     out["ooms"] = json::array();
     for (const OomSummary& oom : summary.ooms) {
-        json& shown = out["ooms"].emplace_back(oom_json(oom, resolver, top));
+        json& shown = out["ooms"].emplace_back(oom_json(*summary.report, oom, resolver, top));
         shown["stack"] = stack_json(resolver.frames(oom.oom->stack));
     }
     return json_text(out);
@@ -326,7 +331,7 @@ std::string render_json(const Summary& summary, Resolver& resolver, std::size_t 
     }
     out["ooms"] = json::array();
     for (const OomSummary& oom : summary.ooms) {
-        out["ooms"].push_back(oom_json(oom, resolver, top));
+        out["ooms"].push_back(oom_json(*summary.report, oom, resolver, top));
     }
     out["oom_count"] = report.oom_count;
     out["frameworks"] = json::array();

@@ -125,6 +125,22 @@ void Aggregator::on(const ContextInfo& record) {
     });
 }
 
+void Aggregator::on(const ThreadInfo& record) {
+    guarded([&] {
+        if (!definitions_.valid(record)) {
+            return;
+        }
+        const auto known = thread_names_.find(record.thread);
+        if (record.name == 0) {
+            thread_names_.erase(record.thread);
+        } else if (known != thread_names_.end()) {
+            known->second = record.name;
+        } else if (thread_names_.size() < max_thread_names) {
+            thread_names_.emplace(record.thread, record.name);
+        }
+    });
+}
+
 void Aggregator::on(const StringDef& record) {
     guarded([&] {
         if (definitions_.define(record)) {

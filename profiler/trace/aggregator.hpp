@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -253,6 +254,7 @@ class Aggregator final : public RecordSink {
     static constexpr std::size_t max_oom_holders = 32;
     static constexpr std::size_t max_marks = 4096;
     static constexpr std::size_t max_bypasses = 4096;
+    static constexpr std::size_t max_thread_names = 4096;
 
     Aggregator();
     ~Aggregator() override;
@@ -262,6 +264,7 @@ class Aggregator final : public RecordSink {
     void on(const DeviceInfo& record) override;
     void on(const ContextInfo& record) override;
     void on(const ContextLost& record) override;
+    void on(const ThreadInfo& record) override;
     void on(const StringDef& record) override;
     void on(const ModuleDef& record) override;
     void on(const PythonFrameDef& record) override;
@@ -294,6 +297,9 @@ class Aggregator final : public RecordSink {
     const std::vector<PythonFrameDef>& python_frames() const { return python_frames_; }
     const std::string& string(std::uint32_t id) const { return strings_[id]; }
     const std::vector<Frame>& frames() const { return frames_; }
+
+    /// What threads are called: kernel thread id to string id. The first max_thread_names of them.
+    const std::map<std::uint32_t, std::uint32_t>& thread_names() const { return thread_names_; }
 
     const std::vector<OomTotals>& ooms() const { return ooms_; }
     std::uint64_t oom_count() const { return oom_count_; }
@@ -384,6 +390,7 @@ class Aggregator final : public RecordSink {
     std::vector<StackFrames> stacks_;
     std::vector<Frame> frames_;
     std::unordered_map<Frame, std::uint32_t, FrameHash> frame_index_;
+    std::map<std::uint32_t, std::uint32_t> thread_names_;
 
     std::vector<Site> sites_;
     HashIndex site_index_;

@@ -49,6 +49,7 @@ class Definitions {
     bool valid(const ContextLost& record) const {
         return record.context != 0 && record.context <= contexts_;
     }
+    bool valid(const ThreadInfo& record) const { return record.name <= strings_; }
     bool valid(const Event& record) const {
         return (is_note(record.type) || device(record.device)) && record.context <= contexts_ &&
                record.api <= strings_ && record.name <= strings_ && record.stack <= stacks_;

@@ -261,6 +261,8 @@ class Reader {
                 return deliver<ContextInfo>(decoder);
             case Tag::context_lost:
                 return deliver<ContextLost>(decoder);
+            case Tag::thread_info:
+                return deliver<ThreadInfo>(decoder);
             case Tag::string_def:
                 return deliver<StringDef>(decoder);
             case Tag::module_def:

@@ -320,6 +320,9 @@ void LogWriter::on(const ContextInfo& record) {
 void LogWriter::on(const ContextLost& record) {
     impl_->refer(record);
 }
+void LogWriter::on(const ThreadInfo& record) {
+    impl_->refer(record);
+}
 void LogWriter::on(const StringDef& record) {
     impl_->define(record);
 }

@@ -44,6 +44,7 @@ class LogWriter final : public RecordSink {
     void on(const DeviceInfo& record) override;
     void on(const ContextInfo& record) override;
     void on(const ContextLost& record) override;
+    void on(const ThreadInfo& record) override;
     void on(const StringDef& record) override;
     void on(const ModuleDef& record) override;
     void on(const PythonFrameDef& record) override;

@@ -246,6 +246,14 @@ struct ContextLost {
     bool operator==(const ContextLost&) const = default;
 };
 
+/// What a thread is called. The latest one counts: the kernel gives a thread's id out again.
+struct ThreadInfo {
+    std::uint32_t thread = 0;  ///< kernel thread id
+    std::uint32_t name = 0;    ///< StringDef::id; 0: it has no name of its own
+
+    bool operator==(const ThreadInfo&) const = default;
+};
+
 struct StringDef {
     std::uint32_t id = 0;
     std::string text = {};
@@ -331,6 +339,7 @@ class RecordSink {
     virtual void on(const DeviceInfo& record) = 0;
     virtual void on(const ContextInfo& record) = 0;
     virtual void on(const ContextLost& record) = 0;
+    virtual void on(const ThreadInfo& record) = 0;
     virtual void on(const StringDef& record) = 0;
     virtual void on(const ModuleDef& record) = 0;
     virtual void on(const PythonFrameDef& record) = 0;

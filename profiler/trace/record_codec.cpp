@@ -218,6 +218,14 @@ void RecordEncoder::encode(const ContextLost& record) {
     number(record.context);
 }
 
+void RecordEncoder::encode(const ThreadInfo& record) {
+    byte(static_cast<std::uint8_t>(Tag::thread_info));
+    sized([&](RecordEncoder& fields) {
+        fields.number(record.thread);
+        fields.number(record.name);
+    });
+}
+
 void RecordEncoder::encode(const StringDef& record) {
     byte(static_cast<std::uint8_t>(Tag::string_def));
     number(record.id);
@@ -546,6 +554,14 @@ DecodeStatus RecordDecoder::decode(ContextLost& record, CodecState& state) {
     difference(record.time_ns, state.time_ns);
     number(record.context);
     return end_at(record.time_ns, state);
+}
+
+DecodeStatus RecordDecoder::decode(ThreadInfo& record) {
+    sized([&] {
+        number(record.thread);
+        number(record.name);
+    });
+    return status_;
 }
 
 DecodeStatus RecordDecoder::decode(StringDef& record) {

@@ -71,6 +71,7 @@ class RecordEncoder {
     void encode(const DeviceInfo& record);
     void encode(const ContextInfo& record);
     void encode(const ContextLost& record);
+    void encode(const ThreadInfo& record);
     void encode(const StringDef& record);
     void encode(const ModuleDef& record);
     void encode(const PythonFrameDef& record);
@@ -121,6 +122,7 @@ class RecordDecoder {
     DecodeStatus decode_plain(DeviceInfo& record);
     DecodeStatus decode(ContextInfo& record);
     DecodeStatus decode(ContextLost& record, CodecState& state);
+    DecodeStatus decode(ThreadInfo& record);
     DecodeStatus decode(StringDef& record);
     DecodeStatus decode(ModuleDef& record);
     DecodeStatus decode(PythonFrameDef& record);

@@ -36,6 +36,7 @@ class History : public trace::RecordSink {
     void on(const trace::DeviceInfo&) override {}
     void on(const trace::ContextInfo&) override {}
     void on(const trace::ContextLost& record) override;
+    void on(const trace::ThreadInfo&) override {}
     void on(const trace::StringDef& record) override;
     void on(const trace::ModuleDef&) override {}
     void on(const trace::PythonFrameDef&) override {}

@@ -21,6 +21,7 @@
 #include "report/place_text.hpp"
 #include "report/read_ahead.hpp"
 #include "report/symbolizer.hpp"
+#include "report/thread_text.hpp"
 #include "report/units.hpp"
 
 namespace memlab::exports {
@@ -55,6 +56,11 @@ class TraceEvents {
         json_.begin_array();
         const std::string program = clean_name(report::base_name(report_.process.executable));
         track("process_name", report_.process.pid, 0, program.empty() ? "?" : program);
+        for (const auto& [thread, name] : report_.thread_names) {
+            if (!name.empty()) {
+                track("thread_name", report_.process.pid, thread, clean_name(name));
+            }
+        }
     }
 
     bool finish() {
@@ -251,6 +257,8 @@ class Slices final : public History {
         json.member("address", hexadecimal(event.address));
         json.member("api", clean_name(string(event.api)));
         json.member("stack", event.stack);
+        json.member("thread",
+                    clean_name(report::thread_text(input_.recording.report, event.thread)));
         json.end_object();
         out_.end();
     }

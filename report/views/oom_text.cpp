@@ -7,6 +7,7 @@
 #include "report/place_text.hpp"
 #include "report/stack_text.hpp"
 #include "report/text.hpp"
+#include "report/thread_text.hpp"
 #include "report/units.hpp"
 
 namespace memlab::report {
@@ -44,8 +45,8 @@ class Text {
         page_.heading(page_.red("Out of memory") + " " + std::to_string(number) + " of " +
                           format_count(summary_.ooms.size()),
                       "at " + format_duration(oom.time_ns) + page_.separator() + "GPU " +
-                          std::to_string(oom.device) + page_.separator() + "thread " +
-                          std::to_string(oom.thread));
+                          std::to_string(oom.device) + page_.separator() +
+                          page_.clean(thread_text(*summary_.report, oom.thread)));
         page_.paragraph("  ", page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) +
                                   " (" + page_.clean(oom.kind) + ") failed with error " +
                                   std::to_string(oom.error) + ".");

@@ -242,6 +242,7 @@ void ProgramBuilder::on(const trace::ModuleDef& record) {
 }
 
 // Call sites are looked up in the report of the same log, when one is shown.
+void ProgramBuilder::on(const trace::ThreadInfo& /*record*/) {}
 void ProgramBuilder::on(const trace::StringDef& /*record*/) {}
 void ProgramBuilder::on(const trace::PythonFrameDef& /*record*/) {}
 void ProgramBuilder::on(const trace::StackDef& /*record*/) {}

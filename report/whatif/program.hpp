@@ -88,6 +88,7 @@ class ProgramBuilder final : public trace::RecordSink {
     void on(const trace::DeviceInfo& record) override;
     void on(const trace::ContextInfo& record) override;
     void on(const trace::ContextLost& record) override;
+    void on(const trace::ThreadInfo& record) override;
     void on(const trace::StringDef& record) override;
     void on(const trace::ModuleDef& record) override;
     void on(const trace::PythonFrameDef& record) override;

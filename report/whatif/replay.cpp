@@ -228,6 +228,7 @@ class Replayer final : public trace::RecordSink {
 
     void on(const trace::ProcessInfo& /*record*/) override {}
     void on(const trace::ContextInfo& /*record*/) override {}
+    void on(const trace::ThreadInfo& /*record*/) override {}
     void on(const trace::StringDef& /*record*/) override {}
     void on(const trace::ModuleDef& /*record*/) override {}
     void on(const trace::PythonFrameDef& /*record*/) override {}

@@ -292,13 +292,15 @@ def csv(data):
 
 class Trace:
     """counters {name: [(ts, value)]}, slices {category: [(name, begin, end, arguments)]}, instants,
-    work [(process, thread, category, name, begin, duration, arguments)]"""
+    work [(process, thread, category, name, begin, duration, arguments)],
+    names {("process_name" or "thread_name", process, thread): name}"""
 
     def __init__(self, data):
         document = json.loads(text_of(data))
         require(document["displayTimeUnit"] in ("ms", "ns"), "unit")
         self.counters, self.slices, self.instants = {}, {}, []
-        self.work, names, ends = [], {}, {}
+        self.work, self.names, ends = [], {}, {}
+        names = self.names
         open_slices, latest = {}, 0.0
         for event in document["traceEvents"]:
             phase = event["ph"]

@@ -226,6 +226,10 @@ class Events(ExportTest):
         trace = formats.Trace(self.export("perfetto", log))
         self.assertEqual([(category, name) for category, name, _, _ in trace.instants],
                          [("oom", "out of memory: 58.59 GiB")])
+        self.assertEqual([name for (what, _, thread), name in trace.names.items()
+                          if (what, thread) == ("thread_name", 7)], ["loader  [31m"])
+        ((_, _, _, arguments),) = trace.slices["allocation"]
+        self.assertEqual(arguments["thread"], "thread 7 (loader  [31m)")
         self.assertEqual([row[2:4] for row in formats.csv(self.export("csv", log))],
                          [("allocate", "0x7f0000000000"), ("allocate failure", "(nil)")])
         actions = [entry["action"] for entry in

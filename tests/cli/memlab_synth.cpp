@@ -270,6 +270,8 @@ class Scenario {
     void oom() {
         segment(EventType::segment_alloc, 10, base, 20 * mib);
         alloc(10, base, 4'000'000, tensor, 1);
+        log_.on(StringDef{8, "loader \x1b[31m"});
+        log_.on(ThreadInfo{7, 8});
         OomEvent failure;
         failure.time_ns = 20 * millisecond;
         failure.context = 1;

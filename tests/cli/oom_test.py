@@ -14,7 +14,7 @@ class OutOfMemory(ToolTest):
     def test_of_a_real_run(self):
         path = os.path.join(RECORDINGS, "sample_oom_recovery")
         text = self.report("oom", "--no-symbols", path + ".json")
-        self.assertTrue(text.startswith("Out of memory 1 of 1  at 119.27 ms"), text)
+        self.assertTrue(text.startswith("Out of memory 1 of 1  at 119.27 ms · GPU 0 · thread 5976 (main)\n"), text)
         self.assertRegex(text, r"(?m)^  asked for              50\.67 GiB$")
         self.assertRegex(text, r"(?m)^  free on the device     27\.99 GiB  the driver's")
         self.assertRegex(text, r"(?m)^    > sample_oom_recovery\+0x1575$")
@@ -32,6 +32,11 @@ class OutOfMemory(ToolTest):
         self.assertRegex(text, r"(?m)^    > forward_pass  tests/cli/memlab_synth\.cpp:%d$"
                          % line_of("forward_pass"))
 
+    def test_the_thread_has_its_name(self):
+        text = self.report("oom", self.log("oom"))
+        self.assertRegex(text, r"^Out of memory 1 of 1 .* thread 7 \(loader .\[31m\)\n")
+        self.assertNotIn("\x1b", text)
+
     def test_holders_that_a_filter_takes(self):
         log = self.log("oom")
         text = self.report("oom", "--filter", "func=load_batch", "--sort", "count", log)
@@ -48,6 +53,7 @@ class OutOfMemory(ToolTest):
         self.assertEqual(report["oom_count"], 1)
         oom, = report["ooms"]
         self.assertEqual(oom["requested_bytes"], 60_000 << 20)
+        self.assertEqual((oom["thread"], oom["thread_name"]), (7, "loader \x1b[31m"))
         self.assertEqual(oom["stack"][1]["line"], line_of("forward_pass"))
         self.assertEqual(oom["holders"]["places"][0]["place"]["line"], line_of("load_batch"))
 

@@ -120,6 +120,9 @@ class Audit final : public memlab::trace::RecordSink {
             }
         }
     }
+    void on(const memlab::trace::ThreadInfo& record) override {
+        result_["thread_names"][std::to_string(record.thread)] = text(record.name);
+    }
     void on(const memlab::trace::StringDef& record) override {
         if (strings_.size() < record.id + std::size_t{1}) {
             strings_.resize(record.id + std::size_t{1});

@@ -124,6 +124,10 @@ class Scopes(EndToEnd):
         self.assertEqual({label["name"]: label["live_bytes"] for label in report["labels"]},
                          {"a heap": MIB, "a region": 512 << 10})
         self.assertEqual(report["missed"], [])
+        names = {thread["id"]: thread["name"] for thread in report["threads"]}
+        self.assertEqual(names.pop(report["process"]["pid"]), "from the start")
+        self.assertEqual(names.pop(1), "nobody")
+        self.assertEqual(sorted(names.values()), ["named €", "range's end"])
 
     def test_nvtx_belongs_to_whom_the_variable_names(self) -> None:
         without = self.under_memlab(self.program("nvtx_ranges"))

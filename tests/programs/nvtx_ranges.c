@@ -5,6 +5,7 @@
  * domain (512 KiB escape both), "wide \u00e4\u20ac", a registered "registered", attributes without
  * a message "", ranges "first" and "second" that overlap (each with one of two allocations of 256
  * KiB and both with a third), marks, names for a heap and a region. */
+#define _GNU_SOURCE /* syscall(), pthread_setname_np() */
 #include <cuda.h>
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
@@ -12,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "program.h"
 
@@ -25,9 +28,22 @@ static nvtxEventAttributes_t attributes(void) {
     return result;
 }
 
+/* The kernel knows this thread as "range's end". */
 static void* end_range(void* id) {
+    (void)pthread_setname_np(pthread_self(), "range's end");
     nvtxRangeEnd(*(const nvtxRangeId_t*)id);
     return NULL;
+}
+
+/* What NVTX calls a thread stays, whatever the kernel calls it. */
+static void* end_named_range(void* id) {
+    nvtxNameOsThreadW((uint32_t)syscall(SYS_gettid), L"named \u20ac");
+    return end_range(id);
+}
+
+static int run_thread(void* (*function)(void*), nvtxRangeId_t* id) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, function, id) == 0 && pthread_join(thread, NULL) == 0;
 }
 
 static void hostile_names(void) {
@@ -111,8 +127,9 @@ int main(void) {
     nvtxEventAttributes_t event = attributes();
     nvtxRangeId_t first;
     nvtxRangeId_t second;
-    pthread_t thread;
 
+    nvtxNameOsThreadA((uint32_t)getpid(), "not yet");
+    nvtxNameOsThreadA((uint32_t)getpid(), "from the start");
     library = nvtxDomainCreateA("LIB");
     check(cuInit(0), "cuInit");
     check(cuDeviceGet(&device, 0), "cuDeviceGet");
@@ -143,11 +160,13 @@ int main(void) {
     (void)allocate(256 << 10);
     second = nvtxRangeStartW(L"second");
     (void)allocate(256 << 10);
-    if (pthread_create(&thread, NULL, end_range, &first) != 0 || pthread_join(thread, NULL) != 0) {
+    if (!run_thread(end_range, &first)) {
         return 1;
     }
     (void)allocate(256 << 10);
-    nvtxRangeEnd(second);
+    if (!run_thread(end_named_range, &second)) {
+        return 1;
+    }
 
     nvtxMarkA("a mark");
     event.messageType = NVTX_MESSAGE_TYPE_ASCII;

@@ -1,15 +1,19 @@
 // The recorder: one order for all threads, definitions before uses, nothing after the end.
 #include "profiler/recorder.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <map>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "profiler/clock.hpp"
+#include "profiler/thread_id.hpp"
 #include "profiler/trace/log_reader.hpp"
 #include "tests/catch.hpp"
 
@@ -22,6 +26,7 @@ class Counter final : public trace::RecordSink {
   public:
     std::map<std::string, int> counts;
     std::vector<trace::Event> events;
+    std::vector<trace::ThreadInfo> threads;
     std::vector<std::string> strings;
     trace::End end_record;
 
@@ -30,6 +35,7 @@ class Counter final : public trace::RecordSink {
     void on(const trace::DeviceInfo& /*record*/) override { ++counts["device"]; }
     void on(const trace::ContextInfo& /*record*/) override { ++counts["context"]; }
     void on(const trace::ContextLost& /*record*/) override { ++counts["lost"]; }
+    void on(const trace::ThreadInfo& record) override { threads.push_back(record); }
     void on(const trace::StringDef& record) override { strings.push_back(record.text); }
     void on(const trace::ModuleDef& /*record*/) override { ++counts["module"]; }
     void on(const trace::PythonFrameDef& /*record*/) override { ++counts["python frame"]; }
@@ -241,6 +247,64 @@ TEST_CASE("what threads record together adds up as the log does, while others lo
     CHECK(peak.peak_time_ns == same.peak_time_ns);
     CHECK(online.sites().size() == again.sites().size());
     CHECK(online.sites()[0].temporaries == again.sites()[0].temporaries);
+}
+
+TEST_CASE("a thread's name comes before its first event; what it began with is none") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    const auto run = [](const auto& body) { std::thread(body).join(); };
+    run([&] { recorder.record(alloc_at(0x1000)); });
+    run([&] {
+        pthread_setname_np(pthread_self(), "fifteen letters");
+        recorder.record(alloc_at(0x2000));
+        pthread_setname_np(pthread_self(), "later");
+        recorder.record(alloc_at(0x3000));
+        recorder.record(trace::OomEvent{});
+        recorder.record(trace::OomEvent{});
+    });
+    run([&] {
+        recorder.name_thread(profiler::thread_id(), "by the program");
+        pthread_setname_np(pthread_self(), "by the kernel");
+        recorder.record(alloc_at(0x4000));
+        recorder.name_thread(profiler::thread_id(), "once more");
+    });
+    recorder.finish(trace::EndKind::exit);
+    recorder.name_thread(1, "too late");
+
+    Counter counter;
+    CHECK(recording.read(counter).status == trace::LogStatus::complete);
+    REQUIRE(counter.events.size() == 4);
+    std::vector<std::pair<std::uint32_t, std::string>> names;
+    names.reserve(counter.threads.size());
+    for (const trace::ThreadInfo& thread : counter.threads) {
+        names.emplace_back(thread.thread, counter.strings.at(thread.name - 1));
+    }
+    const std::uint32_t second = counter.events[1].thread;
+    const std::uint32_t third = counter.events[3].thread;
+    CHECK(names == std::vector<std::pair<std::uint32_t, std::string>>{
+                       {second, "fifteen letters"},
+                       {second, "later"},
+                       {third, "by the program"},
+                       {third, "once more"},
+                   });
+    const trace::Aggregator& aggregate = recorder.aggregate();
+    CHECK(aggregate.string(aggregate.thread_names().at(second)) == "later");
+    CHECK(aggregate.thread_names().count(counter.events[0].thread) == 0);
+}
+
+TEST_CASE("names of threads without end are recorded to a bound") {
+    Recording recording;
+    constexpr std::size_t bound = trace::Aggregator::max_thread_names;
+    for (std::uint32_t i = 0; i < 3 * bound; ++i) {
+        recording.recorder->name_thread(1 + i % 5, "worker " + std::to_string(i));
+    }
+    recording.recorder->name_thread(6, "after them");
+    recording.recorder->finish(trace::EndKind::exit);
+    Counter counter;
+    recording.read(counter);
+    CHECK(counter.strings.size() == bound);
+    CHECK(counter.threads.size() == bound + 5);  // at last they have none
+    CHECK(recording.recorder->aggregate().thread_names().empty());
 }
 
 TEST_CASE("a free that is complete at once is two events of one time, with nothing between") {

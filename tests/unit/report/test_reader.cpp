@@ -17,6 +17,7 @@
 #include "report/json_writer.hpp"
 #include "report/reader.hpp"
 #include "report/summary.hpp"
+#include "report/thread_text.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab;
@@ -39,6 +40,8 @@ void record(trace::RecordSink& sink) {
     sink.on(trace::ContextInfo{1, 0, true});
     sink.on(trace::StringDef{1, "cuMemAlloc_v2"});
     sink.on(trace::StringDef{2, "start"});
+    sink.on(trace::StringDef{3, "loader"});
+    sink.on(trace::ThreadInfo{7, 3});
     sink.on(trace::ModuleDef{1, "/opt/app/train", "ab12", 0, 0x1000, 0x2000});
     sink.on(trace::StackDef{1, false, {{1, 0x1234}, {0, 0x99}}});
     trace::Event event;
@@ -148,6 +151,10 @@ TEST_CASE("what the writer writes, the reader reads") {
     CHECK(report.process.pid == 42);
     CHECK(report.process.ended == "exit");
     CHECK(report.process.ranks.at("RANK") == "1");
+    CHECK(report.thread_names.at(7) == "loader");
+    CHECK(report::thread_text(report, 7) == "thread 7 (loader)");
+    CHECK(report::thread_text(report, 42) == "thread 42 (main)");
+    CHECK(report::thread_text(report, 8) == "thread 8");
     REQUIRE(report.devices.size() == 1);
     CHECK(report.devices[0].curve(report::Curve::allocated).peak_bytes == 6 * mib);
     CHECK(report.devices[0].curve(report::Curve::device_used).peak_bytes == 50 * mib);
@@ -251,7 +258,7 @@ TEST_CASE("every member that the schema requires is missed") {
         "peak_time_ns", "at_peak_count", "at_peak_bytes", "pool",
         "allocations",  "limit_bytes",   "explanation",  // these and the following may be missing
         "scopes",       "steps",         "labels",        "unbalanced_scopes",
-        "largest_live", "coverage"};
+        "largest_live", "coverage",      "threads"};
     const std::function<void(const json&, const json::json_pointer&)> walk =
         [&](const json& node, const json::json_pointer& at) {
             for (auto item = node.begin(); node.is_object() && item != node.end(); ++item) {

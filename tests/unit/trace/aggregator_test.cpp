@@ -544,6 +544,26 @@ TEST_CASE("marks and scopes that repeat delimit steps") {
     CHECK(aggregator.mark_count() == 30);  // scopes are no marks
 }
 
+TEST_CASE("a thread's latest name counts; no more are kept than have their place") {
+    Aggregator aggregator;
+    aggregator.on(StringDef{.id = 1, .text = "loader"});
+    aggregator.on(StringDef{.id = 2, .text = "writer"});
+    aggregator.on(ThreadInfo{.thread = 5, .name = 1});
+    aggregator.on(ThreadInfo{.thread = 6, .name = 1});
+    aggregator.on(ThreadInfo{.thread = 5, .name = 2});
+    aggregator.on(ThreadInfo{.thread = 7, .name = 3});  // of no string
+    using Names = std::map<std::uint32_t, std::uint32_t>;
+    CHECK(aggregator.thread_names() == Names{{5, 2}, {6, 1}});
+    aggregator.on(ThreadInfo{.thread = 6, .name = 0});
+    CHECK(aggregator.thread_names() == Names{{5, 2}});
+    for (std::uint32_t thread = 100; thread < 100 + 2 * Aggregator::max_thread_names; ++thread) {
+        aggregator.on(ThreadInfo{.thread = thread, .name = 1});
+    }
+    CHECK(aggregator.thread_names().size() == Aggregator::max_thread_names);
+    aggregator.on(ThreadInfo{.thread = 5, .name = 1});
+    CHECK(aggregator.thread_names().at(5) == 1);
+}
+
 TEST_CASE("missed reasons add up") {
     Aggregator aggregator;
     aggregator.on(StringDef{.id = 1, .text = "a"});

@@ -20,8 +20,8 @@ namespace memlab::test {
 using namespace memlab::trace;
 
 using AnyRecord = std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost,
-                               StringDef, ModuleDef, PythonFrameDef, StackDef, Event, OomEvent,
-                               DeviceSample, Missed, Work, Bypass, Coverage, End>;
+                               ThreadInfo, StringDef, ModuleDef, PythonFrameDef, StackDef, Event,
+                               OomEvent, DeviceSample, Missed, Work, Bypass, Coverage, End>;
 using Records = std::vector<AnyRecord>;
 
 /// Keeps what it is given.
@@ -32,6 +32,7 @@ class Recording final : public RecordSink {
     void on(const DeviceInfo& record) override { records.emplace_back(record); }
     void on(const ContextInfo& record) override { records.emplace_back(record); }
     void on(const ContextLost& record) override { records.emplace_back(record); }
+    void on(const ThreadInfo& record) override { records.emplace_back(record); }
     void on(const StringDef& record) override { records.emplace_back(record); }
     void on(const ModuleDef& record) override { records.emplace_back(record); }
     void on(const PythonFrameDef& record) override { records.emplace_back(record); }
@@ -222,6 +223,10 @@ class WildRecords {
                 return Coverage{random_.any(),       random_.one_in(2), reference(strings_),
                                 reference(strings_), random_.any(),     random_.any(),
                                 random_.any()};
+            case 14:
+                return ThreadInfo{random_.one_in(2) ? static_cast<std::uint32_t>(random_.below(9))
+                                                    : random_.any32(),
+                                  reference(strings_)};
             default:
                 break;
         }
