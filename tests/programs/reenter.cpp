@@ -11,6 +11,7 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
@@ -47,11 +48,13 @@ void on_signal(int, siginfo_t*, void* context) {
     if (at < code_start || at >= code_end) {
         return;
     }
+    const int interrupted_errno = errno;
     CUdeviceptr address = 0;
     if (cuMemAlloc(&address, 3000) != CUDA_SUCCESS || cuMemFree(address) != CUDA_SUCCESS) {
         failed = true;
     }
     ++reentered;
+    errno = interrupted_errno;
 }
 
 }  // namespace
