@@ -451,7 +451,7 @@ class Files(ExportTest):
             time.sleep(0.001)
         self.assertTrue(os.path.exists(temporary))
         process.send_signal(signal.SIGINT)
-        process.communicate()
+        process.communicate(timeout=60)
         self.assertEqual(process.returncode, -signal.SIGINT)
         self.assertFalse(os.path.exists(temporary))
         with open(out, encoding="utf-8") as file:
