@@ -74,6 +74,10 @@ void unlocked(Function&& function) {
     retake_driver_lock();
 }
 
+// A kernel faulted: from now on calls answer this error, in every context of the process, but for
+// those that only look at the host's state.
+void break_device(CUresult error);
+
 bool is_forked_child();
 void set_initialized();
 bool is_initialized();

@@ -185,6 +185,30 @@ Context* live(CUcontext ctx) {
 
 }  // namespace
 
+CUresult sim_cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (pctx == nullptr || flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    ++context->usage;
+    *pctx = handle(context);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuCtxDetach(CUcontext ctx) {
+    Context* context = nullptr;
+    if (CUresult error = current_context(context)) {
+        return error;
+    }
+    if (handle(context) != ctx || context->primary) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return --context->usage == 0 ? destroy(ctx) : CUDA_SUCCESS;
+}
+
 CUresult sim_cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
     return create(pctx, flags, dev);
 }

@@ -1,5 +1,6 @@
 // The exported symbols of libcuda.so.1: each a call counted and locked, then its body.
 #include <pthread.h>
+#include <string_view>
 
 #include <atomic>
 #include <cstdio>
@@ -71,6 +72,30 @@ bool needs_no_driver(FunctionId id) {
     }
 }
 
+CUresult broken_with = CUDA_SUCCESS;
+
+// What a broken device answers to the call; CUDA_SUCCESS where it makes no difference.
+CUresult sticky_answer(FunctionId id) {
+    const std::string_view base = function_info(id).base;
+    for (const char* unaffected :
+         {"cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent",
+          "cuCtxGetDevice", "cuCtxGetId", "cuPointerGetAttribute", "cuPointerGetAttributes",
+          "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxGetState",
+          "cuInit", "cuThreadExchangeStreamCaptureMode"}) {
+        if (base == unaffected) {
+            return CUDA_SUCCESS;
+        }
+    }
+    if (base.starts_with("cuDevice") && base != "cuDevicePrimaryCtxRetain") {
+        return CUDA_SUCCESS;
+    }
+    Context* context = nullptr;
+    const bool memory = base.starts_with("cuMem");
+    return memory && current_context(context) == CUDA_ERROR_CONTEXT_IS_DESTROYED
+               ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+               : broken_with;
+}
+
 bool injected(FunctionId id, CUresult& error) {
     bool found = false;
     const FunctionInfo& info = function_info(id);
@@ -113,7 +138,14 @@ Call::Call(FunctionId id, Flavor flavor) : previous_(current_flavor) {
     } else if (!initialized && id != FunctionId::cuInit && !needs_no_driver(id)) {
         answered_ = true;
         answer_ = CUDA_ERROR_NOT_INITIALIZED;
+    } else if (broken_with != CUDA_SUCCESS && !needs_no_driver(id)) {
+        answer_ = sticky_answer(id);
+        answered_ = answer_ != CUDA_SUCCESS;
     }
+}
+
+void break_device(CUresult error) {
+    broken_with = error;
 }
 
 Call::~Call() {

@@ -147,7 +147,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags)
         return refused;
     }
     Graph* graph = find_graph(hGraph);
-    if (out == nullptr || graph == nullptr) {
+    if (out == nullptr || graph == nullptr || graph->has_bad_fill) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     auto exec = std::make_unique<Exec>();

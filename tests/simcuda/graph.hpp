@@ -28,6 +28,7 @@ struct Node {
 struct Graph {
     std::vector<std::unique_ptr<Node>> nodes;
     Context* context = nullptr;
+    bool has_bad_fill = false;  // captured; the graph cannot be instantiated
 };
 
 Graph* add_graph(Context* context);

@@ -21,6 +21,24 @@ CUresult sim_cuDeviceGetDevResource(CUdevice device, CUdevResource* resource,
     return CUDA_SUCCESS;
 }
 
+// All of it in one group; nothing remains.
+CUresult sim_cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                         const CUdevResource* input, CUdevResource* remaining,
+                                         unsigned int flags, unsigned int minCount) {
+    if (nbGroups == nullptr || input == nullptr || flags != 0 || minCount > input->sm.smCount) {
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    }
+    *nbGroups = 1;
+    if (result != nullptr) {
+        *result = *input;
+    }
+    if (remaining != nullptr) {
+        *remaining = *input;
+        remaining->sm.smCount = 0;
+    }
+    return CUDA_SUCCESS;
+}
+
 // The description names its device in the pointer: it is never dereferenced.
 CUresult sim_cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
                                        unsigned int nbResources) {

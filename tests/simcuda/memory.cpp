@@ -348,7 +348,14 @@ bool usable(uint64_t address, uint64_t bytes) {
     if (!is_reserved_address(address)) {
         return address != 0;
     }
-    return bytes == 0 || pages_state(address, bytes) == 2;
+    if (bytes == 0) {
+        return true;
+    }
+    const Allocation* allocation = find_allocation(address);
+    if (allocation == nullptr || allocation->kind == Kind::vmm) {
+        return reservation_of(address).second != 0 && pages_state(address, bytes) == 2;
+    }
+    return bytes <= allocation->base + allocation->bytes - address;
 }
 
 bool is_pageable(uint64_t address) {

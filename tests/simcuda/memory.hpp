@@ -109,6 +109,7 @@ bool is_device_address(uint64_t address);
 void copy_bytes(uint64_t to, uint64_t from, uint64_t bytes);
 void fill_bytes(uint64_t to, uint64_t bytes, const void* pattern, uint64_t pattern_bytes);
 // May a copy touch this range? Host memory always; device memory if mapped and accessible.
+// Host memory, mapped pages, or within the requested bytes of one allocation.
 bool usable(uint64_t address, uint64_t bytes);
 // Ordinary host memory, which the driver stages at submission.
 bool is_pageable(uint64_t address);

@@ -62,6 +62,7 @@ struct Context {
     Clock barrier_clock;
     std::vector<Context*> peers;
     size_t limits[16] = {};
+    unsigned usage = 1;  // cuCtxCreate's and cuCtxAttach's, less cuCtxDetach's
 };
 
 struct Device {

@@ -37,7 +37,15 @@ bool nameable(const Stream& stream, uint64_t address, uint64_t bytes) {
     return simcuda::usable(address, bytes) || (stream.capture && is_graph_memory(address, bytes));
 }
 
+// The driver looks at all from the first byte of the first row to the last of the last.
 bool nameable(const Stream& stream, const Rows& rows) {
+    const auto whole = [&](uint64_t begin, uint64_t step) {
+        return rows.count == 0 || !is_device_address(begin) ||
+               nameable(stream, begin, (rows.count - 1) * step + rows.bytes);
+    };
+    if (!whole(rows.to, rows.to_step) || !whole(rows.from, rows.from_step)) {
+        return false;
+    }
     for (uint64_t i = 0; i < rows.count; ++i) {
         if (!nameable(stream, rows.to + i * rows.to_step, rows.bytes) ||
             !nameable(stream, rows.from + i * rows.from_step, rows.bytes)) {
@@ -153,7 +161,10 @@ CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_
     work.takes_time = true;
     for (uint64_t i = 0; i < height; ++i) {
         if (is_pageable(to + i * step) || !nameable(*stream, to + i * step, row)) {
-            return CUDA_ERROR_INVALID_VALUE;
+            if (!stream->capture || !is_device_address(to)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            stream->capture->graph->has_bad_fill = true;  // as the driver: noticed later
         }
         work.accesses.push_back(access(to + i * step, row, true));
     }
