@@ -27,7 +27,12 @@ inline constexpr std::uint64_t page_bytes = 2ULL << 20;
 /// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
 /// through the pool untouched so that the program gets the driver's true answer.
 struct BackendStatus {
-    enum class Kind : std::uint8_t { ok, out_of_memory, error };
+    enum class Kind : std::uint8_t {
+        ok,
+        out_of_memory,
+        error,
+        not_now,  ///< of a fence only: none may be recorded yet (a stream capture is under way)
+    };
     Kind kind = Kind::ok;
     std::int32_t code = 0;
 
@@ -38,6 +43,9 @@ struct BackendStatus {
 /// every context with access to it) before the fence was recorded has finished. 0: nothing to wait
 /// for. Fences are reference-counted by the backend; the pool releases each one it got, once.
 using Fence = std::uint64_t;
+
+/// Names a stream to the backend. 0 is none: what concerns the work of all streams.
+using StreamId = std::uint64_t;
 
 enum class FenceState : std::uint8_t { complete, pending, failed };
 
@@ -100,10 +108,28 @@ class DeviceBackend {
 
     /// Records a fence behind all work submitted so far. Fences complete in the order in which they
     /// were recorded; the same value may be returned again (one reference more) when nothing was
-    /// submitted in between. *fence = 0 when the backend knows that nothing is running. A backend
-    /// that cannot record (driver too old) synchronizes instead and returns 0, as CUDA's own
-    /// cudaFree does.
+    /// submitted in between. *fence = 0 when the backend knows that nothing is running. not_now:
+    /// the pool keeps the block back and asks again; an error: the block stays allocated, as plain
+    /// CUDA's does when cudaFree answers one.
     virtual BackendStatus fence_record(Fence* fence) = 0;
+
+    /// The same behind the work of `stream` alone (not 0), which is all that a stream-ordered free
+    /// promises. Such fences complete in the order in which they were recorded in their stream, and
+    /// in any order against others. Where the backend cannot do that it records behind all work and
+    /// sets *alone to false.
+    virtual BackendStatus fence_record_in(StreamId stream, Fence* fence, bool* alone) {
+        static_cast<void>(stream);
+        *alone = false;
+        return fence_record(fence);
+    }
+
+    /// True of a fence that only fence_wait_host() completes: the backend could not record one
+    /// (a driver without context events, no memory for an event). A free then waits on the host, as
+    /// CUDA's own cudaFree does.
+    virtual bool fence_needs_host_wait(Fence fence) {
+        static_cast<void>(fence);
+        return false;
+    }
 
     /// Never blocks, and is safe during a capture (pending where it cannot know). failed: the
     /// context is broken (sticky error); its work will never complete.

@@ -72,9 +72,10 @@ struct Block {
     Block* next;       ///< the neighbour above
     Block* same_hash;  ///< the next in BlockIndex's bucket
     BlockState state;
-    bool waited_for;   ///< pending: a thread is in fence_wait_host for it and will settle it
-    bool by_size;      ///< free, unmapped: in the order by size
-    bool by_capacity;  ///< free: in the order by capacity
+    bool waited_for;       ///< pending: a thread is in fence_wait_host for it and will settle it
+    bool by_size;          ///< free, unmapped: in the order by size
+    bool by_capacity;      ///< free: in the order by capacity
+    std::uint32_t behind;  ///< pending: which of the pool's lists it is in; 0: that of all work
 };
 
 // 24 bytes are left for the indexes that find a block by its address.

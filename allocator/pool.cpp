@@ -12,6 +12,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <vector>
 
 #include "allocator/block_list.hpp"
 #include "allocator/block_store.hpp"
@@ -92,9 +93,13 @@ class Pool::Impl {
 
     AllocResult allocate(std::uint64_t requested, Tag tag);
     FreeResult free(Address address, Tag tag, FenceTiming timing);
+    FreeResult free_in(StreamId stream, Address address, Tag tag);
+    void forget_stream(StreamId stream);
     void fence_deferred();
     std::optional<BlockInfo> find(Address address) const;
+    std::optional<BlockInfo> try_find(Address address, bool* busy) const;
     bool owns(Address address) const;
+    Reach reach(Address address, std::uint64_t bytes);
     std::uint64_t release_cached(bool wait);
     std::uint64_t tick(std::uint64_t now_ns);
     void abandon();
@@ -120,7 +125,21 @@ class Pool::Impl {
     bool add_range(const SizePolicy::Plan& plan);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
-    void put_behind(Block& block, Fence fence);
+    /// What was freed in the order of one stream and is pending behind its work.
+    struct StreamFrees {
+        StreamId stream;
+        BlockList blocks;
+    };
+
+    std::optional<BlockInfo> find_locked(Address address) const;
+    Block* find_live(Address address, FreeResult::Kind* why_not);
+    FreeResult keep_back(Block& block, Tag tag, BackendStatus status);
+    void count_free(const Block& block);
+    std::uint32_t list_of(StreamId stream);
+    BlockList& list_of(const Block& block) {
+        return block.behind == 0 ? pending_ : streams_[block.behind - 1].blocks;
+    }
+    void put_behind(Block& block, Fence fence, std::uint32_t list);
     void settle(Block& block, FenceState state);
     bool goes_on_at_once(FreeSync sync) const;
     bool host_goes_on(Lock& lock, Block& block);
@@ -129,7 +148,8 @@ class Pool::Impl {
     void look_at_pending(const SizePolicy::Plan& plan);
     void settle_most();
     void settle_all();
-    Block* oldest_unattended();
+    void settle_all(const BlockList& list);
+    static Block* oldest_unattended(const BlockList& list);
     void settle_up_to(const Block& last);
     struct Waited {
         BackendStatus status;
@@ -184,8 +204,9 @@ class Pool::Impl {
     mutable std::mutex mutex_;
     std::condition_variable settled_;  ///< a thread that waited for a block is done with it
     BlockStore store_;
-    BlockList pending_;   ///< behind a fence, in the order in which the fences were recorded
-    BlockList deferred_;  ///< no fence yet, in the order of the frees
+    BlockList pending_;  ///< behind a fence, in the order in which the fences were recorded
+    std::vector<StreamFrees> streams_;  ///< the same, of single streams; entries stay
+    BlockList deferred_;                ///< no fence yet, in the order of the frees
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
     std::size_t left_pending_ = 0;       ///< how many were, when they were last asked
@@ -388,32 +409,54 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
 
 // --- frees ------------------------------------------------------------------------------------
 
-[[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
-    Lock lock(mutex_);
+/// The live block that begins at `address`; null with the reason when there is none.
+[[gnu::hot]] Block* Pool::Impl::find_live(Address address, FreeResult::Kind* why_not) {
     Block* block = store_.find(address);
     if (block == nullptr) {
-        return {FreeResult::Kind::not_ours, {}};
+        *why_not = FreeResult::Kind::not_ours;
+        return nullptr;
     }
     if (block->address != address || block->state != BlockState::live) {
-        return {FreeResult::Kind::invalid, {}};
+        *why_not = FreeResult::Kind::invalid;
+        return nullptr;
     }
-    decrease(stats_.allocation, block->segment->small, 1);
-    decrease(stats_.allocated_bytes, block->segment->small, block->size);
-    if (policy_.oversize(block->size)) {
+    return block;
+}
+
+[[gnu::hot]] void Pool::Impl::count_free(const Block& block) {
+    decrease(stats_.allocation, block.segment->small, 1);
+    decrease(stats_.allocated_bytes, block.segment->small, block.size);
+    if (policy_.oversize(block.size)) {
         decrease(stats_.oversize_allocations, 1);
     }
+}
 
+/// The block is given back, and gets its fence later.
+FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
+    count_free(block);
+    observer_.on_free_requested(describe(block), tag);
+    block.state = BlockState::deferred;
+    deferred_.push_back(block);
+    return {FreeResult::Kind::freed, status};
+}
+
+[[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
+    Lock lock(mutex_);
+    FreeResult::Kind why_not{};
+    Block* block = find_live(address, &why_not);
+    if (block == nullptr) {
+        return {why_not, {}};
+    }
+    if (timing == FenceTiming::deferred) {
+        return keep_back(*block, tag, {});
+    }
     Fence fence = 0;
-    BackendStatus status;
-    if (timing != FenceTiming::deferred) {
-        status = backend_.fence_record(&fence);
+    if (const BackendStatus status = backend_.fence_record(&fence); !status.ok()) {
+        return status.kind == BackendStatus::Kind::not_now
+                   ? keep_back(*block, tag, status)
+                   : FreeResult{FreeResult::Kind::refused, status};
     }
-    if (timing == FenceTiming::deferred || !status.ok()) {
-        observer_.on_free_requested(describe(*block), tag);
-        block->state = BlockState::deferred;
-        deferred_.push_back(*block);
-        return {FreeResult::Kind::freed, status};
-    }
+    count_free(*block);
     const FreeSync sync =
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
     if (fence == 0 || (goes_on_at_once(sync) && backend_.ordered_behind(fence))) {
@@ -425,7 +468,10 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
         return {FreeResult::Kind::freed, {}};
     }
     observer_.on_free_requested(describe(*block), tag);
-    put_behind(*block, fence);
+    put_behind(*block, fence, 0);
+    if (backend_.fence_needs_host_wait(fence)) {
+        return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+    }
     // A query costs more than the record while the device is at work: none where nothing depends on
     // the answer. The next allocation that needs the memory asks.
     const std::uint64_t epoch = epoch_;
@@ -441,6 +487,74 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     }
     // Failed: only the wait, which then returns at once, tells the error.
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+}
+
+FreeResult Pool::Impl::free_in(StreamId stream, Address address, Tag tag) {
+    Lock lock(mutex_);
+    FreeResult::Kind why_not{};
+    Block* block = find_live(address, &why_not);
+    if (block == nullptr) {
+        return {why_not, {}};
+    }
+    const std::uint32_t list = list_of(stream);
+    Fence fence = 0;
+    bool alone = list != 0;
+    const BackendStatus status =
+        alone ? backend_.fence_record_in(stream, &fence, &alone) : backend_.fence_record(&fence);
+    if (!status.ok()) {
+        return status.kind == BackendStatus::Kind::not_now
+                   ? keep_back(*block, tag, status)
+                   : FreeResult{FreeResult::Kind::refused, status};
+    }
+    count_free(*block);
+    if (fence == 0) {
+        observer_.on_freed(describe(*block), tag);
+        put_back(*block);
+        return {FreeResult::Kind::freed, {}};
+    }
+    observer_.on_free_requested(describe(*block), tag);
+    put_behind(*block, fence, alone ? list : 0);
+    if (backend_.fence_needs_host_wait(fence)) {
+        return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+    }
+    return {FreeResult::Kind::freed, {}};
+}
+
+/// The number of a stream's list, from 1; 0 when there can be no more. An entry without blocks
+/// serves the next stream.
+std::uint32_t Pool::Impl::list_of(StreamId stream) {
+    constexpr std::size_t most = 256;
+    std::size_t unused = streams_.size();
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+        if (streams_[i].stream == stream) {
+            return static_cast<std::uint32_t>(i + 1);
+        }
+        if (streams_[i].blocks.empty()) {
+            unused = i;
+        }
+    }
+    if (unused == streams_.size()) {
+        if (unused == most) {
+            return 0;
+        }
+        try {
+            streams_.emplace_back();
+        } catch (const std::bad_alloc&) {
+            return 0;
+        }
+    }
+    streams_[unused].stream = stream;
+    return static_cast<std::uint32_t>(unused + 1);
+}
+
+/// Its work may still run: the blocks stay in a list of no stream until they are settled.
+void Pool::Impl::forget_stream(StreamId stream) {
+    const Lock lock(mutex_);
+    for (StreamFrees& frees : streams_) {
+        if (stream == 0 || frees.stream == stream) {
+            frees.stream = 0;
+        }
+    }
 }
 
 /// Whether a block whose fence needs no waiting for is free at once. While others are pending they
@@ -467,11 +581,12 @@ bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
     return goes_on;
 }
 
-[[gnu::hot]] void Pool::Impl::put_behind(Block& block, Fence fence) {
+[[gnu::hot]] void Pool::Impl::put_behind(Block& block, Fence fence, std::uint32_t list) {
     block.state = BlockState::pending;
+    block.behind = list;
     block.use.fence = fence;
     block.use.order = fences_recorded_++;
-    pending_.push_back(block);
+    list_of(block).push_back(block);
 }
 
 /// Draws the consequence of a pending block's fence. The block may be merged away by it.
@@ -479,7 +594,7 @@ bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
     if (state == FenceState::pending) {
         return;
     }
-    pending_.remove(block);
+    list_of(block).remove(block);
     backend_.fence_release(block.use.fence);
     block.use.fence = 0;
     if (state == FenceState::complete) {
@@ -528,8 +643,8 @@ bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
     settle_all();
 }
 
-/// Fences complete in the order in which they were recorded, so one that is complete answers for
-/// all before it: looks back from the newest, since "pending" is the cheap answer, by doubled
+/// Of what is pending behind all work, where one fence that is complete answers for all before it:
+/// looks back from the newest, since "pending" is the cheap answer, by doubled
 /// distances from where frees were still pending the last time, and stops at the first that is
 /// complete. What lies between is left for later. Where the device is far behind the way along the
 /// list would cost more than it saves.
@@ -555,13 +670,22 @@ bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
     left_pending_ = pending_.size();
 }
 
-/// Settles all that is complete, without waiting, the oldest first: the steps between questions
-/// double as long as the answer is yes, and begin anew at one when it is not.
+/// Settles all that is complete, without waiting.
 void Pool::Impl::settle_all() {
+    settle_all(pending_);
+    left_pending_ = pending_.size();
+    for (const StreamFrees& frees : streams_) {
+        settle_all(frees.blocks);
+    }
+}
+
+/// The oldest first: the steps between questions double as long as the answer is yes, and begin
+/// anew at one when it is not.
+void Pool::Impl::settle_all(const BlockList& list) {
     std::size_t step = 1;
     std::uint64_t pending = fences_recorded_;  // from this order on they are known to be
     for (;;) {
-        Block* first = oldest_unattended();
+        Block* first = oldest_unattended(list);
         if (first == nullptr || first->use.order >= pending) {
             break;
         }
@@ -584,24 +708,23 @@ void Pool::Impl::settle_all() {
             settle(*first, state);
         }
     }
-    left_pending_ = pending_.size();
 }
 
-/// The oldest pending block that no thread is waiting for; null when there is none.
-Block* Pool::Impl::oldest_unattended() {
-    Block* block = pending_.oldest();
+/// The oldest block of a list that no thread is waiting for; null when there is none.
+Block* Pool::Impl::oldest_unattended(const BlockList& list) {
+    Block* block = list.oldest();
     while (block != nullptr && block->waited_for) {
         block = block->use.list_next;
     }
     return block;
 }
 
-/// The fence of `last`, or something that stands for it, is complete, and so are all before it.
-/// Also those behind that share it.
+/// The fence of `last`, or something that stands for it, is complete, and so are all before it in
+/// its list. Also those behind that share it.
 [[gnu::hot]] void Pool::Impl::settle_up_to(const Block& last) {
     const std::uint64_t end = last.use.order;
     const Fence fence = last.use.fence;
-    for (Block* block = pending_.oldest();
+    for (Block* block = list_of(last).oldest();
          block != nullptr && (block->use.order <= end || block->use.fence == fence);) {
         Block* next = block->use.list_next;
         if (!block->waited_for) {
@@ -631,8 +754,9 @@ Pool::Impl::Waited Pool::Impl::wait_for(Lock& lock, Block& block) {
     return waited;
 }
 
-/// Waits on the host until all blocks that are pending now are settled. The newest fence first: it
-/// completes last, so one wait is enough.
+/// Waits on the host until all blocks that are pending now behind all work are settled, as cudaFree
+/// would have before it returned. The newest fence first: it completes last, so one wait is enough.
+/// What a stream has yet to free is not waited for: plain CUDA's allocations do not wait for it either.
 void Pool::Impl::wait_for_all_pending(Lock& lock) {
     ++stats_.num_sync_all_streams;
     observer_.on_sync();
@@ -652,6 +776,7 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
         } else if (others_wait) {
             settled_.wait(lock);
         } else {
+            settle_all();
             return;
         }
     }
@@ -668,7 +793,7 @@ void Pool::Impl::fence_deferred() {
         if (fence == 0) {
             complete(*block);
         } else {
-            put_behind(*block, fence);
+            put_behind(*block, fence, 0);
         }
     }
     settle_all();
@@ -913,6 +1038,9 @@ void Pool::Impl::abandon() {
     const Lock lock(mutex_);
     ++epoch_;
     pending_.forget_all();
+    for (StreamFrees& frees : streams_) {
+        frees.blocks.forget_all();
+    }
     deferred_.forget_all();
     store_.clear();
     for (StatByPool* stat :
@@ -936,6 +1064,16 @@ void Pool::Impl::abandon() {
 
 std::optional<BlockInfo> Pool::Impl::find(Address address) const {
     const Lock lock(mutex_);
+    return find_locked(address);
+}
+
+std::optional<BlockInfo> Pool::Impl::try_find(Address address, bool* busy) const {
+    const Lock lock(mutex_, std::try_to_lock);
+    *busy = !lock.owns_lock();
+    return *busy ? std::nullopt : find_locked(address);
+}
+
+std::optional<BlockInfo> Pool::Impl::find_locked(Address address) const {
     const Block* block = store_.find(address);
     if (block == nullptr || block->state != BlockState::live) {
         return std::nullopt;
@@ -948,6 +1086,35 @@ bool Pool::Impl::owns(Address address) const {
     return store_.find(address) != nullptr;
 }
 
+Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
+    const Lock lock(mutex_);
+    Block* block = store_.find(address);
+    if (block == nullptr) {
+        return Reach::not_ours;
+    }
+    const std::uint64_t offset = address - block->address;
+    const bool within = offset < block->size && bytes <= block->size - offset;
+    switch (block->state) {
+        case BlockState::live:
+            return offset < block->use.requested && bytes <= block->use.requested - offset
+                       ? Reach::inside
+                       : Reach::outside;
+        case BlockState::pending:
+            // Freed in a stream's order it is there until that stream comes to the free.
+            return within && block->behind != 0 && !block->waited_for &&
+                           backend_.fence_query(block->use.fence) == FenceState::pending
+                       ? Reach::inside
+                       : Reach::outside;
+        case BlockState::deferred:
+            return within ? Reach::inside : Reach::outside;
+        case BlockState::lost:
+        case BlockState::free:
+        case BlockState::unmapped:
+            break;
+    }
+    return Reach::outside;
+}
+
 PoolStats Pool::Impl::stats() const {
     const Lock lock(mutex_);
     PoolStats stats = stats_;
@@ -958,19 +1125,24 @@ PoolStats Pool::Impl::stats() const {
 std::string Pool::Impl::validate_frees() const {
     std::size_t listed = 0;
     const Block* previous = nullptr;
-    for (const Block* block = pending_.oldest(); block != nullptr; block = block->use.list_next) {
-        if (block->state != BlockState::pending || block->use.fence == 0) {
-            return "a block in the pending list has no fence";
+    for (std::uint32_t list = 0; list <= streams_.size(); ++list) {
+        const BlockList& blocks = list == 0 ? pending_ : streams_[list - 1].blocks;
+        previous = nullptr;
+        for (const Block* block = blocks.oldest(); block != nullptr; block = block->use.list_next) {
+            if (block->state != BlockState::pending || block->use.fence == 0 ||
+                block->behind != list) {
+                return "a block in a pending list has no fence or belongs in another";
+            }
+            if (block->use.list_previous != previous ||
+                (previous != nullptr && previous->use.order >= block->use.order)) {
+                return "a pending list is out of order";
+            }
+            previous = block;
+            ++listed;
         }
-        if (block->use.list_previous != previous ||
-            (previous != nullptr && previous->use.order >= block->use.order)) {
-            return "the pending list is out of order";
+        if (previous != blocks.newest()) {
+            return "a pending list does not end with its newest block";
         }
-        previous = block;
-        ++listed;
-    }
-    if (previous != pending_.newest()) {
-        return "the pending list does not end with its newest block";
     }
     previous = nullptr;
     for (const Block* block = deferred_.oldest(); block != nullptr; block = block->use.list_next) {
@@ -1090,6 +1262,14 @@ Pool::~Pool() = default;
     return impl_->free(address, tag, timing);
 }
 
+FreeResult Pool::free_in(StreamId stream, Address address, Tag tag) {
+    return impl_->free_in(stream, address, tag);
+}
+
+void Pool::forget_stream(StreamId stream) {
+    impl_->forget_stream(stream);
+}
+
 void Pool::fence_deferred() {
     impl_->fence_deferred();
 }
@@ -1098,8 +1278,16 @@ std::optional<BlockInfo> Pool::find(Address address) const {
     return impl_->find(address);
 }
 
+std::optional<BlockInfo> Pool::try_find(Address address, bool* busy) const {
+    return impl_->try_find(address, busy);
+}
+
 bool Pool::owns(Address address) const {
     return impl_->owns(address);
+}
+
+Pool::Reach Pool::reach(Address address, std::uint64_t bytes) {
+    return impl_->reach(address, bytes);
 }
 
 std::uint64_t Pool::release_cached(bool wait) {

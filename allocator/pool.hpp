@@ -14,7 +14,9 @@
 // How frees become reusable (PoolOptions::free_sync says when the host waits):
 //   free -> [deferred, while a capture forbids fences] -> pending behind its fence -> free block,
 // by a look at the fence (every allocate), by a host wait, or by ordering the device behind it: at
-// once where the backend knows it to be (ordered_behind), else when memory is short.
+// once where the backend knows it to be (ordered_behind), else when memory is short. What is
+// pending is listed by what its fence stands behind, all work or one stream's, since fences
+// complete in their order only there; the device is never ordered behind one stream's.
 //
 // Locking: one mutex per pool. The observer and the backend are called with it held, but for what
 // may take long: fence_wait_host and segment_free (and caller_needs_host_wait), during which other
@@ -116,17 +118,19 @@ struct FreeResult {
         freed,
         not_ours,  ///< in none of our segments: the driver's business
         invalid,   ///< inside a segment, but no live block begins there (interior or double free)
+        refused,   ///< the backend refused a fence; the block is allocated as before
     };
     Kind kind = Kind::freed;
-    /// With freed: the device's pending asynchronous error where the free synchronized, or why no
-    /// fence could be recorded (the block then waits for fence_deferred()); else ok.
+    /// With refused: why. With freed: the device's pending asynchronous error where the free
+    /// synchronized, or why no fence could be recorded yet (not_now: the block then waits for
+    /// fence_deferred()); else ok.
     BackendStatus status;
 };
 
 /// When the fence of a free may be recorded, and whether the host may wait for it.
 enum class FenceTiming : std::uint8_t {
     now,               ///< the host waits as PoolOptions::free_sync says
-    now_host_goes_on,  ///< as never of PoolOptions::free_sync: cudaFreeAsync does not stop the host
+    now_host_goes_on,  ///< as never of PoolOptions::free_sync
     deferred,          ///< not yet (a capture is under way): the block waits for fence_deferred()
 };
 
@@ -151,6 +155,13 @@ class Pool {
     /// for it without the lock. Never allocates host memory.
     FreeResult free(Address address, Tag tag, FenceTiming timing = FenceTiming::now);
 
+    /// Takes a block back in the order of `stream`, as cudaFreeAsync: its fence is behind that
+    /// stream's work alone, the host does not wait, and nothing is ever ordered behind it.
+    FreeResult free_in(StreamId stream, Address address, Tag tag);
+
+    /// The stream is gone, and its name may come to mean another (0: all of them).
+    void forget_stream(StreamId stream);
+
     /// Records the fences of all frees that were deferred, and of those whose fence could not be
     /// recorded. Stops at the first failure; the rest stays deferred.
     void fence_deferred();
@@ -158,11 +169,23 @@ class Pool {
     /// The live block that contains `address` (not only its base).
     std::optional<BlockInfo> find(Address address) const;
 
+    /// The same where the pool's lock is free; *busy when it is not, and nothing is known.
+    std::optional<BlockInfo> try_find(Address address, bool* busy) const;
+
     /// True when `address` lies in one of the segments, live block or not.
     bool owns(Address address) const;
 
+    /// What copies and fills of [address, address + bytes) meet. Plain CUDA refuses those that
+    /// leave the bytes that were asked for, or touch what was freed.
+    enum class Reach : std::uint8_t {
+        not_ours,  ///< begins in none of our segments
+        inside,    ///< within a live block's requested bytes, or what a stream has yet to free
+        outside,
+    };
+    Reach reach(Address address, std::uint64_t bytes);
+
     /// Gives every wholly unused segment back to the backend; returns the bytes that it took back.
-    /// Blocks whose fence is pending are waited for first when `wait` is set.
+    /// Blocks whose fence is pending behind all work are waited for first when `wait` is set.
     std::uint64_t release_cached(bool wait);
 
     /// Time has passed as far as `now_ns`, counted from anywhere: what has been unused since a tick

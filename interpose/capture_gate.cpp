@@ -11,10 +11,15 @@ CaptureGate::Key CaptureGate::key_of(CUstream stream, bool per_thread) {
     return {stream, 0};
 }
 
-void CaptureGate::insert(CUstream stream, bool per_thread) {
-    const std::lock_guard lock(streams_mutex_);
-    streams_.insert(key_of(stream, per_thread));
+// Under the lock of the streams.
+void CaptureGate::count() {
     active_.store(static_cast<int>(streams_.size()), std::memory_order_release);
+}
+
+void CaptureGate::insert(CUstream stream, bool per_thread, CUcontext context) {
+    const std::lock_guard lock(streams_mutex_);
+    streams_.insert_or_assign(key_of(stream, per_thread), context);
+    count();
 }
 
 bool CaptureGate::end(CUstream stream, bool per_thread) {
@@ -22,16 +27,18 @@ bool CaptureGate::end(CUstream stream, bool per_thread) {
     if (streams_.erase(key_of(stream, per_thread)) == 0) {
         return false;
     }
-    active_.store(static_cast<int>(streams_.size()), std::memory_order_release);
+    count();
     return streams_.empty();
 }
 
-bool CaptureGate::end_all() {
+bool CaptureGate::end_all_of(CUcontext context) {
     const std::lock_guard lock(streams_mutex_);
-    const bool any = !streams_.empty();
-    streams_.clear();
-    active_.store(0, std::memory_order_release);
-    return any;
+    if (std::erase_if(streams_, [context](const auto& each) { return each.second == context; }) ==
+        0) {
+        return false;
+    }
+    count();
+    return streams_.empty();
 }
 
 }  // namespace memlab::interpose

@@ -8,8 +8,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
-#include <set>
 #include <shared_mutex>
 #include <utility>
 
@@ -40,13 +40,13 @@ class CaptureGate {
     /// time it is looked at.
     bool capturing() const { return active_.load(std::memory_order_acquire) != 0; }
 
-    /// Runs the real cuStreamBeginCapture* with the gate closed.
+    /// Runs the real cuStreamBeginCapture* with the gate closed. `context` is the stream's.
     template <class Begin>
-    CUresult begin(CUstream stream, bool per_thread, const Begin& real_begin) {
+    CUresult begin(CUstream stream, bool per_thread, CUcontext context, const Begin& real_begin) {
         const std::unique_lock lock(mutex_);
         const CUresult result = real_begin();
         if (result == CUDA_SUCCESS) {
-            insert(stream, per_thread);
+            insert(stream, per_thread, context);
         }
         return result;
     }
@@ -54,18 +54,19 @@ class CaptureGate {
     /// The stream no longer captures (ended, failed or destroyed). True when it was the last one.
     bool end(CUstream stream, bool per_thread);
 
-    /// All captures of destroyed contexts end with them: forgets everything. True as end().
-    bool end_all();
+    /// The context was destroyed or reset, and its streams' captures with it. True as end().
+    bool end_all_of(CUcontext context);
 
   private:
     using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
     static Key key_of(CUstream stream, bool per_thread);
-    void insert(CUstream stream, bool per_thread);
+    void insert(CUstream stream, bool per_thread, CUcontext context);
+    void count();
 
     std::shared_mutex mutex_;
     std::atomic<int> active_{0};
     std::mutex streams_mutex_;
-    std::set<Key> streams_;
+    std::map<Key, CUcontext> streams_;
 };
 
 }  // namespace memlab::interpose

@@ -20,6 +20,25 @@ struct LastContext {
 };
 __attribute__((tls_model("initial-exec"))) thread_local LastContext last_context{};
 
+std::uint64_t unique_id_of(CUcontext handle) {
+    unsigned long long id = 0;
+    return call_real(&Driver::cuCtxGetId, handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+// The one that a retain returns. Only asked when it is active: a retain would otherwise create it.
+CUcontext active_primary(CUdevice device) {
+    unsigned flags = 0;
+    int active = 0;
+    CUcontext primary = nullptr;
+    if (call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) != CUDA_SUCCESS ||
+        active == 0 ||
+        call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) != CUDA_SUCCESS) {
+        return nullptr;
+    }
+    call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+    return primary;
+}
+
 }  // namespace
 
 Context::Context(Session& session, CUcontext handle, CUdevice device, std::uint32_t id,
@@ -28,6 +47,7 @@ Context::Context(Session& session, CUcontext handle, CUdevice device, std::uint3
       device_(device),
       id_(id),
       primary_(primary),
+      unique_id_(unique_id_of(handle)),
       backend_(session, *this, handle),
       observer_(session.recorder(), static_cast<std::uint32_t>(device), id),
       pool_(session.settings().pool_options, backend_, &observer_) {}
@@ -53,6 +73,7 @@ Context* ContextRegistry::find(CUcontext handle) const {
     if (last_context.handle == handle && last_context.generation == generation) {
         return last_context.context;
     }
+    seen(handle);
     Context* known = find(handle);
     if (known == nullptr) {
         known = add(handle);
@@ -61,24 +82,34 @@ Context* ContextRegistry::find(CUcontext handle) const {
     return known;
 }
 
+// A broken one can no longer be retained, but was known before.
+CUcontext ContextRegistry::primary_of(CUdevice device) const {
+    for (const Context* context : all(device)) {
+        if (context->primary()) {
+            return context->handle();
+        }
+    }
+    return active_primary(device);
+}
+
+void ContextRegistry::seen(CUcontext handle) {
+    const Context* known = find(handle);
+    // A green context's handle stands for its primary.
+    if (known == nullptr || known->handle() != handle || known->unique_id() == 0) {
+        return;
+    }
+    const std::uint64_t id = unique_id_of(handle);
+    if (id != 0 && id != known->unique_id()) {
+        ended(handle, true);
+    }
+}
+
 Context* ContextRegistry::add(CUcontext handle) {
     CUdevice device = 0;
     if (call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
         return nullptr;
     }
-    // The primary context is the one that a retain returns. Only asked when it is active already:
-    // a retain would otherwise create it.
-    unsigned flags = 0;
-    int active = 0;
-    bool primary = false;
-    if (call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) == CUDA_SUCCESS &&
-        active != 0) {
-        CUcontext retained = nullptr;
-        if (call_real(&Driver::cuDevicePrimaryCtxRetain, &retained, device) == CUDA_SUCCESS) {
-            primary = retained == handle;
-            call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
-        }
-    }
+    const bool primary = active_primary(device) == handle;
     const std::unique_lock lock(mutex_);
     if (const auto it = contexts_.find(handle); it != contexts_.end()) {
         return it->second;
@@ -167,30 +198,45 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     }
 }
 
-void ContextRegistry::remove_green(CUcontext green) {
-    const std::unique_lock lock(mutex_);
-    const auto it = contexts_.find(green);
-    if (it != contexts_.end() && it->second->handle() != green) {
-        contexts_.erase(it);
-        generation_.fetch_add(1, std::memory_order_release);
+void ContextRegistry::ends(CUcontext handle) {
+    for (Context* context : all()) {
+        context->backend().fences().peer_ends(handle);
     }
 }
 
-void ContextRegistry::lost(CUcontext handle) {
+void ContextRegistry::ended(CUcontext handle, bool destroyed) {
+    if (handle == nullptr) {
+        return;
+    }
+    for (Context* context : all()) {
+        context->backend().fences().peer_ended(handle, destroyed);
+    }
+    if (destroyed) {
+        drop(handle);
+        if (session_.captures().end_all_of(handle)) {
+            captures_over();
+        }
+    }
+}
+
+void ContextRegistry::drop(CUcontext handle) {
     Context* context = nullptr;
     {
         const std::unique_lock lock(mutex_);
         const auto it = contexts_.find(handle);
-        if (it == contexts_.end() || it->second->handle() != handle) {
+        if (it == contexts_.end()) {
+            return;
+        }
+        if (it->second->handle() != handle) {  // a green one
+            contexts_.erase(it);
+            generation_.fetch_add(1, std::memory_order_release);
             return;
         }
         context = it->second;
         one_stream.count_on_nothing("a context that ended");
         std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
+        std::erase(used_by_graphs_, context);
         generation_.fetch_add(1, std::memory_order_release);
-        for (const auto& [other, peer] : contexts_) {
-            peer->backend().fences().set_peer(handle, false);
-        }
     }
     session_.segments().remove_all(context);
     session_.live().remove_context(context->id());
@@ -201,14 +247,6 @@ void ContextRegistry::lost(CUcontext handle) {
     }
 }
 
-void ContextRegistry::primary_lost(CUdevice device) {
-    for (const Context* context : all(device)) {
-        if (context->primary()) {
-            lost(context->handle());
-        }
-    }
-}
-
 void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
     Context* owning = find(owner);
     if (owning == nullptr) {
@@ -216,7 +254,7 @@ void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
         owning = add(owner);
     }
     if (owning != nullptr) {
-        owning->backend().fences().set_peer(accessor, true);
+        owning->backend().fences().add_peer(accessor);
         CUdevice device = 0;
         if (call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS) {
             owning->backend().pages().set_peer(device, true);
@@ -237,10 +275,47 @@ void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
     if (owner == nullptr) {
         return;
     }
-    // A green context's work is its primary context's.
-    const Context* running = find(accessor);
-    const CUcontext handle = running != nullptr ? running->handle() : accessor;
-    owner->backend().fences().set_peer(handle, true);
+    owner->backend().fences().add_peer(primary_if_green(accessor));
+}
+
+// A green context's work is its primary context's.
+CUcontext ContextRegistry::primary_if_green(CUcontext handle) const {
+    const Context* known = find(handle);
+    return known != nullptr ? known->handle() : handle;
+}
+
+void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor) {
+    Context* owner = session_.segments().find(address);
+    if (owner == nullptr) {
+        return;
+    }
+    if (accessor != nullptr && several()) {
+        owner->backend().fences().add_peer(primary_if_green(accessor));
+    }
+    const std::unique_lock lock(mutex_);
+    if (std::find(used_by_graphs_.begin(), used_by_graphs_.end(), owner) == used_by_graphs_.end()) {
+        used_by_graphs_.push_back(owner);
+        any_used_by_graphs_.store(true, std::memory_order_release);
+    }
+}
+
+void ContextRegistry::graph_runs_in(CUstream stream) {
+    if (!several() || !any_used_by_graphs_.load(std::memory_order_acquire)) {
+        return;
+    }
+    const CUcontext handle = context_of(stream);
+    if (handle == nullptr) {
+        return;
+    }
+    std::vector<Context*> owners;
+    {
+        const std::shared_lock lock(mutex_);
+        owners = used_by_graphs_;
+    }
+    const CUcontext running = primary_if_green(handle);
+    for (Context* owner : owners) {
+        owner->backend().fences().add_peer(running);
+    }
 }
 
 void ContextRegistry::order_second_stream() noexcept {
@@ -262,9 +337,18 @@ std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* bu
     return released;
 }
 
-void ContextRegistry::fence_deferred() {
+void ContextRegistry::captures_over() {
+    if (session_.captures().capturing()) {
+        return;
+    }
     for (Context* context : all()) {
         context->pool().fence_deferred();
+    }
+}
+
+void ContextRegistry::forget_stream(std::uint64_t stream) {
+    for (Context* context : all()) {
+        context->pool().forget_stream(stream);
     }
 }
 

@@ -25,6 +25,8 @@ class Context {
     Context(Session& session, CUcontext handle, CUdevice device, std::uint32_t id, bool primary);
 
     CUcontext handle() const { return handle_; }
+    /// The driver's number for it, which no other context ever has; 0: it has none.
+    std::uint64_t unique_id() const { return unique_id_; }
     CUdevice device() const { return device_; }
     std::uint32_t id() const { return id_; }
     bool primary() const { return primary_; }
@@ -39,6 +41,7 @@ class Context {
     const CUdevice device_;
     const std::uint32_t id_;
     const bool primary_;
+    const std::uint64_t unique_id_;
     CudaBackend backend_;
     PoolRecorder observer_;
     allocator::Pool pool_;
@@ -57,12 +60,20 @@ class ContextRegistry {
 
     /// Allocations in `green` belong to the primary context of its device.
     void add_green(CUcontext green, CUdevice device);
-    void remove_green(CUcontext green);
 
-    /// The context was destroyed or reset: drops its pool and ends what lived in it.
-    void lost(CUcontext handle);
-    /// The same for the primary context of a device.
-    void primary_lost(CUdevice device);
+    /// The context may be destroyed or reset by the call that comes: no thread of ours is in a call
+    /// that names it when this returns, and none begins one. Null: none.
+    void ends(CUcontext handle);
+    /// That call has returned. `destroyed`: drops the context's pool and ends what lived in it,
+    /// captures of its streams as well; else everything is as before.
+    void ended(CUcontext handle, bool destroyed);
+
+    /// The program got this handle. One that is known, but is another context's than it was, means
+    /// that the earlier one ended unseen.
+    void seen(CUcontext handle);
+
+    /// The primary context of a device, while it is active; null when it is not.
+    CUcontext primary_of(CUdevice device) const;
 
     /// `accessor` may now use memory of `owner`: its work belongs to owner's fences, for as long as
     /// both exist (what it submitted runs on after access is taken away).
@@ -79,6 +90,13 @@ class ContextRegistry {
     /// for that, so the fences of another context's memory must cover `accessor` from now on.
     void used_by_copy(std::uint64_t address, CUcontext accessor);
 
+    /// A node of a graph uses the pooled memory at `address`; `accessor` is the context that it was
+    /// made for (may be null).
+    void used_by_graph(std::uint64_t address, CUcontext accessor);
+    /// A graph is about to be launched in a stream of this context: whatever memory nodes of graphs
+    /// were seen to use, its fences cover that context from now on.
+    void graph_runs_in(CUstream stream);
+
     /// A second stream is about to be given work: as CudaFences's, for every context.
     void order_second_stream() noexcept;
 
@@ -89,13 +107,18 @@ class ContextRegistry {
     /// returns the bytes.
     std::uint64_t release_cached(CUdevice device, const Context* but);
 
-    /// The captures are over: the frees that waited for it get their fences.
-    void fence_deferred();
+    /// A capture is over. When it was the last, the frees that waited for it get their fences.
+    void captures_over();
+
+    /// The stream is gone (0: several are): its handle may be another's from now on.
+    void forget_stream(std::uint64_t stream);
 
   private:
     Context* find(CUcontext handle) const;
     Context* add(CUcontext handle);
     void describe_locked(CUdevice device);
+    void drop(CUcontext handle);
+    CUcontext primary_if_green(CUcontext handle) const;
 
     Session& session_;
     /// Changes whenever a handle may stand for another context than before. Never 0.
@@ -105,6 +128,8 @@ class ContextRegistry {
     std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
     std::vector<std::unique_ptr<Context>> owned_;
     std::vector<CUdevice> described_devices_;
+    std::vector<Context*> used_by_graphs_;
+    std::atomic<bool> any_used_by_graphs_{false};
 };
 
 }  // namespace memlab::interpose

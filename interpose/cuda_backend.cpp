@@ -25,6 +25,16 @@ BackendStatus status_of(CUresult result) {
     return status;
 }
 
+[[gnu::hot]] BackendStatus status_of_fence(CUresult result) {
+    BackendStatus status;
+    status.code = result;
+    if (result != CUDA_SUCCESS) {
+        status.kind = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? BackendStatus::Kind::not_now
+                                                                      : BackendStatus::Kind::error;
+    }
+    return status;
+}
+
 }  // namespace
 
 CudaBackend::CudaBackend(Session& session, Context& context, CUcontext handle)
@@ -109,14 +119,16 @@ std::uint64_t CudaBackend::total_memory() const {
                : 0;
 }
 
-// No host memory for a fence is no shortage of device memory: kind error, which the pool answers by
-// keeping the block back.
 [[gnu::hot]] BackendStatus CudaBackend::fence_record(Fence* fence) {
-    BackendStatus status = status_of(fences_.record(fence));
-    if (!status.ok()) {
-        status.kind = BackendStatus::Kind::error;
-    }
-    return status;
+    return status_of_fence(fences_.record(fence));
+}
+
+BackendStatus CudaBackend::fence_record_in(allocator::StreamId stream, Fence* fence, bool* alone) {
+    return status_of_fence(fences_.record_in(stream, fence, alone));
+}
+
+[[gnu::hot]] bool CudaBackend::fence_needs_host_wait(Fence fence) {
+    return CudaFences::needs_host_wait(fence);
 }
 
 [[gnu::hot]] FenceState CudaBackend::fence_query(Fence fence) {

@@ -27,6 +27,9 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus pages_unmap(allocator::Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override;
     allocator::BackendStatus fence_record(allocator::Fence* fence) override;
+    allocator::BackendStatus fence_record_in(allocator::StreamId stream, allocator::Fence* fence,
+                                             bool* alone) override;
+    bool fence_needs_host_wait(allocator::Fence fence) override;
     allocator::FenceState fence_query(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_device(allocator::Fence fence) override;
     bool ordered_behind(allocator::Fence fence) override;

@@ -11,12 +11,14 @@
 #include "interpose/driver.hpp"
 #include "interpose/one_stream.hpp"
 #include "interpose/relaxed_capture.hpp"
+#include "interpose/sticky_errors.hpp"
 #include "interpose/work_clock.hpp"
 
 namespace memlab::interpose {
 
 using allocator::Fence;
 using allocator::FenceState;
+using allocator::StreamId;
 
 namespace {
 constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
@@ -38,11 +40,29 @@ constexpr bool orders_second_stream = true;
 }  // namespace
 
 struct CudaFences::Record {
-    std::vector<RecordedEvent> events;   ///< one in the context itself, first, and one in each peer
-    std::uint64_t peers_generation = 0;  ///< of the peers that `events` is for
-    std::optional<std::uint64_t> time;   ///< of the work clock, read before the record
+    CUevent own = nullptr;             ///< in the context itself
+    std::vector<RecordedEvent> peers;  ///< in every other that counts; touched with them in use
+    StreamId stream = 0;               ///< of whose work alone it tells; 0: of all
+    bool foreign = false;              ///< its stream is another context's: the event is in `peers`
+    bool by_waiting = false;           ///< no events: the host has to wait
+    std::uint64_t peers_generation = 0;  ///< of the peers that `peers` is for
+    Time time;                           ///< of the work clock, read before the record
     std::uint32_t references = 0;
     Record* next_spare = nullptr;
+};
+
+/// Keeps peers from ending while calls of ours name them. Free until there is a first one.
+class CudaFences::PeersInUse {
+  public:
+    explicit PeersInUse(CudaFences& fences) {
+        if (fences.had_peers_.load(std::memory_order_acquire)) {
+            lock_ = std::shared_lock(fences.peers_in_use_);
+        }
+    }
+    bool held() const { return lock_.owns_lock(); }
+
+  private:
+    std::shared_lock<std::shared_mutex> lock_;
 };
 
 CudaFences::Record* CudaFences::record_of(Fence fence) {
@@ -52,13 +72,16 @@ CudaFences::Record* CudaFences::record_of(Fence fence) {
 CudaFences::CudaFences(CaptureGate& captures, CUcontext context, bool late)
     : captures_(captures), context_(context), idle_at_(late ? never : 0) {}
 
-bool CudaFences::idle_since(std::optional<std::uint64_t> time) const {
+CudaFences::~CudaFences() = default;
+
+bool CudaFences::idle_since(Time time) const {
     return time && *time == idle_at_.load(std::memory_order_relaxed);
 }
 
-// Times of completed fences come in any order; the newest counts.
+// Times of completed fences come in any order; the newest counts. One stream tells nothing of the
+// others.
 void CudaFences::note_idle(const Record& record) {
-    if (!record.time) {
+    if (!record.time || record.stream != 0) {
         return;
     }
     std::uint64_t known = idle_at_.load(std::memory_order_relaxed);
@@ -69,122 +92,272 @@ void CudaFences::note_idle(const Record& record) {
 
 [[gnu::hot]] CUresult CudaFences::record(Fence* fence) noexcept {
     *fence = 0;
-    const std::optional<std::uint64_t> time = work_clock.now();
+    const Time time = work_clock.now();
     if (!fences || idle_since(time)) {
         return CUDA_SUCCESS;
     }
-    const CaptureGate::Shared gate(captures_);
-    if (gate.capturing()) {
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // recording would end the capture
-    }
-    const Driver* real = driver();
-    if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
-        return synchronize_all();
-    }
     try {
-        return record_new(time, fence);
+        const CaptureGate::Shared gate(captures_);
+        if (gate.capturing()) {
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // recording would end the capture
+        }
+        const Driver* real = driver();
+        if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
+            return wait_instead(CUDA_ERROR_NOT_SUPPORTED, time, fence);
+        }
+        const CUresult result = record_new(time, fence);
+        return result == CUDA_SUCCESS ? result : wait_instead(result, time, fence);
     } catch (const std::bad_alloc&) {  // the pool keeps the block back and tries again later
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-}
-
-// One with an event in each context that it must cover. Those of the time before the last change of
-// peers are dropped with what events they had: contexts may be gone, and such changes are rare.
-CUresult CudaFences::spare_record(std::unique_ptr<Record>* record) {
-    std::vector<CUcontext> contexts;
-    std::uint64_t generation = 0;
-    {
-        const std::lock_guard lock(mutex_);
-        while (spare_ != nullptr) {
-            std::unique_ptr<Record> spare(spare_);
-            spare_ = spare->next_spare;
-            if (spare->peers_generation == peers_generation_) {
-                *record = std::move(spare);
-                return CUDA_SUCCESS;
-            }
-        }
-        contexts.reserve(1 + peers_.size());
-        contexts.push_back(context_);
-        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
-        generation = peers_generation_;
-    }
-    auto made = std::make_unique<Record>();
-    made->events.reserve(contexts.size());
-    made->peers_generation = generation;
-    for (const CUcontext context : contexts) {
-        RecordedEvent recorded{context, nullptr};
-        const CurrentContext current(context);
-        const CUresult created = call_real(&Driver::cuEventCreate, &recorded.event,
-                                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
-        if (created == CUDA_SUCCESS) {
-            made->events.push_back(recorded);
-        } else if (context == context_) {
-            return created;
-        }
-        // A peer context that is gone has no work left to wait for.
-    }
-    *record = std::move(made);
-    return CUDA_SUCCESS;
 }
 
 // Where several frees share a fence: the newest record still stands for everything that ticked,
-// since its time was read before it was recorded and nothing ticked since.
-CUresult CudaFences::record_new(std::optional<std::uint64_t> time, Fence* fence) {
-    if (time) {
-        const std::lock_guard lock(mutex_);
-        if (newest_ != nullptr && newest_->time == time) {
-            ++newest_->references;
-            *fence = reinterpret_cast<Fence>(newest_);
-            return CUDA_SUCCESS;
-        }
+// since its time was read before it was recorded and nothing was submitted since.
+bool CudaFences::share(Record* newest, StreamId stream, Time time, Fence* fence) {
+    if (!time || newest == nullptr || newest->time != time || newest->stream != stream) {
+        return false;
     }
-    std::unique_ptr<Record> record;
-    CUresult result = spare_record(&record);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    for (const RecordedEvent& recorded : record->events) {
-        const CUresult answer =
-            call_real(&Driver::cuCtxRecordEvent, recorded.context, recorded.event);
-        if (recorded.context == context_) {
-            result = answer;
-        }
-        if (result != CUDA_SUCCESS) {
-            break;
-        }
-    }
-    {
-        const std::lock_guard lock(mutex_);
-        if (result == CUDA_SUCCESS) {
-            record->time = time;
-            record->references = 1;
-            newest_ = record.release();
-            *fence = reinterpret_cast<Fence>(newest_);
-            return result;
-        }
-        record->next_spare = spare_;
-        spare_ = record.release();
-    }
-    const bool unavailable = result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_FOUND;
-    return unavailable ? synchronize_all() : result;
+    ++newest->references;
+    *fence = reinterpret_cast<Fence>(newest);
+    return true;
 }
 
-// What plain CUDA does in every cudaFree: wait for the device.
-CUresult CudaFences::synchronize_all() {
-    std::vector<CUcontext> contexts{context_};
+// Under the lock. A record never goes: a look at what ended may come upon any of them.
+CudaFences::Record* CudaFences::take_spare(Record** spare) {
+    Record* record = *spare;
+    if (record == nullptr) {
+        records_.push_back(std::make_unique<Record>());
+        return records_.back().get();
+    }
+    *spare = record->next_spare;
+    record->next_spare = nullptr;
+    return record;
+}
+
+// Under the lock.
+void CudaFences::put_aside(Record& record) {
+    Record*& spare = record.stream != 0 ? spare_in_stream_ : spare_;
+    record.by_waiting = false;
+    record.next_spare = spare;
+    spare = &record;
+}
+
+CUresult CudaFences::record_new(Time time, Fence* fence) {
+    Record* record = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        contexts.insert(contexts.end(), peers_.begin(), peers_.end());
+        if (share(newest_, 0, time, fence)) {
+            return CUDA_SUCCESS;
+        }
+        record = take_spare(&spare_);
     }
-    CUresult result = CUDA_SUCCESS;
-    for (const CUcontext context : contexts) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (bool again = true; again;) {
+        const PeersInUse in_use(*this);
+        {
+            const std::lock_guard lock(mutex_);
+            again = !peers_.empty() && !in_use.held();  // the first one has just come
+        }
+        if (!again) {
+            result = record_events(*record, in_use);
+        }
+    }
+    const std::lock_guard lock(mutex_);
+    if (result != CUDA_SUCCESS) {
+        put_aside(*record);
+        return result;
+    }
+    record->time = time;
+    record->references = 1;
+    newest_ = record;
+    *fence = reinterpret_cast<Fence>(record);
+    return result;
+}
+
+// An event in the context and one in each peer, made where there is none yet.
+CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
+    const auto make_event = [](CUcontext context, CUevent* event) {
         const CurrentContext current(context);
-        const CUresult answer = call_real(&Driver::cuCtxSynchronize);
-        if (context == context_) {
-            result = answer;
+        return call_real(&Driver::cuEventCreate, event,
+                         static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+    };
+    if (record.own == nullptr) {
+        if (const CUresult made = make_event(context_, &record.own); made != CUDA_SUCCESS) {
+            record.own = nullptr;
+            return made;
+        }
+    }
+    if (in_use.held()) {
+        std::vector<RecordedEvent> wanted;
+        std::uint64_t generation = 0;
+        bool same = false;
+        {
+            const std::lock_guard lock(mutex_);
+            same = record.peers_generation == peers_generation_;
+            generation = peers_generation_;
+            for (std::size_t i = 0; !same && i < peers_.size(); ++i) {
+                wanted.push_back({peers_[i].context, nullptr, peers_[i].ending});
+            }
+        }
+        for (RecordedEvent& each : wanted) {
+            const auto known =
+                std::find_if(record.peers.begin(), record.peers.end(),
+                             [&](const RecordedEvent& old) { return old.context == each.context; });
+            if (known != record.peers.end()) {
+                each.event = known->event;
+            }
+            // A peer context that is gone has no work left to wait for.
+            if (each.event == nullptr && !each.ending &&
+                make_event(each.context, &each.event) != CUDA_SUCCESS) {
+                each.event = nullptr;
+            }
+        }
+        if (!same) {
+            std::erase_if(wanted, [](const RecordedEvent& each) {
+                return each.event == nullptr && !each.ending;
+            });
+            record.peers = std::move(wanted);
+            record.peers_generation = generation;
+        }
+    }
+    const CUresult result = call_real(&Driver::cuCtxRecordEvent, context_, record.own);
+    if (in_use.held() && result == CUDA_SUCCESS) {
+        for (const RecordedEvent& each : record.peers) {
+            if (!each.ending) {
+                call_real(&Driver::cuCtxRecordEvent, each.context, each.event);
+            }
         }
     }
     return result;
+}
+
+CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept {
+    *fence = 0;
+    *alone = true;
+    const Time time = work_clock.now();
+    if (!fences || idle_since(time)) {
+        return CUDA_SUCCESS;
+    }
+    const CUstream stream = stream_of_key(key);
+    try {
+        const CaptureGate::Shared gate(captures_);
+        if (gate.capturing()) {
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            if (share(newest_in_stream_, key, time, fence)) {
+                return CUDA_SUCCESS;
+            }
+        }
+        CUcontext context = nullptr;
+        const CUresult found = call_real(&Driver::cuStreamGetCtx, stream, &context);
+        if (found == CUDA_ERROR_INVALID_HANDLE) {
+            return found;
+        }
+        // The default streams of another context have no name of their own.
+        if (found == CUDA_SUCCESS && (context == context_ || is_stream_handle(key)) &&
+            record_stream(key, stream, context, time, fence) == CUDA_SUCCESS) {
+            return CUDA_SUCCESS;
+        }
+    } catch (const std::bad_alloc&) {
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    *alone = false;
+    return record(fence);
+}
+
+// One event in one stream, and as many events as it takes to have one of that stream's context.
+CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext context, Time time,
+                                   Fence* fence) {
+    const bool foreign = context != context_;
+    if (foreign) {
+        had_peers_.store(true, std::memory_order_release);
+    }
+    const PeersInUse in_use(*this);
+    Record* record = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        record = take_spare(&spare_in_stream_);
+        record->stream = key;
+        record->foreign = foreign;
+    }
+    if (foreign) {
+        std::erase_if(record->peers,
+                      [&](const RecordedEvent& each) { return each.context != context; });
+        record->peers.resize(1, {context, nullptr, false});
+    }
+    CUevent* event = foreign ? &record->peers.front().event : &record->own;
+    CUresult result = CUDA_SUCCESS;
+    if (*event == nullptr) {
+        const CurrentContext current(context);
+        result = call_real(&Driver::cuEventCreate, event,
+                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+    }
+    if (result == CUDA_SUCCESS) {
+        result = call_real(&Driver::cuEventRecord, *event, stream);
+    } else {
+        *event = nullptr;
+    }
+    const std::lock_guard lock(mutex_);
+    if (result != CUDA_SUCCESS) {
+        put_aside(*record);
+        return result;
+    }
+    record->time = time;
+    record->references = 1;
+    newest_in_stream_ = record;
+    *fence = reinterpret_cast<Fence>(record);
+    return result;
+}
+
+namespace {
+
+// The context is broken, or the caller may not call CUDA here: plain CUDA's free answers the same.
+bool concerns_the_call(CUresult problem) {
+    switch (problem) {
+        case CUDA_ERROR_NOT_INITIALIZED:
+        case CUDA_ERROR_DEINITIALIZED:
+        case CUDA_ERROR_INVALID_CONTEXT:
+        case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+        case CUDA_ERROR_NOT_PERMITTED:  // in a host function
+            return true;
+        default:
+            return is_sticky(problem);
+    }
+}
+
+// Waits for all work of a context. cuMemFree does, and no stream capture that begins meanwhile
+// minds; where nothing can be allocated the context is synchronized.
+CUresult wait_for_context(CUcontext context) {
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(context);
+    CUdeviceptr probe = 0;
+    if (call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512}) == CUDA_SUCCESS) {
+        return call_real(&Driver::cuMemFree_v2, probe);
+    }
+    return call_real(&Driver::cuCtxSynchronize);
+}
+
+}  // namespace
+
+// There is no event to be had: a fence that the host completes by waiting as plain cudaFree does.
+CUresult CudaFences::wait_instead(CUresult problem, Time time, Fence* fence) {
+    if (concerns_the_call(problem) || problem == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+        return problem;
+    }
+    const std::lock_guard lock(mutex_);
+    Record* record = take_spare(&spare_);
+    record->by_waiting = true;
+    record->time = time;
+    record->references = 1;
+    *fence = reinterpret_cast<Fence>(record);
+    return CUDA_SUCCESS;
+}
+
+bool CudaFences::needs_host_wait(Fence fence) {
+    return record_of(fence)->by_waiting;
 }
 
 [[gnu::hot]] FenceState CudaFences::query(Fence fence) {
@@ -192,22 +365,41 @@ CUresult CudaFences::synchronize_all() {
     if (idle_since(record.time)) {
         return FenceState::complete;
     }
+    if (record.by_waiting) {
+        return FenceState::pending;
+    }
     const CaptureGate::Shared gate(captures_);
     const RelaxedCapture relaxed(gate.capturing());
-    for (const RecordedEvent& recorded : record.events) {
-        const CUresult result = call_real(&Driver::cuEventQuery, recorded.event);
-        if (result == CUDA_ERROR_NOT_READY) {
-            return FenceState::pending;
-        }
-        if (result != CUDA_SUCCESS && recorded.context == context_) {
-            return FenceState::failed;
+    const FenceState state = look_at(record);
+    if (state == FenceState::complete) {
+        note_idle(record);
+    }
+    return state;
+}
+
+FenceState CudaFences::look_at(const Record& record) {
+    if (!record.foreign) {
+        const CUresult result = call_real(&Driver::cuEventQuery, record.own);
+        if (result != CUDA_SUCCESS) {
+            return result == CUDA_ERROR_NOT_READY ? FenceState::pending : FenceState::failed;
         }
     }
-    note_idle(record);
+    const PeersInUse in_use(*this);
+    if (in_use.held() && (record.stream == 0 || record.foreign)) {
+        for (const RecordedEvent& each : record.peers) {
+            if (each.ending ||
+                call_real(&Driver::cuEventQuery, each.event) == CUDA_ERROR_NOT_READY) {
+                return FenceState::pending;
+            }
+        }
+    }
     return FenceState::complete;
 }
 
 CUresult CudaFences::wait_device(Fence fence) {
+    if (record_of(fence)->by_waiting) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (const CUresult result = order_behind(*record_of(fence)); result != CUDA_SUCCESS) {
         return result;
     }
@@ -229,17 +421,24 @@ CUresult CudaFences::order_behind(const Record& record) {
     if (gate.capturing()) {
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+    const PeersInUse in_use(*this);
     const std::lock_guard lock(mutex_);
-    for (const RecordedEvent& recorded : record.events) {
-        const CUresult result = call_real(&Driver::cuCtxWaitEvent, context_, recorded.event);
-        if (result != CUDA_SUCCESS) {
-            return result;
+    const auto order = [&](CUevent event) {
+        const CUresult result = call_real(&Driver::cuCtxWaitEvent, context_, event);
+        for (const Peer& peer : peers_) {
+            if (result == CUDA_SUCCESS && in_use.held() && !peer.ending) {
+                call_real(&Driver::cuCtxWaitEvent, peer.context, event);
+            }
         }
-        for (const CUcontext peer : peers_) {
-            call_real(&Driver::cuCtxWaitEvent, peer, recorded.event);
+        return result;
+    };
+    CUresult result = order(record.own);
+    for (const RecordedEvent& each : record.peers) {
+        if (result == CUDA_SUCCESS && in_use.held()) {
+            result = each.ending ? CUDA_ERROR_CONTEXT_IS_DESTROYED : order(each.event);
         }
     }
-    return CUDA_SUCCESS;
+    return result;
 }
 
 // By time: frees of several threads come here in any order, and a fence stands for all work that
@@ -249,7 +448,7 @@ CUresult CudaFences::order_behind(const Record& record) {
     Record* earlier = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        if (!record->time || !one_stream.orders_all()) {
+        if (!record->time || record->by_waiting || !one_stream.orders_all()) {
             return false;
         }
         if (ordered_ != nullptr && *ordered_->time >= *record->time) {
@@ -302,16 +501,48 @@ void CudaFences::settle_barrier() {
 // Without the gate: the device may be waiting for work that another thread will only submit after
 // it began a capture.
 CUresult CudaFences::wait_host(Fence fence) {
-    const RelaxedCapture relaxed(true);
     const Record& record = *record_of(fence);
-    for (const RecordedEvent& recorded : record.events) {
-        const CUresult result = call_real(&Driver::cuEventSynchronize, recorded.event);
-        if (result != CUDA_SUCCESS && recorded.context == context_) {
+    const CUresult result = record.by_waiting ? wait_for_all() : wait_for_events(record);
+    if (result == CUDA_SUCCESS) {
+        note_idle(record);
+    }
+    return result;
+}
+
+// The context's own event is there as long as the fence. While a peer's is waited for the peer
+// cannot end, which would wait for that work as well.
+CUresult CudaFences::wait_for_events(const Record& record) {
+    const RelaxedCapture relaxed(true);
+    if (!record.foreign) {
+        if (const CUresult result = call_real(&Driver::cuEventSynchronize, record.own);
+            result != CUDA_SUCCESS) {
             return result;
         }
     }
-    note_idle(record);
+    const PeersInUse in_use(*this);
+    if (in_use.held() && (record.stream == 0 || record.foreign)) {
+        for (const RecordedEvent& each : record.peers) {
+            if (!each.ending) {
+                call_real(&Driver::cuEventSynchronize, each.event);
+            }
+        }
+    }
     return CUDA_SUCCESS;
+}
+
+CUresult CudaFences::wait_for_all() {
+    std::vector<Peer> peers;
+    {
+        const std::lock_guard lock(mutex_);
+        peers = peers_;
+    }
+    const CUresult result = wait_for_context(context_);
+    for (const Peer& peer : peers) {
+        if (result == CUDA_SUCCESS && !peer.ending) {
+            wait_for_context(peer.context);
+        }
+    }
+    return result;
 }
 
 [[gnu::hot]] void CudaFences::release(Fence fence) noexcept {
@@ -323,8 +554,10 @@ CUresult CudaFences::wait_host(Fence fence) {
     if (newest_ == record) {
         newest_ = nullptr;
     }
-    record->next_spare = spare_;
-    spare_ = record;
+    if (newest_in_stream_ == record) {
+        newest_in_stream_ = nullptr;
+    }
+    put_aside(*record);
 }
 
 bool CudaFences::idle() {
@@ -340,33 +573,27 @@ bool CudaFences::idle() {
     return complete;
 }
 
-void CudaFences::set_peer(CUcontext peer, bool enabled) {
-    if (peer == context_) {
+void CudaFences::add_peer(CUcontext peer) {
+    if (peer == nullptr || peer == context_) {
         return;
     }
     Record* behind[2] = {};
+    had_peers_.store(true, std::memory_order_release);
     {
         const std::lock_guard lock(mutex_);
-        const bool known = std::find(peers_.begin(), peers_.end(), peer) != peers_.end();
-        if (known == enabled) {
+        if (std::any_of(peers_.begin(), peers_.end(),
+                        [peer](const Peer& known) { return known.context == peer; })) {
             return;
         }
-        if (enabled) {
-            peers_.push_back(peer);
-            behind[0] = barrier_;
-            behind[1] = ordered_;
-            for (Record* each : behind) {
-                if (each != nullptr) {
-                    ++each->references;
-                }
+        peers_.push_back({peer, false});
+        behind[0] = barrier_;
+        behind[1] = ordered_;
+        for (Record* each : behind) {
+            if (each != nullptr) {
+                ++each->references;
             }
-        } else {
-            std::erase(peers_, peer);
         }
-        // What was known of the device was known of the old set of contexts.
-        ++peers_generation_;
-        newest_ = nullptr;
-        idle_at_.store(never, std::memory_order_relaxed);
+        peers_changed();
     }
     for (Record* each : behind) {
         if (each != nullptr) {
@@ -376,13 +603,67 @@ void CudaFences::set_peer(CUcontext peer, bool enabled) {
     }
 }
 
+// Under the lock. What was known of the device was known of the old set of contexts.
+void CudaFences::peers_changed() {
+    ++peers_generation_;
+    newest_ = nullptr;
+    idle_at_.store(never, std::memory_order_relaxed);
+}
+
+void CudaFences::peer_ends(CUcontext peer) {
+    if (!had_peers_.load(std::memory_order_acquire)) {
+        return;
+    }
+    const std::unique_lock nobody(peers_in_use_);
+    const std::lock_guard lock(mutex_);
+    for (Peer& each : peers_) {
+        each.ending = each.ending || each.context == peer;
+    }
+    for (const std::unique_ptr<Record>& record : records_) {
+        for (RecordedEvent& each : record->peers) {
+            each.ending = each.ending || each.context == peer;
+        }
+    }
+    peers_changed();
+}
+
+void CudaFences::peer_ended(CUcontext peer, bool destroyed) {
+    if (!had_peers_.load(std::memory_order_acquire)) {
+        return;
+    }
+    const std::unique_lock nobody(peers_in_use_);
+    const std::lock_guard lock(mutex_);
+    for (Peer& each : peers_) {
+        each.ending = each.ending && each.context != peer;
+    }
+    for (const std::unique_ptr<Record>& record : records_) {
+        for (RecordedEvent& each : record->peers) {
+            each.ending = each.ending && each.context != peer;
+        }
+        std::erase_if(record->peers, [&](const RecordedEvent& each) {
+            return each.context == peer && (destroyed || each.event == nullptr);
+        });
+    }
+    if (destroyed) {
+        std::erase_if(peers_, [peer](const Peer& each) { return each.context == peer; });
+    }
+    peers_changed();
+}
+
 void CudaFences::order_peer_behind(CUcontext peer, const Record& record) {
     bool ordered = true;
     {
         const CaptureGate::Shared gate(captures_);
-        for (const RecordedEvent& recorded : record.events) {
+        const PeersInUse in_use(*this);
+        const auto order = [&](CUevent event) {
             ordered = ordered && !gate.capturing() &&
-                      call_real(&Driver::cuCtxWaitEvent, peer, recorded.event) == CUDA_SUCCESS;
+                      call_real(&Driver::cuCtxWaitEvent, peer, event) == CUDA_SUCCESS;
+        };
+        order(record.own);
+        for (const RecordedEvent& each : record.peers) {
+            if (!each.ending) {
+                order(each.event);
+            }
         }
     }
     if (!ordered) {

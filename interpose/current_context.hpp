@@ -1,9 +1,29 @@
-// Makes a context current for a scope.
+// Which context is current, or a stream's; and making one current for a scope.
 #pragma once
 
 #include "interpose/driver.hpp"
 
 namespace memlab::interpose {
+
+/// The calling thread's; null when there is none.
+inline CUcontext current_context() {
+    CUcontext context = nullptr;
+    return call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+/// Whether this is one of the default streams, which belong to the current context.
+inline bool is_default_stream(CUstream stream) {
+    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/// The context in which work of this stream runs; null when there is none.
+inline CUcontext context_of(CUstream stream) {
+    CUcontext context = nullptr;
+    if (is_default_stream(stream)) {
+        return current_context();
+    }
+    return call_real(&Driver::cuStreamGetCtx, stream, &context) == CUDA_SUCCESS ? context : nullptr;
+}
 
 /// Does nothing where the context is current already.
 class CurrentContext {

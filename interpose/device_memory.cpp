@@ -4,9 +4,11 @@
 
 #include "interpose/diagnostics.hpp"
 #include "interpose/limited_allocation.hpp"
+#include "interpose/nested_frees.hpp"
 #include "interpose/oom_report.hpp"
 #include "interpose/plain_sites.hpp"
 #include "interpose/sample_schedule.hpp"
+#include "interpose/sticky_errors.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 
@@ -81,7 +83,7 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
 
 // A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
 [[gnu::hot]] std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
-                                                 bool stream_ordered) {
+                                                 StreamKey stream) {
     Context* owner = session.segments().find(address);
     if (owner == nullptr) {
         return std::nullopt;
@@ -89,22 +91,27 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     if (session.recorder() != nullptr) {
         session.recorder()->expect(EventType::free_requested);
     }
-    FenceTiming timing = stream_ordered ? FenceTiming::now_host_goes_on : FenceTiming::now;
+    FenceTiming timing = FenceTiming::now;
     if (session.captures().capturing()) {
         const CUresult answer = ask_driver_in_capture();
         if (answer != CUDA_SUCCESS) {
             return answer;
         }
         timing = FenceTiming::deferred;
+    } else if (const CUresult broken = broken_context(); broken != CUDA_SUCCESS) {
+        return broken;
     }
     const allocator::Tag tag = tag_of(session.api_id(api), 0);
-    const FreeResult result = owner->pool().free(address, tag, timing);
+    const FreeResult result = stream == no_stream || timing == FenceTiming::deferred
+                                  ? owner->pool().free(address, tag, timing)
+                                  : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
         case FreeResult::Kind::freed:
             // A capture that began meanwhile only delays the fence: this free came first.
-            return static_cast<CUresult>(result.status.code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                             ? CUDA_SUCCESS
-                                             : result.status.code);
+            return static_cast<CUresult>(
+                result.status.kind == BackendStatus::Kind::not_now ? 0 : result.status.code);
+        case FreeResult::Kind::refused:
+            return static_cast<CUresult>(result.status.code);
         case FreeResult::Kind::invalid:
             return CUDA_ERROR_INVALID_VALUE;
         case FreeResult::Kind::not_ours:
@@ -140,6 +147,9 @@ CUresult ask_driver_in_capture() {
     if (address == nullptr || bytes == 0 || !session.pooling()) {
         return from_driver();
     }
+    if (nested_frees.any()) {
+        serve_nested_frees(session);
+    }
     const Passthrough& rules = session.settings().passthrough;
     if (!rules.empty() && goes_to_plain_cuda(rules, bytes)) {
         return from_driver();
@@ -150,7 +160,7 @@ CUresult ask_driver_in_capture() {
     const std::uint32_t stack = call_site(session);
     // During a capture the driver decides: it refuses what plain CUDA refuses.
     Context* context = session.captures().capturing() ? nullptr : session.contexts().current();
-    if (context == nullptr) {
+    if (context == nullptr || broken_context() != CUDA_SUCCESS) {
         return from_driver();
     }
     const allocator::Tag tag = tag_of(session.api_id(api), stack);
@@ -182,19 +192,58 @@ CUresult ask_driver_in_capture() {
     return error;
 }
 
+CUresult free_nested(Api api, CUdeviceptr address, DriverFree real_free) {
+    Session* session = Session::current();
+    Context* owner = session != nullptr ? session->segments().find(address) : nullptr;
+    if (owner == nullptr) {
+        return real_free();
+    }
+    bool busy = false;
+    const std::optional<allocator::BlockInfo> block = owner->pool().try_find(address, &busy);
+    if (!busy && (!block || block->address != address)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (nested_frees.note(api, address)) {
+        case NestedFrees::Answer::twice:
+            return CUDA_ERROR_INVALID_VALUE;
+        case NestedFrees::Answer::noted:
+        case NestedFrees::Answer::full:  // kept until the process ends: the answer stays right
+            break;
+    }
+    return CUDA_SUCCESS;
+}
+
+// The host waits for nothing here: another call's time is not the free's.
+void serve_nested_frees(Session& session) {
+    nested_frees.take([&](Api api, CUdeviceptr address) {
+        if (Context* owner = session.segments().find(address)) {
+            owner->pool().free(address, tag_of(session.api_id(api), 0),
+                               session.captures().capturing() ? FenceTiming::deferred
+                                                              : FenceTiming::now_host_goes_on);
+        }
+    });
+}
+
 [[gnu::hot]] CUresult free_device(Session& session, Api api, CUdeviceptr address,
                                   DriverFree real_free) {
+    if (nested_frees.any()) {
+        serve_nested_frees(session);
+    }
     if (address != 0) {
-        if (const std::optional<CUresult> result = free_pooled(session, api, address, false)) {
+        if (const std::optional<CUresult> result = free_pooled(session, api, address, no_stream)) {
             return *result;
         }
     }
     return free_from_driver(session, api, HandleClass::memory, address, real_free);
 }
 
-CUresult free_device_async(Session& session, Api api, CUdeviceptr address, DriverFree real_free) {
+CUresult free_device_async(Session& session, Api api, CUdeviceptr address, StreamKey stream,
+                           DriverFree real_free) {
+    if (nested_frees.any()) {
+        serve_nested_frees(session);
+    }
     if (address != 0) {
-        if (const std::optional<CUresult> result = free_pooled(session, api, address, true)) {
+        if (const std::optional<CUresult> result = free_pooled(session, api, address, stream)) {
             return *result;
         }
     }
@@ -256,17 +305,27 @@ void record_driver_free(Session& session, Api api, HandleClass handles, std::uin
     free_from_driver(session, api, handles, address, [] { return CUDA_SUCCESS; });
 }
 
-std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address) {
+std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address, bool nested) {
     Context* owner = session.segments().find(address);
     if (owner == nullptr) {
         return std::nullopt;
     }
-    PooledBlock found{owner, owner->pool().find(address)};
+    bool busy = false;
+    PooledBlock found{
+        owner, nested ? owner->pool().try_find(address, &busy) : owner->pool().find(address)};
+    if (busy) {
+        return std::nullopt;
+    }
     // What lies behind the requested bytes is rounding; plain CUDA knows no allocation there.
     if (found.block && address - found.block->address >= found.block->requested) {
         found.block.reset();
     }
     return found;
+}
+
+bool exports_exactly(const PooledBlock& pooled) {
+    return pooled.block->address == pooled.block->segment &&
+           !pooled.context->backend().pages().owns(pooled.block->address);
 }
 
 [[gnu::hot]] void sample_device(Session& session, Context& context) {

@@ -6,6 +6,7 @@
 #include "interpose/cuda_abi.hpp"
 #include "interpose/driver.hpp"
 #include "interpose/function_ref.hpp"
+#include "interpose/one_stream.hpp"
 #include "interpose/session.hpp"
 
 namespace memlab::interpose {
@@ -24,8 +25,16 @@ using DriverFree = FunctionRef<CUresult()>;
 /// cuMemFree of anything: a pooled block, recorded driver memory of any kind, or a stranger.
 CUresult free_device(Session& session, Api api, CUdeviceptr address, DriverFree real_free);
 
-/// cuMemFreeAsync: as free_device, but the host never waits and order is the stream's.
-CUresult free_device_async(Session& session, Api api, CUdeviceptr address, DriverFree real_free);
+/// A free that came while the thread is inside memlab, or where memlab is not at work: of a pooled
+/// block it is noted, and served by the next call that may; of anything else the driver does it.
+CUresult free_nested(Api api, CUdeviceptr address, DriverFree real_free);
+
+/// Serves the frees that were noted. Call without any lock of ours.
+void serve_nested_frees(Session& session);
+
+/// cuMemFreeAsync: as free_device, but the host never waits and order is the stream's alone.
+CUresult free_device_async(Session& session, Api api, CUdeviceptr address, StreamKey stream,
+                           DriverFree real_free);
 
 /// An allocation that the driver serves, as the recording knows it.
 struct DriverAllocation {
@@ -55,12 +64,18 @@ CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::u
 /// Ends a driver allocation that went away without a free call of its own.
 void record_driver_free(Session& session, Api api, HandleClass handles, std::uint64_t address);
 
-/// The pool and block of a pooled address; nothing for other memory.
+/// Where a pooled address lies.
 struct PooledBlock {
     Context* context = nullptr;
     std::optional<allocator::BlockInfo> block;  ///< none: inside a segment, but not allocated
 };
-std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address);
+/// Whether a legacy IPC handle of this live block names just it: it lies at the base of a segment
+/// of cuMemAlloc's.
+bool exports_exactly(const PooledBlock& pooled);
+
+/// The pool and block of a pooled address; nothing for other memory. `nested`: the thread is inside
+/// memlab already and may hold the pool's lock; then nothing is found while anybody holds it.
+std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address, bool nested = false);
 
 /// Notes how much of the device is in use, not more often than every few milliseconds.
 void sample_device(Session& session, Context& context);

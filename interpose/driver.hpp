@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "interpose/cuda_abi.hpp"
+#include "interpose/sticky_errors.hpp"
 
 namespace memlab::interpose {
 
@@ -50,7 +51,14 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
     if (real == nullptr) {
         return CUDA_ERROR_NOT_INITIALIZED;
     }
-    return real->*function != nullptr ? (real->*function)(arguments...) : CUDA_ERROR_NOT_SUPPORTED;
+    if (real->*function == nullptr) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    const CUresult result = (real->*function)(arguments...);
+    if (result != CUDA_SUCCESS && is_sticky(result)) {
+        sticky_error_seen.store(true, std::memory_order_relaxed);
+    }
+    return result;
 }
 
 }  // namespace memlab::interpose

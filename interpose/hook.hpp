@@ -52,6 +52,17 @@ CUresult hook(const Ours& ours, const Plain& plain) {
     return plain();
 }
 
+/// As hook(), and `ours(session, nested)` also runs while the thread is inside memlab already: it
+/// must then neither wait for a lock nor throw.
+template <class Ours, class Plain>
+CUresult hook_nested(const Ours& ours, const Plain& plain) {
+    if (thread_is_inside_memlab()) {
+        Session* session = Session::current();
+        return session != nullptr ? ours(*session, true) : plain();
+    }
+    return hook([&](Session& session) { return ours(session, false); }, plain);
+}
+
 /// The real function with these arguments, as a callable.
 template <class Function, class... Arguments>
 auto real_call(Function Driver::*function, Arguments... arguments) {

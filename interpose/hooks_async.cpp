@@ -1,6 +1,7 @@
 // Stream-ordered memory: the driver's own pools serve it, memlab records it. Inside a capture an
 // allocation is a node of the graph (hooks_graph.cpp follows those).
 #include "interpose/async_pools.hpp"
+#include "interpose/current_context.hpp"
 #include "interpose/device_memory.hpp"
 #include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
@@ -36,10 +37,6 @@ CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUmemo
         real);
 }
 
-bool is_default(CUstream stream) {
-    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
 template <class Real>
 CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
                     const Real& real) {
@@ -49,15 +46,19 @@ CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thre
             if (mi::capturing_graph(session, stream, per_thread) != nullptr) {
                 return real();
             }
-            // Without a current context there is no default stream: the driver says so. (It would
-            // also of memory that is not the pool's.)
-            if (is_default(stream) && session.segments().find(address) != nullptr &&
+            // Without a current context there is no default stream, and some handles are none: the
+            // driver says so. (It would also of memory that is not the pool's.)
+            if (mi::stream_key(stream, per_thread) == mi::no_stream) {
+                return real();
+            }
+            if (mi::is_default_stream(stream) && session.segments().find(address) != nullptr &&
                 session.contexts().current() == nullptr) {
                 return real();
             }
-            return mi::free_device_async(session, api, address, real);
+            return mi::free_device_async(session, api, address, mi::stream_key(stream, per_thread),
+                                         real);
         },
-        real);
+        [&] { return mi::free_nested(api, address, real); });
 }
 
 }  // namespace

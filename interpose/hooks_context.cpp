@@ -1,5 +1,7 @@
 // Contexts: what ends one ends the memory in it; who may use whose memory decides what a fence
 // must cover. A context enters the registry when memory is first allocated in it.
+#include <initializer_list>
+
 #include "interpose/current_context.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/one_stream.hpp"
@@ -10,30 +12,44 @@ using mi::Session;
 
 namespace {
 
+// The call may end these contexts; `gone(result)` says whether it did.
+template <class Gone, class Real>
+CUresult end_contexts(Session& session, std::initializer_list<CUcontext> contexts, const Real& real,
+                      const Gone& gone) {
+    session.cupti().before_context_ends();
+    for (const CUcontext each : contexts) {
+        session.contexts().ends(each);
+    }
+    const CUresult result = real();
+    for (const CUcontext each : contexts) {
+        session.contexts().ended(each, result == CUDA_SUCCESS && gone(each));
+    }
+    return result;
+}
+
 template <class Real>
 CUresult destroy_context(CUcontext context, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            session.cupti().before_context_ends();
-            const CUresult result = real();
-            if (result == CUDA_SUCCESS) {
-                session.contexts().lost(context);
-            }
-            return result;
+            return end_contexts(session, {context}, real, [](CUcontext) { return true; });
         },
         real);
+}
+
+bool primary_is_gone(CUdevice device) {
+    unsigned flags = 0;
+    int active = 1;
+    return mi::call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) ==
+               CUDA_SUCCESS &&
+           active == 0;
 }
 
 template <class Real>
 CUresult reset_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            session.cupti().before_context_ends();
-            const CUresult result = real();
-            if (result == CUDA_SUCCESS) {
-                session.contexts().primary_lost(device);
-            }
-            return result;
+            return end_contexts(session, {session.contexts().primary_of(device)}, real,
+                                [](CUcontext) { return true; });
         },
         real);
 }
@@ -43,19 +59,20 @@ template <class Real>
 CUresult release_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            session.cupti().before_context_ends();
-            const CUresult result = real();
-            unsigned flags = 0;
-            int active = 1;
-            if (result == CUDA_SUCCESS &&
-                mi::call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) ==
-                    CUDA_SUCCESS &&
-                active == 0) {
-                session.contexts().primary_lost(device);
-            }
-            return result;
+            return end_contexts(session, {session.contexts().primary_of(device)}, real,
+                                [device](CUcontext) { return primary_is_gone(device); });
         },
         real);
+}
+
+CUresult got_context(CUresult result, const CUcontext* context) {
+    if (result == CUDA_SUCCESS) {
+        if (Session* session = Session::current()) {
+            session->contexts().seen(*context);
+        }
+        mi::one_stream.has_context(*context);
+    }
+    return result;
 }
 
 // A process that makes contexts of its own may have several.
@@ -63,15 +80,7 @@ CUresult created(CUresult result, const CUcontext* context) {
     if (Session* session = Session::current()) {
         session->contexts().expect_several();
     }
-    if (result == CUDA_SUCCESS) {
-        mi::one_stream.has_context(*context);
-    }
-    return result;
-}
-
-CUcontext current_context() {
-    CUcontext context = nullptr;
-    return mi::call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
+    return got_context(result, context);
 }
 
 template <class Real>
@@ -79,7 +88,7 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
-            const CUcontext accessor = current_context();
+            const CUcontext accessor = mi::current_context();
             if (result == CUDA_SUCCESS && accessor != nullptr) {
                 session.contexts().share_memory(accessor, peer);
             }
@@ -121,6 +130,23 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
     return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy_v2, context));
 }
 
+// Both are deprecated and still work: a context that was made by cuCtxCreate ends with the detach
+// that its usage count has come to nothing by, and is no longer current then.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxAttach(CUcontext* context, unsigned int flags) {
+    return got_context(mi::call_real(&Driver::cuCtxAttach, context, flags), context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext context) {
+    const auto real = mi::real_call(&Driver::cuCtxDetach, context);
+    return mi::hook(
+        [&](Session& session) {
+            return end_contexts(session, {context}, real,
+                                [](CUcontext each) { return mi::current_context() != each; });
+        },
+        real);
+}
+
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     return enable_peer_access(peer, mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
 }
@@ -139,11 +165,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    const CUresult result = mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device);
-    if (result == CUDA_SUCCESS) {
-        mi::one_stream.has_context(*context);
-    }
-    return result;
+    return got_context(mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -170,7 +192,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, un
     return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags_v2, device, flags);
 }
 
-// Green contexts share their device's primary context and its memory.
+// Green contexts share their device's primary context and its memory, and each retains it: the last
+// one may end it.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
                                                 CUdevice device, unsigned int flags) {
@@ -207,14 +230,22 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
     return mi::hook(
         [&](Session& session) {
             CUcontext context = nullptr;
-            const bool known =
-                mi::call_real(&Driver::cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS;
+            CUdevice device = -1;
+            if (mi::call_real(&Driver::cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS) {
+                const mi::CurrentContext current(context);
+                if (mi::call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+                    device = -1;
+                }
+            } else {
+                context = nullptr;
+            }
             // Its streams end with it, as with cuStreamDestroy.
             mi::one_stream.count_on_nothing("a context that ended");
-            const CUresult result = real();
-            if (result == CUDA_SUCCESS && known) {
-                session.contexts().remove_green(context);
-            }
+            const CUcontext primary = device >= 0 ? session.contexts().primary_of(device) : nullptr;
+            const CUresult result = end_contexts(
+                session, {context, primary}, real,
+                [&](CUcontext each) { return each == context || primary_is_gone(device); });
+            session.contexts().forget_stream(0);
             return result;
         },
         real);

@@ -37,7 +37,7 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr add
         [&](Session& session) {
             return mi::free_device(session, Api::cuMemFree_v2, address, real);
         },
-        real);
+        [&] { return mi::free_nested(Api::cuMemFree_v2, address, real); });
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1* address, unsigned int* pitch,

@@ -4,10 +4,13 @@
 // would get the segment's base. A block at its segment's base exports exactly. Any other fails with
 // a message, never the wrong memory; and from the first export on, new memory comes from the driver
 // so that later exports are exact.
+#include <algorithm>
+
 #include "interpose/context_registry.hpp"
 #include "interpose/device_memory.hpp"
 #include "interpose/diagnostics.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/sticky_errors.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::MemoryKind;
@@ -25,14 +28,12 @@ mi::DriverAllocation import_of(std::size_t bytes) {
     return allocation;
 }
 
-CUdeviceptr end_of_pages(const mi::PooledBlock& pooled) {
-    constexpr std::uint64_t page = mi::VmmPages::page;
+// Where the mapping would end that plain CUDA has for this block.
+CUdeviceptr end_of_mapping(const mi::PooledBlock& pooled) {
+    constexpr std::uint64_t unit = memlab::allocator::page_bytes;
     const memlab::allocator::BlockInfo& block = *pooled.block;
-    const CUdeviceptr end = block.address + block.size;
-    if (pooled.context->backend().pages().owns(block.address)) {
-        return (end + page - 1) / page * page;
-    }
-    return block.segment_size <= page ? block.segment + block.segment_size : end;
+    return std::min((block.address + block.size + unit - 1) / unit * unit,
+                    block.segment + block.segment_size);
 }
 
 std::size_t size_at(CUdeviceptr address) {
@@ -72,13 +73,16 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
             if (!pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
+            if (const CUresult broken = mi::broken_context(); broken != CUDA_SUCCESS) {
+                return broken;
+            }
             if (pooled->context->backend().pages().owns(address)) {
                 mi::warn(
                     "cuIpcGetMemHandle cannot export memory of MEMLAB_BACKEND=vmm and was refused; "
                     "run this program with MEMLAB_BACKEND=classic");
                 return CUDA_ERROR_NOT_SUPPORTED;
             }
-            if (pooled->block->address == pooled->block->segment) {
+            if (mi::exports_exactly(*pooled)) {
                 return real();
             }
             mi::warn(
@@ -132,15 +136,18 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
                                                              size_t bytes,
                                                              CUmemRangeHandleType type,
                                                              unsigned long long flags) {
-    // The handle names a range, not an allocation: exact for a pooled block too. The range must end
-    // within the block, as it would have to end within plain CUDA's allocation; small ones share
-    // pages with others there as here.
+    // The handle names a range of host pages, exact for pooled memory too. Plain CUDA takes pages
+    // of any memory that is mapped, which it maps in units of 2 MiB.
     const auto real =
         mi::real_call(&Driver::cuMemGetHandleForAddressRange, handle, address, bytes, type, flags);
     return mi::hook(
         [&](Session& session) -> CUresult {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (pooled && (!pooled->block || bytes > end_of_pages(*pooled) - address)) {
+            constexpr CUdeviceptr last_of_page = 4095;
+            std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (pooled && !pooled->block) {  // a neighbour's bytes come first in the page
+                pooled = mi::find_pooled(session, address | last_of_page);
+            }
+            if (pooled && (!pooled->block || bytes > end_of_mapping(*pooled) - address)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
             return real();

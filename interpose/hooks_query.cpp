@@ -1,4 +1,5 @@
 // What a program can ask about memory: a pooled pointer must look like an allocation of its own.
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -58,6 +59,18 @@ SynchronousBlocks& synchronous_blocks() {
     return once;
 }
 
+// Plain CUDA maps allocations of more than 1 MiB each by itself, in units of 2 MiB; smaller ones
+// share such a unit, as they do in the pool's segments.
+bool has_own_mapping(const BlockInfo& block) {
+    return block.requested > memlab::allocator::page_bytes / 2;
+}
+
+std::size_t own_mapping_size(const BlockInfo& block) {
+    constexpr std::uint64_t unit = memlab::allocator::page_bytes;
+    return std::min((block.requested + unit - 1) / unit * unit,
+                    block.segment + block.segment_size - block.address);
+}
+
 // Overwrites the answers that would show the segment instead of the block.
 void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& pooled, void* value) {
     const BlockInfo& block = *pooled.block;
@@ -73,6 +86,25 @@ void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& poo
             break;
         case CU_POINTER_ATTRIBUTE_BUFFER_ID:
             *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            if (has_own_mapping(block)) {
+                *static_cast<CUdeviceptr*>(value) = block.address;
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            if (has_own_mapping(block)) {
+                *static_cast<std::size_t*>(value) = own_mapping_size(block);
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+            if (has_own_mapping(block)) {
+                *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            *static_cast<unsigned*>(value) =
+                mi::exports_exactly(pooled) ? *static_cast<unsigned*>(value) : 0;
             break;
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
@@ -143,9 +175,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1* base, unsign
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
                                                        CUdeviceptr address) {
     const auto real = mi::real_call(&Driver::cuMemGetAddressRange_v2, base, size, address);
-    return mi::hook(
-        [&](Session& session) -> CUresult {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
             if (!pooled || (base == nullptr && size == nullptr)) {
                 return real();
             }
@@ -172,9 +204,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
                                                      CUdeviceptr address) {
     const auto real = mi::real_call(&Driver::cuPointerGetAttribute, value, attribute, address);
-    return mi::hook(
-        [&](Session& session) -> CUresult {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
             if (pooled && !pooled->block) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
@@ -192,9 +224,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
                                                       void** values, CUdeviceptr address) {
     const auto real =
         mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
-    return mi::hook(
-        [&](Session& session) {
-            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
             if (pooled && !pooled->block) {
                 return attributes_of_nothing(count, attributes, values, address);
             }

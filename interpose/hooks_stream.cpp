@@ -1,4 +1,5 @@
 // Streams, as far as captures go: no call of ours may fall into one.
+#include "interpose/current_context.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/one_stream.hpp"
 
@@ -12,13 +13,10 @@ template <class Real>
 CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
     mi::one_stream.give_up("a stream capture");
     return mi::hook(
-        [&](Session& session) { return session.captures().begin(stream, per_thread, real); }, real);
-}
-
-void capture_over(Session& session) {
-    if (!session.captures().capturing()) {
-        session.contexts().fence_deferred();
-    }
+        [&](Session& session) {
+            return session.captures().begin(stream, per_thread, mi::context_of(stream), real);
+        },
+        real);
 }
 
 bool still_capturing(CUstream stream, bool per_thread) {
@@ -37,7 +35,7 @@ CUresult end_capture(CUstream stream, bool per_thread, const Real& real) {
             // too.
             if ((result == CUDA_SUCCESS || !still_capturing(stream, per_thread)) &&
                 session.captures().end(stream, per_thread)) {
-                capture_over(session);
+                session.contexts().captures_over();
             }
             return result;
         },
@@ -50,8 +48,11 @@ CUresult destroy_stream(CUstream stream, const Real& real) {
         [&](Session& session) {
             mi::one_stream.before_destroy(stream);
             const CUresult result = real();
-            if (result == CUDA_SUCCESS && session.captures().end(stream, false)) {
-                capture_over(session);
+            if (result == CUDA_SUCCESS) {
+                session.contexts().forget_stream(mi::stream_key(stream, false));
+                if (session.captures().end(stream, false)) {
+                    session.contexts().captures_over();
+                }
             }
             return result;
         },

@@ -1,5 +1,5 @@
-// Every driver function that only has to be counted: a look at its stream (one_stream.hpp), the
-// real call, then a tick of the work clock.
+// Every driver function that only has to be counted: a look at its stream (one_stream.hpp) and at
+// the memory that it names, then the real call as a submission of the work clock.
 //
 // A copy needs no peer access to reach memory of another context. In processes with more than one,
 // the device addresses of a call are looked at first, so that the fences of that memory cover the
@@ -9,8 +9,12 @@
 // exported symbols are jumps (submit_stubs.S) through the table below.
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
+#include "interpose/bounds.hpp"
+#include "interpose/current_context.hpp"
 #include "interpose/driver.hpp"
+#include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/one_stream.hpp"
 #include "interpose/work_clock.hpp"
@@ -20,20 +24,23 @@ using mi::Driver;
 
 namespace {
 
-// The context in which a call with this stream runs.
-CUcontext context_of(CUstream stream) {
-    CUcontext context = nullptr;
-    const bool special =
-        stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-    const CUresult result = special ? mi::call_real(&Driver::cuCtxGetCurrent, &context)
-                                    : mi::call_real(&Driver::cuStreamGetCtx, stream, &context);
-    return result == CUDA_SUCCESS ? context : nullptr;
+void see_stream(CUstream* stream, CUstream argument) {
+    *stream = argument;
 }
+template <class Other>
+void see_stream(CUstream* /*stream*/, const Other& /*other*/) {}
+
+template <class... Arguments>
+constexpr bool is_fill = ((std::is_same_v<Arguments, unsigned char> ||
+                           std::is_same_v<Arguments, unsigned short> ||
+                           std::is_same_v<Arguments, unsigned int>) ||
+                          ...);
 
 // What a call names: its stream and the device memory it touches.
 class Uses {
   public:
-    explicit Uses(mi::ContextRegistry& contexts) : contexts_(contexts) {}
+    Uses(mi::ContextRegistry& contexts, bool capturing)
+        : contexts_(contexts), capturing_(capturing) {}
 
     void stream(CUstream stream) { stream_ = stream; }
     template <class Other>
@@ -41,9 +48,12 @@ class Uses {
 
     void memory(CUdeviceptr address) {
         if (context_ == nullptr) {
-            context_ = context_of(stream_);
+            context_ = mi::context_of(stream_);
         }
         contexts_.used_by_copy(address, context_);
+        if (capturing_) {  // the graph may be launched in any context
+            contexts_.used_by_graph(address, context_);
+        }
     }
     void memory(const CUDA_MEMCPY2D* copy) { both(copy); }
     void memory(const CUDA_MEMCPY3D* copy) { both(copy); }
@@ -77,6 +87,7 @@ class Uses {
     }
 
     mi::ContextRegistry& contexts_;
+    const bool capturing_;
     CUstream stream_ = nullptr;
     CUcontext context_ = nullptr;
 };
@@ -96,6 +107,29 @@ void look(Uses& uses, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, Rest...
     uses.batch(count, copies);
 }
 
+// What plain CUDA answers to a copy or fill that leaves an allocation; CUDA_SUCCESS: it does not. A
+// capture takes such a fill and does not become a graph that can be run.
+template <bool per_thread, class... Arguments>
+CUresult refusal(Arguments... arguments) noexcept {
+    mi::Session* session = mi::Session::current();
+    if (session == nullptr) {
+        return CUDA_SUCCESS;
+    }
+    const mi::InsideMemlab inside;
+    if (inside.nested() || !mi::names_outside(*session, arguments...)) {
+        return CUDA_SUCCESS;
+    }
+    CUstream stream = nullptr;
+    (see_stream(&stream, arguments), ...);
+    if (is_fill<Arguments...> && session->captures().capturing()) {
+        if (CUgraph graph = mi::capturing_graph(*session, stream, per_thread)) {
+            mi::graph_memory().cannot_run(graph);
+            return CUDA_SUCCESS;
+        }
+    }
+    return mi::answer_to_outside(stream);
+}
+
 template <class... Arguments>
 void note_uses(Arguments... arguments) noexcept {
     mi::Session* session = mi::Session::current();
@@ -107,7 +141,7 @@ void note_uses(Arguments... arguments) noexcept {
         return;
     }
     try {
-        Uses uses(session->contexts());
+        Uses uses(session->contexts(), session->captures().capturing());
         (uses.stream(arguments), ...);
         look(uses, arguments...);
     } catch (const std::bad_alloc&) {
@@ -224,10 +258,12 @@ struct Submit<Function, per_thread> {
         if (mi::one_stream.notices()) {
             mi::one_stream.before_work(stream_of<per_thread>(arguments...));
         }
+        if (const CUresult refused = refusal<per_thread>(arguments...); refused != CUDA_SUCCESS) {
+            return refused;
+        }
         note_uses(arguments...);
-        const CUresult result = call_in_order(Function, arguments...);
-        mi::work_clock.tick();
-        return result;
+        const mi::WorkClock::Submission submission(mi::work_clock);
+        return call_in_order(Function, arguments...);
     }
 };
 

@@ -37,6 +37,17 @@ StreamKey stream_key(CUstream stream, bool per_thread) {
     return handle < first_handle ? no_stream : handle;
 }
 
+CUstream stream_of_key(StreamKey key) {
+    if ((key & thread_bit) != 0) {
+        return CU_STREAM_PER_THREAD;
+    }
+    return key == legacy_stream ? CU_STREAM_LEGACY : reinterpret_cast<CUstream>(key);
+}
+
+bool is_stream_handle(StreamKey key) {
+    return (key & thread_bit) == 0 && key >= first_handle;
+}
+
 void OneStream::begin() {
     why_.store("all work went to one stream", std::memory_order_relaxed);
     state_.store(none, std::memory_order_release);

@@ -57,6 +57,12 @@ using StreamKey = std::uint64_t;
 /// Of a stream argument; `per_thread`: null means the calling thread's default stream.
 StreamKey stream_key(CUstream stream, bool per_thread);
 
+/// The stream that a key names, for the calling thread; the key must not be no_stream.
+CUstream stream_of_key(StreamKey key);
+
+/// Whether it is a stream that the program made, as opposed to a context's default ones.
+bool is_stream_handle(StreamKey key);
+
 /// Of a call that is no work of one stream.
 inline constexpr StreamKey no_stream = 6;
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "interpose/device_memory.hpp"
 #include "interpose/diagnostics.hpp"
 #include "interpose/fork_notice.hpp"
 #include "interpose/hook.hpp"
@@ -217,7 +218,7 @@ Session::Session(LoadedSettings loaded, bool late)
     if (!settings_.work_clock || late) {
         work_clock.distrust();
     }
-    if (settings_.one_stream && work_clock.now()) {
+    if (settings_.one_stream && work_clock.trusted()) {
         one_stream.begin();
     }
     if (limits_.wanted() && !limits_.applies()) {
@@ -303,9 +304,12 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     const InsideMemlab inside;
+    if (!inside.nested()) {
+        serve_nested_frees(*session);
+    }
     session->trimmer_.stop();
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
-          (work_clock.now() ? "" : ", not trusted"));
+          (work_clock.trusted() ? "" : ", not trusted"));
     debug(std::string("one stream: ") + one_stream.describe());
     if (!session->recorder_) {
         return;

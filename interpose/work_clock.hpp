@@ -3,9 +3,11 @@
 // all.
 //
 // Why that is right:
-//  - a tick comes after the submitting call returned. Whoever frees memory that submitted work uses
-//    does so after that call returned (else plain CUDA could free it before the work as well), so
-//    its look at the clock sees the tick;
+//  - a call that submits is counted as under way before the driver is entered, and ticks when it
+//  has
+//    returned. A kernel may tell another thread that it is done, or a callback may free, before the
+//    launching call has returned: while any call is under way the clock shows no time, so nothing
+//    counts as idle and no fence is shared;
 //  - a fence's time is read before the fence is recorded: work that ticked until then was submitted
 //    before the record, so the fence covers it.
 // The other orders are wrong: a tick before the call lets a fence claim work that is yet to come, a
@@ -28,25 +30,46 @@ namespace memlab::interpose {
 /// Thread-safety: all functions, from any thread. Constant-initialized: works before main.
 class WorkClock {
   public:
-    /// Work was submitted: to be called after the driver's function returned, whatever it answered.
-    void tick() { ticks_.fetch_add(1, std::memory_order_relaxed); }
+    /// A call that submits work, from before the driver is entered until it has returned.
+    class Submission {
+      public:
+        explicit Submission(WorkClock& clock) : clock_(clock) { clock_.begin(); }
+        ~Submission() { clock_.tick(); }
+        Submission(const Submission&) = delete;
+        Submission& operator=(const Submission&) = delete;
 
-    /// The time, or nothing when work may have been submitted unseen. Read it before recording.
+      private:
+        WorkClock& clock_;
+    };
+
+    /// The time, or nothing when work may have been submitted unseen or is being submitted now.
+    /// Read it before recording.
     std::optional<std::uint64_t> now() const {
-        if (!trusted_.load(std::memory_order_relaxed)) {
+        const std::uint64_t state = state_.load(std::memory_order_relaxed);
+        if (state >= under_way || !trusted()) {
             return std::nullopt;
         }
-        return ticks_.load(std::memory_order_relaxed);
+        return state;
     }
 
     /// Work may go unseen from now on.
     void distrust() { trusted_.store(false, std::memory_order_relaxed); }
+    bool trusted() const { return trusted_.load(std::memory_order_relaxed); }
 
-    /// Calls counted so far, trusted or not.
-    std::uint64_t ticks() const { return ticks_.load(std::memory_order_relaxed); }
+    /// Calls that have returned so far, trusted or not.
+    std::uint64_t ticks() const { return state_.load(std::memory_order_relaxed) % under_way; }
 
   private:
-    alignas(64) std::atomic<std::uint64_t> ticks_{0};
+    // The calls under way are counted above the ticks, so that one load sees both. 2^48 ticks are
+    // nine years of a launch each microsecond.
+    static constexpr std::uint64_t under_way = 1ULL << 48;
+
+    // An atomic addition is a full barrier on x86: it is seen before what the driver then tells the
+    // device.
+    void begin() { state_.fetch_add(under_way, std::memory_order_seq_cst); }
+    void tick() { state_.fetch_add(1 - under_way, std::memory_order_relaxed); }
+
+    alignas(64) std::atomic<std::uint64_t> state_{0};
     alignas(64) std::atomic<bool> trusted_{true};
 };
 

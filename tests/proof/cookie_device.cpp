@@ -12,7 +12,8 @@ using allocator::BackendStatus;
 using allocator::FenceState;
 
 constexpr BackendStatus failure{BackendStatus::Kind::error, CookieDevice::failure_code};
-constexpr BackendStatus refused_in_capture{BackendStatus::Kind::error, CookieDevice::capture_code};
+constexpr BackendStatus refused_in_capture{BackendStatus::Kind::not_now,
+                                           CookieDevice::capture_code};
 
 void raise(CookieDevice::Position& position, const CookieDevice::Position& at_least) {
     for (std::size_t i = 0; i < position.size(); ++i) {
@@ -175,6 +176,7 @@ CookieDevice::Position CookieDevice::uses_of(Address begin, Address end) const {
 // -----------------------------------------------------------------------------------------
 
 void CookieDevice::submit(std::size_t stream, const Work& work, bool ticks) {
+    begin();
     work_[stream].push_back(work);
     raise(work_[stream].back().after, ordered_);
     ++submitted_[stream];
@@ -250,7 +252,7 @@ bool CookieDevice::known_idle(std::uint64_t time) const {
 bool CookieDevice::may_share(const Record& newest, std::uint64_t time) const {
     return planted_ == Planted::endless_epoch ||
            (knowledge_ == Knowledge::exact && newest.captured == submitted_) ||
-           (knowledge_ == Knowledge::clock && newest.time == time);
+           (knowledge_ == Knowledge::clock && time != ModelClock::none && newest.time == time);
 }
 
 BackendStatus CookieDevice::fence_record(Fence* fence) {

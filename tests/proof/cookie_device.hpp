@@ -84,6 +84,7 @@ class CookieDevice final : public allocator::DeviceBackend {
     /// Submits work. It runs after `after`, its stream's earlier work and what the device was made
     /// to wait for. `ticks`: the submission has returned and the work clock has ticked.
     void submit(std::size_t stream, const Work& work, bool ticks = true);
+    void begin() { clock_.begin(); }
     void tick() { clock_.tick(); }
     /// Runs a stream's oldest work if it can run now.
     bool step(std::size_t stream);

@@ -11,7 +11,7 @@ namespace {
 using allocator::BackendStatus;
 
 constexpr BackendStatus failure{BackendStatus::Kind::error, 719};
-constexpr BackendStatus refused_in_capture{BackendStatus::Kind::error, 900};
+constexpr BackendStatus refused_in_capture{BackendStatus::Kind::not_now, 900};
 
 void raise(Counts& counts, const Counts& at_least) {
     for (std::size_t i = 0; i < max_streams; ++i) {
@@ -79,6 +79,10 @@ BackendStatus ModelDevice::segment_free(Address address, std::uint64_t bytes) {
     return {};
 }
 
+std::uint64_t ModelDevice::time_now() const {
+    return mutation_ == Mutation::under_way_unseen ? clock_.ticks() : clock_.now();
+}
+
 bool ModelDevice::known_idle(std::uint64_t time) const {
     switch (knowledge_) {
         case Knowledge::nothing:
@@ -101,7 +105,7 @@ bool ModelDevice::may_share(const Record& newest, std::uint64_t time) const {
         case Knowledge::exact:
             return newest.captured == submitted_;
         case Knowledge::clock:
-            return newest.time == time;
+            return time != ModelClock::none && newest.time == time;
     }
     return false;
 }
@@ -124,7 +128,7 @@ BackendStatus ModelDevice::fence_record(Fence* fence) {
         (mutation_ == Mutation::one_stream_is_idle && streams_ == Streams::one)) {
         return {};
     }
-    std::uint64_t time = clock_.now();
+    std::uint64_t time = time_now();
     if (known_idle(time)) {
         return {};
     }
@@ -141,7 +145,7 @@ BackendStatus ModelDevice::fence_record(Fence* fence) {
     if (knowledge_ == Knowledge::clock) {
         checker_.between_look_and_record();
         if (mutation_ == Mutation::look_after_record) {
-            time = clock_.now();
+            time = time_now();
         } else {
             captured = submitted_;
         }
@@ -346,6 +350,12 @@ void ModelDevice::replace(std::size_t stream, std::size_t next) {
 void ModelDevice::submit(std::size_t stream, Address begin, Address end, std::uint64_t owner) {
     items_[stream].push_back({begin, end, owner, barrier_});
     ++submitted_[stream];
+}
+
+void ModelDevice::begin(std::size_t stream) {
+    if (mutation_ != Mutation::unseen_stream || stream != 0) {
+        clock_.begin();
+    }
 }
 
 void ModelDevice::tick(std::size_t stream) {

@@ -46,6 +46,7 @@ enum class Mutation : std::uint8_t {
     no_fence,                ///< a free records nothing
     look_after_record,       ///< the clock is read after the fence is recorded
     tick_before_submit,      ///< the clock ticks before work is submitted
+    under_way_unseen,        ///< the clock shows a time while a submission is under way
     unseen_stream,           ///< one stream's submissions do not tick
     released_is_complete,    ///< a fence that nobody needs any more counts as completed
     one_stream_fence,        ///< a fence captures the first busy stream only
@@ -83,20 +84,33 @@ enum class Streams : std::uint8_t {
     many,
 };
 
-/// The rules of the work clock (interpose/work_clock.hpp), as a plain state machine: work ticks
-/// after it was submitted; a fence's time is read before it is recorded; while the clock shows the
-/// time of a fence that completed, everything that ticked is done; and while it shows the time of
-/// the newest fence, that fence covers everything that ticked.
+/// The rules of the work clock (interpose/work_clock.hpp), as a plain state machine: a submission
+/// is under way from before its work is there, and ticks after it; a fence's time is read before it
+/// is recorded; while the clock shows the time of a fence that completed, everything that ticked is
+/// done; and while it shows the time of the newest fence, that fence covers everything that ticked.
 class ModelClock {
   public:
-    void tick() { ++now_; }
-    std::uint64_t now() const { return now_; }
-    void completed(std::uint64_t time) { idle_at_ = time > idle_at_ ? time : idle_at_; }
-    bool idle_since(std::uint64_t time) const { return time == idle_at_; }
-    bool idle() const { return idle_since(now_); }
+    /// What the clock shows while a submission is under way: no time.
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+
+    void begin() { ++under_way_; }
+    void tick() {
+        under_way_ -= under_way_ != 0 ? 1 : 0;
+        ++ticks_;
+    }
+    std::uint64_t now() const { return under_way_ == 0 ? ticks_ : none; }
+    std::uint64_t ticks() const { return ticks_; }
+    void completed(std::uint64_t time) {
+        if (time != none) {
+            idle_at_ = time > idle_at_ ? time : idle_at_;
+        }
+    }
+    bool idle_since(std::uint64_t time) const { return time != none && time == idle_at_; }
+    bool idle() const { return idle_since(now()); }
 
   private:
-    std::uint64_t now_ = 0;
+    std::uint64_t ticks_ = 0;
+    std::uint64_t under_way_ = 0;
     std::uint64_t idle_at_ = 0;
 };
 
@@ -150,6 +164,8 @@ class ModelDevice final : public allocator::DeviceBackend {
         Counts after{};  ///< runs when these are done, and its stream's earlier items
     };
     void submit(std::size_t stream, Address begin, Address end, std::uint64_t owner);
+    /// A submission to this stream begins; tick() ends it.
+    void begin(std::size_t stream);
     void tick(std::size_t stream);
 
     // What a submitting call does first, in its steps.
@@ -214,6 +230,7 @@ class ModelDevice final : public allocator::DeviceBackend {
 
   private:
     bool failed(Failing what);
+    std::uint64_t time_now() const;
     bool known_idle(std::uint64_t time) const;
     bool may_share(const Record& newest, std::uint64_t time) const;
     void close_late_records();

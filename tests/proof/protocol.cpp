@@ -192,9 +192,15 @@ std::vector<Operation> Protocol::possible() const {
     const auto add = [&all](Step step, std::size_t first = 0, std::size_t second = 0) {
         all.push_back({step, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second)});
     };
-    const auto in_flight = [&](std::size_t slot) {
-        return std::any_of(in_flight_.begin(), in_flight_.end(),
-                           [slot](const InFlight& each) { return each.on && each.block == slot; });
+    // Work that is not there yet cannot be over for anybody, so nobody frees what it will use. Once
+    // it is there a kernel may tell of itself before the call that launched it returns.
+    const auto yet_to_come = [&](std::size_t slot) {
+        return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) {
+            const bool there = setting_.one_stream
+                                   ? each.next == Next::tick
+                                   : setting_.mutation != Mutation::tick_before_submit;
+            return each.on && each.block == slot && !there;
+        });
     };
     bool idle_seen = false;
     for (std::size_t stream = 0; stream < setting_.streams; ++stream) {
@@ -256,7 +262,7 @@ std::vector<Operation> Protocol::possible() const {
         }
         bool untouched_seen = false;
         for (std::size_t slot = 0; slot < max_blocks; ++slot) {
-            if (slots_[slot].state == State::live && !in_flight(slot) &&
+            if (slots_[slot].state == State::live && !yet_to_come(slot) &&
                 !(untouched(slot) && std::exchange(untouched_seen, true))) {
                 add(Step::free, slot);
                 if (setting_.sync != FreeSync::never) {
@@ -326,6 +332,7 @@ void Protocol::submit_next(std::size_t stream) {
             submission.next = Next::submit;
             return;
         case Next::submit:
+            device_.begin(stream);
             submit(stream, submission.block);
             submission.next = Next::tick;
             return;
@@ -359,6 +366,7 @@ void Protocol::apply(const Operation& operation) {
                 }
                 return;
             }
+            device_.begin(operation.first);
             submit(operation.first, operation.second);
             device_.tick(operation.first);
             return;
@@ -376,6 +384,7 @@ void Protocol::apply(const Operation& operation) {
             if (tick_first) {
                 device_.tick(operation.first);
             } else {
+                device_.begin(operation.first);
                 submit(operation.first, operation.second);
             }
             return;
@@ -428,11 +437,7 @@ void Protocol::apply(const Operation& operation) {
 // --------------------------------------------------------------------------
 
 void Protocol::start(Call call) {
-    for (std::size_t i = 0; i < max_streams; ++i) {
-        const bool unreturned = in_flight_[i].on && in_flight_[i].next == Next::tick &&
-                                setting_.mutation != Mutation::tick_before_submit;
-        call.returned[i] = static_cast<std::uint8_t>(device_.submitted()[i] - (unreturned ? 1 : 0));
-    }
+    call.submitted = device_.submitted();
     call.in_capture = device_.capturing();
     if (call.step == Step::capture_over) {
         if (device_.capturing()) {
@@ -598,6 +603,9 @@ void Protocol::allocated(const Call& call) {
 }
 
 void Protocol::freed(const Call& call) {
+    if (call.given.kind == FreeResult::Kind::refused && failed_before_) {
+        return;  // the block is the program's as before
+    }
     if (call.given.kind != FreeResult::Kind::freed) {
         found(Flaw::answer, "a live block could not be freed");
         return;
@@ -605,7 +613,7 @@ void Protocol::freed(const Call& call) {
     if (!call.given.status.ok() && !failed_before_ && !call.in_capture) {
         found(Flaw::answer, "a free failed");
     }
-    if (call.promises && call.given.status.ok() && !covers(device_.completed(), call.returned)) {
+    if (call.promises && call.given.status.ok() && !covers(device_.completed(), call.submitted)) {
         found(Flaw::promise, "a free returned before work that it promises was done");
     }
     Slot& slot = slots_[call.block];
@@ -946,7 +954,7 @@ class Protocol::Writer {
                 put(clock.idle_since(call.look));
                 put_counts(call.at_look);
             }
-            put_counts(call.returned);
+            put_counts(call.submitted);
             put_counts(call.recorded);
             put_fence(call.where == Where::host_wait ? call.fence : 0);
             put(call.now_leaving == no_block ? no_block : names_[call.now_leaving]);

@@ -7,8 +7,8 @@
 //    ordered before everything submitted from now on; while all work goes to one stream, work is
 //    submitted only where all work of earlier owners on its memory is finished or ordered before
 //    it;
-//  - promise: a free that may stop the host returns when all work is finished whose submission
-//    returned before the free was called;
+//  - promise: a free that may stop the host returns when all work is finished that was
+//    submitted before the free was called;
 //  - lateness: a free waits for nothing that was submitted after it: neither does its host wait,
 //    nor is its block still kept back when all earlier work is finished, nor does work wait for
 //    more than a free before it;
@@ -32,9 +32,9 @@
 namespace memlab::proof {
 
 enum class Step : std::uint8_t {
-    submit,        ///< stream, block: work, and its tick
-    submit_begin,  ///< stream, block: the first of these two only
-    submit_end,    ///< stream: the second
+    submit,        ///< stream, block: work, from its begin to its tick
+    submit_begin,  ///< stream, block: all but the tick
+    submit_end,    ///< stream: the tick
     submit_look,   ///< stream, block: a look at the stream, where one stream counts
     submit_next,   ///< stream: the next step of that submission, the last of which is its tick
     replace,       ///< stream, stream: the one is destroyed, the other made and has its handle
@@ -138,7 +138,7 @@ class Protocol final : private ModelDevice::Checker,
         std::uint64_t owner = 0;  ///< of the block that is freed
         std::uint64_t look = 0;   ///< at the work clock, before a record
         Counts at_look{};         ///< submitted then
-        Counts returned{};        ///< submissions that had returned when the call began
+        Counts submitted{};       ///< what there was when the call began
         Counts recorded{};        ///< submitted when its fence was recorded
         allocator::AllocResult got;
         allocator::FreeResult given;

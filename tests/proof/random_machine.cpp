@@ -105,8 +105,6 @@ struct RandomMachine::Site {
     bool locked = false;         ///< a call parked with the pool's lock
     bool capture_ended = false;  ///< and nobody has fenced what was freed meanwhile
     bool in_flight = false;      ///< the newest submission has not returned
-    std::size_t in_flight_stream = 0;
-    std::uint64_t in_flight_owner = 0;
     std::uint64_t contexts = 0;
     std::size_t index = 0;
 };
@@ -427,8 +425,6 @@ void RandomMachine::use(Site& site, Live& live) {
     const bool returns = !random_.one_in(8);
     site.device.submit(stream, work, returns);
     site.in_flight = !returns;
-    site.in_flight_stream = stream;
-    site.in_flight_owner = live.block.id;
     live.left = work.leaves;
     live.stream = stream;
     live.position = site.device.submitted(stream);
@@ -442,32 +438,29 @@ void RandomMachine::finish_submission(Site& site) {
 
 bool RandomMachine::free(Site& site, std::size_t index) {
     const Live live = site.live[index];
-    if (site.in_flight && site.in_flight_owner == live.block.id) {
-        finish_submission(site);  // whoever frees it knows that it was submitted
-    }
     site.live[index] = site.live.back();
     site.live.pop_back();
     const FenceTiming timing = site.device.capturing() ? FenceTiming::deferred
                                : random_.one_in(8)     ? FenceTiming::now_host_goes_on
                                                        : FenceTiming::now;
-    CookieDevice::Position returned = site.device.submitted();
-    if (site.in_flight) {
-        --returned[site.in_flight_stream];
-    }
-    start(site, [this, live, timing, returned, contexts = site.contexts](Call& call) {
+    const CookieDevice::Position submitted = site.device.submitted();
+    start(site, [this, live, timing, submitted, contexts = site.contexts](Call& call) {
         Site& here = *call.site;
         const FreeSync sync = here.options.free_sync;
         const bool promised =
             timing == FenceTiming::now &&
             (sync == FreeSync::always || (sync == FreeSync::automatic && call.relies));
         const FreeResult result = here.pool->free(live.block.address, 0, timing);
-        if (result.kind != FreeResult::Kind::freed) {
+        if (result.kind == FreeResult::Kind::refused && here.contexts == contexts &&
+            result.status.code == CookieDevice::failure_code) {
+            here.live.push_back(live);  // the program's as before
+        } else if (result.kind != FreeResult::Kind::freed) {
             found("a live block could not be freed");
         } else if (!result.status.ok() && result.status.code != CookieDevice::failure_code &&
                    result.status.code != CookieDevice::capture_code) {
             found("a free failed with " + std::to_string(result.status.code));
         } else if (promised && result.status.ok() && here.contexts == contexts &&
-                   !here.device.covers(returned)) {
+                   !here.device.covers(submitted)) {
             found("a free returned before the work that it promises was done");
         }
     });

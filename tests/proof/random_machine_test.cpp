@@ -74,7 +74,7 @@ TEST_CASE("random machines find what is planted") {
         Fibers fibers;
         int noticed = 0;
         int as_expected = 0;
-        for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        for (std::uint64_t seed = 1; seed <= 120; ++seed) {
             RandomMachine machine(seed, fibers, plant.planted);
             const std::string problem = machine.run(steps);
             noticed += problem.empty() ? 0 : 1;

@@ -484,22 +484,40 @@ TEST_CASE("deferred frees complete at once when nothing is running") {
     CHECK(world.problem_at_end() == sound);
 }
 
-TEST_CASE("a free whose fence cannot be recorded says so and waits for the next chance") {
+TEST_CASE("a free whose fence cannot be recorded yet says so and waits for the next chance") {
     World world;
     const BlockInfo a = world.get(1000);
-    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::error, 900});
+    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::not_now, 900});
     const FreeResult result = world.pool.free(a.address, 0);
     CHECK(result.kind == FreeResult::Kind::freed);
     CHECK(result.status.code == 900);
     CHECK(world.allocated() == 0);
     CHECK(world.get(1000).address != a.address);
 
-    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::error, 900});
+    world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::not_now, 900});
     world.pool.fence_deferred();
     CHECK(world.get(1000).address != a.address);
     world.pool.fence_deferred();
     CHECK(world.get(1000).address == a.address);
     CHECK(world.problem() == sound);
+}
+
+TEST_CASE("a free whose fence is refused leaves the block allocated") {
+    World world;
+    const BlockInfo a = world.get(1000);
+    world.observer.take_events();
+    for (const bool in_a_stream : {false, true}) {
+        world.backend.fail(Call::fence_record, 1, {BackendStatus::Kind::error, 800});
+        const FreeResult result =
+            in_a_stream ? world.pool.free_in(7, a.address, 0) : world.pool.free(a.address, 0);
+        CHECK(result.kind == FreeResult::Kind::refused);
+        CHECK(result.status.code == 800);
+    }
+    CHECK(world.observer.take_events().empty());
+    CHECK(world.allocated() == 1024);
+    CHECK(world.pool.find(a.address));
+    world.give(a.address);
+    CHECK(world.problem_at_end() == sound);
 }
 
 TEST_CASE("in a broken context a free reports the error and its block is never used again") {

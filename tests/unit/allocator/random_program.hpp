@@ -169,6 +169,10 @@ class Program {
                                    : random_.one_in(8) ? FenceTiming::now_host_goes_on
                                                        : FenceTiming::now;
         const FreeResult result = world_.pool.free(block.address, 0, timing);
+        if (result.kind == FreeResult::Kind::refused && result.status.code == injected_code) {
+            live_.push_back(block);
+            return {};
+        }
         if (result.kind != FreeResult::Kind::freed) {
             return "a live block could not be freed";
         }
@@ -232,6 +236,7 @@ class Program {
 
     std::string seldom() {
         constexpr BackendStatus error{BackendStatus::Kind::error, injected_code};
+        constexpr BackendStatus not_now{BackendStatus::Kind::not_now, injected_code};
         constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory, 2};
         const std::uint64_t nth = 1 + random_.below(3);
         switch (random_.below(17)) {
@@ -243,7 +248,8 @@ class Program {
                 world_.backend.fail(SimulatedBackend::Call::segment_alloc, nth, out_of_memory);
                 return {};
             case 3:
-                world_.backend.fail(SimulatedBackend::Call::fence_record, nth, error);
+                world_.backend.fail(SimulatedBackend::Call::fence_record, nth,
+                                    random_.one_in(2) ? error : not_now);
                 return {};
             case 4:
                 world_.backend.fail(SimulatedBackend::Call::fence_wait_host, nth, error);

@@ -34,10 +34,24 @@ TEST_CASE("an exported symbol is known in the versions that its wrapper serves")
 TEST_CASE("a clock that is not trusted tells no time, but goes on counting") {
     WorkClock clock;
     CHECK(clock.now() == 0U);
-    clock.tick();
+    { const WorkClock::Submission submission(clock); }
     CHECK(clock.now() == 1U);
     clock.distrust();
-    clock.tick();
+    { const WorkClock::Submission submission(clock); }
     CHECK_FALSE(clock.now().has_value());
+    CHECK(clock.ticks() == 2);
+}
+
+TEST_CASE("while work is being submitted the clock shows no time") {
+    WorkClock clock;
+    {
+        const WorkClock::Submission outer(clock);
+        CHECK_FALSE(clock.now().has_value());
+        CHECK(clock.ticks() == 0);
+        { const WorkClock::Submission inner(clock); }
+        CHECK_FALSE(clock.now().has_value());
+        CHECK(clock.ticks() == 1);
+    }
+    CHECK(clock.now() == 2U);
     CHECK(clock.ticks() == 2);
 }

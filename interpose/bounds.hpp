@@ -1,0 +1,33 @@
+// Copies and fills past the end of an allocation. Plain CUDA refuses them
+// (CUDA_ERROR_INVALID_VALUE, nothing is done) at the byte behind those that were asked for. Of
+// pooled memory the driver knows the segment only, and would let them into a neighbour; so the pool
+// is asked first.
+#pragma once
+
+#include "interpose/call_ranges.hpp"
+#include "interpose/cuda_abi.hpp"
+
+namespace memlab::interpose {
+
+class Session;
+
+/// Whether [address, address + bytes) begins in a pool's segment and leaves what is allocated
+/// there, or is in nothing that is. One look-up, no call of the driver.
+bool outside_of_pooled(Session& session, CUdeviceptr address, std::size_t bytes);
+
+/// Whether any range that the arguments of a copy or fill name is outside_of_pooled().
+template <class... Arguments>
+bool names_outside(Session& session, Arguments... arguments) {
+    bool outside = false;
+    const auto visit = [&](CUdeviceptr address, std::size_t bytes) {
+        outside = outside || outside_of_pooled(session, address, bytes);
+    };
+    ranges::of_call(visit, arguments...);
+    return outside;
+}
+
+/// What plain CUDA answers to a call that names such a range in a stream; CUDA_SUCCESS where the
+/// driver has to say itself what it thinks of the call (no context, a host function).
+CUresult answer_to_outside(CUstream stream);
+
+}  // namespace memlab::interpose
