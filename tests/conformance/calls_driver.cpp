@@ -5,8 +5,9 @@
 // Each group runs in a process of its own, because some calls change what memlab does for the rest
 // of the process (an IPC export and SYNC_MEMOPS end pooling).
 //
-// Left out: copies and kernels that go beyond an allocation or use freed memory. The driver notices
-// them only by what it happens to have mapped there; memory that a pool keeps is still mapped.
+// Left out: kernels that go beyond an allocation or use freed memory. The device notices them only
+// by what it happens to have mapped there; memory that a pool keeps is still mapped. Copies and
+// fills that do so are in calls_edges.cpp.
 #include <cuda.h>
 #include <unistd.h>
 

@@ -84,6 +84,7 @@ def main() -> int:
                 native, problems = compare(layout, program, group, Path(folder))
             name = f"{program}.{group}.txt"
             if arguments.record:
+                arguments.record.mkdir(parents=True, exist_ok=True)
                 (arguments.record / name).write_bytes(native.stdout)
             ran += 1
             failed += bool(problems)

@@ -243,7 +243,7 @@ class Suite:
 
     def transcripts(self) -> None:
         """The same calls with and without memlab, and with and without its pool, answer the same."""
-        for name in ("conformance_calls_driver", "conformance_calls_runtime", "conformance_calls_runtime_static"):
+        for name in ("conformance_calls_driver", "conformance_calls_edges", "conformance_calls_runtime", "conformance_calls_runtime_static"):
             if not self.wanted(name):
                 continue
             if name == "conformance_calls_runtime" and not self.has_library("libcudart.so.13"):

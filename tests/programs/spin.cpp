@@ -15,99 +15,17 @@
 // Recorded ("alloc"): 116 device allocations, 76 freed before the kernel, 40 after it; nothing
 // live.
 #include <cuda.h>
-#include <dlfcn.h>
 
-#include <csignal>
 #include <cstring>
 #include <vector>
 
-#include "program.hpp"
+#include "spinning.hpp"
 
 using namespace program;
 
 namespace {
 
-// A: while (*flag == 0) {}. B: *flag = 1.
-constexpr char kernels[] = R"(
-.version 7.0
-.target sm_52
-.address_size 64
-.visible .entry spin(.param .u64 flag) {
-    .reg .u64 %a;
-    .reg .u32 %v;
-    .reg .pred %p;
-    ld.param.u64 %a, [flag];
-again:
-    ld.volatile.global.u32 %v, [%a];
-    setp.eq.u32 %p, %v, 0;
-    @%p bra again;
-    ret;
-}
-.visible .entry go(.param .u64 flag) {
-    .reg .u64 %a;
-    ld.param.u64 %a, [flag];
-    st.volatile.global.u32 [%a], 1;
-    ret;
-}
-)";
-
-using SimulatedGate = int(void*);
-
-SimulatedGate* simulated(const char* name) {
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return driver == nullptr ? nullptr : reinterpret_cast<SimulatedGate*>(dlsym(driver, name));
-}
-
-class Spin {
-  public:
-    explicit Spin(CUstream stream) : stream_(stream), close_(simulated("simcuda_close_stream")) {
-        CHECK(cuModuleLoadData(&module_, kernels));
-        CHECK(cuModuleGetFunction(&spin_, module_, "spin"));
-        CHECK(cuModuleGetFunction(&go_, module_, "go"));
-        CHECK(cuMemHostAlloc(&flag_, 64, CU_MEMHOSTALLOC_DEVICEMAP));
-        std::memset(flag_, 0, 64);
-    }
-
-    void start() {
-        if (close_ != nullptr) {
-            close_(stream_);
-        }
-        launch(spin_, stream_);
-    }
-
-    void go(CUstream stream) {
-        launch(go_, stream);
-        if (close_ != nullptr) {
-            CHECK(cuLaunchHostFunc(
-                stream, [](void* closed) { simulated("simcuda_open_stream")(closed); }, stream_));
-        }
-    }
-
-    void done() {
-        CHECK(cuMemFreeHost(flag_));
-        CHECK(cuModuleUnload(module_));
-    }
-
-  private:
-    void launch(CUfunction kernel, CUstream stream) {
-        void* arguments[] = {&flag_};
-        CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
-    }
-
-    CUstream stream_;
-    SimulatedGate* close_;
-    CUmodule module_ = nullptr;
-    CUfunction spin_ = nullptr;
-    CUfunction go_ = nullptr;
-    void* flag_ = nullptr;
-};
-
 constexpr std::size_t sizes[] = {1000, 100 << 10, 3 << 20, 30 << 20};
-
-void hung(int) {
-    SAY("the program hangs\n");
-    _exit(5);
-}
 
 }  // namespace
 
@@ -137,8 +55,7 @@ int main(int argc, char** argv) {
     }
     blocks.clear();
 
-    (void)std::signal(SIGALRM, hung);
-    ::alarm(argc == 3 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 20);
+    must_end_within(argc == 3 ? static_cast<unsigned>(std::strtoul(argv[2], nullptr, 10)) : 20);
     spin.start();
     for (int round = 0; round < 10; ++round) {
         for (const std::size_t bytes : sizes) {
@@ -157,7 +74,7 @@ int main(int argc, char** argv) {
     SAY("the second stream is done\n");
     CHECK(cuStreamSynchronize(a));
     SAY("the first stream is done\n");
-    ::alarm(0);
+    must_end_within(0);
     for (const CUdeviceptr block : blocks) {
         release(block);
     }

@@ -1,0 +1,55 @@
+"""Frees that plain CUDA serves without holding up anybody: in a stream's order, from callbacks inside
+memlab's own calls, on drivers without context events, where contexts end. A hang ends a program with
+code 5.
+"""
+
+from __future__ import annotations
+
+from harness import Outcome, run
+from support import EndToEnd
+
+OLD_DRIVER = {"SIMCUDA_DRIVER_VERSION": "12040"}
+
+
+class Frees(EndToEnd):
+    """tests/programs/stream_frees.cpp, nested_frees.cpp, free_waits.cpp, peers_end.cpp."""
+
+    def natively(self, command: list[str], settings: dict[str, str] | None = None) -> Outcome:
+        return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd)
+
+    def same(self, *command: str, settings: dict[str, str] | None = None) -> None:
+        """Without memlab and with it, its pool in either backend, the program ends in the same way."""
+        settings = settings or {}
+        native = self.natively(self.program(*command), settings)
+        self.assertEqual(native.code, 0, native.describe())
+        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_WORK_CLOCK": "off"}, {"MEMLAB_BACKEND": "vmm"}):
+            with self.subTest(command=command, **more):
+                outcome = self.under_memlab(self.program(*command), settings | more)
+                self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
+
+    def test_in_the_order_of_a_stream(self) -> None:
+        for mode in ("answer", "beside", "churn"):
+            self.same("stream_frees", mode)
+            self.same("stream_frees", mode, settings=OLD_DRIVER)
+
+    def test_in_a_callback_inside_a_call_of_memlab(self) -> None:
+        native = self.natively(self.program("nested_frees"))
+        outcome = self.under_memlab(self.program("nested_frees"))
+        self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
+
+    def test_a_driver_without_context_events(self) -> None:
+        for mode in ("allocate", "capture"):
+            self.same("free_waits", mode, settings=OLD_DRIVER)
+            self.same("free_waits", mode)
+
+    def test_events_that_cannot_be_made(self) -> None:
+        self.same("free_waits", "events")
+
+    def test_a_free_before_the_launch_has_returned(self) -> None:
+        for settings in ({}, {"MEMLAB_WORK_CLOCK": "off"}):
+            outcome = self.under_memlab(self.program("free_waits", "launch"), settings)
+            self.assertEqual((outcome.code, outcome.stdout), (0, b"the kernel was done: 1\ndone\n"), outcome.describe())
+
+    def test_contexts_that_end(self) -> None:
+        for mode in ("peers", "capture"):
+            self.same("peers_end", mode)

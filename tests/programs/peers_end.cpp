@@ -1,0 +1,85 @@
+// A context is destroyed by one thread while another frees memory that it had used: cuCtxDestroy
+// waits for work of that context, and nobody touches it afterwards. Then every context ends while
+// one of its streams captures, and memory is freed and had again.
+//
+// Recorded: "peers" 40 rounds of 3 allocations, "capture" 2 allocations.
+#include <cuda.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "program.hpp"
+
+using namespace program;
+
+namespace {
+
+constexpr std::size_t mib = 1 << 20;
+constexpr int rounds = 40;
+
+void peers() {
+    const CUcontext a = use_device();
+    std::atomic<bool> stop{false};
+    std::atomic<CUdeviceptr> shared{0};
+    std::thread freeing([&] {
+        CHECK(cuCtxSetCurrent(a));
+        CUstream stream = nullptr;
+        CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        while (!stop) {
+            const CUdeviceptr p = allocate(3 * mib);
+            CHECK(cuMemsetD8Async(p, 1, 3 * mib, stream));
+            release(p);
+        }
+        CHECK(cuStreamDestroy(stream));
+    });
+    for (int round = 0; round < rounds; ++round) {
+        CUcontext b = nullptr;
+        CHECK(cuCtxCreate(&b, nullptr, 0, 0));
+        const CUdeviceptr in_b = allocate(mib);
+        CHECK(cuCtxSetCurrent(a));
+        const CUdeviceptr in_a = allocate(mib);
+        CHECK(cuMemsetD8(in_a, 2, mib));
+        CHECK(cuCtxSetCurrent(b));
+        CUstream stream = nullptr;
+        CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        CHECK(cuMemcpyDtoDAsync(in_b, in_a, mib, stream));
+        CHECK(cuCtxSetCurrent(a));
+        release(in_a);
+        CHECK(cuCtxDestroy(b));
+    }
+    stop = true;
+    freeing.join();
+}
+
+void captures() {
+    const CUcontext first = use_device();
+    std::size_t free_bytes = 0;
+    std::size_t total = 0;
+    CHECK(cuMemGetInfo(&free_bytes, &total));
+    const std::size_t most = free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+    const CUdeviceptr p = allocate(most);
+    CUcontext second = nullptr;
+    CHECK(cuCtxCreate(&second, nullptr, 0, 0));
+    CUstream stream = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK(cuCtxDestroy(second));
+    CHECK(cuCtxSetCurrent(first));
+    release(p);
+    release(allocate(most));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc == 2 && std::strcmp(argv[1], "peers") == 0) {
+        peers();
+    } else if (argc == 2 && std::strcmp(argv[1], "capture") == 0) {
+        captures();
+    } else {
+        return 2;
+    }
+    SAY("done\n");
+    return 0;
+}
