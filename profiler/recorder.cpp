@@ -15,6 +15,7 @@
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/thread_name.hpp"
+#include "profiler/trace/definitions.hpp"
 #include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -122,12 +123,7 @@ class Recorder::Impl final : private StackDefinitions {
 
     void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
         const std::lock_guard lock(mutex_);
-        trace::Missed missed;
-        missed.reason = string_id_locked(std::string(reason));
-        missed.bytes = bytes;
-        missed.count = count;
-        missed.time_ns = now();
-        emit(missed);
+        missed_locked(reason, bytes, count);
     }
 
     /// The calling thread's name, where it has one of its own. A name that the program gave it in
@@ -254,10 +250,10 @@ class Recorder::Impl final : private StackDefinitions {
     [[gnu::noinline]] std::uint32_t merge(const CapturedStack& native, const python::Frames& frames,
                                           const StackHash& parts, std::uint64_t epoch) {
         python::MergedStack merged;
-        const std::uint32_t id =
-            python_.merge(native, frames, merged)
-                ? stacks_.id_of({merged.words, merged.depth}, merged.truncated, epoch)
-                : id_of(native, epoch);
+        const std::uint32_t id = python_.merge(native, frames, merged)
+                                     ? stacks_.id_of({merged.words, merged.depth}, merged.truncated,
+                                                     epoch, &merged.python)
+                                     : id_of(native, epoch);
         if (id != 0 && epoch != StackTable::no_epoch) {
             python_.known_stacks().keep(parts, id);
         }
@@ -274,6 +270,15 @@ class Recorder::Impl final : private StackDefinitions {
             emit(definition);
         }
         return it->second;
+    }
+
+    void missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
+        trace::Missed missed;
+        missed.reason = string_id_locked(std::string(reason));
+        missed.bytes = bytes;
+        missed.count = count;
+        missed.time_ns = now();
+        emit(missed);
     }
 
     void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
@@ -308,12 +313,32 @@ class Recorder::Impl final : private StackDefinitions {
         return !finished_;
     }
 
-    /// Any other record.
+    /// Any other record. One that names what was never defined goes on without the name, and that
+    /// is counted: neither the log nor the aggregator would take it, nor the definitions behind it.
     template <class Record>
     void emit(const Record& record) {
-        if (write(record)) {
-            aggregator_.on(record);
+        if constexpr (requires(Record copy) {
+                          definitions_.define(copy);
+                          definitions_.repair(copy);
+                      }) {
+            if (!definitions_.valid(record)) {
+                Record repaired = record;
+                definitions_.repair(repaired);
+                missed_locked(
+                    "frames of call stacks were not defined before their use (an error in memlab): "
+                    "they are shown without their names",
+                    0, 1);
+                emit(repaired);
+                return;
+            }
         }
+        if (!write(record)) {
+            return;
+        }
+        if constexpr (requires { definitions_.define(record); }) {
+            definitions_.define(record);
+        }
+        aggregator_.on(record);
     }
 
     struct ThreadName {
@@ -330,6 +355,7 @@ class Recorder::Impl final : private StackDefinitions {
     const std::uint64_t start_ns_;
     alignas(64) CalibratedClock<MachineTime> clock_{counter_keeps_time()};
     alignas(64) BatchedAggregator aggregator_;  // in the order of mutex_
+    trace::Definitions definitions_;
     std::unordered_map<std::string, std::uint32_t> strings_;
     std::unordered_map<std::uint32_t, ThreadName> thread_names_;
     std::size_t names_given_ = 0;

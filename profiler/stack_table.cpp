@@ -11,8 +11,14 @@ namespace {
 
 constexpr std::size_t first_capacity = 1024;
 
-[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated) {
-    StackHasher hasher(stack.size(), truncated ? 1 : 2);
+[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated,
+                               const StackTable::PythonWords* python) {
+    StackHasher hasher(stack.size(), (truncated ? 1 : 2) + (python != nullptr ? 2 : 0));
+    if (python != nullptr) {
+        hasher.add(
+            python->size() / 2, [&](std::size_t i) { return (*python)[2 * i]; },
+            [&](std::size_t i) { return (*python)[2 * i + 1]; });
+    }
     hasher.add(
         stack.size() / 2, [&](std::size_t i) { return stack[2 * i]; },
         [&](std::size_t i) { return stack[2 * i + 1]; });
@@ -28,7 +34,12 @@ struct StackTable::Key {
     std::span<const std::uint64_t> stack;
     bool truncated;
     std::uint64_t epoch;
+    const PythonWords* python;  // null: none
     StackHash hash;
+
+    bool is_python(std::size_t i) const {
+        return python != nullptr && ((*python)[i / 64] >> i % 64 & 1U) != 0;
+    }
 };
 
 /// One stack. Only the epoch ever changes, and it only grows. What a look-up needs comes first; the
@@ -103,11 +114,11 @@ StackTable::StackTable(StackDefinitions& definitions) : definitions_(definitions
 StackTable::~StackTable() = default;
 
 [[gnu::hot]] std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
-                                             std::uint64_t epoch) {
+                                             std::uint64_t epoch, const PythonWords* python) {
     if (stack.empty()) {
         return 0;
     }
-    const Key key{stack, truncated, epoch, hash_of(stack, truncated)};
+    const Key key{stack, truncated, epoch, python, hash_of(stack, truncated, python)};
     if (epoch != no_epoch) {
         if (const Entry* known = find(key)) {
             return known->id;
@@ -128,7 +139,7 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
     Resolved resolved;
     resolved.module_of.assign(key.stack.size(), SIZE_MAX);
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
-        if ((key.stack[i] & python_bit) != 0) {
+        if (key.is_python(i)) {
             continue;
         }
         // A return address may be one past the end of its function, so of its module.
@@ -161,8 +172,8 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
     definition.frames.reserve(key.stack.size());
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
         trace::Frame frame;
-        if ((key.stack[i] & python_bit) != 0) {
-            frame.python = static_cast<std::uint32_t>(key.stack[i] & ~python_bit);
+        if (key.is_python(i)) {
+            frame.python = static_cast<std::uint32_t>(key.stack[i]);
             definition.frames.push_back(frame);
             continue;
         }

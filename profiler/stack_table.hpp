@@ -12,6 +12,7 @@
 // the entry is good for the present epoch and the stack keeps its number; else it is another stack.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "profiler/loaded_modules.hpp"
+#include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
 #include "profiler/trace/record.hpp"
 
@@ -36,16 +38,19 @@ class StackTable {
     StackTable(const StackTable&) = delete;
     StackTable& operator=(const StackTable&) = delete;
 
-    /// The bit of a word that is the number of a Python frame, not an address.
-    static constexpr std::uint64_t python_bit = std::uint64_t{1} << 63;
+    /// Which words of a stack are numbers of Python frames: a bit for each. Any word may be a
+    /// return address, so nothing in it can say that it is none.
+    using PythonWords = std::array<std::uint64_t, CapturedStack::max_depth / 64>;
 
     /// An epoch that nothing is kept under: while something is being unloaded.
     static constexpr std::uint64_t no_epoch = 0;
 
-    /// The number of the calling thread's stack: return addresses and Python frames, leaf first.
-    /// Call it while those frames stand, so that what they are in stays loaded. `epoch`: how often
-    /// something had been unloaded when the addresses were read, or later. Throws std::bad_alloc.
-    std::uint32_t id_of(std::span<const std::uint64_t> stack, bool truncated, std::uint64_t epoch);
+    /// The number of the calling thread's stack, of at most CapturedStack::max_depth words: return
+    /// addresses, and what `python` says is a Python frame; leaf first. Call it while those frames
+    /// stand, so that what they are in stays loaded. `epoch`: how often something had been unloaded
+    /// when the addresses were read, or later. Throws std::bad_alloc.
+    std::uint32_t id_of(std::span<const std::uint64_t> stack, bool truncated, std::uint64_t epoch,
+                        const PythonWords* python = nullptr);
 
     /// How many modules were defined so far: grows when a stack leads through a new one.
     std::uint32_t module_count() const { return module_count_.load(std::memory_order_relaxed); }

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "profiler/python/public_api_check.hpp"
-#include "profiler/stack_table.hpp"
 
 namespace memlab::profiler::python {
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)
@@ -108,7 +107,10 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
     };
     const auto add_activation = [&] {
         for (const std::size_t end = frames.activations[activation].end; frame < end; ++frame) {
-            add(StackTable::python_bit | frames.frames[frame].number);
+            if (depth < limit) {
+                merged.python[depth / 64] |= std::uint64_t{1} << depth % 64;
+            }
+            add(frames.frames[frame].number);
         }
         ++activation;
     };
@@ -131,11 +133,13 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
             add(native.addresses[i]);
         }
     }
-    if (activation == 0) {
+    if (native.ends_early && activation < frames.activation_count) {
+        truncated = true;  // what lay between is not known
+    } else if (activation == 0) {
         return false;
     }
-    // The native stack ends at the limit, the Python one goes on: it is the better half.
-    while (native.truncated && activation < frames.activation_count) {
+    // The native stack ends at the limit or early, the Python one goes on: it is the better half.
+    while ((native.truncated || native.ends_early) && activation < frames.activation_count) {
         add_activation();
     }
     merged.depth = depth;

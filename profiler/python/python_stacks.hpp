@@ -7,6 +7,8 @@
 // the Python frames that it runs stand in its place. The interpreter's other C functions in between
 // are left out when they are a binary of their own: they say nothing. What belongs to another
 // interpreter or to another C stack (greenlets) fits no native frame, and the stack stays native.
+// But where the native stack ends at a frame whose caller nothing tells (a JIT's code), the Python
+// frames that are left called it, and follow.
 #pragma once
 
 #include <atomic>
@@ -20,14 +22,16 @@
 #include "profiler/python/known_stacks.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
+#include "profiler/stack_table.hpp"
 
 namespace memlab::profiler::python {
 
-/// A stack as the StackTable takes it: native return addresses, and numbers of Python frames with
-/// StackTable::python_bit, leaf first.
+/// A stack as the StackTable takes it: native return addresses and numbers of Python frames, leaf
+/// first.
 struct MergedStack {
     std::size_t depth = 0;
     bool truncated = false;
+    StackTable::PythonWords python{};  ///< which of the words are Python frames
     std::uint64_t words[CapturedStack::max_depth];
 };
 

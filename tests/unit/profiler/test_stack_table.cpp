@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <iterator>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -145,15 +147,61 @@ TEST_CASE("while something is being unloaded every stack is looked up anew") {
 TEST_CASE("a Python frame is a frame of its own, whatever its number") {
     Collected collected;
     StackTable table(collected);
-    const std::vector<std::uint64_t> stack = {0x1000, StackTable::python_bit | 0x1000, 0x2000};
-    const std::uint32_t id = table.id_of(stack, false, 1);
-    CHECK(table.id_of(stack, false, 2) == id);
+    const std::vector<std::uint64_t> stack = {0x1000, 0x1000, 0x2000};
+    const StackTable::PythonWords second{0b010};
+    const std::uint32_t id = table.id_of(stack, false, 1, &second);
+    CHECK(table.id_of(stack, false, 2, &second) == id);
     REQUIRE(collected.stacks.size() == 1);
+    const StackTable::PythonWords third{0b100};
+    CHECK(table.id_of(stack, false, 1, &third) == 2);
+    CHECK(table.id_of(stack, false, 1) == 3);
     const std::vector<trace::Frame>& frames = collected.stacks[0].frames;
     REQUIRE(frames.size() == 3);
     CHECK(frames[0] == trace::Frame{.module = 0, .address = 0x1000, .python = 0});
     CHECK(frames[1] == trace::Frame{.module = 0, .address = 0, .python = 0x1000});
     CHECK(frames[2] == trace::Frame{.module = 0, .address = 0x2000, .python = 0});
+}
+
+TEST_CASE("any word may be a return address, and none is taken for a Python frame") {
+    Collected collected;
+    StackTable table(collected);
+    const Library library;
+    std::mt19937_64 random(11);
+    const std::uint64_t odd[] = {0,
+                                 1,
+                                 ~std::uint64_t{0},
+                                 0x8000000000000002,
+                                 0xdeaddeaddeaddead,
+                                 std::uint64_t{1} << 63,
+                                 std::uint64_t{1} << 47,
+                                 library.address()};
+    for (int i = 0; i < 5000; ++i) {
+        std::vector<std::uint64_t> stack(1 + random() % 64);
+        for (std::uint64_t& word : stack) {
+            word = random() % 3 == 0 ? odd[random() % std::size(odd)] : random() >> random() % 64;
+        }
+        stack[0] = 0x1000 + static_cast<std::uint64_t>(i);  // no stack twice
+        const StackTable::PythonWords python{random() & random() & ~std::uint64_t{1}};
+        const bool merged = i % 2 == 0;
+        if (merged) {
+            for (std::size_t n = 0; n < stack.size(); ++n) {
+                stack[n] = (python[0] >> n & 1U) != 0 ? 1 + stack[n] % 1000 : stack[n];
+            }
+        }
+        const std::uint32_t id = table.id_of(stack, false, 1, merged ? &python : nullptr);
+        REQUIRE(id == collected.stacks.size());
+        const trace::StackDef& definition = collected.stacks.back();
+        REQUIRE(definition.id == id);
+        REQUIRE(definition.frames.size() == stack.size());
+        for (std::size_t n = 0; n < stack.size(); ++n) {
+            const trace::Frame& frame = definition.frames[n];
+            const bool is_python = merged && (python[0] >> n & 1U) != 0;
+            REQUIRE(frame.python == (is_python ? stack[n] : 0));
+            REQUIRE(frame.module <= collected.modules.size());
+            REQUIRE((frame.module == 0 || stack[n] == library.address()));
+            REQUIRE((is_python || frame.module != 0 || frame.address == stack[n]));
+        }
+    }
 }
 
 TEST_CASE("an address whose library is gone is not named by it; once it is back, it is") {

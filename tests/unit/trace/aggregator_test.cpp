@@ -564,6 +564,27 @@ TEST_CASE("a thread's latest name counts; no more are kept than have their place
     CHECK(aggregator.thread_names().at(5) == 1);
 }
 
+TEST_CASE("a definition that names what is not defined costs the name, not those behind it") {
+    Aggregator aggregator;
+    aggregator.on(StringDef{.id = 1, .text = "f"});
+    aggregator.on(PythonFrameDef{.id = 1, .function = 7, .file = 1});
+    aggregator.on(PythonFrameDef{.id = 2, .function = 1, .file = 1});
+    aggregator.on(StackDef{.id = 1, .frames = {{.address = 5}, {.python = 3}, {.module = 1}}});
+    aggregator.on(StackDef{.id = 2, .frames = {{.python = 2}}});
+    REQUIRE(aggregator.python_frames().size() == 3);
+    CHECK(aggregator.python_frames()[1].function == 0);
+    CHECK(aggregator.python_frames()[1].file == 1);
+    REQUIRE(aggregator.stacks().size() == 3);
+    REQUIRE(aggregator.stacks()[1].frames.size() == 3);
+    const auto frame = [&](std::uint32_t stack, std::size_t at) {
+        return aggregator.frames()[aggregator.stacks()[stack].frames[at]];
+    };
+    CHECK(frame(1, 0) == Frame{.address = 5});
+    CHECK(frame(1, 1) == Frame{});
+    CHECK(frame(1, 2) == Frame{});
+    CHECK(frame(2, 0) == Frame{.python = 2});
+}
+
 TEST_CASE("missed reasons add up") {
     Aggregator aggregator;
     aggregator.on(StringDef{.id = 1, .text = "a"});
