@@ -739,6 +739,26 @@ TEST_CASE("wild records harm nothing") {
     }
 }
 
+TEST_CASE("lifetimes: a count has no end that a program reaches") {
+    constexpr std::uint64_t full = 0xffffffff;
+    Lifetimes lifetimes;
+    lifetimes.add(5, full);
+    lifetimes.add(6, 2 * full);
+    lifetimes.add(7, full - 1);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(7, 4 * full);
+    CHECK(lifetimes.median() == 7);
+    lifetimes.add(5, 3 * full);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(1);  // the buckets move
+    lifetimes.add(5, 3);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(1, 3 * full);
+    CHECK(lifetimes.median() == 5);
+    CHECK(lifetimes.min() == 1);
+    CHECK(lifetimes.max() == 7);
+}
+
 TEST_CASE("lifetimes: the median is within a sixteenth for any numbers") {
     Random random(4);
     for (int round = 0; round < 300; ++round) {
