@@ -23,14 +23,15 @@ namespace memlab::profiler {
 
 class Recorder::Impl final : private StackDefinitions {
   public:
-    Impl(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+    Impl(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
          const trace::ProcessInfo& process, python::Mode python)
         : log_(std::move(log)),
           start_ns_(process.start_monotonic_ns),
           first_thread_(process.pid),
           process_name_(process_name()),
-          stack_depth_(stack_depth),
-          python_(python, stack_depth, *this) {
+          stack_depth_(stacks.depth),
+          stacks_(*this, stacks.most),
+          python_(python, stacks.depth, *this) {
         emit(process);
     }
 
@@ -206,6 +207,8 @@ class Recorder::Impl final : private StackDefinitions {
 
     std::string log_problem() const { return log_ ? log_->stopped_because() : std::string(); }
 
+    void before_unload() { python_.before_unload(); }
+
     void abandon_after_fork() {
         if (log_) {
             log_->abandon_after_fork();
@@ -218,15 +221,17 @@ class Recorder::Impl final : private StackDefinitions {
     void define(const trace::StackDef& stack) override { record_plain(stack); }
     void missed(std::string_view reason) override { missed(reason, 0, 1); }
 
-    /// At the first stack, and when a stack led through a module that none led through before: it
-    /// may be a Python. No lock is held here. True when one was found just now.
-    bool look_for_python() { return python_.looking() && python_.look(stacks_.module_count()); }
+    /// Once a stack led through a Python. True when it was made ready just now.
+    bool look_for_python() { return python_.looking() && python_.look(stacks_.interpreter()); }
 
     [[gnu::hot]] std::uint32_t capture() {
         CapturedStack native;
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
+        if (python_.looking() && native.ends_early && native.depth > 1) [[unlikely]] {
+            python_.look(python_.interpreter_above(native.ends[native.depth - 2]));
+        }
         return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
     }
 
@@ -364,13 +369,13 @@ class Recorder::Impl final : private StackDefinitions {
 
     // Their locks come before mutex_.
     const std::uint32_t stack_depth_;
-    StackTable stacks_{*this};
+    StackTable stacks_;
     python::PythonStacks python_;
 };
 
-Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
                    const trace::ProcessInfo& process, python::Mode python)
-    : impl_(std::make_unique<Impl>(std::move(log), stack_depth, process, python)) {}
+    : impl_(std::make_unique<Impl>(std::move(log), stacks, process, python)) {}
 
 Recorder::~Recorder() = default;
 
@@ -478,6 +483,10 @@ const trace::Aggregator& Recorder::aggregate() const {
 
 void Recorder::look_at(void (*look)(void*, const trace::Aggregator&), void* object) const {
     impl_->look_at(look, object);
+}
+
+void Recorder::before_unload() noexcept {
+    impl_->quietly([&] { impl_->before_unload(); });
 }
 
 std::string Recorder::log_problem() const {

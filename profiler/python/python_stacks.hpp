@@ -47,12 +47,17 @@ class PythonStacks {
     /// `definitions` must outlive it. `depth` frames of a stack are kept at most.
     PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
 
-    /// Looks for an interpreter, unless there is one already or it was done for as many `modules`;
-    /// true when one was found just now. For a safe moment (see find_interpreter). While another
-    /// thread looks this one waits for what it finds, or its stack would have no Python frames: for
-    /// 100 ms at most, since this thread may hold what the other needs (the loader's lock), and but
-    /// once in vain.
-    bool look(std::uint32_t modules);
+    /// Reads what is needed of the interpreter that `address` lies in, unless that was done; true
+    /// when it was done just now. While another thread does it this one waits, or its stack would
+    /// have no Python frames: for 100 ms at most, and but once in vain. 0: there is none yet.
+    bool look(std::uintptr_t address);
+
+    /// An address in an interpreter that the calling thread's stack leads through above `sp`, where
+    /// nothing tells the frames; 0: none. Tried for the first stacks of that kind alone.
+    std::uintptr_t interpreter_above(std::uintptr_t sp);
+
+    /// Something will be unloaded: not the interpreter. Takes the loader's lock.
+    void before_unload();
 
     /// True while it is worth looking.
     bool looking() const { return state_.load(std::memory_order_relaxed) == State::looking; }
@@ -83,7 +88,8 @@ class PythonStacks {
     const std::size_t depth_;
     StackDefinitions& definitions_;
     std::atomic<State> state_;
-    std::atomic<std::uint32_t> known_modules_{UINT32_MAX};
+    std::atomic<int> looks_above_{0};
+    std::atomic<bool> pinned_{false};
     std::atomic<bool> searching_{false};
     std::atomic<bool> waited_in_vain_{false};
     std::atomic<bool> compared_{false};

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -24,11 +25,12 @@ class Collected final : public StackDefinitions {
     std::uint32_t string_id(std::string_view) override { return 0; }
     void define(const trace::ModuleDef& module) override { modules.push_back(module); }
     void define(const trace::PythonFrameDef&) override {}
-    void missed(std::string_view) override {}
+    void missed(std::string_view reason) override { reasons.emplace_back(reason); }
     void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
 
     std::vector<trace::ModuleDef> modules;
     std::vector<trace::StackDef> stacks;
+    std::vector<std::string> reasons;
 };
 
 // Addresses that no module holds, so that each stack is what it says.
@@ -160,6 +162,51 @@ TEST_CASE("a Python frame is a frame of its own, whatever its number") {
     CHECK(frames[0] == trace::Frame{.module = 0, .address = 0x1000, .python = 0});
     CHECK(frames[1] == trace::Frame{.module = 0, .address = 0, .python = 0x1000});
     CHECK(frames[2] == trace::Frame{.module = 0, .address = 0x2000, .python = 0});
+}
+
+TEST_CASE("stacks beyond the limit are folded to their innermost frames, and that is said once") {
+    Collected collected;
+    constexpr std::uint32_t most = 100;
+    StackTable table(collected, most);
+    const auto stack = [](std::uint64_t leaf, std::uint64_t inner, std::uint64_t outer) {
+        std::vector<std::uint64_t> words(20);
+        for (std::size_t i = 0; i < words.size(); ++i) {
+            words[i] = 0x1000 + 16 * i + (i == 0 ? leaf << 32 : i == 7 ? inner << 20 : 0);
+        }
+        words[19] += outer << 24;
+        return words;
+    };
+    for (std::uint64_t i = 0; i < most; ++i) {
+        CHECK(table.id_of(stack(0, 0, i), false, 1) == i + 1);
+    }
+    CHECK(collected.reasons.empty());
+    const std::uint32_t folded = table.id_of(stack(0, 0, most), false, 1);
+    CHECK(folded == most + 1);
+    const trace::StackDef& definition = collected.stacks.back();
+    CHECK(definition.truncated);
+    REQUIRE(definition.frames.size() == 8);
+    CHECK(definition.frames[7].address == 0x1000 + 16 * 7);
+    REQUIRE(collected.reasons.size() == 1);
+    CHECK(collected.reasons[0].find("more than 100 different call stacks") != std::string::npos);
+    for (std::uint64_t i = 0; i < 5 * most; ++i) {
+        CHECK(table.id_of(stack(0, 0, most + i), false, 1) == folded);
+        CHECK(table.id_of(stack(0, 0, i % most), false, 1) == i % most + 1);
+        CHECK(table.id_of(stack(0, 0, i % most), false, 2 + i / most) == i % most + 1);
+    }
+    // As many kinds of innermost frames, then of innermost frames alone: a bound on all.
+    const std::uint64_t epoch = 7;
+    for (std::uint64_t i = 1; i < 5 * most; ++i) {
+        const std::uint32_t id = table.id_of(stack(0, i, 0), false, epoch);
+        CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 8 : 1));
+    }
+    for (std::uint64_t i = 1; i < 5 * most; ++i) {
+        const std::uint32_t id = table.id_of(stack(i, 0, 0), false, epoch);
+        CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 1 : 0));
+        CHECK(collected.stacks.at(id - 1).truncated);
+    }
+    CHECK(table.id_of(std::vector<std::uint64_t>{1, 2}, false, epoch) == collected.stacks.size());
+    CHECK(collected.stacks.size() <= most + most / 4 + 20);
+    CHECK(collected.reasons.size() == 1);
 }
 
 TEST_CASE("any word may be a return address, and none is taken for a Python frame") {
