@@ -229,8 +229,9 @@ class Recorder::Impl final : private StackDefinitions {
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
-        if (python_.looking() && native.ends_early && native.depth > 1) [[unlikely]] {
-            python_.look(python_.interpreter_above(native.ends[native.depth - 2]));
+        if (python_.looking() && native.ends_early) [[unlikely]] {
+            python_.look(python_.interpreter_above(
+                reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))));
         }
         return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
     }

@@ -340,7 +340,7 @@ TEST_CASE("a free that is complete at once is two events of one time, with nothi
 }
 
 TEST_CASE("without a log only the aggregate is kept") {
-    Recorder recorder(nullptr, 0, {});
+    Recorder recorder(nullptr, StackLimits{0}, {});
     CHECK(recorder.capture_call_site() == 0);
     recorder.record(trace::DeviceInfo{});
     trace::ContextInfo context;
