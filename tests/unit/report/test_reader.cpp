@@ -16,7 +16,9 @@
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_writer.hpp"
 #include "report/json_writer.hpp"
+#include "report/place_text.hpp"
 #include "report/reader.hpp"
+#include "report/resolver.hpp"
 #include "report/summary.hpp"
 #include "report/table_text.hpp"
 #include "report/thread_text.hpp"
@@ -189,6 +191,26 @@ TEST_CASE("what the writer writes, the reader reads") {
     }
     CHECK(highest == 6 * mib);
     CHECK(show(report) > 1000);
+}
+
+TEST_CASE("code made at run time is the same place in two runs, folded stacks are one") {
+    const auto place_of = [](std::uint64_t address, const trace::StackDef& stack) {
+        trace::Aggregator aggregator;
+        aggregator.on(trace::DeviceInfo{0, "GPU", "GPU-0", 100 * mib, 13000});
+        aggregator.on(stack);
+        aggregator.on(trace::Event{.stack = 1, .address = address, .requested = 1, .size = 512});
+        const auto read = report::parse_report(report::report_to_string(aggregator));
+        REQUIRE(read.report);
+        report::Resolver resolver(*read.report, nullptr);
+        return resolver.place(1);
+    };
+    const report::Place one = place_of(0x1000, {1, false, {{0, 0x7fd200001234}}});
+    CHECK(one == place_of(0x1000, {1, false, {{0, 0x7fc800005678}}}));
+    CHECK(report::location_text(one, "") == "[jit]");
+    const report::Place others = place_of(0x1000, {1, true, {}});
+    CHECK(others.recorded);
+    CHECK(others.function == "(other stacks)");
+    CHECK_FALSE(place_of(0x1000, {1, false, {}}).recorded);
 }
 
 TEST_CASE("stacks and sites read the same in whatever way they are written") {
