@@ -52,9 +52,9 @@ class PythonStacks {
     /// have no Python frames: for 100 ms at most, and but once in vain. 0: there is none yet.
     bool look(std::uintptr_t address);
 
-    /// An address in an interpreter that the calling thread's stack seems to lead through above `sp`,
-    /// by its words alone, where nothing tells the frames; 0: none. Tried for the first stacks of
-    /// that kind only.
+    /// An address in an interpreter that the calling thread's stack seems to lead through above
+    /// `sp`, by its words alone, where nothing tells the frames; 0: none. Tried for the first
+    /// stacks of that kind only.
     std::uintptr_t interpreter_above(std::uintptr_t sp);
 
     /// Something will be unloaded: not the interpreter. Takes the loader's lock.
