@@ -81,25 +81,43 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
     }
 }
 
+// The first call of all may be made on a thread that a constructor waits for, under the loader's
+// lock: then dlsym would wait for ever. Only a libcuda that exports nothing itself is left to it.
+class DriverLibrary {
+  public:
+    DriverLibrary() : symbols_(libcuda_symbols()) {
+        if (symbols_.find("cuInit") == nullptr) {
+            handle_ = loaded_libcuda();
+        }
+    }
+    bool found() const { return handle_ != nullptr || symbols_.find("cuInit") != nullptr; }
+    void* find(const char* symbol) const {
+        return handle_ != nullptr ? real_dlsym()(handle_, symbol) : symbols_.find(symbol);
+    }
+
+  private:
+    profiler::ObjectSymbols symbols_;
+    void* handle_ = nullptr;
+};
+
 const LoadedDriver* load() {
-    void* library = loaded_libcuda();
-    if (library == nullptr) {
+    const DriverLibrary library;
+    if (!library.found()) {
         return nullptr;
     }
-    const DlsymFunction find = real_dlsym();
     auto* loaded = new LoadedDriver;
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(find(library, #symbol));
+    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
 #include "interpose/hooked_functions.inc"
 #undef MEMLAB_HOOK
 #define MEMLAB_USE(symbol) \
-    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(find(library, #symbol));
+    loaded->functions.symbol = reinterpret_cast<decltype(&::symbol)>(library.find(#symbol));
 #include "interpose/used_functions.inc"
 #undef MEMLAB_USE
 
     for (std::size_t i = 0; i < entry_count; ++i) {
         const HookEntry& entry = entries()[i];
-        if (void* real = find(library, entry.symbol)) {
+        if (void* real = library.find(entry.symbol)) {
             add_substitution(*loaded, real, entry);
         }
     }

@@ -9,6 +9,7 @@
 
 #include "interpose/hook.hpp"
 #include "interpose/loader.hpp"
+#include "interpose/session.hpp"
 #include "profiler/unwind/unloads.hpp"
 
 namespace memlab::interpose {
@@ -27,6 +28,16 @@ DlcloseFunction real_dlclose() {
     return function;
 }
 
+// What the recorder found in the process it found without the loader's lock, and so without holding
+// it there.
+void keep_what_is_needed() {
+    const InsideMemlab inside;
+    Session* const session = inside.nested() ? nullptr : Session::current();
+    if (session != nullptr && session->recorder() != nullptr) {
+        session->recorder()->before_unload();
+    }
+}
+
 }  // namespace
 }  // namespace memlab::interpose
 
@@ -35,6 +46,7 @@ MEMLAB_EXPORT int dlclose(void* handle) {
     if (real == nullptr) {
         return -1;
     }
+    memlab::interpose::keep_what_is_needed();
     const memlab::profiler::unwind::Unloading unloading;
     return real(handle);
 }

@@ -8,8 +8,8 @@ namespace memlab::interpose {
 
 /// Shows each loaded object's file name, without its folder, to `wanted` until that says yes; true
 /// when it did. Nothing is shown when no object was loaded since the look that left `*loads`, which
-/// is the loader's count of loads and becomes today's; 0: never looked. Takes the loader's lock:
-/// call without any of ours.
+/// is the loader's count of loads and becomes today's; 0: never looked. Takes the lock of
+/// the loader's list, which is not held while constructors run: call without any of ours.
 bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char* file_name)> wanted);
 
 }  // namespace memlab::interpose

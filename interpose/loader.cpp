@@ -1,6 +1,9 @@
 #include "interpose/loader.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
+
+#include <cstring>
 
 #include "interpose/hooked_names.hpp"
 #include "interpose/one_stream.hpp"
@@ -69,6 +72,31 @@ DlsymFunction real_dlsym() {
 
 void* loaded_libcuda() {
     return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+// By its file: whoever opened it under another name has another library.
+profiler::ObjectSymbols libcuda_symbols() {
+    profiler::ObjectSymbols symbols;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t /*size*/, void* result) {
+            const char* const slash = std::strrchr(info->dlpi_name, '/');
+            constexpr char name[] = "libcuda.so";
+            if (std::strncmp(slash == nullptr ? info->dlpi_name : slash + 1, name,
+                             sizeof name - 1) != 0) {
+                return 0;
+            }
+            for (int i = 0; i < info->dlpi_phnum; ++i) {
+                if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+                    *static_cast<profiler::ObjectSymbols*>(result) =
+                        profiler::ObjectSymbols(reinterpret_cast<const ElfW(Dyn)*>(
+                                                    info->dlpi_addr + info->dlpi_phdr[i].p_vaddr),
+                                                info->dlpi_addr);
+                }
+            }
+            return 1;
+        },
+        &symbols);
+    return symbols;
 }
 
 bool visible_without_us(const char* name) {

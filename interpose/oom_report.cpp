@@ -1,7 +1,6 @@
 #include "interpose/oom_report.hpp"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "interpose/diagnostics.hpp"
+#include "profiler/object_symbols.hpp"
 #include "report/oom_explanation.hpp"
 #include "report/size_text.hpp"
 
@@ -66,16 +66,17 @@ std::string without_parameters(std::string name) {
 
 /// "name+0x12" of the dynamic symbol at an address of this process; empty when there is none.
 std::string symbol_at(std::uint64_t address) {
-    Dl_info found{};
-    if (dladdr(reinterpret_cast<const void*>(address), &found) == 0 || found.dli_sname == nullptr) {
+    const profiler::ObjectSymbols::Symbol found =
+        profiler::ObjectSymbols::at(address).containing(address);
+    if (found.name == nullptr) {
         return {};
     }
     int status = 0;
-    char* const demangled = abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status);
+    char* const demangled = abi::__cxa_demangle(found.name, nullptr, nullptr, &status);
     std::string name =
-        demangled != nullptr ? without_parameters(demangled) : std::string(found.dli_sname);
+        demangled != nullptr ? without_parameters(demangled) : std::string(found.name);
     std::free(demangled);
-    return name + "+" + hexadecimal(address - reinterpret_cast<std::uintptr_t>(found.dli_saddr));
+    return name + "+" + hexadecimal(address - found.address);
 }
 
 /// A call as the binary has it: the return address less one lies in the call.

@@ -1,6 +1,5 @@
 #include "interpose/process_description.hpp"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>
@@ -8,7 +7,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
+#include "interpose/loaded_objects.hpp"
 #include "memlab_version.hpp"
 #include "profiler/clock.hpp"
 #include "report/rank_variables.hpp"
@@ -50,13 +51,9 @@ std::string tracer_name() {
     return pid <= 0 ? std::string() : read_file(("/proc/" + std::to_string(pid) + "/comm").c_str());
 }
 
-bool is_loaded(const char* library) {
-    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) {
-        return false;
-    }
-    dlclose(handle);
-    return true;
+bool is_loaded(std::string_view library) {
+    unsigned long long loads = 0;
+    return find_loaded_object(&loads, [library](const char* file) { return file == library; });
 }
 
 }  // namespace

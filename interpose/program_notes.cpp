@@ -1,6 +1,5 @@
 #include "interpose/program_notes.hpp"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -12,6 +11,7 @@
 
 #include "interpose/device_memory.hpp"
 #include "interpose/hook.hpp"
+#include "profiler/loaded_modules.hpp"
 #include "profiler/thread_id.hpp"
 
 namespace memlab::interpose {
@@ -319,12 +319,13 @@ void look_for_other_nvtx_tools(Session& session) {
     if (tool == nullptr || *tool == '\0' || session.recorder() == nullptr) {
         return;
     }
-    Dl_info self{};
+    profiler::LoadedModule self;
     struct stat theirs {};
     struct stat ours {};
-    const bool same = dladdr(&names, &self) != 0 && stat(tool, &theirs) == 0 &&
-                      stat(self.dli_fname, &ours) == 0 && theirs.st_dev == ours.st_dev &&
-                      theirs.st_ino == ours.st_ino;
+    const bool same =
+        profiler::find_loaded_module(reinterpret_cast<std::uintptr_t>(&names), &self) &&
+        stat(tool, &theirs) == 0 && stat(self.path.c_str(), &ours) == 0 &&
+        theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
     if (!same) {
         session.recorder()->missed(
             "ranges and marks of NVTX go to " + std::string(tool) +

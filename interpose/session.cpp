@@ -197,9 +197,10 @@ Session::Session(LoadedSettings loaded, bool late)
         }
         announce(settings_.run_manifest, claimed);
         files_ = {claimed.report, claimed.log};
-        recorder_ =
-            std::make_unique<profiler::Recorder>(std::move(claimed.writer), settings_.stack_depth,
-                                                 process, python_mode(settings_.python));
+        recorder_ = std::make_unique<profiler::Recorder>(
+            std::move(claimed.writer),
+            profiler::StackLimits{settings_.stack_depth, settings_.most_stacks}, process,
+            python_mode(settings_.python));
         for (const auto& [name, value] : loaded.values) {
             recorder_->record(trace::OptionValue{name, value});
         }

@@ -81,7 +81,8 @@ class Session {
     void stop_pooling_quietly(const char* why);
 
     /// Stops pooling when a library that exports the program's memory has been loaded. Takes the
-    /// loader's lock: call without any of ours.
+    /// lock of the loader's list, which it does not hold while constructors run: call without any
+    /// of ours.
     void look_for_ipc_users() noexcept;
     /// A pool has taken memory from the driver: it is time to look again. From under a pool's lock.
     void note_growth() { grown_.store(true, std::memory_order_relaxed); }

@@ -87,7 +87,8 @@ bool find_loaded_module(std::uintptr_t address, LoadedModule* module) {
     module->end = reinterpret_cast<std::uintptr_t>(found.dlfo_map_end);
     module->bias = found.dlfo_link_map->l_addr;
     module->path = found.dlfo_link_map->l_name;
-    if (module->path.empty()) {
+    module->is_program = module->path.empty();
+    if (module->is_program) {
         module->path = executable_path();
     }
     module->build_id = build_id_of(module->start, module->end, module->bias);

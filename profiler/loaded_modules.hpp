@@ -15,6 +15,7 @@ struct LoadedModule {
     std::uintptr_t end = 0;
     std::uintptr_t bias = 0;  ///< address - bias is the object's own (link-time) address
     std::string path;         ///< as the loader knows it; the executable's own path for the program
+    bool is_program = false;  ///< not a library
     std::string build_id;     ///< lower-case hexadecimal; empty when there is none
 };
 

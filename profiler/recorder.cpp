@@ -15,6 +15,7 @@
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/thread_name.hpp"
+#include "profiler/trace/definitions.hpp"
 #include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -22,14 +23,15 @@ namespace memlab::profiler {
 
 class Recorder::Impl final : private StackDefinitions {
   public:
-    Impl(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+    Impl(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
          const trace::ProcessInfo& process, python::Mode python)
         : log_(std::move(log)),
           start_ns_(process.start_monotonic_ns),
           first_thread_(process.pid),
           process_name_(process_name()),
-          stack_depth_(stack_depth),
-          python_(python, stack_depth, *this) {
+          stack_depth_(stacks.depth),
+          stacks_(*this, stacks.most),
+          python_(python, stacks.depth, *this) {
         emit(process);
     }
 
@@ -122,12 +124,7 @@ class Recorder::Impl final : private StackDefinitions {
 
     void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
         const std::lock_guard lock(mutex_);
-        trace::Missed missed;
-        missed.reason = string_id_locked(std::string(reason));
-        missed.bytes = bytes;
-        missed.count = count;
-        missed.time_ns = now();
-        emit(missed);
+        missed_locked(reason, bytes, count);
     }
 
     /// The calling thread's name, where it has one of its own. A name that the program gave it in
@@ -210,6 +207,8 @@ class Recorder::Impl final : private StackDefinitions {
 
     std::string log_problem() const { return log_ ? log_->stopped_because() : std::string(); }
 
+    void before_unload() { python_.before_unload(); }
+
     void abandon_after_fork() {
         if (log_) {
             log_->abandon_after_fork();
@@ -222,15 +221,18 @@ class Recorder::Impl final : private StackDefinitions {
     void define(const trace::StackDef& stack) override { record_plain(stack); }
     void missed(std::string_view reason) override { missed(reason, 0, 1); }
 
-    /// At the first stack, and when a stack led through a module that none led through before: it
-    /// may be a Python. No lock is held here. True when one was found just now.
-    bool look_for_python() { return python_.looking() && python_.look(stacks_.module_count()); }
+    /// Once a stack led through a Python. True when it was made ready just now.
+    bool look_for_python() { return python_.looking() && python_.look(stacks_.interpreter()); }
 
     [[gnu::hot]] std::uint32_t capture() {
         CapturedStack native;
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
+        if (python_.looking() && native.ends_early) [[unlikely]] {
+            python_.look(python_.interpreter_above(
+                reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))));
+        }
         return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
     }
 
@@ -254,10 +256,10 @@ class Recorder::Impl final : private StackDefinitions {
     [[gnu::noinline]] std::uint32_t merge(const CapturedStack& native, const python::Frames& frames,
                                           const StackHash& parts, std::uint64_t epoch) {
         python::MergedStack merged;
-        const std::uint32_t id =
-            python_.merge(native, frames, merged)
-                ? stacks_.id_of({merged.words, merged.depth}, merged.truncated, epoch)
-                : id_of(native, epoch);
+        const std::uint32_t id = python_.merge(native, frames, merged)
+                                     ? stacks_.id_of({merged.words, merged.depth}, merged.truncated,
+                                                     epoch, &merged.python)
+                                     : id_of(native, epoch);
         if (id != 0 && epoch != StackTable::no_epoch) {
             python_.known_stacks().keep(parts, id);
         }
@@ -274,6 +276,15 @@ class Recorder::Impl final : private StackDefinitions {
             emit(definition);
         }
         return it->second;
+    }
+
+    void missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
+        trace::Missed missed;
+        missed.reason = string_id_locked(std::string(reason));
+        missed.bytes = bytes;
+        missed.count = count;
+        missed.time_ns = now();
+        emit(missed);
     }
 
     void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
@@ -308,12 +319,32 @@ class Recorder::Impl final : private StackDefinitions {
         return !finished_;
     }
 
-    /// Any other record.
+    /// Any other record. One that names what was never defined goes on without the name, and that
+    /// is counted: neither the log nor the aggregator would take it, nor the definitions behind it.
     template <class Record>
     void emit(const Record& record) {
-        if (write(record)) {
-            aggregator_.on(record);
+        if constexpr (requires(Record copy) {
+                          definitions_.define(copy);
+                          definitions_.repair(copy);
+                      }) {
+            if (!definitions_.valid(record)) {
+                Record repaired = record;
+                definitions_.repair(repaired);
+                missed_locked(
+                    "frames of call stacks were not defined before their use (an error in memlab): "
+                    "they are shown without their names",
+                    0, 1);
+                emit(repaired);
+                return;
+            }
         }
+        if (!write(record)) {
+            return;
+        }
+        if constexpr (requires { definitions_.define(record); }) {
+            definitions_.define(record);
+        }
+        aggregator_.on(record);
     }
 
     struct ThreadName {
@@ -330,6 +361,7 @@ class Recorder::Impl final : private StackDefinitions {
     const std::uint64_t start_ns_;
     alignas(64) CalibratedClock<MachineTime> clock_{counter_keeps_time()};
     alignas(64) BatchedAggregator aggregator_;  // in the order of mutex_
+    trace::Definitions definitions_;
     std::unordered_map<std::string, std::uint32_t> strings_;
     std::unordered_map<std::uint32_t, ThreadName> thread_names_;
     std::size_t names_given_ = 0;
@@ -338,13 +370,13 @@ class Recorder::Impl final : private StackDefinitions {
 
     // Their locks come before mutex_.
     const std::uint32_t stack_depth_;
-    StackTable stacks_{*this};
+    StackTable stacks_;
     python::PythonStacks python_;
 };
 
-Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
                    const trace::ProcessInfo& process, python::Mode python)
-    : impl_(std::make_unique<Impl>(std::move(log), stack_depth, process, python)) {}
+    : impl_(std::make_unique<Impl>(std::move(log), stacks, process, python)) {}
 
 Recorder::~Recorder() = default;
 
@@ -452,6 +484,10 @@ const trace::Aggregator& Recorder::aggregate() const {
 
 void Recorder::look_at(void (*look)(void*, const trace::Aggregator&), void* object) const {
     impl_->look_at(look, object);
+}
+
+void Recorder::before_unload() noexcept {
+    impl_->quietly([&] { impl_->before_unload(); });
 }
 
 std::string Recorder::log_problem() const {

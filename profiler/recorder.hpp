@@ -13,17 +13,23 @@
 #include <type_traits>
 
 #include "profiler/python/python_stacks.hpp"
+#include "profiler/stack_table.hpp"
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_writer.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::profiler {
 
+struct StackLimits {
+    std::uint32_t depth;  ///< frames of a stack; 0: no stacks
+    std::uint32_t most = StackTable::default_most_stacks;
+};
+
 /// Thread-safety: all member functions, from any thread, unless they say otherwise.
 class Recorder {
   public:
-    /// `log` may be null: then only the aggregate is kept. `stack_depth` 0 records no stacks.
-    Recorder(std::unique_ptr<trace::LogWriter> log, std::uint32_t stack_depth,
+    /// `log` may be null: then only the aggregate is kept.
+    Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
              const trace::ProcessInfo& process, python::Mode python = python::Mode::automatic);
     ~Recorder();
     Recorder(const Recorder&) = delete;
@@ -90,6 +96,10 @@ class Recorder {
 
     /// Why the log stopped early; empty when it did not. Call after finish().
     std::string log_problem() const;
+
+    /// The program will unload an object: what the recorder calls into stays loaded. Takes the
+    /// loader's lock.
+    void before_unload() noexcept;
 
     /// In a forked child: the recording is the parent's. Nothing may be called afterwards.
     void abandon_after_fork();

@@ -15,6 +15,7 @@ struct CapturedStack {
 
     std::size_t depth = 0;
     bool truncated = false;               ///< deeper than asked for
+    bool ends_early = false;              ///< nothing tells the caller of the last frame
     std::uintptr_t addresses[max_depth];  ///< return addresses, leaf first; only [0, depth) is set
 
     /// Where each frame ends on the stack (its canonical frame address): an object on the stack

@@ -2,8 +2,11 @@
 
 #include <cstring>
 #include <new>
+#include <string>
 #include <utility>
 
+#include "profiler/object_symbols.hpp"
+#include "profiler/python/interpreter.hpp"
 #include "profiler/stack_hash.hpp"
 
 namespace memlab::profiler {
@@ -11,8 +14,14 @@ namespace {
 
 constexpr std::size_t first_capacity = 1024;
 
-[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated) {
-    StackHasher hasher(stack.size(), truncated ? 1 : 2);
+[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated,
+                               const StackTable::PythonWords* python) {
+    StackHasher hasher(stack.size(), (truncated ? 1 : 2) + (python != nullptr ? 2 : 0));
+    if (python != nullptr) {
+        hasher.add(
+            python->size() / 2, [&](std::size_t i) { return (*python)[2 * i]; },
+            [&](std::size_t i) { return (*python)[2 * i + 1]; });
+    }
     hasher.add(
         stack.size() / 2, [&](std::size_t i) { return stack[2 * i]; },
         [&](std::size_t i) { return stack[2 * i + 1]; });
@@ -28,7 +37,12 @@ struct StackTable::Key {
     std::span<const std::uint64_t> stack;
     bool truncated;
     std::uint64_t epoch;
+    const PythonWords* python;  // null: none
     StackHash hash;
+
+    bool is_python(std::size_t i) const {
+        return python != nullptr && ((*python)[i / 64] >> i % 64 & 1U) != 0;
+    }
 };
 
 /// One stack. Only the epoch ever changes, and it only grows. What a look-up needs comes first; the
@@ -36,10 +50,14 @@ struct StackTable::Key {
 struct StackTable::Entry {
     StackHash hash;
     std::atomic<std::uint64_t> epoch;
-    std::size_t depth;
     std::uint32_t id;
+    std::uint16_t depth;
     bool truncated;
-    std::uint32_t* modules;  // [0, depth): ModuleDef::id, 0 where there is none; right behind
+
+    // [0, depth): ModuleDef::id, 0 where there is none; right behind
+    const std::uint32_t* modules() const {
+        return reinterpret_cast<const std::uint32_t*>(this + 1);
+    }
 
     static std::unique_ptr<Entry, EntryDelete> make(const Key& key,
                                                     const std::vector<std::uint32_t>& modules,
@@ -47,10 +65,11 @@ struct StackTable::Entry {
         const std::size_t depth = key.stack.size();
         auto* memory =
             static_cast<char*>(::operator new(sizeof(Entry) + depth * sizeof(std::uint32_t)));
-        auto* ids = reinterpret_cast<std::uint32_t*>(memory + sizeof(Entry));
-        std::memcpy(ids, modules.data(), depth * sizeof(std::uint32_t));
-        return std::unique_ptr<Entry, EntryDelete>(
-            new (memory) Entry{key.hash, {key.epoch}, depth, id, key.truncated, ids});
+        if (depth != 0) {
+            std::memcpy(memory + sizeof(Entry), modules.data(), depth * sizeof(std::uint32_t));
+        }
+        return std::unique_ptr<Entry, EntryDelete>(new (memory) Entry{
+            key.hash, {key.epoch}, id, static_cast<std::uint16_t>(depth), key.truncated});
     }
 
     bool has_stack_of(const Key& key) const {
@@ -95,7 +114,8 @@ struct StackTable::Resolved {
     std::vector<std::size_t> module_of;  // index into modules, or SIZE_MAX
 };
 
-StackTable::StackTable(StackDefinitions& definitions) : definitions_(definitions) {
+StackTable::StackTable(StackDefinitions& definitions, std::uint32_t most_stacks)
+    : definitions_(definitions), most_stacks_(most_stacks) {
     all_slots_.push_back(std::make_unique<Slots>(first_capacity));
     slots_.store(all_slots_.back().get(), std::memory_order_release);
 }
@@ -103,19 +123,66 @@ StackTable::StackTable(StackDefinitions& definitions) : definitions_(definitions
 StackTable::~StackTable() = default;
 
 [[gnu::hot]] std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
-                                             std::uint64_t epoch) {
+                                             std::uint64_t epoch, const PythonWords* python) {
     if (stack.empty()) {
         return 0;
     }
-    const Key key{stack, truncated, epoch, hash_of(stack, truncated)};
+    const Key key{stack, truncated, epoch, python, hash_of(stack, truncated, python)};
     if (epoch != no_epoch) {
         if (const Entry* known = find(key)) {
             return known->id;
         }
     }
+    const std::uint32_t id = define(key, most_stacks_);
+    return id != 0 ? id : folded_id_of(key);
+}
+
+// What a stack counts as when there is no room for it.
+std::uint32_t StackTable::folded_id_of(const Key& key) {
+    if (!folding_.exchange(true, std::memory_order_relaxed)) {
+        definitions_.missed("the program came from more than " + std::to_string(most_stacks_) +
+                            " different call stacks (MEMLAB_MAX_STACKS): what came from others is "
+                            "counted by their innermost frames, 8 or fewer");
+    }
+    const bool epoch_is_kept = key.epoch != no_epoch;
+    std::size_t room = most_stacks_;
+    for (const std::size_t kept : {std::size_t{8}, std::size_t{1}}) {
+        room += most_stacks_ / 8 + 8;
+        if (key.stack.size() < kept) {
+            continue;
+        }
+        PythonWords python{};
+        bool any_python = false;
+        for (std::size_t i = 0; i < kept; ++i) {
+            if (key.is_python(i)) {
+                python[0] |= std::uint64_t{1} << i;
+                any_python = true;
+            }
+        }
+        Key folded{key.stack.first(kept), true, key.epoch, any_python ? &python : nullptr, {}};
+        folded.hash = hash_of(folded.stack, folded.truncated, folded.python);
+        const Entry* const known = epoch_is_kept ? find(folded) : nullptr;
+        if (const std::uint32_t id = known != nullptr ? known->id : define(folded, room)) {
+            return id;
+        }
+    }
+    Key rest{{}, true, key.epoch, nullptr, {}};
+    rest.hash = hash_of(rest.stack, rest.truncated, rest.python);
+    const Entry* const known = epoch_is_kept ? find(rest) : nullptr;
+    return known != nullptr ? known->id : define(rest, SIZE_MAX);
+}
+
+// The number of a stack that find() does not give: it may be known under another epoch. 0 when it
+// is new, and there are as many as `room` already.
+std::uint32_t StackTable::define(const Key& key, std::size_t room) {
+    const auto in_any_epoch = [](const Entry& /*entry*/) { return true; };
+    if (entry_count_.load(std::memory_order_relaxed) >= room &&
+        slots_.load(std::memory_order_acquire)->find(key, in_any_epoch) == nullptr) {
+        return 0;
+    }
     const Resolved resolved = resolve(key);
     const std::lock_guard lock(mutex_);
-    return define(key, resolved);
+    return define(key, resolved, room);
 }
 
 [[gnu::hot]] const StackTable::Entry* StackTable::find(const Key& key) const {
@@ -128,7 +195,7 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
     Resolved resolved;
     resolved.module_of.assign(key.stack.size(), SIZE_MAX);
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
-        if ((key.stack[i] & python_bit) != 0) {
+        if (key.is_python(i)) {
             continue;
         }
         // A return address may be one past the end of its function, so of its module.
@@ -148,8 +215,8 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
 }
 
 /// With mutex_ held: the stack's number if another thread was faster or its code is still what it
-/// was, else a new one.
-std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
+/// was, else a new one; 0 when there are as many as `room` already.
+std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::size_t room) {
     std::vector<std::uint32_t> ids;
     ids.reserve(resolved.modules.size());
     for (const LoadedModule& module : resolved.modules) {
@@ -161,8 +228,8 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
     definition.frames.reserve(key.stack.size());
     for (std::size_t i = 0; i < key.stack.size(); ++i) {
         trace::Frame frame;
-        if ((key.stack[i] & python_bit) != 0) {
-            frame.python = static_cast<std::uint32_t>(key.stack[i] & ~python_bit);
+        if (key.is_python(i)) {
+            frame.python = static_cast<std::uint32_t>(key.stack[i]);
             definition.frames.push_back(frame);
             continue;
         }
@@ -181,12 +248,16 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
         }
         return known->id;
     }
+    if (entries_.size() >= room) {
+        return 0;
+    }
     if ((entries_.size() + 1) * 2 > slots_.load(std::memory_order_relaxed)->at.size()) {
         grow();
     }
     definition.id = static_cast<std::uint32_t>(entries_.size() + 1);
     definitions_.define(definition);
     entries_.push_back(Entry::make(key, modules, definition.id));
+    entry_count_.store(entries_.size(), std::memory_order_relaxed);
     slots_.load(std::memory_order_relaxed)->put(entries_.back().get());
     return definition.id;
 }
@@ -194,8 +265,8 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved) {
 StackTable::Entry* StackTable::same_stack(const Key& key,
                                           const std::vector<std::uint32_t>& modules) const {
     return slots_.load(std::memory_order_relaxed)->find(key, [&](const Entry& entry) {
-        return std::memcmp(entry.modules, modules.data(), modules.size() * sizeof(std::uint32_t)) ==
-               0;
+        return std::memcmp(entry.modules(), modules.data(),
+                           modules.size() * sizeof(std::uint32_t)) == 0;
     });
 }
 
@@ -224,7 +295,10 @@ std::uint32_t StackTable::module_id(const LoadedModule& module) {
     definition.end = module.end;
     modules_.push_back(definition);
     definitions_.define(definition);
-    module_count_.store(definition.id, std::memory_order_relaxed);
+    // It is on the calling thread's stack, so it stays loaded while it is looked at.
+    if (interpreter() == 0 && python::is_interpreter(ObjectSymbols::at(module.start))) {
+        interpreter_.store(module.start, std::memory_order_release);
+    }
     return definition.id;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/reader.hpp"
+#include "report/table_text.hpp"
 
 namespace memlab::report {
 
@@ -609,7 +610,11 @@ void check_identity(const Node& root) {
     }
 }
 
-Report read_root(const Node& root) {
+/// The text of a table is not what memlab writes: the whole document has to be read.
+struct OtherText {};
+
+/// `tables`: the texts of the tables that `root` lacks; null: it has them.
+Report read_root(const Node& root, const TableTexts* tables) {
     check_identity(root);
     Report report;
     report.memlab_version = root.member("memlab_version").text();
@@ -645,8 +650,14 @@ Report read_root(const Node& root) {
                      source.member("line").line_number(), source.member("inlined").boolean()});
             });
         }
+        // Code made at run time lies elsewhere in each run.
+        frame.address = frame.module == 0 ? 0 : frame.address;
         report.frames.push_back(std::move(frame));
     });
+    if (tables != nullptr && (!read_stacks(tables->stacks, report.frames.size(), report.stacks) ||
+                              !read_sites(tables->sites, report.stacks.size(), report.sites))) {
+        throw OtherText();
+    }
     root.member("stacks").each([&](const Node& node) {
         Stack stack;
         node.member("frames").each([&](const Node& frame) {
@@ -695,28 +706,19 @@ std::string describe(const json::parse_error& error, std::size_t size) {
     return "not valid JSON at byte " + std::to_string(error.byte) + advice;
 }
 
-/// Looks at the brackets outside of strings; whether it is JSON at all is the parser's business.
-/// Not by the parser's callback: with one it looks through the whole list again behind each of its
-/// objects, which makes reading quadratic.
-bool nested_too_deeply(std::string_view text) {
-    int depth = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            i += c == '\\' ? 1 : 0;
-            in_string = c != '"';
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > deepest) {
-                return true;
-            }
-        } else if (c == ']' || c == '}') {
-            --depth;
-        }
+/// Null when it is not what memlab writes, or in any way wrong.
+std::optional<Report> read_with_tables(std::string_view text, const TableTexts& tables) {
+    if (!tables.found) {
+        return std::nullopt;
     }
-    return false;
+    try {
+        const json root = json::parse(without_tables(text, tables));
+        return read_root(Node(root), &tables);
+    } catch (const OtherText&) {
+    } catch (const Invalid&) {
+    } catch (const json::exception&) {
+    }
+    return std::nullopt;
 }
 
 }  // namespace
@@ -724,15 +726,22 @@ bool nested_too_deeply(std::string_view text) {
 ReadResult parse_report(std::string_view text) {
     ReadResult result;
     try {
-        if (nested_too_deeply(text)) {
+        // By the brackets outside of strings. Not by the parser's callback: with one it looks
+        // through the whole list again behind each of its objects, which makes reading quadratic.
+        TableTexts tables;
+        if (!scan_tables(text, deepest, &tables)) {
             throw Invalid(std::string("is nested too deeply") + advice);
+        }
+        if (std::optional<Report> report = read_with_tables(text, tables)) {
+            result.report = std::move(*report);
+            return result;
         }
         const json root = json::parse(text.begin(), text.end());
         if (!root.is_object()) {
             result.error = "JSON, but not a memlab report; give a memlab.*.json or .memlog file";
             return result;
         }
-        result.report = read_root(Node(root));
+        result.report = read_root(Node(root), nullptr);
     } catch (const Invalid& error) {
         result.error = error.what();
     } catch (const json::parse_error& error) {

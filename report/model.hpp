@@ -191,9 +191,9 @@ struct Stack {
 };
 
 struct Frame {
-    std::size_t module = 0;  ///< index into Report::modules; 0: unknown
-    std::uint64_t address = 0;
-    std::size_t python = 0;  ///< index into Report::python_frames; 0: a native frame
+    std::size_t module = 0;     ///< index into Report::modules; 0: unknown
+    std::uint64_t address = 0;  ///< in the module; 0 without one
+    std::size_t python = 0;     ///< index into Report::python_frames; 0: a native frame
     /// What memlab-report symbolize found, innermost first; empty: nothing, or it was not asked.
     std::vector<SourceFrame> source{};
 };

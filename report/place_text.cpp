@@ -25,9 +25,12 @@ std::string location_text(const Place& place, const std::string& working_directo
     if (!place.function.empty()) {
         return module;
     }
+    if (module.empty()) {
+        return "[jit]";  // another place in each run
+    }
     char offset[32];
     std::snprintf(offset, sizeof offset, "%#llx", static_cast<unsigned long long>(place.address));
-    return module.empty() ? std::string(offset) : module + "+" + offset;
+    return module + "+" + offset;
 }
 
 std::string describe_place(const Place& place, const std::string& kind_name, const std::string& api,

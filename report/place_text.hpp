@@ -18,8 +18,8 @@ struct PlaceTextOptions {
 /// `file`, relative to `working_directory` where it lies below. Not printable yet.
 std::string shown_file(const std::string& file, const std::string& working_directory);
 
-/// "train.cpp:42", "libfoo.so+0x1234", "(no stack)": where a place is, without its function. Not
-/// printable yet.
+/// "train.cpp:42", "libfoo.so+0x1234", "[jit]", "(no stack)": where a place is, without its
+/// function. Not printable yet.
 std::string location_text(const Place& place, const std::string& working_directory);
 
 /// "train.cpp:42  Step::forward  via libcublas.so.13  [managed]" in `room` columns, printable. What

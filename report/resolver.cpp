@@ -1,20 +1,35 @@
 #include "report/resolver.hpp"
 
+#include <utility>
+
 namespace memlab::report {
 
 Resolver::Resolver(const Report& report, Symbolizer* symbolizer)
-    : report_(report), symbolizer_(symbolizer) {}
+    : report_(report),
+      symbolizer_(symbolizer),
+      of_frame_(report.frames.size()),
+      chosen_(report.stacks.size()) {}
 
 const std::vector<StackFrame>& Resolver::frames(std::size_t stack) {
-    return resolve(stack).frames;
+    if (const auto known = kept_.find(stack); known != kept_.end()) {
+        return known->second;
+    }
+    if (kept_order_.size() == most_kept) {
+        kept_.erase(kept_order_.front());
+        kept_order_.pop_front();
+    }
+    kept_order_.push_back(stack);
+    std::vector<StackFrame>& frames = kept_[stack];
+    fill(stack, frames);
+    return frames;
 }
 
 const Place& Resolver::place(std::size_t stack) {
-    return resolve(stack).place;
+    return *choose(stack).place;
 }
 
 std::size_t Resolver::chosen(std::size_t stack) {
-    return resolve(stack).chosen;
+    return choose(stack).frame;
 }
 
 std::vector<std::string> Resolver::changed_modules() const {
@@ -27,7 +42,36 @@ std::vector<std::string> Resolver::changed_modules() const {
     return modules;
 }
 
-void Resolver::add_frames(std::size_t index, std::vector<StackFrame>& out) {
+void Resolver::add_frames(std::size_t frame, std::vector<StackFrame>& out) {
+    const std::vector<StackFrame>& frames = of_frame(frame);
+    out.insert(out.end(), frames.begin(), frames.end());
+}
+
+const std::vector<StackFrame>& Resolver::of_frame(std::size_t frame) {
+    std::optional<std::vector<StackFrame>>& known = of_frame_.at(frame);
+    if (!known) {
+        resolve_frame(frame, known.emplace());
+    }
+    return *known;
+}
+
+/// Over what is in `out`, whose memory is used again.
+void Resolver::fill(std::size_t stack, std::vector<StackFrame>& out) {
+    std::size_t count = 0;
+    for (const std::size_t frame : report_.stacks.at(stack).frames) {
+        for (const StackFrame& each : of_frame(frame)) {
+            if (count < out.size()) {
+                out[count] = each;
+            } else {
+                out.push_back(each);
+            }
+            ++count;
+        }
+    }
+    out.resize(count);
+}
+
+void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
     const Frame& frame = report_.frames.at(index);
     StackFrame base;
     if (frame.python != 0) {
@@ -70,31 +114,31 @@ void Resolver::add_frames(std::size_t index, std::vector<StackFrame>& out) {
     }
 }
 
-const Resolver::Resolved& Resolver::resolve(std::size_t stack) {
-    auto [entry, is_new] = resolved_.try_emplace(stack);
-    Resolved& resolved = entry->second;
-    if (!is_new) {
-        return resolved;
+const Resolver::Chosen& Resolver::choose(std::size_t stack) {
+    Chosen& known = chosen_.at(stack);
+    if (known.place != nullptr) {
+        return known;
     }
-    for (const std::size_t frame : report_.stacks.at(stack).frames) {
-        add_frames(frame, resolved.frames);
+    fill(stack, scratch_);
+    known.frame = choose_frame(scratch_);
+    Place place;
+    if (known.frame != no_frame) {
+        const StackFrame& frame = scratch_[known.frame];
+        place.recorded = true;
+        place.function = frame.python ? frame.function : short_function_name(frame.function);
+        place.file = frame.file;
+        place.line = frame.line;
+        place.module = frame.module;
+        // Two calls on one line are one place; without a line the address tells them apart.
+        place.address = frame.file.empty() ? frame.address : 0;
+        place.through = through_library(scratch_, known.frame);
+        place.problem = frame.problem;
+    } else if (report_.stacks.at(stack).truncated) {
+        place.recorded = true;
+        place.function = "(other stacks)";  // beyond MEMLAB_MAX_STACKS
     }
-    resolved.chosen = choose_frame(resolved.frames);
-    if (resolved.chosen == no_frame) {
-        return resolved;
-    }
-    const StackFrame& frame = resolved.frames[resolved.chosen];
-    Place& place = resolved.place;
-    place.recorded = true;
-    place.function = frame.python ? frame.function : short_function_name(frame.function);
-    place.file = frame.file;
-    place.line = frame.line;
-    place.module = frame.module;
-    // Two calls on one line are one place; without a line the address tells them apart.
-    place.address = frame.file.empty() ? frame.address : 0;
-    place.through = through_library(resolved.frames, resolved.chosen);
-    place.problem = frame.problem;
-    return resolved;
+    known.place = &*places_.insert(std::move(place)).first;
+    return known;
 }
 
 }  // namespace memlab::report

@@ -1,8 +1,12 @@
 // Stacks of a report as readable frames, and the place that stands for each of them.
 #pragma once
 
+#include <deque>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "report/frame_choice.hpp"
@@ -27,8 +31,8 @@ struct Place {
     auto operator<=>(const Place&) const = default;
 };
 
-/// Thread-safety: none. `report` and `symbolizer` must outlive it. Results are kept: each stack is
-/// resolved once.
+/// Thread-safety: none. `report` and `symbolizer` must outlive it. What frames stand for is kept,
+/// and the place of each stack: there are far fewer of both than there are frames in stacks.
 class Resolver {
   public:
     /// Names that the report carries (memlab-report symbolize) come before those that binaries
@@ -36,6 +40,7 @@ class Resolver {
     Resolver(const Report& report, Symbolizer* symbolizer);
 
     /// Frames of a stack, the call into CUDA first; inlined functions are frames of their own.
+    /// Holds until those of many other stacks were asked for.
     const std::vector<StackFrame>& frames(std::size_t stack);
 
     const Place& place(std::size_t stack);
@@ -43,24 +48,33 @@ class Resolver {
     /// The index into frames() of the place; no_frame for an empty stack.
     std::size_t chosen(std::size_t stack);
 
-    /// What one entry of Report::frames stands for, innermost first, added to `out`. Not kept: who
-    /// asks for every stack of a large report keeps the frames, which are far fewer.
+    /// What one entry of Report::frames stands for, innermost first, added to `out`.
     void add_frames(std::size_t frame, std::vector<StackFrame>& out);
 
     /// Modules whose file is not the one that ran, as far as frames were asked for.
     std::vector<std::string> changed_modules() const;
 
   private:
-    struct Resolved {
-        std::vector<StackFrame> frames;
-        std::size_t chosen = no_frame;
-        Place place;
+    /// Of a stack: where its place is among places_, and its number in frames().
+    struct Chosen {
+        const Place* place = nullptr;  ///< null: not known yet
+        std::size_t frame = no_frame;
     };
-    const Resolved& resolve(std::size_t stack);
+    static constexpr std::size_t most_kept = 1024;
+
+    const Chosen& choose(std::size_t stack);
+    void resolve_frame(std::size_t frame, std::vector<StackFrame>& out);
+    const std::vector<StackFrame>& of_frame(std::size_t frame);
+    void fill(std::size_t stack, std::vector<StackFrame>& out);
 
     const Report& report_;
     Symbolizer* symbolizer_;
-    std::map<std::size_t, Resolved> resolved_;
+    std::vector<std::optional<std::vector<StackFrame>>> of_frame_;
+    std::vector<Chosen> chosen_;
+    std::set<Place> places_;
+    std::vector<StackFrame> scratch_;
+    std::unordered_map<std::size_t, std::vector<StackFrame>> kept_;  ///< frames()
+    std::deque<std::size_t> kept_order_;
     std::map<std::string, bool> changed_;
 };
 

@@ -6,6 +6,13 @@
 
 namespace memlab::report {
 
+std::string missing_frames(const Report& report, std::size_t stack) {
+    const auto depth = report.options.find("MEMLAB_STACK_DEPTH");
+    const bool at_limit = depth == report.options.end() ||
+                          std::to_string(report.stacks.at(stack).frames.size()) == depth->second;
+    return at_limit ? "deeper than MEMLAB_STACK_DEPTH" : "outer frames are not known";
+}
+
 std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
                                      const Style& style, const std::string& working_directory) {
     const auto dim = [&](const std::string& text) {
@@ -40,7 +47,7 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
         lines.push_back((i == chosen ? "  > " : "    ") + text);
     }
     if (report.stacks.at(stack).truncated) {
-        lines.push_back(dim("    ... deeper than MEMLAB_STACK_DEPTH"));
+        lines.push_back(dim("    ... " + missing_frames(report, stack)));
     }
     return lines;
 }

@@ -16,4 +16,7 @@ namespace memlab::report {
 std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
                                      const Style& style, const std::string& working_directory);
 
+/// Why the outer frames of a truncated stack are not there.
+std::string missing_frames(const Report& report, std::size_t stack);
+
 }  // namespace memlab::report

@@ -104,6 +104,15 @@ bool parse_number(std::string_view text, std::uint64_t largest, std::uint64_t* n
     return error == std::errc() && end == text.data() + text.size() && *number <= largest;
 }
 
+bool max_stacks_option(Settings& settings, std::string_view text) {
+    std::uint64_t number = 0;
+    if (!parse_number(text, 100'000'000, &number) || number == 0) {
+        return false;
+    }
+    settings.most_stacks = static_cast<std::uint32_t>(number);
+    return true;
+}
+
 /// A field of the pool's options, given in MiB; 0 means `none`.
 template <std::uint64_t allocator::PoolOptions::*field, std::uint64_t none = 0>
 bool mebibytes_option(Settings& settings, std::string_view text) {
@@ -261,6 +270,10 @@ constexpr OptionDef options[] = {
     {"MEMLAB_STACK_DEPTH", "0 to 256", "64",
      "Frames of the call stack kept with each allocation; 0 records no stacks.",
      stack_depth_option},
+    {"MEMLAB_MAX_STACKS", "1 to 100000000", "200000",
+     "Different call stacks that are kept whole. What comes from others is counted by their "
+     "innermost frames, 8 or fewer, and the report says so.",
+     max_stacks_option},
     {"MEMLAB_PYTHON", "auto, off, verify", "auto",
      "Python functions and lines in call stacks, where this Python is a known one; verify compares "
      "them with what Python itself says whenever that can be asked.",

@@ -1,7 +1,6 @@
 #include "profiler/python/interpreter.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <charconv>
 #include <string_view>
@@ -15,57 +14,32 @@ std::string_view base_name(std::string_view path) {
     return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-/// The path of a Python library that is loaded, also where its symbols are visible to nobody else.
-std::string loaded_library() {
-    char path[4096];
-    path[0] = '\0';
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, std::size_t, void* result) {
-            const std::string_view name(info->dlpi_name);
-            const std::string_view file = base_name(name);
-            if ((file.starts_with("libpython") || file.starts_with("libpypy")) &&
-                name.size() < sizeof(path)) {
-                auto* out = static_cast<char*>(result);
-                out[name.copy(out, name.size())] = '\0';
-                // libpython3.so only forwards to the real one.
-                return file.find('.') == file.find(".so") ? 0 : 1;
-            }
-            return 0;
-        },
-        path);
-    return path;
-}
-
-/// A look-up that finds nothing leaves its message for dlerror(), and a program that asks that
-/// after a call of its own that went well must not read it.
-class NoErrorLeft {
-  public:
-    NoErrorLeft() = default;
-    ~NoErrorLeft() { dlerror(); }
-    NoErrorLeft(const NoErrorLeft&) = delete;
-    NoErrorLeft& operator=(const NoErrorLeft&) = delete;
-};
-
 class Symbols {
   public:
-    explicit Symbols(void* handle) : handle_(handle) {}
+    explicit Symbols(std::uintptr_t address)
+        : object_(ObjectSymbols::at(address)), program_(ObjectSymbols::of_program()) {}
 
-    void* data(const char* name) const { return dlsym(handle_, name); }
+    /// A variable of the library may lie in the program, which then has a copy that all use.
+    void* data(const char* name) const {
+        void* const copy = program_.find(name);
+        return copy != nullptr ? copy : object_.find(name);
+    }
 
     /// False, once and for all, when one is missing.
     template <class Function>
     void get(Function*& function, const char* name) {
-        function = reinterpret_cast<Function*>(dlsym(handle_, name));
+        function = reinterpret_cast<Function*>(object_.find(name));
         complete_ &= function != nullptr;
     }
     void get(const void*& object, const char* name) {
-        object = dlsym(handle_, name);
+        object = data(name);
         complete_ &= object != nullptr;
     }
     bool complete() const { return complete_; }
 
   private:
-    void* handle_;
+    ObjectSymbols object_;
+    ObjectSymbols program_;
     bool complete_ = true;
 };
 
@@ -95,18 +69,13 @@ std::string unusable(const std::string& version, const std::string& why) {
 
 }  // namespace
 
-Search find_interpreter(Interpreter* interpreter, std::string* why) {
-    const NoErrorLeft no_error_left;
-    void* handle = RTLD_DEFAULT;
-    if (dlsym(handle, "Py_GetVersion") == nullptr && dlsym(handle, "PyPy_GetVersion") == nullptr) {
-        const std::string path = loaded_library();
-        // Never closed: what is found must stay.
-        handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-        if (handle == nullptr) {
-            return Search::nothing;
-        }
-    }
-    Symbols symbols(handle);
+bool is_interpreter(const ObjectSymbols& object) {
+    return object.find("Py_GetVersion") != nullptr || object.find("PyPy_GetVersion") != nullptr ||
+           object.find("pypy_execute_source") != nullptr;
+}
+
+Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::string* why) {
+    Symbols symbols(address);
     if (symbols.data("PyPy_GetVersion") != nullptr ||
         symbols.data("pypy_execute_source") != nullptr) {
         *why = unusable("(PyPy)", "keeps its frames in a way that memlab does not know");
@@ -115,7 +84,8 @@ Search find_interpreter(Interpreter* interpreter, std::string* why) {
     const char* (*get_version)() = nullptr;
     symbols.get(get_version, "Py_GetVersion");
     if (get_version == nullptr) {
-        return Search::nothing;
+        *why = unusable("", "is built in a way that memlab does not know");
+        return Search::unusable;
     }
     const std::string_view text = get_version();
     const std::string version(text.substr(0, text.find(' ')));
@@ -165,6 +135,7 @@ Search find_interpreter(Interpreter* interpreter, std::string* why) {
     }
     LoadedModule module;
     if (find_loaded_module(reinterpret_cast<std::uintptr_t>(loop), &module)) {
+        interpreter->library = module.is_program ? std::string() : module.path;
         const std::string_view file = base_name(module.path);
         if (file.starts_with("python") || file.starts_with("libpython")) {
             interpreter->code_start = module.start;
@@ -172,6 +143,11 @@ Search find_interpreter(Interpreter* interpreter, std::string* why) {
         }
     }
     return Search::found;
+}
+
+bool pin(const Interpreter& interpreter) {
+    return interpreter.library.empty() ||
+           dlopen(interpreter.library.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
 }
 
 }  // namespace memlab::profiler::python

@@ -1,13 +1,14 @@
 // The CPython interpreter of this process, found through the loader and never linked.
 //
-// Finding it takes the loader's lock, so it is done at a moment of the caller's choice; what is
-// found is kept, with the library pinned. What a capture calls afterwards reads a word and takes no
-// lock: none of it needs the GIL.
+// It is found on the way of an allocation, by the object that a call stack leads through, in which
+// nothing may wait for the loader's lock: the symbols are read from the object's own table. What a
+// capture calls afterwards reads a word and takes no lock: none of it needs the GIL.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "profiler/object_symbols.hpp"
 #include "profiler/python/layout.hpp"
 #include "profiler/python/objects.hpp"
 
@@ -42,16 +43,24 @@ struct Interpreter {
     /// Python frames say nothing. Empty for an interpreter that is part of an application.
     std::uintptr_t code_start = 0;
     std::uintptr_t code_end = 0;
+
+    std::string library;  ///< what it is part of, if that can be unloaded; else empty
 };
 
 enum class Search : std::uint8_t {
-    nothing,   ///< no interpreter in this process, so far
     found,     ///< `interpreter` is filled in
     unusable,  ///< there is one whose frames cannot be read; `why` says so
 };
 
-/// Takes the loader's lock: call without any of ours, and not on the way of an allocation that
-/// someone waits for. Throws std::bad_alloc.
-Search find_interpreter(Interpreter* interpreter, std::string* why);
+/// Whether the object is a Python interpreter, of whatever version.
+bool is_interpreter(const ObjectSymbols& object);
+
+/// That of the object which `address` lies in; it must be loaded, and be one. Takes no lock. Throws
+/// std::bad_alloc.
+Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::string* why);
+
+/// Keeps the interpreter's library loaded from now on. False when that cannot be. Takes the
+/// loader's lock.
+bool pin(const Interpreter& interpreter);
 
 }  // namespace memlab::profiler::python

@@ -5,8 +5,8 @@ namespace memlab::profiler::python {
 [[gnu::hot]] StackHash hash_of_parts(const CapturedStack& native, const Frames& python,
                                      std::uint64_t epoch) {
     const std::uint64_t sizes = native.depth << 32 | python.frame_count << 16 |
-                                python.activation_count << 2 | (python.truncated ? 2U : 0U) |
-                                (native.truncated ? 1U : 0U);
+                                python.activation_count << 3 | (native.ends_early ? 4U : 0U) |
+                                (python.truncated ? 2U : 0U) | (native.truncated ? 1U : 0U);
     StackHasher hasher(sizes, epoch);
     hasher.add(
         native.depth, [&](std::size_t i) { return native.addresses[i]; },

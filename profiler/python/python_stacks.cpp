@@ -1,11 +1,15 @@
 #include "profiler/python/python_stacks.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <ctime>
 #include <string>
 
+#include "profiler/object_symbols.hpp"
 #include "profiler/python/public_api_check.hpp"
-#include "profiler/stack_table.hpp"
+#include "profiler/unwind/executable_memory.hpp"
+#include "profiler/unwind/stack_memory.hpp"
 
 namespace memlab::profiler::python {
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)
@@ -14,35 +18,66 @@ PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& defin
       definitions_(definitions),
       state_(mode == Mode::off || depth == 0 ? State::off : State::looking) {}
 
-bool PythonStacks::look(std::uint32_t modules) {
-    if (!looking()) {
+bool PythonStacks::look(std::uintptr_t address) {
+    if (!looking() || address == 0) {
         return false;
     }
-    // Who searches says so first: who finds that it was done already finds that it is going on,
-    // too.
-    if (known_modules_.load(std::memory_order_acquire) == modules ||
-        searching_.exchange(true, std::memory_order_acquire)) {
+    if (searching_.exchange(true, std::memory_order_acquire)) {
         await_search();
         return false;
     }
-    known_modules_.store(modules, std::memory_order_release);
     Interpreter found;
     std::string why;
-    switch (find_interpreter(&found, &why)) {
-        case Search::nothing:
-            searching_.store(false, std::memory_order_release);
-            return false;
-        case Search::unusable:
-            turn_off(why);
-            return false;
-        case Search::found:
-            break;
+    if (find_interpreter(address, &found, &why) == Search::unusable) {
+        turn_off(why);
+        return false;
     }
     interpreter_ = found;
     numbers_ = std::make_unique<FrameNumbers>(definitions_);
     known_stacks_ = std::make_unique<KnownStacks>();
     state_.store(State::on, std::memory_order_release);
     return true;
+}
+
+std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
+    constexpr int most_looks = 16;
+    constexpr std::size_t most_words = 16384;
+    if (looks_above_.fetch_add(1, std::memory_order_relaxed) >= most_looks) {
+        return 0;
+    }
+    unwind::StackMemory memory(sp);
+    std::uintptr_t start = 0;
+    std::uintptr_t end = 0;
+    std::uintptr_t at = (sp + 7) & ~std::uintptr_t{7};
+    for (std::size_t i = 0; i < most_words && at + sizeof at <= memory.high(); ++i) {
+        std::uintptr_t word = 0;
+        memory.read(at, &word);
+        at += sizeof at;
+        if (word >= start && word < end) {
+            continue;  // of the object before
+        }
+        dl_find_object object{};
+        if (_dl_find_object(reinterpret_cast<void*>(word), &object) != 0) {
+            continue;
+        }
+        start = reinterpret_cast<std::uintptr_t>(object.dlfo_map_start);
+        end = reinterpret_cast<std::uintptr_t>(object.dlfo_map_end);
+        if (unwind::is_behind_call(word) && is_interpreter(ObjectSymbols::at(word))) {
+            return word;
+        }
+    }
+    return 0;
+}
+
+void PythonStacks::before_unload() {
+    if (!found() || pinned_.exchange(true, std::memory_order_relaxed)) {
+        return;
+    }
+    if (!pin(interpreter_)) {
+        turn_off(
+            "the Python interpreter cannot be kept loaded: call sites are native only from "
+            "here on");
+    }
 }
 
 void PythonStacks::await_search() {
@@ -108,7 +143,10 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
     };
     const auto add_activation = [&] {
         for (const std::size_t end = frames.activations[activation].end; frame < end; ++frame) {
-            add(StackTable::python_bit | frames.frames[frame].number);
+            if (depth < limit) {
+                merged.python[depth / 64] |= std::uint64_t{1} << depth % 64;
+            }
+            add(frames.frames[frame].number);
         }
         ++activation;
     };
@@ -131,11 +169,13 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
             add(native.addresses[i]);
         }
     }
-    if (activation == 0) {
+    if (native.ends_early && activation < frames.activation_count) {
+        truncated = true;  // what lay between is not known
+    } else if (activation == 0) {
         return false;
     }
-    // The native stack ends at the limit, the Python one goes on: it is the better half.
-    while (native.truncated && activation < frames.activation_count) {
+    // The native stack ends at the limit or early, the Python one goes on: it is the better half.
+    while ((native.truncated || native.ends_early) && activation < frames.activation_count) {
         add_activation();
     }
     merged.depth = depth;

@@ -7,6 +7,8 @@
 // the Python frames that it runs stand in its place. The interpreter's other C functions in between
 // are left out when they are a binary of their own: they say nothing. What belongs to another
 // interpreter or to another C stack (greenlets) fits no native frame, and the stack stays native.
+// But where the native stack ends at a frame whose caller nothing tells (a JIT's code), the Python
+// frames that are left called it, and follow.
 #pragma once
 
 #include <atomic>
@@ -20,14 +22,16 @@
 #include "profiler/python/known_stacks.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
+#include "profiler/stack_table.hpp"
 
 namespace memlab::profiler::python {
 
-/// A stack as the StackTable takes it: native return addresses, and numbers of Python frames with
-/// StackTable::python_bit, leaf first.
+/// A stack as the StackTable takes it: native return addresses and numbers of Python frames, leaf
+/// first.
 struct MergedStack {
     std::size_t depth = 0;
     bool truncated = false;
+    StackTable::PythonWords python{};  ///< which of the words are Python frames
     std::uint64_t words[CapturedStack::max_depth];
 };
 
@@ -43,12 +47,18 @@ class PythonStacks {
     /// `definitions` must outlive it. `depth` frames of a stack are kept at most.
     PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
 
-    /// Looks for an interpreter, unless there is one already or it was done for as many `modules`;
-    /// true when one was found just now. For a safe moment (see find_interpreter). While another
-    /// thread looks this one waits for what it finds, or its stack would have no Python frames: for
-    /// 100 ms at most, since this thread may hold what the other needs (the loader's lock), and but
-    /// once in vain.
-    bool look(std::uint32_t modules);
+    /// Reads what is needed of the interpreter that `address` lies in, unless that was done; true
+    /// when it was done just now. While another thread does it this one waits, or its stack would
+    /// have no Python frames: for 100 ms at most, and but once in vain. 0: there is none yet.
+    bool look(std::uintptr_t address);
+
+    /// An address in an interpreter that the calling thread's stack seems to lead through above
+    /// `sp`, by its words alone, where nothing tells the frames; 0: none. Tried for the first
+    /// stacks of that kind only.
+    std::uintptr_t interpreter_above(std::uintptr_t sp);
+
+    /// Something will be unloaded: not the interpreter. Takes the loader's lock.
+    void before_unload();
 
     /// True while it is worth looking.
     bool looking() const { return state_.load(std::memory_order_relaxed) == State::looking; }
@@ -79,7 +89,8 @@ class PythonStacks {
     const std::size_t depth_;
     StackDefinitions& definitions_;
     std::atomic<State> state_;
-    std::atomic<std::uint32_t> known_modules_{UINT32_MAX};
+    std::atomic<int> looks_above_{0};
+    std::atomic<bool> pinned_{false};
     std::atomic<bool> searching_{false};
     std::atomic<bool> waited_in_vain_{false};
     std::atomic<bool> compared_{false};

@@ -159,20 +159,29 @@ void Aggregator::on(const ModuleDef& record) {
 
 void Aggregator::on(const PythonFrameDef& record) {
     guarded([&] {
-        if (definitions_.define(record)) {
-            python_frames_.push_back(record);
+        PythonFrameDef frame = record;
+        definitions_.repair(frame);
+        if (definitions_.define(frame)) {
+            python_frames_.push_back(frame);
         }
     });
 }
 
 void Aggregator::on(const StackDef& record) {
     guarded([&] {
-        if (!definitions_.define(record)) {
+        StackDef repaired;
+        const bool valid = definitions_.valid(record);
+        if (!valid) {
+            repaired = record;
+            definitions_.repair(repaired);
+        }
+        const StackDef& definition = valid ? record : repaired;
+        if (!definitions_.define(definition)) {
             return;
         }
-        StackFrames stack{.frames = {}, .truncated = record.truncated};
-        stack.frames.reserve(record.frames.size());
-        for (const Frame& frame : record.frames) {
+        StackFrames stack{.frames = {}, .truncated = definition.truncated};
+        stack.frames.reserve(definition.frames.size());
+        for (const Frame& frame : definition.frames) {
             const auto [at, is_new] =
                 frame_index_.try_emplace(frame, static_cast<std::uint32_t>(frames_.size()));
             if (is_new) {

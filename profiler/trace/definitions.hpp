@@ -2,8 +2,9 @@
 // are given out in order from 1, so that a count is all there is to remember: the reader stays
 // within bounded memory on any input.
 //
-// The writer and the aggregator use repair(): a defect in the recorder costs the reference, not
-// the recording. The reader uses valid(): in a log an undefined reference is damage.
+// The recorder, the writer and the aggregator use repair(): a defect in the recorder costs the
+// reference, not the recording; and a definition is taken, or all that come after it would be out
+// of order. The reader uses define() and valid(): in a log an undefined reference is damage.
 #pragma once
 
 #include <bitset>
@@ -30,22 +31,25 @@ class Definitions {
         return device(record.device) && next(contexts_, record.id);
     }
     bool define(const PythonFrameDef& record) {
-        return record.function <= strings_ && record.file <= strings_ &&
-               next(python_frames_, record.id);
+        return valid(record) && next(python_frames_, record.id);
     }
-    bool define(const StackDef& record) {
-        for (const Frame& frame : record.frames) {
-            if (frame.module > modules_ || frame.python > python_frames_) {
-                return false;
-            }
-        }
-        return next(stacks_, record.id);
-    }
+    bool define(const StackDef& record) { return valid(record) && next(stacks_, record.id); }
 
     bool device(std::uint32_t index) const {
         return index < format::max_devices && devices_.test(index);
     }
 
+    bool valid(const PythonFrameDef& record) const {
+        return record.function <= strings_ && record.file <= strings_;
+    }
+    bool valid(const StackDef& record) const {
+        for (const Frame& frame : record.frames) {
+            if (frame.module > modules_ || frame.python > python_frames_) {
+                return false;
+            }
+        }
+        return true;
+    }
     bool valid(const ContextLost& record) const {
         return record.context != 0 && record.context <= contexts_;
     }
@@ -71,6 +75,18 @@ class Definitions {
     }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
+    bool repair(PythonFrameDef& record) const {
+        clear(record.function, strings_);
+        clear(record.file, strings_);
+        return true;
+    }
+    bool repair(StackDef& record) const {
+        for (Frame& frame : record.frames) {
+            clear(frame.module, modules_);
+            clear(frame.python, python_frames_);
+        }
+        return true;
+    }
     bool repair(Event& record) const {
         clear(record.context, contexts_);
         clear(record.api, strings_);

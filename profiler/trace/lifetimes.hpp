@@ -1,7 +1,8 @@
 // Minimum, median and maximum of durations that arrive one by one, without keeping them. The
 // median comes from a histogram with eight buckets per power of two: it is off by at most 1/16
 // (6.25 %) of itself; durations below 8 ns are exact. A site's lifetimes are usually of few
-// magnitudes, so only the range of buckets in use is stored.
+// magnitudes, so only the range of buckets in use is stored; and few are freed 2^32 times, so a
+// count has 32 bits and what is beyond them is kept beside, for the sites that need it.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 namespace memlab::trace {
 
 class Lifetimes {
   public:
-    /// May throw std::bad_alloc, and then has not counted.
-    void add(std::uint64_t duration_ns) {
+    /// `count` durations of one length. May throw std::bad_alloc, and then has not counted.
+    void add(std::uint64_t duration_ns, std::uint64_t count = 1) {
         const std::size_t bucket = bucket_of(duration_ns);
         if (counts_.empty()) {
             counts_.resize(1);
@@ -27,8 +29,11 @@ class Lifetimes {
         } else if (bucket - first_ >= counts_.size()) {
             counts_.resize(bucket - first_ + 1);
         }
-        std::uint32_t& count = counts_[bucket - first_];
-        count += count == std::numeric_limits<std::uint32_t>::max() ? 0 : 1;
+        const std::uint64_t sum = counts_[bucket - first_] + count;
+        if (sum >> 32 != 0) [[unlikely]] {
+            carry(bucket, static_cast<std::uint32_t>(sum >> 32));
+        }
+        counts_[bucket - first_] = static_cast<std::uint32_t>(sum);
         min_ = std::min(min_, duration_ns);
         max_ = std::max(max_, duration_ns);
     }
@@ -40,13 +45,13 @@ class Lifetimes {
     /// The lower median, rounded to the middle of its bucket. 0 when empty.
     std::uint64_t median() const {
         std::uint64_t total = 0;
-        for (const std::uint32_t count : counts_) {
-            total += count;
+        for (std::size_t i = 0; i < counts_.size(); ++i) {
+            total += count_of(i);
         }
         std::uint64_t before = 0;
         for (std::size_t i = 0; i < counts_.size(); ++i) {
-            before += counts_[i];
-            if (2 * before >= total) {
+            before += count_of(i);
+            if (before >= total - total / 2) {
                 return std::clamp(middle_of(first_ + i), min_, max_);
             }
         }
@@ -54,6 +59,33 @@ class Lifetimes {
     }
 
   private:
+    /// A bucket's count went past its 32 bits.
+    struct Carry {
+        std::size_t bucket;
+        std::uint32_t upper;
+    };
+    void carry(std::size_t bucket, std::uint32_t by) {
+        if (carries_ == nullptr) {
+            carries_ = std::make_unique<std::vector<Carry>>();
+        }
+        for (Carry& known : *carries_) {
+            if (known.bucket == bucket) {
+                known.upper += by;
+                return;
+            }
+        }
+        carries_->push_back({bucket, by});
+    }
+    std::uint64_t count_of(std::size_t i) const {
+        std::uint64_t count = counts_[i];
+        if (carries_ != nullptr) {
+            for (const Carry& carry : *carries_) {
+                count += carry.bucket == first_ + i ? std::uint64_t{carry.upper} << 32 : 0;
+            }
+        }
+        return count;
+    }
+
     static std::size_t bucket_of(std::uint64_t value) {
         if (value < 8) {
             return static_cast<std::size_t>(value);
@@ -70,6 +102,7 @@ class Lifetimes {
     }
 
     std::vector<std::uint32_t> counts_;
+    std::unique_ptr<std::vector<Carry>> carries_;  ///< null: none
     std::size_t first_ = 0;
     std::uint64_t min_ = std::numeric_limits<std::uint64_t>::max();
     std::uint64_t max_ = 0;

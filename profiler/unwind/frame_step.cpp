@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "profiler/unwind/executable_memory.hpp"
 #include "profiler/unwind/modules.hpp"
 
 namespace memlab::profiler::unwind {
@@ -61,6 +62,106 @@ Answer step_to_interrupted(const StackMemory& memory, Registers* registers, std:
     *registers = interrupted;
     *cfa = interrupted.values[column::rsp];
     return Answer::found;
+}
+
+bool is_return_address(std::uintptr_t address) {
+    if (!is_behind_call(address)) {
+        return false;
+    }
+    switch (code_at(address - 1)) {
+        case CodeAt::code:
+            return true;
+        case CodeAt::data:
+            return false;
+        case CodeAt::no_object:
+            break;
+    }
+    return is_executable(address - 1);
+}
+
+// Runs what lies at the present instruction as long as it only takes the frame down: until it
+// returns. False when it does anything else.
+bool run_to_return(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
+    constexpr int most_instructions = 24;
+    std::uintptr_t next = registers->values[column::rip];
+    std::uintptr_t sp = registers->values[column::rsp];
+    std::uintptr_t bp = registers->values[column::rbp];
+    for (int i = 0; i < most_instructions; ++i) {
+        std::uintptr_t word = 0;
+        if (!memory.read(next, &word)) {
+            return false;
+        }
+        const auto byte = [word](unsigned at) { return static_cast<std::uint8_t>(word >> 8 * at); };
+        const auto pop = [&memory, &sp](std::uintptr_t* value) {
+            const bool read = memory.read(sp, value);
+            sp += sizeof *value;
+            return read;
+        };
+        std::uintptr_t value = 0;
+        if (byte(0) == 0xc3 || (byte(0) == 0xf3 && byte(1) == 0xc3) || byte(0) == 0xc2) {  // ret
+            *cfa = sp + sizeof value;
+            if (sp < registers->values[column::rsp] || !pop(&value) || !is_return_address(value)) {
+                return false;
+            }
+            registers->set(column::rip, value);
+            registers->set(column::rsp, sp);
+            registers->set(column::rbp, bp);
+            return true;
+        }
+        if ((word & 0xffffffU) == 0xc48348) {  // add $x, %rsp
+            sp += static_cast<std::uintptr_t>(static_cast<std::int8_t>(byte(3)));
+            next += 4;
+        } else if ((word & 0xffffffU) == 0xc48148) {  // the same, four bytes
+            sp += static_cast<std::uintptr_t>(static_cast<std::int32_t>(word >> 24));
+            next += 7;
+        } else if ((word & 0xffffffffU) == 0x24648d48) {  // lea x(%rsp), %rsp
+            sp += static_cast<std::uintptr_t>(static_cast<std::int8_t>(byte(4)));
+            next += 5;
+        } else if (byte(0) == 0xc9) {  // leave
+            sp = bp;
+            if (!pop(&bp)) {
+                return false;
+            }
+            next += 1;
+        } else if (byte(0) == 0x5d) {  // pop %rbp
+            if (!pop(&bp)) {
+                return false;
+            }
+            next += 1;
+        } else if (byte(0) >= 0x58 && byte(0) <= 0x5f && byte(0) != 0x5c) {  // of another register
+            sp += sizeof value;
+            next += 1;
+        } else if (byte(0) == 0x41 && byte(1) >= 0x58 && byte(1) <= 0x5f) {  // of r8 to r15
+            sp += sizeof value;
+            next += 2;
+        } else if (byte(0) == 0x90) {  // nop
+            next += 1;
+        } else if ((word & 0xffffU) == 0xc031 || (word & 0xffffU) == 0xc033) {  // xor %eax, %eax
+            next += 2;
+        } else if ((word & 0xffffffU) == 0x77f8c5) {  // vzeroupper
+            next += 3;
+        } else {
+            return false;
+        }
+    }
+    return false;
+}
+
+// A frame pointer points to the caller's, which the return address follows.
+bool follow_frame_pointer(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
+    const std::uintptr_t bp = registers->values[column::rbp];
+    std::uintptr_t callers = 0;
+    std::uintptr_t back = 0;
+    if (bp < registers->values[column::rsp] || bp % sizeof bp != 0 || bp + 2 * sizeof bp < bp ||
+        !memory.read(bp, &callers) || !memory.read(bp + sizeof bp, &back) ||
+        !is_return_address(back)) {
+        return false;
+    }
+    *cfa = bp + 2 * sizeof bp;
+    registers->set(column::rip, back);
+    registers->set(column::rsp, *cfa);
+    registers->set(column::rbp, callers);
+    return true;
 }
 
 Answer find_cfa(const FrameRow& row, const StackMemory& memory, const Registers& registers,
@@ -124,27 +225,35 @@ Answer find_register(const RegisterRule& rule, std::size_t reg, std::uintptr_t c
 
 void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnowledge* knowledge) {
     FrameTables tables;
-    switch (find_frame_tables(address, &tables)) {
-        case ObjectTables::no_object:
-            knowledge->source =
-                is_signal_return(instruction) ? Source::signal_call : Source::no_object;
-            knowledge->signal_frame = knowledge->source == Source::signal_call;
+    knowledge->signal_frame = false;
+    if (find_frame_tables(address, &tables) == ObjectTables::found) {
+        FrameDescription description;
+        if (find_frame_description(tables, address, &description) &&
+            compute_frame_row(description, address, &knowledge->row)) {
+            knowledge->source = Source::tables;
+            knowledge->signal_frame = description.signal_frame;
             return;
-        case ObjectTables::none:
-            break;
-        case ObjectTables::found: {
-            FrameDescription description;
-            if (find_frame_description(tables, address, &description) &&
-                compute_frame_row(description, address, &knowledge->row)) {
-                knowledge->source = Source::tables;
-                knowledge->signal_frame = description.signal_frame;
-                return;
-            }
         }
     }
-    const bool signal_call = is_signal_return(instruction);
-    knowledge->source = signal_call ? Source::signal_call : Source::no_tables;
-    knowledge->signal_frame = signal_call;
+    if (is_signal_return(instruction)) {
+        knowledge->source = Source::signal_call;
+        knowledge->signal_frame = true;
+        return;
+    }
+    switch (code_at(address)) {
+        case CodeAt::code:
+            knowledge->source = Source::no_tables;
+            return;
+        case CodeAt::data:
+            knowledge->source = Source::no_code;
+            return;
+        case CodeAt::no_object:
+            break;
+    }
+    const bool called = address != instruction;
+    knowledge->source = (!called || is_behind_call(instruction)) && is_executable(address)
+                            ? Source::no_object
+                            : Source::no_code;
 }
 
 Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, Registers* registers,
@@ -172,6 +281,17 @@ Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, R
     }
     *registers = callers;
     return Answer::found;
+}
+
+Answer step_without_tables(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
+    const Registers before = *registers;
+    registers->known = 1U << column::rip | 1U << column::rsp | 1U << column::rbp;
+    if (before.has(column::rbp) &&
+        (run_to_return(memory, registers, cfa) || follow_frame_pointer(memory, registers, cfa))) {
+        return Answer::found;
+    }
+    *registers = before;
+    return Answer::none;
 }
 
 }  // namespace memlab::profiler::unwind

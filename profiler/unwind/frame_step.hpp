@@ -14,8 +14,9 @@ struct FrameKnowledge {
     enum class Source : std::uint8_t {
         tables,       ///< `row` is filled in
         no_tables,    ///< a loaded object, but nothing (readable) about this address
-        no_object,    ///< nothing that the loader knows: code made at run time, or no code
-        signal_call,  ///< no object either, but the instructions that end a signal handler
+        no_object,    ///< code made at run time, which the loader does not know
+        no_code,      ///< nothing that is executed, in an object or not
+        signal_call,  ///< no tables either, but the instructions that end a signal handler
     };
     Source source;
     bool signal_frame;
@@ -23,7 +24,8 @@ struct FrameKnowledge {
 };
 
 /// `address` lies in the instruction that the frame is at: the return address less one, or the
-/// interrupted instruction's own. `instruction` is what would run next. Async-signal-safe.
+/// interrupted instruction's own. `instruction` is what would run next: after a call, if the two
+/// differ. Async-signal-safe.
 void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnowledge* knowledge);
 
 /// Replaces a frame's registers by its caller's (rip: where that goes on). Registers that cannot be
@@ -32,5 +34,11 @@ void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnow
 /// Async-signal-safe.
 Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, Registers* registers,
                    std::uintptr_t* cfa);
+
+/// The same for code that no tables describe, as far as the code and the frame pointer tell: what
+/// runs from the present instruction up to a return, if that only takes the frame down, as in
+/// trampolines; or else the frame that rbp points to. Nothing is believed but what leads to a
+/// return address, behind a call in code. Async-signal-safe.
+Answer step_without_tables(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa);
 
 }  // namespace memlab::profiler::unwind

@@ -55,12 +55,16 @@ __attribute__((no_sanitize_thread)) std::uintptr_t bias_of(const link_map* objec
     return object->l_addr;
 }
 
-// The readable segments by the program headers. Every linker lets the first one begin with the ELF
-// header; for an object where that is not so, all of its mapping counts as readable.
-void find_segments(const dl_find_object& found, FrameTables* tables) {
-    const Bytes map{reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
-                    reinterpret_cast<std::uintptr_t>(found.dlfo_map_end)};
-    tables->segment_count = 0;
+Bytes mapping_of(const dl_find_object& found) {
+    return {reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
+            reinterpret_cast<std::uintptr_t>(found.dlfo_map_end)};
+}
+
+// The loaded segments by the program headers: their rights and where they lie. Every linker lets
+// the first one begin with the ELF header; false for an object where that is not so.
+template <class Visit>
+bool visit_segments(const dl_find_object& found, const Visit& visit) {
+    const Bytes map = mapping_of(found);
     ElfW(Ehdr) header;
     ByteReader reader(map);
     const Bytes header_bytes = reader.take(sizeof header);
@@ -70,8 +74,7 @@ void find_segments(const dl_find_object& found, FrameTables* tables) {
     if (reader.failed() || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_phentsize != sizeof(ElfW(Phdr)) || header.e_phnum > 64 || header.e_phoff > 4096 ||
         header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > 4096) {
-        tables->segments[tables->segment_count++] = map;
-        return;
+        return false;
     }
     const std::uintptr_t bias = bias_of(found.dlfo_link_map);
     for (std::size_t i = 0; i < header.e_phnum; ++i) {
@@ -81,10 +84,23 @@ void find_segments(const dl_find_object& found, FrameTables* tables) {
                     sizeof segment);
         const std::uintptr_t begin = bias + segment.p_vaddr;
         const std::uintptr_t end = begin + segment.p_memsz;
-        if (segment.p_type == PT_LOAD && (segment.p_flags & PF_R) != 0 && begin >= map.begin &&
-            end <= map.end && begin < end && tables->segment_count < FrameTables::max_segments) {
-            tables->segments[tables->segment_count++] = {begin, end};
+        if (segment.p_type == PT_LOAD && begin >= map.begin && end <= map.end && begin < end) {
+            visit(segment.p_flags, Bytes{begin, end});
         }
+    }
+    return true;
+}
+
+// The readable segments; where nothing tells them apart, all of the object's mapping.
+void find_segments(const dl_find_object& found, FrameTables* tables) {
+    tables->segment_count = 0;
+    const bool told = visit_segments(found, [tables](ElfW(Word) rights, Bytes segment) {
+        if ((rights & PF_R) != 0 && tables->segment_count < FrameTables::max_segments) {
+            tables->segments[tables->segment_count++] = segment;
+        }
+    });
+    if (!told) {
+        tables->segments[tables->segment_count++] = mapping_of(found);
     }
 }
 
@@ -107,6 +123,18 @@ ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables) {
     find_segments(found, tables);
     tables->header = reinterpret_cast<std::uintptr_t>(found.dlfo_eh_frame);
     return ObjectTables::found;
+}
+
+CodeAt code_at(std::uintptr_t address) {
+    dl_find_object found;
+    if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) {
+        return CodeAt::no_object;
+    }
+    bool executed = false;
+    const bool told = visit_segments(found, [&executed, address](ElfW(Word) rights, Bytes segment) {
+        executed |= (rights & PF_X) != 0 && segment.contains(address);
+    });
+    return executed || !told ? CodeAt::code : CodeAt::data;
 }
 
 void forget_modules() {

@@ -23,6 +23,15 @@ enum class ObjectTables : std::uint8_t {
 /// Also notices when the object lies where another one was before (unload_was_missed()).
 ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables);
 
+enum class CodeAt : std::uint8_t {
+    no_object,  ///< no loaded object holds the address
+    data,       ///< one does, but not in a segment that is executed
+    code,
+};
+
+/// As find_frame_tables(), of which it needs no answer. Async-signal-safe.
+CodeAt code_at(std::uintptr_t address);
+
 /// What is there from now on took nobody's place.
 void forget_modules();
 

@@ -2,10 +2,13 @@
 
 #include <unwind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+
+#include "profiler/unwind/frame_step.hpp"
 
 namespace memlab::profiler::unwind {
 namespace {
@@ -46,6 +49,14 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     return _URC_NO_REASON;
 }
 
+using Source = FrameKnowledge::Source;
+
+Source source_at(std::uintptr_t return_address) {
+    FrameKnowledge knowledge;
+    look_up_frame(return_address - 1, return_address, &knowledge);
+    return knowledge.source;
+}
+
 constinit std::atomic<unsigned long> stacks_verified{0};
 constinit std::atomic<unsigned long> frames_verified{0};
 
@@ -69,11 +80,17 @@ __attribute__((noinline)) void walk_stack_as_libgcc(CapturedStack& stack, std::s
 }
 
 bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc) {
-    if (walked.depth != by_libgcc.depth || walked.truncated != by_libgcc.truncated) {
+    const std::size_t depth = std::min(walked.depth, by_libgcc.depth);
+    const bool goes_on = walked.depth > depth;
+    if (by_libgcc.depth > depth + 1 ||
+        (by_libgcc.depth > depth &&
+         (!walked.ends_early || source_at(by_libgcc.addresses[depth]) != Source::no_code)) ||
+        (goes_on && (depth == 0 || source_at(by_libgcc.addresses[depth - 1]) == Source::tables)) ||
+        (walked.depth == by_libgcc.depth && walked.truncated != by_libgcc.truncated)) {
         return false;
     }
-    for (std::size_t i = 0; i < walked.depth; ++i) {
-        const bool last = i + 1 == walked.depth && walked.ends[i] == UINTPTR_MAX;
+    for (std::size_t i = 0; i < depth; ++i) {
+        const bool last = i + 1 == depth && (goes_on || walked.ends[i] == UINTPTR_MAX);
         if (walked.addresses[i] != by_libgcc.addresses[i] ||
             (walked.ends[i] != by_libgcc.ends[i] && !last)) {
             return false;

@@ -13,6 +13,8 @@ namespace memlab::profiler::unwind {
 void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes left_out);
 
 /// Whether two walks gave the same. Of a frame without a caller only libgcc says where it ends.
+/// Where there are no tables libgcc's ends, and ours may go on; a last one that is no code is no
+/// frame to ours.
 bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc);
 
 /// Walks again as libgcc does. On any difference prints both stacks and aborts. The frame that both

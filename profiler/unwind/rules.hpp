@@ -25,8 +25,10 @@ class Rule {
         none,       ///< not known yet
         plain,      ///< of the form above
         realigned,  ///< gcc's frames with a realigned stack: the CFA is in memory below rbp
-        end,        ///< no caller, or none that the tables tell
+        end,        ///< no caller
         general,    ///< anything else: ask the tables each time
+        no_tables,  ///< code of which the tables say nothing
+        no_code,    ///< no frame: what is there is not executed
     };
     static constexpr unsigned kind_shift = 23;
     static constexpr unsigned kind_bits = 3;

@@ -25,18 +25,6 @@ std::uintptr_t page_of(std::uintptr_t address) {
     return address & ~(page_size - 1);
 }
 
-// Not syscall(): that one sets errno.
-long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
-                       std::uintptr_t third, std::uintptr_t fourth) {
-    long result = number;
-    register std::uintptr_t in_r10 __asm__("r10") = fourth;
-    __asm__ volatile("syscall"
-                     : "+a"(result)
-                     : "D"(first), "S"(second), "d"(third), "r"(in_r10)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-
 void* thread_control_block() {
     void* block;
     __asm__("movq %%fs:0, %0" : "=r"(block));
@@ -80,6 +68,17 @@ MEMLAB_READS_STACK std::uintptr_t word_at(std::uintptr_t address) {
 
 }  // namespace
 
+long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
+                       std::uintptr_t third, std::uintptr_t fourth) {
+    long result = number;
+    register std::uintptr_t in_r10 __asm__("r10") = fourth;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"(first), "S"(second), "d"(third), "r"(in_r10)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+
 bool is_readable(std::uintptr_t address) {
     constexpr std::uintptr_t no_such_how = ~std::uintptr_t{0};
     constexpr long fault = -14;  // EFAULT; anything else came after the read
@@ -98,12 +97,18 @@ bool StackMemory::move_to_unknown(std::uintptr_t sp) {
     }
     low_ = page_of(sp);
     high_ = low_;
-    return try_pages(sp + 1);
+    return try_pages(sp + 1, sp);
 }
 
-bool StackMemory::try_pages(std::uintptr_t to) {
-    if (to - high_ > largest_frame) {
+bool StackMemory::try_pages(std::uintptr_t to, std::uintptr_t from) {
+    if (to - high_ > largest_frame || from > to) {
         return false;
+    }
+    // Beyond a large frame only what is read: a system call for each page of it would be too much,
+    // again and again where the frame is none.
+    if (page_of(from) > high_) {
+        low_ = page_of(from);
+        high_ = low_;
     }
     while (high_ < to) {
         if (!is_readable(high_)) {

@@ -24,6 +24,10 @@ namespace memlab::profiler::unwind {
 
 constexpr std::size_t page_size = 4096;
 
+/// A system call that is no cancellation point and leaves errno as it is.
+long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
+                       std::uintptr_t third, std::uintptr_t fourth);
+
 /// True when the eight bytes at `address` can be read. A system call; errno stays as it is.
 bool is_readable(std::uintptr_t address);
 
@@ -62,15 +66,19 @@ class StackMemory {
     std::uintptr_t low() const { return low_; }
     std::uintptr_t high() const { return high_; }
 
-    /// Makes the range reach `to` if the memory up to there can be read.
-    bool extend(std::uintptr_t to) { return to <= high_ || (!on_own_stack_ && try_pages(to)); }
+    /// Makes the range reach `to` if it can be read from `from` on, which is all that is needed of
+    /// it below `to`; on another stack than the thread's own, what is far below that may drop out
+    /// of the range.
+    bool extend(std::uintptr_t to, std::uintptr_t from) {
+        return to <= high_ || (!on_own_stack_ && try_pages(to, from));
+    }
 
     /// The word at any address at all, if it can be read.
     bool read(std::uintptr_t address, std::uintptr_t* value) const;
 
   private:
     bool move_to_unknown(std::uintptr_t sp);
-    bool try_pages(std::uintptr_t to);
+    bool try_pages(std::uintptr_t to, std::uintptr_t from);
 
     std::uintptr_t low_ = 0;
     std::uintptr_t high_ = 0;

@@ -36,12 +36,20 @@ __attribute__((noinline)) Rule learn_rule(const Position& at, bool keep) {
     FrameKnowledge knowledge;
     look_up_frame(at.address(), at.instruction, &knowledge);
     Rule rule(Kind::general);
-    if (knowledge.source == Source::tables) {
-        rule = Rule::of(knowledge.row, knowledge.signal_frame);
-    } else if (knowledge.source == Source::no_object) {
-        return Rule(Kind::end);  // not kept: the loader may put an object there, and tells nobody
-    } else if (knowledge.source == Source::no_tables) {
-        rule = Rule(Kind::end);
+    switch (knowledge.source) {
+        case Source::tables:
+            rule = Rule::of(knowledge.row, knowledge.signal_frame);
+            break;
+        case Source::no_tables:
+            rule = Rule(Kind::no_tables);
+            break;
+        // Not kept: the loader may put an object there, and tells nobody.
+        case Source::no_object:
+            return Rule(Kind::no_tables);
+        case Source::no_code:
+            return Rule(Kind::no_code);
+        case Source::signal_call:
+            break;
     }
     if (keep) {
         keep_rule(at.address(), rule);
@@ -49,20 +57,39 @@ __attribute__((noinline)) Rule learn_rule(const Position& at, bool keep) {
     return rule;
 }
 
+Registers carried_registers(const Position& at) {
+    Registers registers{};
+    registers.set(column::rip, at.instruction);
+    registers.set(column::rsp, at.sp);
+    registers.set(column::rbp, at.bp);
+    return registers;
+}
+
+void go_on(Position& at, StackMemory& memory, const Registers& registers, bool interrupted) {
+    at = {registers.values[column::rip], registers.values[column::rsp],
+          registers.values[column::rbp], interrupted};
+    memory.move_to(at.sp);
+}
+
 // A frame that has no kept rule: by the tables, with the registers that a walk carries along.
 __attribute__((noinline)) Answer step_generally(Position& at, StackMemory& memory,
                                                 std::uintptr_t* cfa) {
     FrameKnowledge knowledge;
     look_up_frame(at.address(), at.instruction, &knowledge);
-    Registers registers{};
-    registers.set(column::rip, at.instruction);
-    registers.set(column::rsp, at.sp);
-    registers.set(column::rbp, at.bp);
+    Registers registers = carried_registers(at);
     const Answer answer = step_by_row(knowledge, memory, &registers, cfa);
     if (answer == Answer::found) {
-        at = {registers.values[column::rip], registers.values[column::rsp],
-              registers.values[column::rbp], knowledge.signal_frame};
-        memory.move_to(at.sp);
+        go_on(at, memory, registers, knowledge.signal_frame);
+    }
+    return answer;
+}
+
+__attribute__((noinline)) Answer step_through_unknown(Position& at, StackMemory& memory,
+                                                      std::uintptr_t* cfa) {
+    Registers registers = carried_registers(at);
+    const Answer answer = step_without_tables(memory, &registers, cfa);
+    if (answer == Answer::found) {
+        go_on(at, memory, registers, false);
     }
     return answer;
 }
@@ -72,11 +99,11 @@ MEMLAB_READS_STACK bool step_realigned(Rule rule, Position& at, StackMemory& mem
                                        std::uintptr_t* cfa) {
     const std::uintptr_t kept = at.bp - rule.distance();
     if (at.bp < at.sp || kept < at.sp || kept > at.bp || at.bp + word_size < at.bp ||
-        !memory.extend(at.bp + word_size)) {
+        !memory.extend(at.bp + word_size, kept)) {
         return false;
     }
     *cfa = word_at(kept);
-    if (*cfa <= at.bp + word_size || !memory.extend(*cfa)) {
+    if (*cfa <= at.bp + word_size || !memory.extend(*cfa, *cfa - word_size)) {
         return false;
     }
     at = {word_at(*cfa - word_size), *cfa, word_at(at.bp), false};
@@ -87,17 +114,18 @@ MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
                                    std::uintptr_t* cfa) {
     const std::uintptr_t base = rule.from_frame_pointer() ? at.bp : at.sp;
     *cfa = base + rule.distance();
-    if (base < at.sp || *cfa < base || !memory.extend(*cfa)) {
+    const std::uintptr_t saved_at = *cfa - rule.saved_frame_pointer();
+    if (base < at.sp || *cfa < base || !memory.extend(*cfa, saved_at)) {
         return false;
     }
-    const std::uintptr_t saved = word_at(*cfa - rule.saved_frame_pointer());
+    const std::uintptr_t saved = word_at(saved_at);
     at = {word_at(*cfa - word_size), *cfa, rule.keeps_frame_pointer() ? at.bp : saved, false};
     return true;
 }
 
-// One frame in whatever way it takes, by the rule that is kept for it if there is one. `none`: the
-// walk ends here.
-[[gnu::hot]] __attribute__((noinline)) Answer step(Rule rule, Position& at, StackMemory& memory,
+// One frame in whatever way it takes, by the rule that is kept for it if there is one; `rule` is
+// what it was done by. `none`: the walk ends here.
+[[gnu::hot]] __attribute__((noinline)) Answer step(Rule& rule, Position& at, StackMemory& memory,
                                                    bool use_kept, std::uintptr_t* cfa) {
     if (rule.kind() == Kind::none) {
         rule = learn_rule(at, use_kept);
@@ -109,6 +137,8 @@ MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
             return step_realigned(rule, at, memory, cfa) ? Answer::found : Answer::none;
         case Kind::general:
             return step_generally(at, memory, cfa);
+        case Kind::no_tables:
+            return step_through_unknown(at, memory, cfa);
         default:
             return Answer::none;
     }
@@ -144,10 +174,17 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     bool reached = false;
     stack.depth = 0;
     stack.truncated = false;
+    stack.ends_early = false;
     for (std::size_t i = 0; i < most_steps; ++i) {
         const std::uintptr_t instruction = registers.values[column::rip];
         reached = reached || registers.values[column::rsp] == first;
         if (instruction == 0) {
+            return;
+        }
+        FrameKnowledge knowledge;
+        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        if (knowledge.source == Source::no_code) {
+            stack.ends_early = true;
             return;
         }
         if (reached && !left_out.contains(instruction)) {
@@ -159,10 +196,13 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
             stack.addresses[stack.depth] = instruction;
             stack.ends[stack.depth++] = UINTPTR_MAX;
         }
-        FrameKnowledge knowledge;
-        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        const bool described =
+            knowledge.source == Source::tables || knowledge.source == Source::signal_call;
         std::uintptr_t cfa = 0;
-        if (step_by_row(knowledge, memory, &registers, &cfa) != Answer::found) {
+        const Answer answer = described ? step_by_row(knowledge, memory, &registers, &cfa)
+                                        : step_without_tables(memory, &registers, &cfa);
+        if (answer != Answer::found) {
+            stack.ends_early = true;
             return;
         }
         if (stack.depth != 0) {
@@ -171,6 +211,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
         memory.move_to(registers.values[column::rsp]);
         interrupted = knowledge.signal_frame;
     }
+    stack.ends_early = true;
 }
 
 // False when a frame needs a register that is not carried along. The loop is the unwinder's cost:
@@ -187,6 +228,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     std::size_t depth = 0;
     std::size_t steps = 0;
     bool truncated = false;
+    bool ends_early = false;
     bool complete = true;
     while (at.instruction != 0) {
         const auto* const known =
@@ -262,9 +304,12 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
             const Answer answer = step(rule, slowly, memory, use_kept, &cfa);
             if (answer != Answer::found || ++steps == most_steps) {
                 complete = answer != Answer::missing_register;
-                // What is kept as an end is one until objects are unloaded.
-                if (use_kept && find_rule(address).kind() == Kind::end) {
-                    earlier.went(at.sp, address, Rule(Kind::end));
+                ends_early = rule.kind() != Kind::end;
+                if (rule.kind() == Kind::no_code) {
+                    depth -= own_size == 0 ? 1 : 0;  // it was taken for a frame
+                } else if (use_kept && rule.kind() == Kind::end) {
+                    // One until objects are unloaded.
+                    earlier.went(at.sp, address, rule);
                 }
                 break;
             }
@@ -278,6 +323,7 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
     }
     stack.depth = depth;
     stack.truncated = truncated;
+    stack.ends_early = ends_early;
     if (complete && unload_epoch() == epoch) {
         earlier.keep();
     }

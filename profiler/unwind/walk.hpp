@@ -9,10 +9,13 @@
 // and none is saved by every frame. A frame that does need another (assembly that keeps its stack
 // pointer in rbx, say) has the walk done again, slowly, with all of them.
 //
-// The walk ends where libgcc's does: at a frame that says it has no caller, at code without tables
-// (that frame is the last), and in addition wherever memory cannot be read (stack_memory.hpp). It
-// goes through signal frames onto other stacks. It takes no lock and no memory and may be
-// interrupted by a signal handler that does the same.
+// The walk ends at a frame that says it has no caller, as libgcc's does. Any word may lie where a
+// return address should: what is no address, or leads into nothing that is executed, is no frame
+// and ends the walk, as does memory that cannot be read (stack_memory.hpp). Through code without
+// tables (a JIT's, assembly) it goes on where the code itself or the frame pointer leads to another
+// call (frame_step.hpp); else that frame is the last. It goes through signal frames onto other
+// stacks. It takes no lock and no memory and may be interrupted by a signal handler that does the
+// same.
 #pragma once
 
 #include <cstddef>

@@ -169,7 +169,9 @@ class Frames {
             pickle_.text("name");
             std::string name = each.function;
             if (name.empty()) {
-                name = report::base_name(each.module) + "+" + hexadecimal(each.address);
+                name = each.module.empty()
+                           ? "[jit]"
+                           : report::base_name(each.module) + "+" + hexadecimal(each.address);
             }
             pickle_.text(clean_name(name));
             pickle_.text("filename");

@@ -5,6 +5,7 @@
 
 #include "report/export/output.hpp"
 #include "report/names.hpp"
+#include "report/stack_text.hpp"
 #include "report/symbolizer.hpp"
 
 namespace memlab::exports {
@@ -28,8 +29,9 @@ NamedFrame name(const StackFrame& frame, std::uint64_t module) {
     named.function =
         clean_name(report::without_anonymous(report::short_function_name(frame.function)));
     if (named.function.empty()) {
-        named.function = clean_name(report::base_name(frame.module));
-        named.function += (named.function.empty() ? "" : "+") + hexadecimal(frame.address);
+        named.function = frame.module.empty() ? "[jit]"
+                                              : clean_name(report::base_name(frame.module)) + "+" +
+                                                    hexadecimal(frame.address);
     }
     return named;
 }
@@ -121,7 +123,7 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         }
         const report::Stack& recorded = report_.stacks.at(site.stack);
         if (recorded.truncated) {
-            stack.frames.push_back(named("[deeper than MEMLAB_STACK_DEPTH]"));
+            stack.frames.push_back(named("[" + report::missing_frames(report_, site.stack) + "]"));
         }
         for (auto frame = recorded.frames.rbegin(); frame != recorded.frames.rend(); ++frame) {
             const std::vector<std::uint32_t>& numbers = of_frame(*frame);

@@ -8,6 +8,7 @@ import resource
 import shutil
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from catalogue import CASES
@@ -198,6 +199,19 @@ class Output(EndToEnd):
             found, problems = judge_recordings(self.layout, self.output, MALLOC_FREE.recordings)
             self.assert_sound(problems)
             self.assertEqual(found[0].audit["deepest_stack"], depth)
+
+    def test_stacks_beyond_the_limit_are_folded(self) -> None:
+        self.malloc_free({"MEMLAB_MAX_STACKS": "1"})
+        expected = tuple(replace(one, missed=1) for one in MALLOC_FREE.recordings)
+        found, problems = judge_recordings(self.layout, self.output, expected)
+        self.assert_sound(problems)
+        report = found[0].report
+        self.assertIn("more than 1 different call stacks (MEMLAB_MAX_STACKS)",
+                      report["missed"][0]["reason"])
+        self.assertGreater(len(report["stacks"]), 2)
+        for stack in report["stacks"][2:]:  # the first is none, the second whole
+            self.assertTrue(stack["truncated"])
+            self.assertLessEqual(len(stack["frames"]), 8)
 
     def test_wrong_option(self) -> None:
         outcome = self.malloc_free({"MEMLAB_POOL": "perhaps", "MEMLAB_NO_SUCH_THING": "1"})

@@ -254,6 +254,35 @@ class PythonFrames(EndToEnd):
             self.assertEqual(counts[called], (1, 2000) if starts == 1 else (2, 5000))
             self.assertEqual(set(counts), {(), called})
 
+    def test_through_code_without_tables(self) -> None:
+        callers = {8000: "with_frame_pointer", 8008: "with_room", 8016: "hiding"}
+        for _, interpreter in self.each_interpreter():
+            outcome = self.run_python(interpreter, "through_code.py")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            report = self.recording().report
+            self.assertEqual(report["missed"], [])
+            self.assertEqual({site["requested_bytes"] for site in report["sites"]}, set(callers))
+            for site in report["sites"]:
+                size = site["requested_bytes"]
+                stack = report["stacks"][site["stack"]]
+                self.assertEqual([frame[0] for frame in python_stack(report, site["stack"])],
+                                 ["allocate", callers[size], "<module>"])
+                self.assertEqual(stack["truncated"], size == 8016)
+                # The code itself is a frame: of no module, and not Python.
+                native = [report["frames"][frame] for frame in stack["frames"]]
+                self.assertTrue(any(frame["module"] == 0 and "python" not in frame
+                                    for frame in native), native)
+
+    def test_trampolines_for_perf(self) -> None:
+        expected = self.work / "expected.json"
+        for version, interpreter in self.each_interpreter():
+            if version == "3.11":
+                continue  # has none
+            outcome = self.run_python(interpreter, "call_sites.py", "plain", str(expected),
+                                      PYTHONPERFSUPPORT="1")
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            self.assertGreaterEqual(self.compare(self.recording().report, expected), 20)
+
     def test_out_of_memory_names_the_programs_own_lines(self) -> None:
         for _, interpreter in self.each_interpreter():
             outcome = self.run_python(interpreter, "out_of_memory.py", MEMLAB_LIMIT="64MiB")

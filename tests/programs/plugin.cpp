@@ -1,5 +1,28 @@
-// The library that plugin_host loads: linked with libcuda, which the host itself is not.
+// The library that plugin_host loads: linked with libcuda, which the host itself is not. As
+// warm_plugin it works while it is being loaded: its constructor waits for a thread of its own that
+// allocates, while the loader holds its lock.
 #include "program.hpp"
+
+#ifdef MEMLAB_WARM_PLUGIN
+#include <pthread.h>
+
+namespace {
+
+void* warm_up(void* /*argument*/) {
+    program::use_device();
+    program::release(program::allocate(7000));
+    return nullptr;
+}
+
+[[gnu::constructor]] void begin() {
+    pthread_t thread = 0;
+    if (pthread_create(&thread, nullptr, warm_up, nullptr) == 0) {
+        pthread_join(thread, nullptr);
+    }
+}
+
+}  // namespace
+#endif
 
 extern "C" __attribute__((visibility("default"))) int plugin_work(int live) {
     program::use_device();

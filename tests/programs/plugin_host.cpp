@@ -1,5 +1,7 @@
 // Loads a library that uses CUDA, lets it work, unloads it, and does so again. The host is not
-// linked with CUDA at all. With the argument "deepbind" the library is loaded with RTLD_DEEPBIND.
+// linked with CUDA at all. With the argument "deepbind" the library is loaded with RTLD_DEEPBIND;
+// with "warm" another one is loaded first, and with "warmed" last, whose constructor waits for a
+// thread that makes an allocation of 7000 bytes and its free.
 //
 // Recorded: 4 device allocations, 3 frees, 1 live of 60,000 bytes, with sites in the library that
 // is not loaded any more. With "deepbind" the library's calls go past every preloaded library:
@@ -20,7 +22,15 @@ int main(int argc, char** argv) {
     }
     std::string path(self, static_cast<std::size_t>(length));
     path.resize(path.rfind('/') + 1);
+    const std::string folder = path;
     path += "plugin.so";
+    const auto load_warm = [&](const char* when) {
+        if (argc == 2 && std::strcmp(argv[1], when) == 0) {
+            std::printf("warm: %d\n",
+                        ::dlopen((folder + "warm_plugin.so").c_str(), RTLD_NOW) != nullptr);
+        }
+    };
+    load_warm("warm");
 
     for (int round = 0; round < 2; ++round) {
         void* library = ::dlopen(path.c_str(), RTLD_NOW | (deepbind ? RTLD_DEEPBIND : 0));
@@ -36,5 +46,6 @@ int main(int argc, char** argv) {
         std::printf("round %d: %d live\n", round, work(round));
         std::printf("dlclose: %d\n", ::dlclose(library));
     }
+    load_warm("warmed");
     return 0;
 }

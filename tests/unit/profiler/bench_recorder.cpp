@@ -48,7 +48,7 @@ class Recording {
         }
         trace::ProcessInfo process;
         process.start_monotonic_ns = monotonic_ns();
-        recorder_ = std::make_unique<Recorder>(std::move(log), 0, process);
+        recorder_ = std::make_unique<Recorder>(std::move(log), StackLimits{0}, process);
         recorder_->record(trace::DeviceInfo{.index = 0, .name = "none", .total_bytes = 1 << 30});
         recorder_->record(trace::ContextInfo{.id = 1, .device = 0, .primary = true});
         for (std::uint32_t api = 1; api <= sites; ++api) {

@@ -18,6 +18,7 @@
 #include "tests/catch.hpp"
 
 using memlab::profiler::Recorder;
+using memlab::profiler::StackLimits;
 using namespace memlab;
 
 namespace {
@@ -65,7 +66,7 @@ class Recording {
         process.start_monotonic_ns = profiler::monotonic_ns();
         auto created = trace::LogWriter::create(path_, limit);
         REQUIRE(created.writer);
-        recorder = std::make_unique<Recorder>(std::move(created.writer), 16, process);
+        recorder = std::make_unique<Recorder>(std::move(created.writer), StackLimits{16}, process);
         trace::DeviceInfo device;
         recorder->record(device);
         trace::ContextInfo context;
@@ -339,7 +340,7 @@ TEST_CASE("a free that is complete at once is two events of one time, with nothi
 }
 
 TEST_CASE("without a log only the aggregate is kept") {
-    Recorder recorder(nullptr, 0, {});
+    Recorder recorder(nullptr, StackLimits{0}, {});
     CHECK(recorder.capture_call_site() == 0);
     recorder.record(trace::DeviceInfo{});
     trace::ContextInfo context;

@@ -56,7 +56,7 @@ TEST_CASE(
         process.start_monotonic_ns = profiler::monotonic_ns();
         auto created = trace::LogWriter::create(path, 0);
         REQUIRE(created.writer);
-        profiler::Recorder recorder(std::move(created.writer), 16, process);
+        profiler::Recorder recorder(std::move(created.writer), profiler::StackLimits{16}, process);
         recorder.record(trace::DeviceInfo{});
         recorder.record(trace::ContextInfo{.id = 1});
 

@@ -6,6 +6,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <iterator>
+#include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,11 +25,12 @@ class Collected final : public StackDefinitions {
     std::uint32_t string_id(std::string_view) override { return 0; }
     void define(const trace::ModuleDef& module) override { modules.push_back(module); }
     void define(const trace::PythonFrameDef&) override {}
-    void missed(std::string_view) override {}
+    void missed(std::string_view reason) override { reasons.emplace_back(reason); }
     void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
 
     std::vector<trace::ModuleDef> modules;
     std::vector<trace::StackDef> stacks;
+    std::vector<std::string> reasons;
 };
 
 // Addresses that no module holds, so that each stack is what it says.
@@ -145,15 +149,106 @@ TEST_CASE("while something is being unloaded every stack is looked up anew") {
 TEST_CASE("a Python frame is a frame of its own, whatever its number") {
     Collected collected;
     StackTable table(collected);
-    const std::vector<std::uint64_t> stack = {0x1000, StackTable::python_bit | 0x1000, 0x2000};
-    const std::uint32_t id = table.id_of(stack, false, 1);
-    CHECK(table.id_of(stack, false, 2) == id);
+    const std::vector<std::uint64_t> stack = {0x1000, 0x1000, 0x2000};
+    const StackTable::PythonWords second{0b010};
+    const std::uint32_t id = table.id_of(stack, false, 1, &second);
+    CHECK(table.id_of(stack, false, 2, &second) == id);
     REQUIRE(collected.stacks.size() == 1);
+    const StackTable::PythonWords third{0b100};
+    CHECK(table.id_of(stack, false, 1, &third) == 2);
+    CHECK(table.id_of(stack, false, 1) == 3);
     const std::vector<trace::Frame>& frames = collected.stacks[0].frames;
     REQUIRE(frames.size() == 3);
     CHECK(frames[0] == trace::Frame{.module = 0, .address = 0x1000, .python = 0});
     CHECK(frames[1] == trace::Frame{.module = 0, .address = 0, .python = 0x1000});
     CHECK(frames[2] == trace::Frame{.module = 0, .address = 0x2000, .python = 0});
+}
+
+TEST_CASE("stacks beyond the limit are folded to their innermost frames, and that is said once") {
+    Collected collected;
+    constexpr std::uint32_t most = 100;
+    StackTable table(collected, most);
+    const auto stack = [](std::uint64_t leaf, std::uint64_t inner, std::uint64_t outer) {
+        std::vector<std::uint64_t> words(20);
+        for (std::size_t i = 0; i < words.size(); ++i) {
+            words[i] = 0x1000 + 16 * i + (i == 0 ? leaf << 32 : i == 7 ? inner << 20 : 0);
+        }
+        words[19] += outer << 24;
+        return words;
+    };
+    for (std::uint64_t i = 0; i < most; ++i) {
+        CHECK(table.id_of(stack(0, 0, i), false, 1) == i + 1);
+    }
+    CHECK(collected.reasons.empty());
+    const std::uint32_t folded = table.id_of(stack(0, 0, most), false, 1);
+    CHECK(folded == most + 1);
+    const trace::StackDef& definition = collected.stacks.back();
+    CHECK(definition.truncated);
+    REQUIRE(definition.frames.size() == 8);
+    CHECK(definition.frames[7].address == 0x1000 + 16 * 7);
+    REQUIRE(collected.reasons.size() == 1);
+    CHECK(collected.reasons[0].find("more than 100 different call stacks") != std::string::npos);
+    for (std::uint64_t i = 0; i < 5 * most; ++i) {
+        CHECK(table.id_of(stack(0, 0, most + i), false, 1) == folded);
+        CHECK(table.id_of(stack(0, 0, i % most), false, 1) == i % most + 1);
+        CHECK(table.id_of(stack(0, 0, i % most), false, 2 + i / most) == i % most + 1);
+    }
+    // As many kinds of innermost frames, then of innermost frames alone: a bound on all.
+    const std::uint64_t epoch = 7;
+    for (std::uint64_t i = 1; i < 5 * most; ++i) {
+        const std::uint32_t id = table.id_of(stack(0, i, 0), false, epoch);
+        CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 8 : 1));
+    }
+    for (std::uint64_t i = 1; i < 5 * most; ++i) {
+        const std::uint32_t id = table.id_of(stack(i, 0, 0), false, epoch);
+        CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 1 : 0));
+        CHECK(collected.stacks.at(id - 1).truncated);
+    }
+    CHECK(table.id_of(std::vector<std::uint64_t>{1, 2}, false, epoch) == collected.stacks.size());
+    CHECK(collected.stacks.size() <= most + most / 4 + 20);
+    CHECK(collected.reasons.size() == 1);
+}
+
+TEST_CASE("any word may be a return address, and none is taken for a Python frame") {
+    Collected collected;
+    StackTable table(collected);
+    const Library library;
+    std::mt19937_64 random(11);
+    const std::uint64_t odd[] = {0,
+                                 1,
+                                 ~std::uint64_t{0},
+                                 0x8000000000000002,
+                                 0xdeaddeaddeaddead,
+                                 std::uint64_t{1} << 63,
+                                 std::uint64_t{1} << 47,
+                                 library.address()};
+    for (int i = 0; i < 5000; ++i) {
+        std::vector<std::uint64_t> stack(1 + random() % 64);
+        for (std::uint64_t& word : stack) {
+            word = random() % 3 == 0 ? odd[random() % std::size(odd)] : random() >> random() % 64;
+        }
+        stack[0] = 0x1000 + static_cast<std::uint64_t>(i);  // no stack twice
+        const StackTable::PythonWords python{random() & random() & ~std::uint64_t{1}};
+        const bool merged = i % 2 == 0;
+        if (merged) {
+            for (std::size_t n = 0; n < stack.size(); ++n) {
+                stack[n] = (python[0] >> n & 1U) != 0 ? 1 + stack[n] % 1000 : stack[n];
+            }
+        }
+        const std::uint32_t id = table.id_of(stack, false, 1, merged ? &python : nullptr);
+        REQUIRE(id == collected.stacks.size());
+        const trace::StackDef& definition = collected.stacks.back();
+        REQUIRE(definition.id == id);
+        REQUIRE(definition.frames.size() == stack.size());
+        for (std::size_t n = 0; n < stack.size(); ++n) {
+            const trace::Frame& frame = definition.frames[n];
+            const bool is_python = merged && (python[0] >> n & 1U) != 0;
+            REQUIRE(frame.python == (is_python ? stack[n] : 0));
+            REQUIRE(frame.module <= collected.modules.size());
+            REQUIRE((frame.module == 0 || stack[n] == library.address()));
+            REQUIRE((is_python || frame.module != 0 || frame.address == stack[n]));
+        }
+    }
 }
 
 TEST_CASE("an address whose library is gone is not named by it; once it is back, it is") {

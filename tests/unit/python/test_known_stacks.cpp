@@ -57,6 +57,7 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
     std::vector<std::function<void(Parts&)>> changes = {
         [](Parts& parts) { ++parts.epoch; },
         [](Parts& parts) { parts.native.truncated = true; },
+        [](Parts& parts) { parts.native.ends_early = true; },
         [](Parts& parts) { parts.python.truncated = true; },
         [](Parts& parts) { --parts.native.depth; },
         [](Parts& parts) { --parts.python.frame_count; },

@@ -10,13 +10,17 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/trace/aggregator.hpp"
 #include "profiler/trace/log_writer.hpp"
 #include "report/json_writer.hpp"
+#include "report/place_text.hpp"
 #include "report/reader.hpp"
+#include "report/resolver.hpp"
 #include "report/summary.hpp"
+#include "report/table_text.hpp"
 #include "report/thread_text.hpp"
 #include "tests/catch.hpp"
 
@@ -187,6 +191,74 @@ TEST_CASE("what the writer writes, the reader reads") {
     }
     CHECK(highest == 6 * mib);
     CHECK(show(report) > 1000);
+}
+
+TEST_CASE("code made at run time is the same place in two runs, folded stacks are one") {
+    const auto place_of = [](std::uint64_t address, const trace::StackDef& stack) {
+        trace::Aggregator aggregator;
+        aggregator.on(trace::DeviceInfo{0, "GPU", "GPU-0", 100 * mib, 13000});
+        aggregator.on(stack);
+        aggregator.on(trace::Event{.stack = 1, .address = address, .requested = 1, .size = 512});
+        const auto read = report::parse_report(report::report_to_string(aggregator));
+        REQUIRE(read.report);
+        report::Resolver resolver(*read.report, nullptr);
+        return resolver.place(1);
+    };
+    const report::Place one = place_of(0x1000, {1, false, {{0, 0x7fd200001234}}});
+    CHECK(one == place_of(0x1000, {1, false, {{0, 0x7fc800005678}}}));
+    CHECK(report::location_text(one, "") == "[jit]");
+    const report::Place others = place_of(0x1000, {1, true, {}});
+    CHECK(others.recorded);
+    CHECK(others.function == "(other stacks)");
+    CHECK_FALSE(place_of(0x1000, {1, false, {}}).recorded);
+}
+
+TEST_CASE("stacks and sites read the same in whatever way they are written") {
+    const std::string plain = valid_report();
+    report::TableTexts tables;
+    REQUIRE(report::scan_tables(plain, 64, &tables));
+    REQUIRE(tables.found);
+    std::vector<report::Stack> stacks;
+    std::vector<report::Site> sites;
+    CHECK(report::read_stacks(tables.stacks, 2, stacks));
+    CHECK(report::read_sites(tables.sites, stacks.size(), sites));
+    CHECK_FALSE(report::read_stacks(tables.stacks, 1, stacks));  // names a frame that is not there
+    CHECK_FALSE(report::read_sites(tables.sites, 1, sites));
+    const auto view_of = [](const std::string& text) {
+        const auto read = report::parse_report(text);
+        INFO(read.error);
+        REQUIRE(read.report);
+        report::Resolver resolver(*read.report, nullptr);
+        return report::render_json(report::summarize("file", *read.report, "", resolver), resolver,
+                                   10);
+    };
+    const std::string expected = view_of(plain);
+    // Sorted by name, indented, with members that nobody knows, with letters that need decoding.
+    CHECK(view_of(json::parse(plain).dump()) == expected);
+    CHECK(view_of(json::parse(plain).dump(3)) == expected);
+    json changed = json::parse(plain);
+    changed["sites"][0]["new"] = {1, 2};
+    changed["stacks"][1]["new"] = "x";
+    CHECK(view_of(changed.dump()) == expected);
+    std::string escaped = plain;
+    const std::size_t at = escaped.find("\"cuMemAlloc_v2\"");
+    REQUIRE(at != std::string::npos);
+    escaped.replace(at, 3, "\"\\u0063u");
+    CHECK(view_of(escaped) == expected);
+    // What is no JSON is none in the tables either.
+    for (const char* const wrong : {",,", "[", "}", "01", "1.", "-", "\"", "nul", " 1"}) {
+        for (const std::string_view table : {tables.stacks, tables.sites}) {
+            std::string damaged = plain;
+            const auto begin = static_cast<std::size_t>(table.data() - plain.data());
+            for (const std::size_t place : {std::size_t{0}, table.size() / 2, table.size()}) {
+                damaged.insert(begin + place, wrong);
+                const bool is_json = json::accept(damaged);
+                INFO(wrong << " at " << place);
+                CHECK((is_json || !report::parse_report(damaged).report));
+                damaged = plain;
+            }
+        }
+    }
 }
 
 TEST_CASE("a report that is wrong in one place is refused with that place's name") {

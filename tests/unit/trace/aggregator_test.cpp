@@ -564,6 +564,27 @@ TEST_CASE("a thread's latest name counts; no more are kept than have their place
     CHECK(aggregator.thread_names().at(5) == 1);
 }
 
+TEST_CASE("a definition that names what is not defined costs the name, not those behind it") {
+    Aggregator aggregator;
+    aggregator.on(StringDef{.id = 1, .text = "f"});
+    aggregator.on(PythonFrameDef{.id = 1, .function = 7, .file = 1});
+    aggregator.on(PythonFrameDef{.id = 2, .function = 1, .file = 1});
+    aggregator.on(StackDef{.id = 1, .frames = {{.address = 5}, {.python = 3}, {.module = 1}}});
+    aggregator.on(StackDef{.id = 2, .frames = {{.python = 2}}});
+    REQUIRE(aggregator.python_frames().size() == 3);
+    CHECK(aggregator.python_frames()[1].function == 0);
+    CHECK(aggregator.python_frames()[1].file == 1);
+    REQUIRE(aggregator.stacks().size() == 3);
+    REQUIRE(aggregator.stacks()[1].frames.size() == 3);
+    const auto frame = [&](std::uint32_t stack, std::size_t at) {
+        return aggregator.frames()[aggregator.stacks()[stack].frames[at]];
+    };
+    CHECK(frame(1, 0) == Frame{.address = 5});
+    CHECK(frame(1, 1) == Frame{});
+    CHECK(frame(1, 2) == Frame{});
+    CHECK(frame(2, 0) == Frame{.python = 2});
+}
+
 TEST_CASE("missed reasons add up") {
     Aggregator aggregator;
     aggregator.on(StringDef{.id = 1, .text = "a"});
@@ -716,6 +737,26 @@ TEST_CASE("wild records harm nothing") {
             }
         }
     }
+}
+
+TEST_CASE("lifetimes: a count has no end that a program reaches") {
+    constexpr std::uint64_t full = 0xffffffff;
+    Lifetimes lifetimes;
+    lifetimes.add(5, full);
+    lifetimes.add(6, 2 * full);
+    lifetimes.add(7, full - 1);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(7, 4 * full);
+    CHECK(lifetimes.median() == 7);
+    lifetimes.add(5, 3 * full);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(1);  // the buckets move
+    lifetimes.add(5, 3);
+    CHECK(lifetimes.median() == 6);
+    lifetimes.add(1, 3 * full);
+    CHECK(lifetimes.median() == 5);
+    CHECK(lifetimes.min() == 1);
+    CHECK(lifetimes.max() == 7);
 }
 
 TEST_CASE("lifetimes: the median is within a sixteenth for any numbers") {

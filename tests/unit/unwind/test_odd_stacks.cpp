@@ -10,11 +10,13 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "profiler/unwind/executable_memory.hpp"
 #include "profiler/unwind/reference.hpp"
 #include "profiler/unwind/rules.hpp"
 #include "profiler/unwind/stack_memory.hpp"
@@ -60,10 +62,11 @@ std::uintptr_t address_of(const void* pointer) {
 // Pages of which the last is no one's.
 class Pages {
   public:
-    explicit Pages(std::size_t count) : size_(count * unwind::page_size) {
-        memory_ = static_cast<char*>(mmap(nullptr, size_ + unwind::page_size,
-                                          PROT_READ | PROT_WRITE | PROT_EXEC,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    explicit Pages(std::size_t count, int rights = PROT_READ | PROT_WRITE | PROT_EXEC,
+                   std::uintptr_t place = 0)
+        : size_(count * unwind::page_size) {
+        memory_ = static_cast<char*>(mmap(reinterpret_cast<void*>(place), size_ + unwind::page_size,
+                                          rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         mprotect(memory_ + size_, unwind::page_size, PROT_NONE);
     }
     ~Pages() { munmap(memory_, size_ + unwind::page_size); }
@@ -106,31 +109,195 @@ TEST_CASE("a thread's own stack ends where it ends") {
         CHECK(memory.high() > address_of(&local));
         const std::uintptr_t high = memory.high();
         CHECK(unwind::is_readable(high - 8));
-        CHECK_FALSE(memory.extend(high + 1));  // on the own stack nothing is tried
+        CHECK_FALSE(memory.extend(high + 1, high - 7));  // on the own stack nothing is tried
     };
     check();
     std::thread(check).join();
 }
 
-TEST_CASE("code that the loader does not know is the last frame") {
-    // push rbp; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret
-    constexpr unsigned char code[] = {0x55, 0x48, 0x89, 0xf8, 0x48, 0x89,
-                                      0xf7, 0xff, 0xd0, 0x5d, 0xc3};
-    const Pages page(1);
-    std::memcpy(page.begin(), code, sizeof code);
-    const auto call = reinterpret_cast<void (*)(void (*)(void*), void*)>(page.begin());
+namespace {
+
+using Code = std::initializer_list<unsigned char>;
+
+// mov rax, rdi; mov rdi, rsi
+constexpr Code call_second = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7};
+
+struct MadeCode {
+    Pages page{1};
+    void (*call)(void (*)(void*), void*) = nullptr;
+    std::uintptr_t after_call = 0;
+
+    MadeCode(Code before, Code after) {
+        char* at = page.begin();
+        const auto add = [&at](Code bytes) { at = std::copy(bytes.begin(), bytes.end(), at); };
+        add(before);
+        add(call_second);
+        add({0xff, 0xd0});  // call rax
+        after_call = address_of(at);
+        add(after);
+        call = reinterpret_cast<void (*)(void (*)(void*), void*)>(page.begin());
+    }
+};
+
+// What a walk through `call` gave, less the two innermost frames: what a walk from here gives.
+__attribute__((noinline)) void check_goes_on(const Walked& through, const CapturedStack& here) {
+    REQUIRE(through.ours.depth == here.depth + 2);
+    for (std::size_t i = 1; i < here.depth; ++i) {  // the innermost was at another call
+        CHECK(through.ours.addresses[i + 2] == here.addresses[i]);
+        CHECK(through.ours.ends[i + 2] == here.ends[i]);
+    }
+    CHECK_FALSE(through.ours.ends_early);
+}
+
+}  // namespace
+
+TEST_CASE("a walk goes on through code that the loader does not know") {
+    struct Shape {
+        const char* what;
+        Code before;
+        Code after;
+    };
+    const Shape shapes[] = {
+        {"a frame pointer", {0x55, 0x48, 0x89, 0xe5}, {0x5d, 0xc3}},
+        {"a frame pointer and more", {0x55, 0x48, 0x89, 0xe5}, {0x0f, 0x1f, 0x00, 0x5d, 0xc3}},
+        {"a pushed register", {0x53}, {0x5b, 0xc3}},
+        {"an upper register", {0x41, 0x54}, {0x41, 0x5c, 0xc3}},
+        {"room", {0x48, 0x83, 0xec, 0x18}, {0x48, 0x83, 0xc4, 0x18, 0xc3}},
+        {"much room",
+         {0x48, 0x81, 0xec, 0x08, 0x02, 0, 0},
+         {0x31, 0xc0, 0x48, 0x81, 0xc4, 0x08, 0x02, 0, 0, 0xc3}},
+        {"leave",
+         {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20},
+         {0x90, 0xc5, 0xf8, 0x77, 0xc9, 0xc3}},
+    };
+    for (const Shape& shape : shapes) {
+        INFO(shape.what);
+        const MadeCode code(shape.before, shape.after);
+        Walked through;
+        Walked here;
+        code.call(walk, &through);
+        walk(&here);
+        CHECK(through.ours.addresses[1] == code.after_call);
+        check_goes_on(through, {[&here] {
+                          CapturedStack rest = here.ours;
+                          --rest.depth;
+                          std::copy_n(here.ours.addresses + 1, rest.depth, rest.addresses);
+                          std::copy_n(here.ours.ends + 1, rest.depth, rest.ends);
+                          return rest;
+                      }()});
+        CHECK(through.equal());
+    }
+}
+
+TEST_CASE("code that neither says nor shows its caller is the last frame, and that is said") {
+    // push rbx; mov rbp, 0: no frame pointer, and behind the call something else than an end.
+    const MadeCode code({0x55, 0x31, 0xed}, {0x48, 0x89, 0xc0, 0x5d, 0xc3});
     Walked walked;
-    call(walk, &walked);
+    code.call(walk, &walked);
     REQUIRE(walked.ours.depth == 2);
-    CHECK(walked.ours.addresses[1] == address_of(page.begin() + 9));
+    CHECK(walked.ours.ends_early);
+    CHECK(walked.ours.addresses[1] == code.after_call);
     CHECK(walked.equal());
 }
 
-TEST_CASE("code without tables in an object that has some is the last frame") {
+TEST_CASE("a walk goes on through an object's code without tables") {
     Walked walked;
     frame_without_tables(walk, &walked);
-    REQUIRE(walked.ours.depth == 2);
+    CHECK(walked.ours.depth > 4);
+    CHECK_FALSE(walked.ours.ends_early);
     CHECK(walked.equal());
+}
+
+TEST_CASE("a word that is no return address is no frame") {
+    const Pages stack(16);
+    // Where no code has been before.
+    const Pages data(1, PROT_READ | PROT_WRITE, 0x123400000000);
+    REQUIRE(address_of(data.begin()) == 0x123400000000);
+    static const int constant = 1;
+    auto* top = reinterpret_cast<std::uintptr_t*>(stack.end()) - 64;
+    std::memset(data.begin(), 0xe8, unwind::page_size);  // calls, but nobody may run them
+    std::mt19937_64 random(5);
+    std::vector<std::uintptr_t> words = {
+        0xdeaddeaddeaddead,
+        0xdeadbeef,
+        0x8000000000000002,
+        1,
+        ~std::uintptr_t{0},
+        std::uintptr_t{1} << 47,
+        std::uintptr_t{1} << 56 | address_of(reinterpret_cast<void*>(&walk)),
+        address_of(top),
+        address_of(&random),
+        address_of(&constant) + 1,
+        address_of(data.begin()) + 64,
+        address_of(stack.begin()) + 64,  // may be run, but nothing calls there
+    };
+    for (int i = 0; i < 1000; ++i) {
+        words.push_back(random() | std::uintptr_t{1} << 50);
+    }
+    for (const std::uintptr_t word : words) {
+        INFO(std::hex << word);
+        for (int round = 0; round < 2; ++round) {  // not known yet, and known
+            Walked walked;
+            walked.with_reference = false;
+            top[0] = word;
+            frame_on_stack(walk, &walked, top);
+            REQUIRE(walked.ours.depth == 2);
+            REQUIRE(walked.ours.ends_early);
+            REQUIRE_FALSE(walked.ours.truncated);
+        }
+    }
+    const MadeCode code({0x55}, {0xcc});
+    top[0] = code.after_call;
+    Walked walked;
+    walked.with_reference = false;
+    frame_on_stack(walk, &walked, top);
+    REQUIRE(walked.ours.depth > 2);
+    CHECK(walked.ours.addresses[2] == code.after_call);
+}
+
+TEST_CASE("what a call can look like from behind") {
+    struct Call {
+        Code bytes;
+        bool is_call;
+    };
+    const Call calls[] = {
+        {{0xe8, 1, 2, 3, 4}, true},
+        {{0xff, 0xd0}, true},                    // rax
+        {{0x41, 0xff, 0xd3}, true},              // r11
+        {{0xff, 0x10}, true},                    // [rax]
+        {{0xff, 0x50, 0x08}, true},              // [rax + 8]
+        {{0xff, 0x14, 0xc8}, true},              // [rax + rcx * 8]
+        {{0xff, 0x54, 0xc8, 0x08}, true},        // [rax + rcx * 8 + 8]
+        {{0xff, 0x15, 1, 2, 3, 4}, true},        // [rip + x]
+        {{0xff, 0x90, 1, 2, 3, 4}, true},        // [rax + x]
+        {{0xff, 0x94, 0xc8, 1, 2, 3, 4}, true},  // [rax + rcx * 8 + x]
+        {{0xff, 0x14, 0x25, 1, 2, 3, 4}, true},  // [x]
+        {{0xff, 0xe0}, false},                   // jmp rax
+        {{0xff, 0x35, 1, 2, 3, 4}, false},       // push [rip + x]
+        {{0xc3}, false},
+    };
+    const Pages page(1);
+    for (const Call& call : calls) {
+        std::memset(page.begin(), 0x90, 64);
+        std::copy(call.bytes.begin(), call.bytes.end(), page.begin() + 32 - call.bytes.size());
+        INFO(std::hex << static_cast<unsigned>(*call.bytes.begin()) << ", " << call.bytes.size()
+                      << " bytes");
+        CHECK(unwind::is_behind_call(address_of(page.begin() + 32)) == call.is_call);
+    }
+    CHECK_FALSE(unwind::is_behind_call(address_of(page.begin())));  // nothing is known of before
+    CHECK_FALSE(unwind::is_behind_call(0));
+    CHECK_FALSE(unwind::is_behind_call(~std::uintptr_t{0}));
+}
+
+TEST_CASE("which memory may be executed") {
+    const Pages page(1);
+    CHECK(unwind::is_executable(address_of(page.begin())));
+    CHECK(unwind::is_executable(address_of(reinterpret_cast<void*>(&walk))));
+    int local = 0;
+    CHECK_FALSE(unwind::is_executable(address_of(&local)));
+    CHECK_FALSE(unwind::is_executable(0));
+    CHECK_FALSE(unwind::is_executable(address_of(page.end())));
+    CHECK_FALSE(unwind::is_executable(std::uintptr_t{1} << 63));
 }
 
 TEST_CASE("a signal handler that ends without the C library's help") {
