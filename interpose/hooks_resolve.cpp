@@ -11,7 +11,7 @@
 #include "interpose/hook.hpp"
 #include "interpose/hooked_names.hpp"
 #include "interpose/loader.hpp"
-#include "interpose/one_stream.hpp"
+#include "interpose/unknown_functions.hpp"
 #include "interpose/work_clock.hpp"
 
 using memlab::interpose::call_real;
@@ -20,16 +20,17 @@ using memlab::interpose::substitute;
 
 namespace {
 
-// A function that memlab does not know, or a version of it that no wrapper serves, may give work to
-// the device unseen.
+// A function that memlab does not know, or a version of it that no wrapper serves, may do anything
+// unseen.
 void* resolved(const char* symbol, void* function, const void* caller) {
     if (memlab::interpose::stands_behind_us(caller)) {
         return function;
     }
     void* ours = substitute(function);
-    const bool counted = ours != function || !memlab::interpose::is_hooked_function(symbol);
+    const bool counted = ours != function || memlab::interpose::is_own_export(function) ||
+                         !memlab::interpose::is_hooked_function(symbol);
     if (function != nullptr && (!counted || !memlab::interpose::is_known_function(symbol))) {
-        memlab::interpose::work_goes_unseen();
+        memlab::interpose::unknown_function(symbol);
     }
     return ours;
 }
@@ -100,6 +101,14 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** fu
         call_real(&Driver::cuGetProcAddress_v2, symbol, function, version, flags, status);
     if (result == CUDA_SUCCESS && function != nullptr) {
         *function = resolved(symbol, *function, __builtin_return_address(0));
+    }
+    return result;
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* id) {
+    const CUresult result = call_real(&Driver::cuGetExportTable, table, id);
+    if (result == CUDA_SUCCESS) {
+        memlab::interpose::private_table(*id, __builtin_return_address(0));
     }
     return result;
 }

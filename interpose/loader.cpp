@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "interpose/hooked_names.hpp"
-#include "interpose/one_stream.hpp"
+#include "interpose/unknown_functions.hpp"
 #include "interpose/work_clock.hpp"
 
 // Runs inside other libraries' look-ups, sanitizer runtimes' included, before anything is set up:
@@ -54,7 +54,7 @@ void* no_dlsym(void* /*handle*/, const char* /*name*/) {
 static void note_unknown(const char* name) {
     void* library = loaded_libcuda();
     if (library != nullptr && real_dlsym()(library, name) != nullptr) {
-        work_goes_unseen();
+        unknown_function(name);
     }
 }
 

@@ -117,3 +117,6 @@ class Fences(EndToEnd):
 
     def test_an_unknown_driver_function_costs_the_work_clock(self) -> None:
         self.assertEqual(self.records("late"), [10, 3, 10, 5])
+
+    def test_a_private_table_of_the_driver_costs_the_work_clock(self) -> None:
+        self.assertEqual(self.records("table"), [10, 3, 10, 5])

@@ -72,6 +72,19 @@ class Policy(EndToEnd):
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIn(b"handlers ran on the main thread: 50 of 50", outcome.stdout)
 
+    def test_a_later_version_of_a_free_ends_pooling(self) -> None:
+        for way in ("symbol", "address"):
+            for when in ("before", "after"):
+                with self.subTest(way=way, when=when):
+                    native = self.without_memlab(self.program("later_version", way, when))
+                    self.assertEqual(native.stdout, b"free: 0, again: 1\n" * 3)
+                    under = self.under_memlab(self.program("later_version", way, when))
+                    self.assertEqual((under.code, under.stdout), (0, native.stdout), under.describe())
+                    name = b"cuMemFree_v3" if way == "symbol" else b"cuMemFree"
+                    self.assertEqual(under.stderr.count(b"\n"), 1, under.describe())
+                    self.assertIn(b"a version of " + name + b" that this memlab does not know; new memory "
+                                  b"now comes from the driver", under.stderr)
+
     def test_expandable_ranges_take_no_segments_but_pages(self) -> None:
         calls = self.driver_calls(MEMLAB_BACKEND="vmm")
         self.assertEqual(calls.get("cuMemAlloc_v2", 0), 0)
