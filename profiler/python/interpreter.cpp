@@ -4,6 +4,8 @@
 #include <link.h>
 
 #include <charconv>
+#include <new>
+#include <string>
 #include <string_view>
 
 #include "profiler/loaded_modules.hpp"
@@ -17,22 +19,23 @@ std::string_view base_name(std::string_view path) {
 
 /// The path of a Python library that is loaded, also where its symbols are visible to nobody else.
 std::string loaded_library() {
-    char path[4096];
-    path[0] = '\0';
+    std::string path;
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* result) {
             const std::string_view name(info->dlpi_name);
             const std::string_view file = base_name(name);
-            if ((file.starts_with("libpython") || file.starts_with("libpypy")) &&
-                name.size() < sizeof(path)) {
-                auto* out = static_cast<char*>(result);
-                out[name.copy(out, name.size())] = '\0';
+            if (file.starts_with("libpython") || file.starts_with("libpypy")) {
+                try {
+                    *static_cast<std::string*>(result) = name;
+                } catch (const std::bad_alloc&) {  // the loader is on the stack
+                    return 1;
+                }
                 // libpython3.so only forwards to the real one.
                 return file.find('.') == file.find(".so") ? 0 : 1;
             }
             return 0;
         },
-        path);
+        &path);
     return path;
 }
 
