@@ -378,7 +378,11 @@ int main(int argc, char** argv) {
                 command += "LD_PRELOAD='" + library.string() + "' MEMLAB_OUTPUT='" + folder + "/' ";
                 command += variants[v].settings;
             }
-            good = run_child(command + "'" + self.string() + "' --measure" + arguments, times[v]);
+            command += "'";
+            command += self.string();
+            command += "' --measure";
+            command += arguments;
+            good = run_child(command, times[v]);
         }
     }
     fs::remove_all(folder);
