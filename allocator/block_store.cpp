@@ -4,6 +4,7 @@
 #include <bit>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -190,8 +191,10 @@ void BlockStore::remove_segment(Address base, LeavingSegments& leaving) noexcept
 
 void BlockStore::clear() noexcept {
     const auto unit_bits = static_cast<unsigned>(std::countr_zero(policy_.options().rounding));
-    small_ = Half(unit_bits);
-    large_ = Half(unit_bits);
+    for (Half* half : {&small_, &large_}) {  // in place: it is too large for a program's stack
+        std::destroy_at(half);
+        std::construct_at(half, unit_bits);
+    }
     index_.clear();
     segments_.clear();
     slabs_.clear();

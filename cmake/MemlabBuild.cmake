@@ -62,6 +62,13 @@ target_compile_options(memlab_build_flags INTERFACE
                                 -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
 
+# What becomes part of libmemlab.so runs on the program's threads, whose stacks may be small.
+add_library(memlab_small_frames INTERFACE)
+if(NOT MEMLAB_SANITIZER AND NOT MEMLAB_FUZZ AND CMAKE_BUILD_TYPE MATCHES "^Rel")
+    target_compile_options(memlab_small_frames INTERFACE
+        $<$<COMPILE_LANGUAGE:CXX>:-Wframe-larger-than=2048>)
+endif()
+
 if(MEMLAB_SANITIZER)
     target_compile_options(memlab_build_flags INTERFACE
         $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MEMLAB_SANITIZER} -fno-sanitize-recover=all>)

@@ -59,8 +59,11 @@ bool has_an_address(MemoryKind kind) {
 }
 
 void record_and_keep(Session& session, Api api, const DriverAllocation& allocation,
-                     std::uint64_t address, std::uint32_t stack) {
-    Context* context = session.contexts().current();
+                     std::uint64_t address, const Context* context) {
+    if (session.recorder() != nullptr) {
+        session.recorder()->expect(EventType::alloc);
+    }
+    const std::uint32_t stack = call_site(session);
     LiveAllocation live;
     live.kind = allocation.kind;
     live.requested = allocation.requested;
@@ -250,8 +253,33 @@ CUresult free_device_async(Session& session, Api api, CUdeviceptr address, Strea
     return free_from_driver(session, api, HandleClass::memory, address, real_free);
 }
 
-CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
-                              FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
+void make_room_for_managed(Session& session, std::uint64_t bytes) {
+    const Context* const current = session.contexts().current();
+    if (current == nullptr || session.captures().capturing()) {
+        return;
+    }
+    std::uint64_t cached = 0;
+    for (const Context* context : session.contexts().all(current->device())) {
+        cached += context->cached_bytes();
+    }
+    if (cached == 0) {
+        return;
+    }
+    const auto device = static_cast<std::uint32_t>(current->device());
+    const std::uint64_t managed =
+        session.live().bytes_by_kind(device)[static_cast<std::size_t>(MemoryKind::managed)];
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) == CUDA_SUCCESS &&
+        (bytes > free || managed > free - bytes)) {
+        session.contexts().release_cached(current->device(), nullptr);
+    }
+}
+
+[[gnu::hot]] CUresult allocate_from_driver(Session& session, Api api,
+                                           const DriverAllocation& allocation,
+                                           FunctionRef<CUresult()> real,
+                                           FunctionRef<std::uint64_t()> address) {
     const auto within_limit = [&] {
         return allocate_within_limit(session, allocation, real, address);
     };
@@ -269,11 +297,10 @@ CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation&
     if (result == CUDA_SUCCESS) {
         const std::uint64_t where = address();
         if (where != 0) {
-            record_and_keep(session, api, allocation, where, call_site(session));
-            if (trace::counts_as_device_memory(allocation.kind)) {
-                if (Context* current = session.contexts().current()) {
-                    sample_device(session, *current);
-                }
+            context = session.contexts().current();
+            record_and_keep(session, api, allocation, where, context);
+            if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
+                sample_device(session, *context);
             }
         }
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -285,11 +312,11 @@ CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation&
 
 void record_driver_allocation(Session& session, Api api, const DriverAllocation& allocation,
                               std::uint64_t address) {
-    record_and_keep(session, api, allocation, address, call_site(session));
+    record_and_keep(session, api, allocation, address, session.contexts().current());
 }
 
-CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::uint64_t address,
-                          DriverFree real_free) {
+[[gnu::hot]] CUresult free_from_driver(Session& session, Api api, HandleClass handles,
+                                       std::uint64_t address, DriverFree real_free) {
     const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
     const CUresult result = real_free();
     if (known) {

@@ -53,6 +53,11 @@ struct DriverAllocation {
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 
+/// Managed memory is about to grow by so much. The driver never refuses it for want of room on the
+/// device, it moves pages to the host: so what pools keep unused goes back where it would be in the
+/// way of what the program has of such memory.
+void make_room_for_managed(Session& session, std::uint64_t bytes);
+
 /// Records memory that appeared without an allocation call of its own (a mapped import, say).
 void record_driver_allocation(Session& session, Api api, const DriverAllocation& allocation,
                               std::uint64_t address);

@@ -3,7 +3,7 @@
  * For every name that is not one of ours it jumps to the C library's dlsym with registers, stack
  * and return address as the caller left them: dlsym(RTLD_NEXT, ...) resolves relative to its
  * caller, which a C wrapper would hide. For our names it jumps to memlab_dlsym_hooked, which
- * replaces what the real one returns.
+ * replaces what the real one returns; the caller's return address is its third argument.
  *
  * A file of its own rather than inline assembly: LTO may drop or duplicate top-level asm, and no
  * sanitizer may instrument it. */
@@ -33,6 +33,7 @@ dlsym:
     jne     .Lours
     jmp     *memlab_real_dlsym(%rip)
 .Lours:
+    movq    (%rsp), %rdx
     jmp     memlab_dlsym_hooked
     .cfi_endproc
     .size   dlsym, .-dlsym

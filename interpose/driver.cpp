@@ -1,5 +1,7 @@
 #include "interpose/driver.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,11 +21,15 @@ struct Substitution {
 // Twice the table: cuGetProcAddress may give an address that dlsym does not.
 constexpr std::size_t max_substitutions = 2 * static_cast<std::size_t>(Api::count);
 
+// Libraries that wrap the driver. What more there are is not called.
+constexpr std::size_t max_wrappers = 8;
+
 struct LoadedDriver {
     Driver functions;
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
     int ambiguous = 0;
+    std::array<const void*, max_wrappers> wrappers{};  // their objects; null behind the last
 };
 
 std::atomic<const LoadedDriver*> published{nullptr};
@@ -82,11 +88,12 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
 }
 
 // The first call of all may be made on a thread that a constructor waits for, under the loader's
-// lock: then dlsym would wait for ever. Only a libcuda that exports nothing itself is left to it.
+// lock: then dlsym would wait for ever. It is asked only where another preloaded library answers it,
+// or libcuda exports nothing itself.
 class DriverLibrary {
   public:
     DriverLibrary() : symbols_(libcuda_symbols()) {
-        if (symbols_.find("cuInit") == nullptr) {
+        if (symbols_.find("cuInit") == nullptr || dlsym_is_wrapped()) {
             handle_ = loaded_libcuda();
         }
     }
@@ -99,6 +106,41 @@ class DriverLibrary {
     profiler::ObjectSymbols symbols_;
     void* handle_ = nullptr;
 };
+
+// True when the function is another library's than libcuda, which is then known as a wrapper.
+bool is_wrapper(LoadedDriver& loaded, const void* library, const void* function) {
+    const void* const object = object_of(function);
+    if (object == nullptr || object == library) {
+        return false;
+    }
+    const auto place =
+        std::find_if(loaded.wrappers.begin(), loaded.wrappers.end(),
+                     [object](const void* known) { return known == nullptr || known == object; });
+    if (place == loaded.wrappers.end()) {
+        return false;
+    }
+    *place = object;
+    return true;
+}
+
+// A program that is linked with libcuda calls what a global look-up finds first. Without us that is
+// the wrapper behind us, where there is one.
+template <class Function>
+void call_wrapper(LoadedDriver& loaded, const void* library, bool linked, const char* name,
+                  Function& function) {
+    if (function == nullptr) {
+        return;
+    }
+    if (linked) {
+        void* const next = found_without_us(name);
+        if (is_wrapper(loaded, library, next)) {
+            function = reinterpret_cast<Function>(next);
+            return;
+        }
+    }
+    // Another preloaded library's dlsym may have given a wrapper of its own.
+    is_wrapper(loaded, library, reinterpret_cast<void*>(function));
+}
 
 const LoadedDriver* load() {
     const DriverLibrary library;
@@ -147,9 +189,16 @@ const LoadedDriver* load() {
             add_substitution(*loaded, real, entry);
         }
     }
+    const void* const object = object_of(library.find("cuInit"));
+    const bool linked = driver_is_wrapped();
+#define MEMLAB_HOOK(symbol, base, version, per_thread) \
+    call_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
+#include "interpose/hooked_functions.inc"
+#undef MEMLAB_HOOK
     std::sort(loaded->substitutions.begin(),
               loaded->substitutions.begin() + static_cast<std::ptrdiff_t>(loaded->count),
               [](const Substitution& a, const Substitution& b) { return a.real < b.real; });
+    dlerror();  // the program asked for none of what was not found
     return loaded;
 }
 
@@ -193,6 +242,16 @@ void* substitute(void* address) {
         begin, end, address, [](const Substitution& s, const void* a) { return s.real < a; });
     return found != end && found->real == address && found->wrapper != nullptr ? found->wrapper
                                                                                : address;
+}
+
+bool stands_behind_us(const void* address) {
+    const LoadedDriver* loaded = loaded_driver();
+    if (loaded == nullptr || loaded->wrappers[0] == nullptr) {
+        return false;
+    }
+    const void* const object = object_of(address);
+    return object != nullptr && std::find(loaded->wrappers.begin(), loaded->wrappers.end(),
+                                          object) != loaded->wrappers.end();
 }
 
 int ambiguous_addresses() {

@@ -23,7 +23,9 @@ enum class Api : std::uint16_t {
 /// The exported name: "cuMemAlloc_v2".
 const char* name_of(Api api);
 
-/// Null members are functions that this driver lacks.
+/// Null members are functions that this driver lacks. Where a wrapper that was preloaded behind
+/// memlab stands before the driver, as it would without memlab, a hooked function's member is the
+/// wrapper's.
 struct Driver {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) decltype(&::symbol) symbol = nullptr;
 #include "interpose/hooked_functions.inc"
@@ -40,6 +42,10 @@ const Driver* driver();
 /// Our wrapper for a function address of the real driver, or `address` itself when it is none of
 /// ours. Thread-safe.
 void* substitute(void* address);
+
+/// Whether code at `address` belongs to a wrapper that stands between memlab and the driver. What
+/// it asks for is the driver's: our wrapper would lead back to it.
+bool stands_behind_us(const void* address);
 
 /// Driver addresses that two hooked functions of different types share; they are left alone.
 int ambiguous_addresses();

@@ -31,6 +31,20 @@ inline bool is_seat_name(std::string_view name) {
     return std::find(seat_names.begin(), seat_names.end(), name) != seat_names.end();
 }
 
+/// Functions that free memory, begin or end captures, end contexts and streams, or give memory to
+/// other processes: what a pool has to see, in every version that there will ever be. By how their
+/// names begin, as later versions and relatives of them do.
+inline constexpr std::array what_a_pool_must_see = std::to_array<std::string_view>(
+    {"cuMemFree", "cuMemGetHandle", "cuIpcGetMem", "cuStreamBegin", "cuStreamEndCapture",
+     "cuStreamDestroy", "cuThreadExchangeStreamCaptureMode", "cuCtxDestroy", "cuCtxDetach",
+     "cuDevicePrimaryCtxRe", "cuGreenCtxDestroy", "cuCtxEnablePeerAccess", "cuGraphDestroy",
+     "cuGraphExecDestroy"});
+
+inline bool pool_must_see(std::string_view name) {
+    return std::any_of(what_a_pool_must_see.begin(), what_a_pool_must_see.end(),
+                       [name](std::string_view beginning) { return name.starts_with(beginning); });
+}
+
 /// What dlsym answers for one of the seat's names, where the real one answered `found`.
 void* seat_hook(const char* symbol, void* found);
 

@@ -81,6 +81,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* address, size_t by
             mi::DriverAllocation allocation;
             allocation.kind = MemoryKind::managed;
             allocation.requested = bytes;
+            mi::make_room_for_managed(session, bytes);
             return mi::allocate_from_driver(session, Api::cuMemAllocManaged, allocation, real,
                                             [&] { return *address; });
         },

@@ -149,7 +149,7 @@ void note_uses(Arguments... arguments) noexcept {
     }
 }
 
-constexpr unsigned max_attributes = 32;
+constexpr unsigned max_attributes = 24;  // there are 17 kinds; they lie on the program's stack
 
 // A launch in the order of its stream. The driver may be allowed to begin a kernel before the one
 // before it has ended (programmatic stream serialization). The kernel could then write memory that

@@ -3,10 +3,6 @@
 // Unlike dlsym it needs no caller's address, so it is a plain call; it has to come back, because
 // only after the real one is the unloading over (the library's destructors may allocate and be
 // recorded until then).
-#include <dlfcn.h>
-
-#include <atomic>
-
 #include "interpose/hook.hpp"
 #include "interpose/loader.hpp"
 #include "interpose/session.hpp"
@@ -14,19 +10,6 @@
 
 namespace memlab::interpose {
 namespace {
-
-using DlcloseFunction = int (*)(void* handle);
-
-// The next one after ours: libc's, or another preloaded library's.
-DlcloseFunction real_dlclose() {
-    static constinit std::atomic<DlcloseFunction> found{nullptr};
-    DlcloseFunction function = found.load(std::memory_order_acquire);
-    if (function == nullptr) {
-        function = reinterpret_cast<DlcloseFunction>(real_dlsym()(RTLD_NEXT, "dlclose"));
-        found.store(function, std::memory_order_release);
-    }
-    return function;
-}
 
 // What the recorder found in the process it found without the loader's lock, and so without holding
 // it there.

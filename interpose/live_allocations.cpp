@@ -15,24 +15,67 @@ std::uint64_t end_of(std::uint64_t address, const LiveAllocation& allocation) {
 
 }  // namespace
 
+std::uint32_t LiveAllocations::place_of(HandleClass handles, std::uint64_t address) const {
+    return index_.find(hash(handles, address), [&](std::uint32_t place) {
+        const Entry& entry = entries_[place];
+        return entry.address == address && entry.handles == handles;
+    });
+}
+
+std::uint64_t& LiveAllocations::bytes_of(const LiveAllocation& allocation) {
+    return bytes_[allocation.device][static_cast<std::size_t>(allocation.kind)];
+}
+
+/// May throw std::bad_alloc, and then has changed nothing.
+void LiveAllocations::put(const Entry& entry) {
+    if (entry.allocation.device >= bytes_.size()) {
+        bytes_.resize(std::size_t{entry.allocation.device} + 1);
+    }
+    const std::uint32_t known = place_of(entry.handles, entry.address);
+    if (known != trace::HashIndex::none) {
+        bytes_of(entries_[known].allocation) -= entries_[known].allocation.requested;
+        entries_[known] = entry;
+    } else {
+        index_.make_room();
+        entries_.push_back(entry);
+        index_.insert(hash(entry.handles, entry.address),
+                      static_cast<std::uint32_t>(entries_.size() - 1));
+    }
+    bytes_of(entry.allocation) += entry.allocation.requested;
+}
+
+void LiveAllocations::erase(std::uint32_t place) {
+    const auto last = static_cast<std::uint32_t>(entries_.size() - 1);
+    bytes_of(entries_[place].allocation) -= entries_[place].allocation.requested;
+    index_.erase(hash(entries_[place].handles, entries_[place].address), place);
+    if (place != last) {
+        const std::uint64_t of_last = hash(entries_[last].handles, entries_[last].address);
+        index_.erase(of_last, last);
+        entries_[place] = entries_[last];
+        index_.insert(of_last, place);  // room is there: as many were in it
+    }
+    entries_.pop_back();
+}
+
 /// The driver cuts freed memory as it likes: what it hands out need not begin where a freed block
 /// did. Handles of other classes are no ranges of bytes.
-bool LiveAllocations::is_leaving(const Key& key, const LiveAllocation& allocation) const {
-    const auto it = entries_.find(key);
-    if (it != entries_.end() && it->second.freeing) {
+bool LiveAllocations::is_leaving(HandleClass handles, std::uint64_t address,
+                                 const LiveAllocation& allocation) const {
+    const std::uint32_t place = place_of(handles, address);
+    if (place != trace::HashIndex::none && entries_[place].freeing) {
         return true;
     }
-    return key.handles == HandleClass::memory &&
+    return handles == HandleClass::memory &&
            std::any_of(leaving_.begin(), leaving_.end(), [&](const Leaving& leaving) {
-               return key.address < leaving.end && leaving.begin < end_of(key.address, allocation);
+               return address < leaving.end && leaving.begin < end_of(address, allocation);
            });
 }
 
-bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
-                          const LiveAllocation& allocation, FunctionRef<void()> record) {
-    const Key key{handles, address};
+[[gnu::hot]] bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
+                                       const LiveAllocation& allocation,
+                                       FunctionRef<void()> record) {
     std::unique_lock lock(mutex_);
-    while (is_leaving(key, allocation)) {
+    while (is_leaving(handles, address, allocation)) {
         // The thread that freed it is between the driver's answer and its record: a few
         // instructions away.
         lock.unlock();
@@ -40,7 +83,7 @@ bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
         lock.lock();
     }
     try {
-        entries_[key] = {allocation, false};
+        put({address, allocation, handles, false});
     } catch (const std::bad_alloc&) {
         return false;
     }
@@ -48,33 +91,33 @@ bool LiveAllocations::add(HandleClass handles, std::uint64_t address,
     return true;
 }
 
-std::optional<LiveAllocation> LiveAllocations::begin_free(HandleClass handles,
-                                                          std::uint64_t address) {
+[[gnu::hot]] std::optional<LiveAllocation> LiveAllocations::begin_free(HandleClass handles,
+                                                                       std::uint64_t address) {
     const std::lock_guard lock(mutex_);
-    const auto it = entries_.find({handles, address});
-    if (it == entries_.end() || it->second.freeing) {
+    const std::uint32_t place = place_of(handles, address);
+    if (place == trace::HashIndex::none || entries_[place].freeing) {
         return std::nullopt;
     }
-    it->second.freeing = true;
+    entries_[place].freeing = true;
     if (handles == HandleClass::memory) {
         try {
-            leaving_.push_back({address, end_of(address, it->second.allocation)});
+            leaving_.push_back({address, end_of(address, entries_[place].allocation)});
         } catch (const std::bad_alloc&) {  // its first address is still watched
         }
     }
-    return it->second.allocation;
+    return entries_[place].allocation;
 }
 
-void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address, bool freed,
-                                  FunctionRef<void()> record) {
+[[gnu::hot]] void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address,
+                                               bool freed, FunctionRef<void()> record) {
     const std::lock_guard lock(mutex_);
-    const auto it = entries_.find({handles, address});
-    if (it != entries_.end()) {
+    const std::uint32_t place = place_of(handles, address);
+    if (place != trace::HashIndex::none) {
         if (freed) {
             record();
-            entries_.erase(it);
+            erase(place);
         } else {
-            it->second.freeing = false;
+            entries_[place].freeing = false;
         }
     }
     if (handles == HandleClass::memory) {
@@ -90,27 +133,23 @@ void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address, bo
 std::optional<LiveAllocation> LiveAllocations::find(HandleClass handles,
                                                     std::uint64_t address) const {
     const std::lock_guard lock(mutex_);
-    const auto it = entries_.find({handles, address});
-    return it == entries_.end() ? std::nullopt : std::optional(it->second.allocation);
+    const std::uint32_t place = place_of(handles, address);
+    return place == trace::HashIndex::none ? std::nullopt
+                                           : std::optional(entries_[place].allocation);
 }
 
-std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>
-LiveAllocations::bytes_by_kind(std::uint32_t device) const {
-    std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)> bytes{};
+LiveAllocations::BytesByKind LiveAllocations::bytes_by_kind(std::uint32_t device) const {
     const std::lock_guard lock(mutex_);
-    for (const auto& [key, entry] : entries_) {
-        if (entry.allocation.device == device) {
-            bytes[static_cast<std::size_t>(entry.allocation.kind)] += entry.allocation.requested;
-        }
-    }
-    return bytes;
+    return device < bytes_.size() ? bytes_[device] : BytesByKind{};
 }
 
 void LiveAllocations::remove_context(std::uint32_t context) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [context](const auto& entry) {
-        return entry.second.allocation.context == context;
-    });
+    for (std::size_t place = entries_.size(); place-- > 0;) {
+        if (entries_[place].allocation.context == context) {
+            erase(static_cast<std::uint32_t>(place));
+        }
+    }
 }
 
 }  // namespace memlab::interpose

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "interpose/function_ref.hpp"
+#include "profiler/trace/hash_index.hpp"
 #include "profiler/trace/record.hpp"
 
 namespace memlab::interpose {
@@ -45,27 +45,19 @@ class LiveAllocations {
 
     std::optional<LiveAllocation> find(HandleClass handles, std::uint64_t address) const;
 
-    /// Live bytes of each kind on a device. O(allocations).
-    std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)> bytes_by_kind(
-        std::uint32_t device) const;
+    /// Live bytes of each kind on a device.
+    using BytesByKind =
+        std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
+    BytesByKind bytes_by_kind(std::uint32_t device) const;
 
     /// The context is gone and its memory with it.
     void remove_context(std::uint32_t context);
 
   private:
-    struct Key {
-        HandleClass handles;
-        std::uint64_t address;
-        bool operator==(const Key&) const = default;
-    };
-    struct Hash {
-        std::size_t operator()(const Key& key) const {
-            return std::hash<std::uint64_t>()(key.address * 4 +
-                                              static_cast<std::uint64_t>(key.handles));
-        }
-    };
     struct Entry {
+        std::uint64_t address = 0;
         LiveAllocation allocation;
+        HandleClass handles = HandleClass::memory;
         bool freeing = false;
     };
 
@@ -74,11 +66,24 @@ class LiveAllocations {
         std::uint64_t begin;
         std::uint64_t end;
     };
-    bool is_leaving(const Key& key, const LiveAllocation& allocation) const;
+    bool is_leaving(HandleClass handles, std::uint64_t address,
+                    const LiveAllocation& allocation) const;
+
+    static std::uint64_t hash(HandleClass handles, std::uint64_t address) {
+        return trace::HashIndex::spread(address + static_cast<std::uint64_t>(handles));
+    }
+    std::uint32_t place_of(HandleClass handles, std::uint64_t address) const;
+    void put(const Entry& entry);
+    void erase(std::uint32_t place);
+    std::uint64_t& bytes_of(const LiveAllocation& allocation);
 
     mutable std::mutex mutex_;
-    std::unordered_map<Key, Entry, Hash> entries_;
-    std::vector<Leaving> leaving_;  ///< one a thread at most
+    // Packed: the last one takes the place of one that goes. No memory is asked for but when they
+    // become more than ever before.
+    std::vector<Entry> entries_;
+    trace::HashIndex index_;
+    std::vector<BytesByKind> bytes_;  ///< by device
+    std::vector<Leaving> leaving_;    ///< one a thread at most
 };
 
 }  // namespace memlab::interpose

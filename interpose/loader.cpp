@@ -1,12 +1,16 @@
 #include "interpose/loader.hpp"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <string_view>
 
 #include "interpose/hooked_names.hpp"
-#include "interpose/one_stream.hpp"
+#include "interpose/unknown_functions.hpp"
 #include "interpose/work_clock.hpp"
 
 // Runs inside other libraries' look-ups, sanitizer runtimes' included, before anything is set up:
@@ -52,7 +56,7 @@ void* no_dlsym(void* /*handle*/, const char* /*name*/) {
 static void note_unknown(const char* name) {
     void* library = loaded_libcuda();
     if (library != nullptr && real_dlsym()(library, name) != nullptr) {
-        work_goes_unseen();
+        unknown_function(name);
     }
 }
 
@@ -99,8 +103,77 @@ profiler::ObjectSymbols libcuda_symbols() {
     return symbols;
 }
 
-bool visible_without_us(const char* name) {
-    return real_dlsym()(RTLD_NEXT, name) != nullptr;
+void* found_without_us(const char* name) {
+    return real_dlsym()(RTLD_NEXT, name);
+}
+
+void* object_of(const void* address) {
+    dl_find_object found{};
+    return _dl_find_object(const_cast<void*>(address), &found) == 0 ? found.dlfo_link_map : nullptr;
+}
+
+bool dlsym_is_wrapped() {
+    return object_of(reinterpret_cast<const void*>(real_dlsym())) !=
+           object_of(reinterpret_cast<const void*>(&gnu_get_libc_version));
+}
+
+bool libcuda_is_global() {
+    void* const library = loaded_libcuda();
+    if (library == nullptr || found_without_us("cuInit") == nullptr) {
+        return false;
+    }
+    // A wrapper in front of it hides what it wraps.
+    return libcuda_was_there_first() ||
+           std::any_of(hooked_names.begin(), hooked_names.end(), [library](std::string_view name) {
+               return object_of(found_without_us(name.data())) == library;
+           });
+}
+
+namespace {
+
+/// The object's own definition, or null.
+void* definition_in(const link_map* object, const char* name) {
+    void* const handle =
+        dlopen(object->l_name[0] == '\0' ? nullptr : object->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) {
+        return nullptr;
+    }
+    void* const found = real_dlsym()(handle, name);
+    real_dlclose()(handle);
+    return object_of(found) == object ? found : nullptr;
+}
+
+}  // namespace
+
+// In the order in which the loader searches what the program was started with. What was loaded
+// later comes behind that; a libcuda that is not there for all is passed over.
+void* next_definition(const void* caller, const char* name) {
+    static const char here = 0;
+    const void* const own = object_of(&here);
+    const auto* const callers = static_cast<const link_map*>(object_of(caller));
+    if (callers == nullptr || callers == own) {
+        return found_without_us(name);
+    }
+    const void* const hidden = libcuda_is_global() ? nullptr : loaded_libcuda();
+    for (const link_map* object = callers->l_next; object != nullptr; object = object->l_next) {
+        if (object == hidden || (object == own && found_without_us(name) == nullptr)) {
+            continue;
+        }
+        if (void* const found = definition_in(object, name)) {
+            return found;
+        }
+    }
+    return real_dlsym()(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), name);  // which has none
+}
+
+DlcloseFunction real_dlclose() {
+    static constinit std::atomic<DlcloseFunction> found{nullptr};
+    DlcloseFunction function = found.load(std::memory_order_acquire);
+    if (function == nullptr) {
+        function = reinterpret_cast<DlcloseFunction>(real_dlsym()(RTLD_NEXT, "dlclose"));
+        found.store(function, std::memory_order_release);
+    }
+    return function;
 }
 
 }  // namespace memlab::interpose

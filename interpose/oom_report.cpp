@@ -143,7 +143,7 @@ void add_place(std::string line, const OomHolder& holder, std::vector<std::strin
     }
 }
 
-std::string device_name(CUdevice device) {
+[[gnu::noinline]] std::string device_name(CUdevice device) {
     char name[256] = "";
     return call_real(&Driver::cuDeviceGetName, name, static_cast<int>(sizeof(name)), device) ==
                    CUDA_SUCCESS
@@ -152,7 +152,8 @@ std::string device_name(CUdevice device) {
 }
 
 /// What is known without a recording: the pools' own figures, and what the driver serves.
-report::OomFigures figures_of_pools(Session& session, const trace::OomEvent& event) {
+[[gnu::noinline]] report::OomFigures figures_of_pools(Session& session,
+                                                      const trace::OomEvent& event) {
     report::OomFigures figures{.oom = {},
                                .async_pools = false,
                                .vmm_backend = session.settings().pool_options.expandable,

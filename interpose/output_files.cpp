@@ -111,8 +111,8 @@ bool claim(const std::string& report, std::uint64_t limit, ClaimedFiles* files,
 }
 
 std::string working_directory() {
-    char path[PATH_MAX];
-    return getcwd(path, sizeof(path)) != nullptr ? path : "/";
+    std::string path(PATH_MAX, '\0');
+    return getcwd(path.data(), path.size()) != nullptr ? path.c_str() : "/";
 }
 
 }  // namespace

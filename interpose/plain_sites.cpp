@@ -1,6 +1,7 @@
 #include "interpose/plain_sites.hpp"
 
 #include <cstddef>
+#include <memory>
 
 #include "interpose/object_classes.hpp"
 #include "profiler/stack_capture.hpp"
@@ -21,10 +22,10 @@ bool goes_to_plain_cuda(const Passthrough& rules, std::uint64_t bytes) {
     }
     constexpr std::uint8_t plain = 1;
     constexpr std::uint8_t pooled = 2;
-    profiler::CapturedStack stack;
-    profiler::capture_stack(stack, profiler::CapturedStack::max_depth);
-    for (std::size_t i = 0; i < stack.depth; ++i) {
-        const std::uint8_t kind = classes.of(stack.addresses[i], [&rules](std::string_view path) {
+    const auto stack = std::make_unique<profiler::CapturedStack>();  // the thread's may be small
+    profiler::capture_stack(*stack, profiler::CapturedStack::max_depth);
+    for (std::size_t i = 0; i < stack->depth; ++i) {
+        const std::uint8_t kind = classes.of(stack->addresses[i], [&rules](std::string_view path) {
             return rules.takes_object(path) ? plain : pooled;
         });
         if (kind == plain) {

@@ -23,7 +23,7 @@ std::string read_file(const char* path) {
     if (fd < 0) {
         return content;
     }
-    char buffer[4096];
+    char buffer[1024];
     for (;;) {
         const ssize_t length = read(fd, buffer, sizeof(buffer));
         if (length <= 0 || content.size() > (1U << 20)) {
@@ -62,10 +62,10 @@ trace::ProcessInfo describe_process(bool started_late) {
     trace::ProcessInfo process;
     process.pid = static_cast<std::uint32_t>(getpid());
     process.parent_pid = static_cast<std::uint32_t>(getppid());
-    char path[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+    std::string path(PATH_MAX, '\0');
+    const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
     if (length > 0) {
-        process.executable.assign(path, static_cast<std::size_t>(length));
+        process.executable.assign(path, 0, static_cast<std::size_t>(length));
     }
     const std::string arguments = read_file("/proc/self/cmdline");
     for (std::size_t begin = 0; begin < arguments.size();) {

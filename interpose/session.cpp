@@ -15,6 +15,7 @@
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
 #include "interpose/program_notes.hpp"
+#include "interpose/unknown_functions.hpp"
 #include "interpose/work_clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/thread_id.hpp"
@@ -233,6 +234,10 @@ Session::Session(LoadedSettings loaded, bool late)
 void Session::choose_pooling() {
     if (!settings_.pool) {
         pooling_.store(false, std::memory_order_relaxed);
+        return;
+    }
+    if (const std::string unknown = unknown_function_to_pools(); !unknown.empty()) {
+        step_aside(unknown.c_str());
         return;
     }
     const std::string reason = reason_not_to_pool();

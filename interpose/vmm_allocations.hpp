@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "interpose/cuda_abi.hpp"
+#include "profiler/trace/address_map.hpp"
+#include "profiler/trace/hash_index.hpp"
 
 namespace memlab::interpose {
 
@@ -32,21 +32,33 @@ class VmmAllocations {
 
   private:
     struct Allocation {
-        int handles = 1;
-        int mappings = 0;
+        std::uint64_t number;
+        int handles;
+        int mappings;
     };
     struct Mapping {
         std::size_t bytes;
-        std::uint64_t number;
+        std::uint32_t allocation;
+    };
+    struct Named {
+        Handle handle;
+        std::uint32_t allocation;
     };
 
-    void erase_if_dead(std::uint64_t number, std::vector<std::uint64_t>& dead);
+    static std::uint64_t hash(Handle handle) { return trace::HashIndex::spread(handle); }
+    std::uint32_t named(Handle handle) const;
+    void name(Handle handle, std::uint32_t allocation);
+    void forget(std::uint32_t name);
+    void erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead);
 
     std::mutex mutex_;
     std::uint64_t next_number_ = 1;
-    std::unordered_map<Handle, std::uint64_t> numbers_;
-    std::unordered_map<std::uint64_t, Allocation> allocations_;
-    std::map<CUdeviceptr, Mapping> mappings_;
+    // A place is used again, so that a program in its steady state asks for no memory.
+    std::vector<Allocation> allocations_;
+    std::vector<std::uint32_t> free_;
+    std::vector<Named> names_;  // of handles that are not released, packed
+    trace::HashIndex index_;
+    trace::AddressMap<Mapping> mappings_;
 };
 
 /// The process's one, never destroyed.

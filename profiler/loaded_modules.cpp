@@ -71,9 +71,10 @@ std::string build_id_of(std::uintptr_t start, std::uintptr_t end, std::uintptr_t
 }
 
 std::string executable_path() {
-    char path[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
-    return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : std::string();
+    std::string path(PATH_MAX, '\0');  // not on the program's stack
+    const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+    path.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
+    return path;
 }
 
 }  // namespace

@@ -292,7 +292,7 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
         return crc32c(0, window_ + (offset - window_start_), size);
     }
     std::uint32_t sum = 0;
-    std::array<std::uint8_t, 4096> part;
+    std::array<std::uint8_t, 1024> part;
     while (size > 0) {
         const ssize_t got = pread(descriptor_, part.data(), std::min(size, part.size()),
                                   static_cast<off_t>(offset));

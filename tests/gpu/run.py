@@ -949,7 +949,7 @@ class Suite:
             self.add(verdict, outcome)
 
     def benchmarks(self) -> None:
-        for program in ("bench_pair", "bench_startup", "bench_unwind"):
+        for program in ("bench_pair", "bench_passing", "bench_startup", "bench_unwind"):
             if not self.wanted(program):
                 continue
             start = time.monotonic()

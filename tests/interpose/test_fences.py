@@ -86,6 +86,20 @@ class Fences(EndToEnd):
             self.assertEqual(outcome.code, 0, outcome.describe())
             self.assertIn(b"reused memory of a peer: 0 of 80 wrong", outcome.stdout)
 
+    def test_peer_access_that_is_enabled_already_counts(self) -> None:
+        # Pages are given to peers as they are mapped.
+        already = ",".join(f"cuCtxEnablePeerAccess:{number}:704" for number in range(1, 5))
+        given = []
+        for fail in ("", already):
+            statistics = self.cwd / "calls.txt"
+            outcome = self.under_memlab(self.program("two_gpus", "unordered"), {
+                "SIMCUDA_DEVICES": "2", "MEMLAB_BACKEND": "vmm", "SIMCUDA_FAIL": fail,
+                "SIMCUDA_STATS": str(statistics)})
+            self.assertEqual(outcome.code, 0, outcome.describe())
+            given += [line for line in statistics.read_text(encoding="utf-8").splitlines()
+                      if line.startswith("calls cuMemSetAccess")]
+        self.assertEqual(given[0], given[1])
+
     def test_two_gpus_on_pages_of_its_own(self) -> None:
         settings = {"SIMCUDA_DEVICES": "2"}
         native = run(self.program("two_gpus"), self.layout.environment(memlab=False, settings=settings), self.cwd)
@@ -117,3 +131,6 @@ class Fences(EndToEnd):
 
     def test_an_unknown_driver_function_costs_the_work_clock(self) -> None:
         self.assertEqual(self.records("late"), [10, 3, 10, 5])
+
+    def test_a_private_table_of_the_driver_costs_the_work_clock(self) -> None:
+        self.assertEqual(self.records("table"), [10, 3, 10, 5])

@@ -54,11 +54,36 @@ class Policy(EndToEnd):
     def test_without_the_option_the_cache_stays(self) -> None:
         self.assertEqual(self.trimmed(300)[1], "after the pause: still there")
 
+    def test_the_cache_makes_room_for_managed_memory(self) -> None:
+        # Of a device of 1 GiB, 2 MiB are in use and 30 cached.
+        for sizes, expected in ((("100", "200"), ["still there"] * 2),
+                                (("600", "400"), ["still there", "given back"]),
+                                (("1000", "1"), ["given back"] * 2)):
+            with self.subTest(sizes):
+                outcome = self.under_memlab(self.program("idle", "0", "managed", *sizes),
+                                            {"SIMCUDA_MEMORY": "1GiB"})
+                self.assertEqual(outcome.code, 0, outcome.describe())
+                self.assertEqual(outcome.stdout.decode().splitlines()[1:],
+                                 [f"after {size} MiB managed: {said}" for size, said in zip(sizes, expected)])
+
     def test_the_thread_for_it_takes_no_signals_and_survives_a_fork(self) -> None:
         outcome = self.under_memlab(self.program("idle", "300", "signals"),
                                     {"MEMLAB_TRIM_AFTER": "20ms"})
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIn(b"handlers ran on the main thread: 50 of 50", outcome.stdout)
+
+    def test_a_later_version_of_a_free_ends_pooling(self) -> None:
+        for way in ("symbol", "address"):
+            for when in ("before", "after"):
+                with self.subTest(way=way, when=when):
+                    native = self.without_memlab(self.program("later_version", way, when))
+                    self.assertEqual(native.stdout, b"free: 0, again: 1\n" * 3)
+                    under = self.under_memlab(self.program("later_version", way, when))
+                    self.assertEqual((under.code, under.stdout), (0, native.stdout), under.describe())
+                    name = b"cuMemFree_v3" if way == "symbol" else b"cuMemFree"
+                    self.assertEqual(under.stderr.count(b"\n"), 1, under.describe())
+                    self.assertIn(b"a version of " + name + b" that this memlab does not know; new memory "
+                                  b"now comes from the driver", under.stderr)
 
     def test_expandable_ranges_take_no_segments_but_pages(self) -> None:
         calls = self.driver_calls(MEMLAB_BACKEND="vmm")

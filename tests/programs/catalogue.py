@@ -140,6 +140,10 @@ def _memory() -> list[Case]:
                          {"pinned": Kind(1, 1, 3 << 20)})
     return [
         Case("many sizes", ("malloc_free",), 0, (Recording(Kind(101, 51, 35_050_000)),)),
+        Case("stacks of 56 KiB", ("small_stack",), 0,
+             (Recording(Kind(65, 33, lost=32), ooms=1),), may_warn=True),
+        Case("stacks of 56 KiB, the end too", ("small_stack", "exit"), 5,
+             (Recording(Kind(65, 33, lost=32), ooms=1),), may_warn=True),
         Case("longjmp and exceptions", ("jumps",), 0, (Recording(Kind(200, 200, 1_000_000)),)),
         Case("plugin", ("plugin_host",), 0, (Recording(Kind(4, 3, 200_000)),)),
         Case("plugin whose constructor waits for an allocating thread, first", ("plugin_host", "warm"),

@@ -4,6 +4,7 @@
 //   idle MILLISECONDS signals    the same, with signals to the process that only the main thread,
 //   all
 //                                signals open, should take; then a fork whose child ends at once
+//   idle 0 managed MIB MIB       takes so much managed memory, and more, instead of waiting
 #include <cuda.h>
 #include <sys/wait.h>
 
@@ -53,6 +54,16 @@ int main(int argc, char** argv) {
     const std::size_t before = used_by_driver();
     SAY("cached: %s\n", before >= large ? "30000000 or more" : "less");
 
+    if (argc == 5) {
+        for (const char* size : {argv[3], argv[4]}) {
+            CUdeviceptr managed = 0;
+            CHECK(cuMemAllocManaged(&managed, std::strtoull(size, nullptr, 10) << 20,
+                                    CU_MEM_ATTACH_GLOBAL));
+            SAY("after %s MiB managed: %s\n", size,
+                used_by_driver() + large <= before ? "given back" : "still there");
+        }
+        return 0;
+    }
     if (argc == 3) {
         main_thread = gettid();
         (void)std::signal(SIGUSR1, count);

@@ -42,6 +42,12 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "late") == 0) {
         program::control<int(void)>("cuSimcudaUnlisted");
     }
+    if (argc == 2 && std::strcmp(argv[1], "table") == 0) {
+        CUuuid name;
+        std::memcpy(name.bytes, SIMCUDA_PRIVATE_TABLE, sizeof(name.bytes));
+        const void* table = nullptr;
+        CHECK(cuGetExportTable(&table, &name));
+    }
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     records();

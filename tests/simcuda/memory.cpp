@@ -168,7 +168,9 @@ bool allocate_small(Allocation& allocation, uint64_t bytes) {
 }
 
 bool allocate_pages(Allocation& allocation, uint64_t bytes) {
-    allocation.physical = Physical::create(allocation.device, bytes);
+    allocation.physical = allocation.kind == Kind::managed
+                              ? Physical::create_managed(allocation.device, bytes)
+                              : Physical::create(allocation.device, bytes);
     if (!allocation.physical) {
         return false;
     }
@@ -192,6 +194,17 @@ std::shared_ptr<Physical> Physical::create(int ordinal, uint64_t bytes) {
     if (bytes > options().memory || device.used > options().memory - bytes) {
         return nullptr;
     }
+    std::shared_ptr<Physical> made = make(ordinal, bytes, Place::device);
+    device.used += made ? bytes : 0;
+    return made;
+}
+
+std::shared_ptr<Physical> Physical::create_managed(int ordinal, uint64_t bytes) {
+    return make(ordinal, bytes, Place::elsewhere);
+}
+
+std::shared_ptr<Physical> Physical::make(int ordinal, uint64_t bytes, Place place) {
+    Device& device = *find_device(ordinal);
     if (device.file < 0) {
         device.file = memfd_create("simcuda", MFD_CLOEXEC);
     }
@@ -200,22 +213,22 @@ std::shared_ptr<Physical> Physical::create(int ordinal, uint64_t bytes) {
         return nullptr;
     }
     device.file_end += bytes;
-    device.used += bytes;
-    return std::shared_ptr<Physical>(new Physical(ordinal, device.file, offset, bytes, false));
+    return std::shared_ptr<Physical>(new Physical(ordinal, device.file, offset, bytes, place));
 }
 
 std::shared_ptr<Physical> Physical::import(int device, int file, uint64_t offset, uint64_t bytes) {
-    return std::shared_ptr<Physical>(new Physical(device, file, offset, bytes, true));
+    return std::shared_ptr<Physical>(
+        new Physical(device, file, offset, bytes, Place::other_process));
 }
 
 Physical::~Physical() {
-    if (imported_) {
+    if (place_ == Place::other_process) {
         close(file_);
         return;
     }
     fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
               static_cast<off_t>(bytes_));
-    find_device(device_)->used -= bytes_;
+    find_device(device_)->used -= place_ == Place::device ? bytes_ : 0;
 }
 
 uint64_t reserve_addresses(uint64_t bytes, uint64_t alignment) {

@@ -34,6 +34,9 @@ class Physical {
   public:
     // NULL when the device has not that much left.
     static std::shared_ptr<Physical> create(int device, uint64_t bytes);
+    // Memory that migrates: none of it is on the device until it is touched there, which no kernel
+    // of the simulation does.
+    static std::shared_ptr<Physical> create_managed(int device, uint64_t bytes);
     // Memory of another process: the descriptor is closed with the object.
     static std::shared_ptr<Physical> import(int device, int file, uint64_t offset, uint64_t bytes);
     ~Physical();
@@ -46,14 +49,16 @@ class Physical {
     uint64_t bytes() const { return bytes_; }
 
   private:
-    Physical(int device, int file, uint64_t offset, uint64_t bytes, bool imported)
-        : device_(device), file_(file), offset_(offset), bytes_(bytes), imported_(imported) {}
+    enum class Place : uint8_t { device, elsewhere, other_process };
+    Physical(int device, int file, uint64_t offset, uint64_t bytes, Place place)
+        : device_(device), file_(file), offset_(offset), bytes_(bytes), place_(place) {}
+    static std::shared_ptr<Physical> make(int device, uint64_t bytes, Place place);
 
     int device_;
     int file_;
     uint64_t offset_;
     uint64_t bytes_;
-    bool imported_;
+    Place place_;
 };
 
 struct Chunk {

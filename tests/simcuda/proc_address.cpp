@@ -5,9 +5,13 @@
 
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/options.hpp"
+#include "tests/simcuda/simcuda.h"
 
 namespace memlab::simcuda {
 namespace {
+
+// A driver of a CUDA that is yet to come knows more.
+constexpr int later_cuda = 99000;
 
 struct Found {
     void* address = nullptr;
@@ -40,10 +44,17 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 ||
-        version > options().driver_version) {
+        (version > options().driver_version && version < later_cuda)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Found found;
+    if (version >= later_cuda && std::strcmp(symbol, "cuMemFree") == 0) {
+        *pfn = reinterpret_cast<void*>(&cuMemFree_v3);
+        if (status != nullptr) {
+            *status = CU_GET_PROC_ADDRESS_SUCCESS;
+        }
+        return CUDA_SUCCESS;
+    }
     if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) {
         found = find(symbol, version, Flavor::per_thread);
     }
@@ -72,11 +83,14 @@ CUresult sim_cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion
     return memlab::simcuda::get_proc_address(symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
-// The private tables are cudart's and the profilers' business; simcuda has none.
+// The private tables are cudart's and the profilers' business; simcuda has one of its own.
 CUresult sim_cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
     if (ppExportTable == nullptr || pExportTableId == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *ppExportTable = nullptr;
-    return CUDA_ERROR_NOT_FOUND;
+    static const std::size_t table[] = {sizeof(std::size_t)};
+    const bool own = std::memcmp(pExportTableId->bytes, SIMCUDA_PRIVATE_TABLE,
+                                 sizeof(pExportTableId->bytes)) == 0;
+    *ppExportTable = own ? table : nullptr;
+    return own ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -1,6 +1,7 @@
 // Which driver functions the work clock knows, and what it says when it was told to trust nothing.
 #include "interpose/work_clock.hpp"
 
+#include "interpose/hooked_names.hpp"
 #include "tests/catch.hpp"
 
 using memlab::interpose::is_known_function;
@@ -28,6 +29,19 @@ TEST_CASE("an exported symbol is known in the versions that its wrapper serves")
     for (const char* symbol : {"cuLaunchKernel_v2", "cuMemcpyHtoDAsync_v3", "cuSimcudaUnlisted"}) {
         INFO(symbol);
         CHECK_FALSE(is_known_symbol(symbol));
+    }
+}
+
+TEST_CASE("what a pool must see is known by how its name begins") {
+    for (const char* name :
+         {"cuMemFree_v3", "cuMemFreeBatchAsync", "cuStreamBeginCapture_v9_ptsz",
+          "cuStreamBeginRecaptureToGraph", "cuCtxDestroy_v3", "cuIpcGetMemHandle_v2"}) {
+        INFO(name);
+        CHECK(memlab::interpose::pool_must_see(name));
+    }
+    for (const char* name : {"", "cuMemAlloc_v3", "cuLaunchKernel_v2", "cuStreamCreate_v2"}) {
+        INFO(name);
+        CHECK_FALSE(memlab::interpose::pool_must_see(name));
     }
 }
 

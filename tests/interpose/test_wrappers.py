@@ -1,0 +1,89 @@
+"""Wrappers of the driver that somebody else preloads, before or behind memlab: each is called as it
+would be without memlab, in the order of LD_PRELOAD.
+"""
+
+from __future__ import annotations
+
+from harness import Outcome, recordings_in
+from support import Build, EndToEnd
+
+
+class Wrappers(EndToEnd):
+    """tests/programs/wrapped.cpp with driver_wrapper.so."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if Build.sanitizer:
+            self.skipTest("the order of the preloaded libraries is the test's own")
+        self.wrapper = str(self.layout.program("driver_wrapper.so"))
+
+    def preloaded(self, libraries: list[str], command: list[str], **settings: str) -> Outcome:
+        outcome = self.under_memlab(command, {"LD_PRELOAD": ":".join(libraries), **settings})
+        self.assertEqual(outcome.stderr, b"", outcome.describe())
+        return outcome
+
+    def lines(self, libraries: list[str], **settings: str) -> list[str]:
+        outcome = self.preloaded(libraries, self.program("wrapped"), **settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return outcome.stdout.decode().splitlines()
+
+    def test_without_the_pool_it_sees_what_it_sees_without_memlab(self) -> None:
+        memlab = str(self.layout.library)
+        for asks in ("next", "driver"):
+            native = self.lines([self.wrapper], WRAPPER_ASKS=asks)
+            self.assertIn("the wrapper saw 1 starts, 3 allocations, 3 frees", native)
+            self.assertIn("it was given itself 0 times", native)
+            for order in ([memlab, self.wrapper], [self.wrapper, memlab]):
+                with self.subTest(order=order, asks=asks):
+                    self.assertEqual(self.lines(order, WRAPPER_ASKS=asks, MEMLAB_POOL="off"), native)
+
+    def test_behind_the_pool_it_sees_the_segments(self) -> None:
+        memlab = str(self.layout.library)
+        for asks in ("next", "driver"):
+            with self.subTest(asks):
+                lines = self.lines([memlab, self.wrapper], WRAPPER_ASKS=asks)
+                self.assertEqual(lines[:2], ["the wrapper saw 1 starts, 1 allocations, 0 frees",
+                                             "it was given itself 0 times"])
+
+    def test_in_front_of_the_pool_it_sees_the_program(self) -> None:
+        memlab = str(self.layout.library)
+        lines = self.lines([self.wrapper, memlab])
+        self.assertEqual(lines[:2], ["the wrapper saw 1 starts, 3 allocations, 3 frees",
+                                     "it was given itself 0 times"])
+
+    def test_without_a_driver_the_wrapper_answers(self) -> None:
+        # A program that is not linked with libcuda and looks for it in what was preloaded.
+        script = ("import ctypes; p = ctypes.CDLL(None); "
+                  "print(p.cuInit(0), hasattr(p, 'cuMemAlloc_v2'), hasattr(p, 'cuMemGetInfo_v2'))")
+        memlab = str(self.layout.library)
+        native = self.preloaded([self.wrapper], ["python3", "-c", script])
+        self.assertEqual(native.stdout, b"500 True False\n")
+        for order in ([memlab, self.wrapper], [self.wrapper, memlab]):
+            with self.subTest(order):
+                outcome = self.preloaded(order, ["python3", "-c", script])
+                self.assertEqual(outcome.stdout, native.stdout, outcome.describe())
+        self.assert_nothing_written()
+
+
+class WeakReferences(EndToEnd):
+    """tests/programs/weak_references.cpp finds a driver only where there is one."""
+
+    def test_without_a_driver_they_stay_null(self) -> None:
+        for program in ("weak_references", "weak_references_now"):
+            with self.subTest(program):
+                native = self.without_memlab(self.program(program))
+                under = self.under_memlab(self.program(program))
+                self.assertIn(b"cuInit: null", native.stdout)
+                self.assertEqual((under.code, under.stdout, under.stderr),
+                                 (native.code, native.stdout, native.stderr))
+        self.assert_nothing_written()
+
+    def test_with_a_driver_they_are_recorded(self) -> None:
+        if Build.sanitizer:
+            self.skipTest("the order of the preloaded libraries is the test's own")
+        libraries = [self.layout.library, self.layout.root / "lib" / "simcuda" / "libcuda.so.1"]
+        outcome = self.under_memlab(self.program("weak_references"),
+                                    {"LD_PRELOAD": ":".join(map(str, libraries))})
+        self.assertIn(b"cuInit: there, 0", outcome.stdout, outcome.describe())
+        found, problems = recordings_in(self.layout, self.output)
+        self.assertEqual((len(found), problems), (1, []))
