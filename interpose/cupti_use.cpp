@@ -34,7 +34,9 @@ constexpr Known known_profilers[] = {
 void finish_at_exit() {
     if (Session* session = Session::current()) {
         const InsideMemlab inside;
-        session->cupti().finish();
+        if (!inside.nested()) {  // a handler that interrupted memlab: its locks may be held
+            session->cupti().finish();
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 #include "interpose/sample_schedule.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -203,6 +204,7 @@ CUresult free_device_async(Session& session, Api api, CUdeviceptr address, Drive
 
 CUresult allocate_from_driver(Session& session, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
+    const trace::NoCancellation no_cancellation;
     const auto within_limit = [&] {
         return allocate_within_limit(session, allocation, real, address);
     };
@@ -241,6 +243,7 @@ void record_driver_allocation(Session& session, Api api, const DriverAllocation&
 
 CUresult free_from_driver(Session& session, Api api, HandleClass handles, std::uint64_t address,
                           DriverFree real_free) {
+    const trace::NoCancellation no_cancellation;
     const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
     const CUresult result = real_free();
     if (known) {

@@ -6,6 +6,7 @@
 
 #include "profiler/python/public_api_check.hpp"
 #include "profiler/stack_table.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 
 namespace memlab::profiler::python {
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)
@@ -46,6 +47,7 @@ bool PythonStacks::look(std::uint32_t modules) {
 }
 
 void PythonStacks::await_search() {
+    const trace::NoCancellation no_cancellation;
     constexpr timespec pause{0, 100'000};
     constexpr int most_pauses = 1000;
     const auto goes_on = [this] {
