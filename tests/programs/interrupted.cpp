@@ -14,10 +14,8 @@
 // locks, with memlab or without.)
 //
 // Recorded: what went before; where the handler interrupted memlab, in the event log alone.
-#include <link.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <ucontext.h>
 
 #include <array>
 #include <atomic>
@@ -27,46 +25,44 @@
 #include <string>
 #include <thread>
 
+#include "memlab_code.hpp"
 #include "program.hpp"
 
 using namespace program;
+
+extern "C" const char __executable_start;
+extern "C" const char etext;
 
 namespace {
 
 constexpr int most_looks = 3000;
 
-std::uintptr_t code_start = 0;  // of libmemlab.so
-std::uintptr_t code_end = 0;
+MemlabCode memlab_code;
 std::atomic<int> looks{0};
 std::atomic<bool> kept{false};
 const char* way = "";
 
-int find_memlab(dl_phdr_info* info, std::size_t, void*) {
-    if (std::strstr(info->dlpi_name, "libmemlab") == nullptr) {
-        return 0;
-    }
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-        const ElfW(Phdr)& part = info->dlpi_phdr[i];
-        if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) {
-            code_start = info->dlpi_addr + part.p_vaddr;
-            code_end = code_start + part.p_memsz;
-        }
-    }
-    return 1;
+/// In this program's code: in the driver's a thread may not be able to end.
+bool was_interrupted_here(const void* context) {
+    const auto at = MemlabCode::place_of(context);
+    return at >= reinterpret_cast<std::uintptr_t>(&__executable_start) &&
+           at < reinterpret_cast<std::uintptr_t>(&etext);
 }
 
 void on_signal(int, siginfo_t*, void* context) {
-    const auto at =
-        static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    if (code_end != 0 && (at < code_start || at >= code_end) && ++looks < most_looks) {
+    if (std::strcmp(way, "thread") == 0) {
+        if (memlab_code.is_there() ? memlab_code.was_interrupted(context)
+                                   : was_interrupted_here(context)) {
+            kept = true;
+            ::pthread_exit(nullptr);
+        }
+        return;
+    }
+    if (memlab_code.is_there() && !memlab_code.was_interrupted(context) && ++looks < most_looks) {
         return;
     }
     if (std::strcmp(way, "quick_exit") == 0) {
         std::quick_exit(0);
-    }
-    if (std::strcmp(way, "thread") == 0) {
-        kept = true;
-        ::pthread_exit(nullptr);
     }
     if (std::strcmp(way, "other") == 0) {
         kept = true;
@@ -84,7 +80,7 @@ void on_signal(int, siginfo_t*, void* context) {
 }
 
 int child() {
-    ::dl_iterate_phdr(find_memlab, nullptr);
+    memlab_code.find();
     const CUcontext context = use_device();
     allocate(1 << 20);
     static std::array<char, 1 << 16> stack;
