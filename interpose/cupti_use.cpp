@@ -34,7 +34,8 @@ constexpr Known known_profilers[] = {
 void finish_at_exit() {
     if (Session* session = Session::current()) {
         const InsideMemlab inside;
-        if (!inside.nested()) {  // a handler that interrupted memlab: its locks may be held
+        if (!inside.nested() &&
+            session->recorder()->comes_free()) {  // else locks may be held for ever
             session->cupti().finish();
         }
     }

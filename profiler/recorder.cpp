@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <ctime>
 #include <mutex>
 #include <new>
@@ -229,7 +230,10 @@ class Recorder::Impl final : private StackDefinitions {
             mutex.unlock();
             return true;
         };
-        return lockable(mutex_) && lockable(aggregator_.turn());
+        if (!kept_for_ever_ && !(lockable(mutex_) && lockable(aggregator_.turn()))) {
+            kept_for_ever_ = true;  // nobody need wait for it again
+        }
+        return !kept_for_ever_;
     }
 
     const trace::Aggregator& aggregate() {
@@ -372,6 +376,7 @@ class Recorder::Impl final : private StackDefinitions {
     std::unordered_map<std::string, std::uint32_t> strings_;
     std::unordered_map<std::uint32_t, ThreadName> thread_names_;
     std::size_t names_given_ = 0;
+    std::atomic<bool> kept_for_ever_{false};
     const std::uint32_t first_thread_;
     const std::string process_name_;
 

@@ -83,7 +83,7 @@ def _ends() -> list[Case]:
     cases += [Case(f"interrupted: {way}", ("interrupted", way, times), 0, None, "ends",
                    may_warn=way in ("other", "thread"), judged=False)
               for way, times in (("exit", "20"), ("quick_exit", "10"), ("alternate", "10"),
-                                 ("other", "10"), ("thread", "10"))]
+                                 ("other", "4"), ("thread", "4"))]
     cases.append(Case("cancelled threads", ("cancelled", "50"), 0,
                       (Recording(Kind(51, at_least=True, live=150)),), "ends"))
     cases.append(Case("ends by quick_exit", ("ways_to_end", "quick_exit"), 10,
