@@ -6,6 +6,7 @@
 #include "interpose/free_caller.hpp"
 #include "interpose/relaxed_capture.hpp"
 #include "interpose/session.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -45,6 +46,7 @@ CudaBackend::CudaBackend(Session& session, Context& context, CUcontext handle)
       pages_(context.device()) {}
 
 BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
+    const trace::NoCancellation no_cancellation;
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     CUdeviceptr pointer = 0;
@@ -66,6 +68,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
 // cuMemFree waits for the device, which may wait for work that another thread submits after it
 // began a capture: so in relaxed mode, not behind the gate.
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     // Out of the index before the driver can give the address to somebody else.
@@ -74,6 +77,7 @@ BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_
 }
 
 BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
     const CUresult result = pages_.reserve(bytes, base);
     if (result == CUDA_SUCCESS && !session_.segments().add(*base, bytes, &context_)) {
         pages_.release(*base, bytes);
@@ -83,11 +87,13 @@ BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t
 }
 
 BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
     session_.segments().remove(base, bytes, &context_);
     return status_of(pages_.release(base, bytes));
 }
 
 BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     session_.note_growth();
@@ -102,6 +108,7 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
 }
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
     fences_.settle_barrier();
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
@@ -144,6 +151,7 @@ BackendStatus CudaBackend::fence_wait_device(Fence fence) {
 }
 
 BackendStatus CudaBackend::fence_wait_host(Fence fence) {
+    const trace::NoCancellation no_cancellation;
     return status_of(fences_.wait_host(fence));
 }
 

@@ -34,7 +34,10 @@ constexpr Known known_profilers[] = {
 void finish_at_exit() {
     if (Session* session = Session::current()) {
         const InsideMemlab inside;
-        session->cupti().finish();
+        if (!inside.nested() &&
+            session->recorder()->comes_free()) {  // else locks may be held for ever
+            session->cupti().finish();
+        }
     }
 }
 

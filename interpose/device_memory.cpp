@@ -11,6 +11,7 @@
 #include "interpose/sticky_errors.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -280,6 +281,7 @@ void make_room_for_managed(Session& session, std::uint64_t bytes) {
                                            const DriverAllocation& allocation,
                                            FunctionRef<CUresult()> real,
                                            FunctionRef<std::uint64_t()> address) {
+    const trace::NoCancellation no_cancellation;
     const auto within_limit = [&] {
         return allocate_within_limit(session, allocation, real, address);
     };
@@ -317,6 +319,7 @@ void record_driver_allocation(Session& session, Api api, const DriverAllocation&
 
 [[gnu::hot]] CUresult free_from_driver(Session& session, Api api, HandleClass handles,
                                        std::uint64_t address, DriverFree real_free) {
+    const trace::NoCancellation no_cancellation;
     const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
     const CUresult result = real_free();
     if (known) {

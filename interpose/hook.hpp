@@ -17,6 +17,10 @@ bool is_own_export(const void* address);
 
 /// Marks the calling thread as inside memlab. A hook reached from inside another one (a profiler's
 /// callback that allocates while we hold a lock) goes straight to the driver.
+///
+/// A thread may leave memlab without returning: a signal handler jumps out of what it interrupted
+/// (siglongjmp), or its stack is unwound by force. What then enters memlab no deeper in the same
+/// stack than the one that was left is not inside it.
 class InsideMemlab {
   public:
     InsideMemlab();

@@ -9,11 +9,14 @@
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 
+#include <dlfcn.h>
+
 #include <cstring>
 #include <cwchar>
 #include <string_view>
 
 #include "interpose/hook.hpp"
+#include "interpose/loader.hpp"
 #include "interpose/program_notes.hpp"
 
 namespace mi = memlab::interpose;
@@ -281,10 +284,21 @@ void attach_domains(const NvtxExportTableCallbacks& callbacks) {
     core.set(NVTX_CBID_CORE2_DomainCreateW, create_domain_w);
 }
 
+/// Whether the program's calls of CUDA come to this library, as they do when it is preloaded. NVTX
+/// loads it by itself where LD_PRELOAD did not reach a process (sudo, env -i): there is nothing to
+/// be recorded there, and a report would say that no memory was allocated.
+bool serves_the_program() {
+    void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+    return program != nullptr && mi::is_own_export(mi::real_dlsym()(program, "cuMemAlloc_v2"));
+}
+
 }  // namespace
 
 /// Called once by each instance of NVTX in the process. Not 0: the tool is attached.
 MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
+    if (!serves_the_program()) {
+        return 0;
+    }
     const auto* callbacks =
         static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
     if (callbacks == nullptr || callbacks->struct_size < sizeof(NvtxExportTableCallbacks)) {
@@ -304,7 +318,7 @@ MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_t
 /// The same for NVTX's extensions, of which that for memory is ours. 0: the extension does nothing.
 MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
     if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
-        module->segmentsCount == 0 || module->segments == nullptr) {
+        module->segmentsCount == 0 || module->segments == nullptr || !serves_the_program()) {
         return 0;
     }
     const nvtxExtModuleSegment_t& slots = module->segments[0];

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "interpose/run_line.hpp"
+#include "profiler/trace/own_descriptor.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -83,7 +84,7 @@ bool make_folders(const std::string& path, std::string* problem) {
     return true;
 }
 
-bool claim(const std::string& report, std::uint64_t limit, ClaimedFiles* files,
+bool claim(const std::string& report, std::uint64_t limit, unsigned mode, ClaimedFiles* files,
            std::string* problem) {
     if (!make_folders(report, problem)) {
         return false;
@@ -95,8 +96,10 @@ bool claim(const std::string& report, std::uint64_t limit, ClaimedFiles* files,
         if (access((numbered + suffix).c_str(), F_OK) == 0) {
             continue;  // a report whose log was not kept
         }
-        trace::LogWriter::Result created = trace::LogWriter::create(numbered + ".memlog", limit);
+        trace::LogWriter::Result created = trace::LogWriter::create(
+            numbered + ".memlog", limit, trace::LogStorage::automatic, mode);
         if (created.writer) {
+            files->mode = mode;
             files->writer = std::move(created.writer);
             files->log = numbered + ".memlog";
             files->report = numbered + suffix;
@@ -130,13 +133,11 @@ ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) 
     ClaimedFiles files;
     std::string problem;
     const std::string wished = expand_pattern(settings.output, values, working_directory());
-    if (claim(wished, settings.log_limit, &files, &problem)) {
+    if (claim(wished, settings.log_limit, files.mode, &files, &problem)) {
         return files;
     }
-    const char* temporary = std::getenv("TMPDIR");
-    const std::string folder = temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
     std::string second_problem;
-    if (claim(expand_pattern(default_name, values, folder), settings.log_limit, &files,
+    if (claim(fallback_report(values), settings.log_limit, mode_in_shared_folder, &files,
               &second_problem)) {
         files.problem = problem + "; writing " + files.report + " instead (set MEMLAB_OUTPUT)";
     } else {
@@ -146,15 +147,22 @@ ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) 
     return files;
 }
 
-void announce(const std::string& manifest, const ClaimedFiles& files) {
-    if (manifest.empty() || files.log.empty()) {
+std::string fallback_report(const PatternValues& values) {
+    const char* temporary = std::getenv("TMPDIR");
+    const std::string folder = temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
+    return expand_pattern(default_name, values, folder);
+}
+
+void announce(const Settings& settings, const ClaimedFiles& files) {
+    if (settings.run_manifest.empty() || files.log.empty()) {
         return;
     }
-    const int fd = open(manifest.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = trace::move_out_of_the_way(
+        open(settings.run_manifest.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
     if (fd < 0) {
         return;  // the run is over
     }
-    const std::string line = run_line(files.log, files.report);
+    const std::string line = run_line(files.log, files.report, settings.arguments);
     const ssize_t written = write(fd, line.data(), line.size());
     static_cast<void>(written);  // memlab-run then does not know of us; the files are there
     close(fd);

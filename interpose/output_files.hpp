@@ -27,15 +27,23 @@ struct ClaimedFiles {
     std::unique_ptr<trace::LogWriter> writer;
     std::string report;
     std::string log;
-    std::string problem;  ///< one sentence when the wished-for place could not be used
+    std::string problem;   ///< one sentence when the wished-for place could not be used
+    unsigned mode = 0666;  ///< who may read them, less the umask
 };
+
+/// Of files that end up in a folder which the user did not name, and which may be everybody's.
+inline constexpr unsigned mode_in_shared_folder = 0600;
 
 /// Creates the event log exclusively, and with it the right to the report's name: where the name is
 /// taken (exec keeps the pid) a number is inserted before the suffix. Creates missing folders.
-/// Where that fails, falls back to TMPDIR or /tmp, else to no files at all.
+/// Where that fails, falls back to TMPDIR or /tmp, readable by the user alone, else to no files at
+/// all.
 ClaimedFiles claim_files(const Settings& settings, const PatternValues& values);
 
+/// The report's path in TMPDIR or /tmp.
+std::string fallback_report(const PatternValues& values);
+
 /// Appends this process's line to memlab-run's manifest, where there is one.
-void announce(const std::string& manifest, const ClaimedFiles& files);
+void announce(const Settings& settings, const ClaimedFiles& files);
 
 }  // namespace memlab::interpose

@@ -58,7 +58,7 @@ bool is_loaded(std::string_view library) {
 
 }  // namespace
 
-trace::ProcessInfo describe_process(bool started_late) {
+trace::ProcessInfo describe_process(bool started_late, bool with_arguments) {
     trace::ProcessInfo process;
     process.pid = static_cast<std::uint32_t>(getpid());
     process.parent_pid = static_cast<std::uint32_t>(getppid());
@@ -71,8 +71,8 @@ trace::ProcessInfo describe_process(bool started_late) {
     for (std::size_t begin = 0; begin < arguments.size();) {
         const std::size_t end = arguments.find('\0', begin);
         process.arguments.push_back(arguments.substr(begin, end - begin));
-        if (end == std::string::npos) {
-            break;
+        if (end == std::string::npos || !with_arguments) {
+            break;  // the first is the program's name
         }
         begin = end + 1;
     }

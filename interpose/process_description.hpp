@@ -7,7 +7,7 @@
 
 namespace memlab::interpose {
 
-trace::ProcessInfo describe_process(bool started_late);
+trace::ProcessInfo describe_process(bool started_late, bool with_arguments);
 
 /// The rank that a launcher (torchrun, Open MPI, PMI, Slurm) gave this process; "0" without one.
 std::string rank_of(const trace::ProcessInfo& process);

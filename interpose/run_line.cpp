@@ -41,8 +41,11 @@ std::string stat_field(const std::string& stat, int number) {
 }
 
 /// Arguments on one line; a kernel thread or a process of somebody else may have none.
-std::string command_of(const std::string& folder, const std::string& stat) {
+std::string command_of(const std::string& folder, const std::string& stat, bool with_arguments) {
     std::string command = read_start(folder + "/cmdline");
+    if (!with_arguments) {
+        command.resize(std::min(command.size(), command.find('\0')));
+    }
     if (command.empty()) {
         const std::size_t open = stat.find('(');
         const std::size_t close = stat.rfind(')');
@@ -75,7 +78,7 @@ std::string pid_namespace() {
 
 }  // namespace
 
-std::string run_line(const std::string& log, const std::string& report) {
+std::string run_line(const std::string& log, const std::string& report, bool with_arguments) {
     const std::string own_stat = read_start("/proc/self/stat");
     std::string line = std::to_string(getpid()) + "\t" + log + "\t" + report + "\t" +
                        pid_namespace() + "\t" + stat_field(own_stat, 22);
@@ -86,7 +89,7 @@ std::string run_line(const std::string& log, const std::string& report) {
         if (stat.empty()) {
             break;  // it has ended, or is not ours to see
         }
-        line += "\t" + pid + "=" + command_of(folder, stat);
+        line += "\t" + pid + "=" + command_of(folder, stat, with_arguments);
         pid = stat_field(stat, 4);
     }
     return line + "\n";

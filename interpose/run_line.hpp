@@ -12,7 +12,8 @@ namespace memlab::interpose {
 ///   pid <TAB> log <TAB> report <TAB> pid namespace <TAB> start time [<TAB> pid=command]...
 /// The namespace is the number of /proc/self/ns/pid, the start time that of /proc/self/stat (clock
 /// ticks since boot), each 0 where unknown; then the ancestors, the parent first, as far as they
-/// can be seen, at most 16, each command at most 160 bytes without control characters.
-std::string run_line(const std::string& log, const std::string& report);
+/// can be seen, at most 16, each command at most 160 bytes without control characters;
+/// `with_arguments` or the program's name alone.
+std::string run_line(const std::string& log, const std::string& report, bool with_arguments);
 
 }  // namespace memlab::interpose

@@ -1,11 +1,14 @@
 #include "interpose/session.hpp"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "interpose/device_memory.hpp"
 #include "interpose/diagnostics.hpp"
@@ -19,6 +22,7 @@
 #include "interpose/work_clock.hpp"
 #include "profiler/cupti/current_call.hpp"
 #include "profiler/thread_id.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 #include "profiler/unwind/unloads.hpp"
 #include "report/framework_caches.hpp"
 #include "report/json_writer.hpp"
@@ -38,10 +42,41 @@ enum class State : std::uint8_t {
 };
 
 std::atomic<State> state{State::idle};
-std::atomic<Session*> instance{nullptr};
+
+// Where the session is published: in memory that a forked child finds empty, however it was forked.
+// One that was made by clone() alone runs no handler and lacks what the parent's session is made
+// of; nothing of it is found there.
+std::atomic<Session*> published_anywhere{nullptr};
+std::atomic<std::atomic<Session*>*> instance{&published_anywhere};
+Session* started = nullptr;  // the same, and known to forget_after_fork()
+
+void publish(Session* session) {
+    started = session;
+    if (instance.load(std::memory_order_relaxed) == &published_anywhere) {
+        void* const page = mmap(nullptr, sizeof(std::atomic<Session*>), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page != MAP_FAILED &&
+            madvise(page, sizeof(std::atomic<Session*>), MADV_WIPEONFORK) == 0) {
+            instance.store(new (page) std::atomic<Session*>(nullptr), std::memory_order_release);
+        }
+    }
+    instance.load(std::memory_order_relaxed)->store(session, std::memory_order_release);
+}
+
 pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-__attribute__((tls_model("initial-exec"))) thread_local bool inside_memlab = false;
+// Where the calling thread's stack was when it entered memlab; 0: it is outside.
+__attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entered_at = 0;
+
+/// Stacks grow down: whoever is called from inside memlab is below. A signal handler on an
+/// alternate stack may be anywhere.
+bool is_inside(std::uintptr_t here) {
+    if (here < entered_at) {
+        return true;
+    }
+    stack_t alternate{};
+    return sigaltstack(nullptr, &alternate) != 0 || (alternate.ss_flags & SS_ONSTACK) != 0;
+}
 
 class StartLock {
   public:
@@ -68,6 +103,17 @@ profiler::python::Mode python_mode(PythonFrames frames) {
     return profiler::python::Mode::automatic;
 }
 
+/// The least that is left of a recording where nothing can be written.
+void say_peaks(const trace::Aggregator& aggregate) {
+    for (std::size_t index = 0; index < aggregate.devices().size(); ++index) {
+        if (const auto& device = aggregate.devices()[index]; device != nullptr) {
+            warn("GPU " + std::to_string(index) + ": at most " +
+                 std::to_string(device->curve(trace::CurveName::allocated).peak) +
+                 " bytes allocated at a time");
+        }
+    }
+}
+
 std::atomic<std::int32_t> exit_code{trace::End::unknown_code};
 
 // Handlers run from the last to the first: what one that was registered before this one gives to
@@ -88,18 +134,21 @@ __attribute__((destructor)) void at_exit() {
 
 }  // namespace
 
-[[gnu::hot]] InsideMemlab::InsideMemlab() : nested_(inside_memlab) {
-    inside_memlab = true;
+[[gnu::hot]] InsideMemlab::InsideMemlab()
+    : nested_(entered_at != 0 && is_inside(reinterpret_cast<std::uintptr_t>(this))) {
+    if (!nested_) {
+        entered_at = reinterpret_cast<std::uintptr_t>(this);
+    }
 }
 
 [[gnu::hot]] InsideMemlab::~InsideMemlab() {
     if (!nested_) {
-        inside_memlab = false;
+        entered_at = 0;
     }
 }
 
 bool thread_is_inside_memlab() {
-    return inside_memlab;
+    return entered_at != 0;
 }
 
 bool is_own_export(const void* address) {
@@ -109,7 +158,7 @@ bool is_own_export(const void* address) {
 }
 
 [[gnu::hot]] Session* Session::current() {
-    return instance.load(std::memory_order_acquire);
+    return instance.load(std::memory_order_acquire)->load(std::memory_order_acquire);
 }
 
 bool Session::may_start() {
@@ -150,6 +199,10 @@ void Session::start(bool late) {
 
 /// The session, if this call was the one to start it.
 Session* Session::start_once(bool late) {
+    const trace::NoCancellation no_cancellation;
+    // Before the lock: a child that is forked while it is held has it locked for ever otherwise.
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, &Session::forget_after_fork); });
     const StartLock lock;
     if (state.load(std::memory_order_relaxed) != State::idle) {
         return nullptr;
@@ -167,7 +220,7 @@ Session* Session::start_once(bool late) {
         auto* session = new Session(std::move(loaded), late);
         look_for_other_nvtx_tools(*session);
         record_early_notes(*session);
-        instance.store(session, std::memory_order_release);
+        publish(session);
         state.store(State::running, std::memory_order_release);
         return session;
     } catch (...) {
@@ -184,9 +237,8 @@ Session::Session(LoadedSettings loaded, bool late)
       limits_(settings_.limits),
       contexts_(*this) {
     prepare_fork_notice();
-    pthread_atfork(nullptr, nullptr, &Session::forget_after_fork);
     if (settings_.record) {
-        const trace::ProcessInfo process = describe_process(late);
+        const trace::ProcessInfo process = describe_process(late, settings_.arguments);
         PatternValues values;
         values.executable = file_name_of(process.executable);
         values.pid = std::to_string(process.pid);
@@ -196,8 +248,8 @@ Session::Session(LoadedSettings loaded, bool late)
         if (!claimed.problem.empty()) {
             warn(claimed.problem);
         }
-        announce(settings_.run_manifest, claimed);
-        files_ = {claimed.report, claimed.log};
+        announce(settings_, claimed);
+        files_ = {claimed.report, claimed.log, claimed.mode, fallback_report(values)};
         recorder_ = std::make_unique<profiler::Recorder>(
             std::move(claimed.writer),
             profiler::StackLimits{settings_.stack_depth, settings_.most_stacks}, process,
@@ -310,14 +362,32 @@ void Session::finish(trace::EndKind kind) {
         return;
     }
     const InsideMemlab inside;
-    if (!inside.nested()) {
-        serve_nested_frees(*session);
-    }
+    const trace::NoCancellation no_cancellation;
+    const std::int32_t code = kind == trace::EndKind::exit
+                                  ? exit_code.load(std::memory_order_relaxed)
+                                  : trace::End::unknown_code;
     session->trimmer_.stop();
+    if (inside.nested()) {
+        // A signal handler ends the process: what it interrupted may hold any lock of memlab's, and
+        // the heap's. The log has everything; with its end, where that can be had, it is whole.
+        if (session->recorder_) {
+            session->recorder_->finish_log_only(kind, code);
+        }
+        return;
+    }
+    serve_nested_frees(*session);
     debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
           (work_clock.trusted() ? "" : ", not trusted"));
     debug(std::string("one stream: ") + one_stream.describe());
     if (!session->recorder_) {
+        return;
+    }
+    // A thread that was stopped for good inside memlab, as by a handler that does not return.
+    if (!session->recorder_->comes_free()) {
+        warn(
+            "a thread that does not run any more keeps the recording locked: no report; the event "
+            "log " +
+            session->files_.log + " holds everything: memlab-report reads it");
         return;
     }
     if (const std::uint32_t children = refused_children()) {
@@ -328,31 +398,52 @@ void Session::finish(trace::EndKind kind) {
             0, children);
     }
     session->cupti_.finish();
-    session->recorder_->finish(kind, kind == trace::EndKind::exit
-                                         ? exit_code.load(std::memory_order_relaxed)
-                                         : trace::End::unknown_code);
-    const std::string log_problem = session->recorder_->log_problem();
+    session->recorder_->finish(kind, code);
+    try {
+        session->leave_report();
+    } catch (...) {
+        warn("out of memory while writing " + session->files_.report);
+    }
+}
+
+void Session::leave_report() {
+    const std::string log_problem = recorder_->log_problem();
     if (!log_problem.empty()) {
         warn(log_problem);
     }
-    if (session->files_.report.empty()) {
+    if (files_.report.empty()) {
         return;
     }
-    const auto in_the_log = [&](const std::string& instead_of) {
-        return instead_of + "; the event log " + session->files_.log +
-               (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
-               ": memlab-report reads it";
-    };
-    try {
-        const report::WriteResult written =
-            report::write_report(session->recorder_->aggregate(), session->files_.report);
-        if (!written.ok()) {
-            warn(in_the_log(written.error));
-        } else if (!session->settings_.keep_log && log_problem.empty()) {
-            unlink(session->files_.log.c_str());
+    const trace::Aggregator& aggregate = recorder_->aggregate();
+    const report::WriteResult written =
+        report::write_report(aggregate, files_.report, report::Existing::refuse, files_.mode);
+    if (written.ok()) {
+        if (!settings_.keep_log && log_problem.empty()) {
+            unlink(files_.log.c_str());
         }
-    } catch (...) {
-        warn(in_the_log("out of memory while writing " + session->files_.report));
+        return;
+    }
+    // A full disk, most likely; what the recording amounts to is still here.
+    report::WriteResult elsewhere;
+    std::string path = files_.fallback_report;
+    constexpr int most_names = 100;
+    for (int number = 2; number < most_names; ++number) {
+        elsewhere =
+            report::write_report(aggregate, path, report::Existing::refuse, mode_in_shared_folder);
+        if (elsewhere.error_number != EEXIST) {
+            break;
+        }
+        constexpr std::size_t suffix = 5;  // ".json"
+        path = files_.fallback_report;
+        path.insert(path.size() - suffix, "." + std::to_string(number));
+    }
+    warn(written.error +
+         (elsewhere.ok() ? "; it is " + path + " instead" : "; " + elsewhere.error) +
+         "; the event log " + files_.log +
+         (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
+         ": memlab-report reads it");
+    if (!elsewhere.ok()) {
+        say_peaks(aggregate);
     }
 }
 
@@ -363,10 +454,11 @@ void Session::forget_after_fork() {
     profiler::forget_thread_id();
     profiler::cupti::Seat::forget_after_fork();
     profiler::unwind::forget_unloads_after_fork();
-    inside_memlab = false;
+    entered_at = 0;
     forget_notes_after_fork();
     one_stream.forget_after_fork();
-    Session* parents = instance.exchange(nullptr);
+    Session* const parents = std::exchange(started, nullptr);
+    instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);
     note_fork(parents != nullptr);
     if (parents != nullptr && parents->recorder_) {
         parents->recorder_->abandon_after_fork();

@@ -25,8 +25,10 @@ namespace memlab::interpose {
 
 /// Where this process writes.
 struct OutputFiles {
-    std::string report;  ///< empty: nowhere
-    std::string log;     ///< empty: nowhere
+    std::string report;           ///< empty: nowhere
+    std::string log;              ///< empty: nowhere
+    unsigned mode = 0;            ///< who may read them, less the umask
+    std::string fallback_report;  ///< where the report goes when it cannot be written
 };
 
 class Session {
@@ -47,7 +49,9 @@ class Session {
     /// The session when a start that is under way has ended. Call without any lock of ours.
     static Session* wait_for_start();
 
-    /// Writes the report. Called once, at the end of the process.
+    /// Writes the report. Called once, at the end of the process. Where that is in a signal handler
+    /// that interrupted memlab, and where a thread has stopped for good inside memlab, there is no
+    /// report and the event log is what remains: the end of a process waits for nobody.
     static void finish(trace::EndKind kind);
 
     const Settings& settings() const { return settings_; }
@@ -104,6 +108,7 @@ class Session {
     Session(LoadedSettings loaded, bool late);
     static Session* start_once(bool late);
     void choose_pooling();
+    void leave_report();
 
     static void forget_after_fork();
 

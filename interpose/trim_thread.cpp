@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t shortest_interval_ns = 10'000'000;
 constexpr std::uint64_t longest_interval_ns = 1'000'000'000;
+constexpr std::uint64_t longest_wait_at_exit_ns = 1'000'000'000;
 
 // Registered late, so it runs before whatever CUDA registered: the thread must not meet a driver
 // that is being taken down.
@@ -73,10 +74,11 @@ void TrimThread::stop() {
     if (!started_.load()) {
         return;
     }
-    pthread_mutex_lock(&mutex_);
-    stopped_ = true;
-    pthread_cond_signal(&stopped_changed_);
-    pthread_mutex_unlock(&mutex_);
+    stopped_.store(true);
+    const timespec until = after(longest_wait_at_exit_ns);
+    if (pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until) == 0) {
+        pthread_mutex_unlock(&mutex_);
+    }
 }
 
 void* TrimThread::run(void* self) {
@@ -87,12 +89,10 @@ void* TrimThread::run(void* self) {
 
 void TrimThread::loop() {
     pthread_mutex_lock(&mutex_);
-    while (!stopped_) {
+    while (!stopped_.load()) {
         const timespec until = after(interval_ns_);
         pthread_cond_timedwait(&stopped_changed_, &mutex_, &until);
-        if (!stopped_) {
-            trim();
-        }
+        trim();
     }
     pthread_mutex_unlock(&mutex_);
 }
@@ -104,6 +104,9 @@ void TrimThread::trim() {
     try {
         const std::uint64_t now = profiler::monotonic_ns();
         for (Context* context : session_->contexts().all()) {
+            if (stopped_.load()) {
+                return;
+            }
             if (context->backend().fences().idle()) {
                 context->pool().tick(now);
             }

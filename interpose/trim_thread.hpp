@@ -25,7 +25,9 @@ class TrimThread {
     /// Once; later calls do nothing. When no thread can be made, the pools are not trimmed.
     void start(Session& session, std::uint64_t trim_after_ns);
 
-    /// The process ends: no driver call of the thread begins after this.
+    /// The process ends: no driver call of the thread begins after this. Waits for one that has
+    /// begun, but not for ever: the driver may wait for work that never ends. In signal handlers,
+    /// too.
     void stop();
 
   private:
@@ -38,7 +40,7 @@ class TrimThread {
     std::atomic<bool> started_{false};
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while the pools are trimmed
     pthread_cond_t stopped_changed_{};
-    bool stopped_ = false;
+    std::atomic<bool> stopped_{false};
 };
 
 }  // namespace memlab::interpose

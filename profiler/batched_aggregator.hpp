@@ -92,6 +92,9 @@ class BatchedAggregator {
         return aggregator_;
     }
 
+    /// The lock that whoever adds up holds; it comes after the order.
+    std::mutex& turn() { return mutex_; }
+
     /// The devices that are described so far.
     bool is_described(std::uint32_t device) const {
         const auto& devices = aggregator_.devices();

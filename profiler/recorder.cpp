@@ -1,7 +1,10 @@
 #include "profiler/recorder.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <ctime>
 #include <mutex>
 #include <new>
 #include <unordered_map>
@@ -9,6 +12,7 @@
 
 #include "profiler/batched_aggregator.hpp"
 #include "profiler/calibrated_clock.hpp"
+#include "profiler/clock.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_hash.hpp"
@@ -16,6 +20,7 @@
 #include "profiler/thread_id.hpp"
 #include "profiler/thread_name.hpp"
 #include "profiler/trace/definitions.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 #include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -195,6 +200,39 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
+    void finish_log_only(trace::EndKind kind, std::int32_t exit_code) {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock.owns_lock() || finished_ || !log_) {
+            return;
+        }
+        trace::End end;
+        end.kind = kind;
+        end.exit_code = exit_code;
+        end.time_ns = now();
+        log_->on(end);
+        finished_ = true;
+        log_->close();
+    }
+
+    bool comes_free() {
+        constexpr std::uint64_t patience_ns = 2'000'000'000;
+        constexpr std::uint64_t second_ns = 1'000'000'000;
+        const std::uint64_t until_ns = monotonic_ns() + patience_ns;
+        const timespec until{static_cast<time_t>(until_ns / second_ns),
+                             static_cast<long>(until_ns % second_ns)};
+        const auto lockable = [&until](std::mutex& mutex) {
+            if (pthread_mutex_clocklock(mutex.native_handle(), CLOCK_MONOTONIC, &until) != 0) {
+                return false;
+            }
+            mutex.unlock();
+            return true;
+        };
+        if (!kept_for_ever_ && !(lockable(mutex_) && lockable(aggregator_.turn()))) {
+            kept_for_ever_ = true;  // nobody need wait for it again
+        }
+        return !kept_for_ever_;
+    }
+
     const trace::Aggregator& aggregate() {
         const std::lock_guard lock(mutex_);
         return aggregator_.all();
@@ -205,7 +243,12 @@ class Recorder::Impl final : private StackDefinitions {
         look(object, aggregator_.all());
     }
 
-    std::string log_problem() const { return log_ ? log_->stopped_because() : std::string(); }
+    std::string log_problem() const {
+        if (!log_ || !log_->stopped_because().empty()) {
+            return log_ ? log_->stopped_because() : std::string();
+        }
+        return log_->incomplete_because();
+    }
 
     void before_unload() { python_.before_unload(); }
 
@@ -365,6 +408,7 @@ class Recorder::Impl final : private StackDefinitions {
     std::unordered_map<std::string, std::uint32_t> strings_;
     std::unordered_map<std::uint32_t, ThreadName> thread_names_;
     std::size_t names_given_ = 0;
+    std::atomic<bool> kept_for_ever_{false};
     const std::uint32_t first_thread_;
     const std::string process_name_;
 
@@ -401,6 +445,7 @@ void Recorder::fill_in_thread(trace::Event& event) noexcept {
     if (event.thread == 0) {
         event.thread = introduced_thread_id();
         if (event.thread == 0) [[unlikely]] {
+            const trace::NoCancellation no_cancellation;
             introduce_thread();
             event.thread = thread_id();
             impl_->quietly([&] { impl_->note_thread_name(event.thread); });
@@ -476,6 +521,14 @@ void Recorder::after_waiting(std::uint64_t waited_ns) noexcept {
 
 void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
     impl_->quietly([&] { impl_->finish(kind, exit_code); });
+}
+
+void Recorder::finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept {
+    impl_->finish_log_only(kind, exit_code);
+}
+
+bool Recorder::comes_free() noexcept {
+    return impl_->comes_free();
 }
 
 const trace::Aggregator& Recorder::aggregate() const {

@@ -91,10 +91,18 @@ class Recorder {
     /// Ends the recording: later calls are ignored. Closes the log. `exit_code` is End's.
     void finish(trace::EndKind kind, std::int32_t exit_code = trace::End::unknown_code) noexcept;
 
+    /// Ends the log alone, if nobody is at it at this moment. From a signal handler that
+    /// interrupted any function of this class, too: waits for nothing and does without the heap.
+    void finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept;
+
+    /// Waits until nobody is at the recording, for two seconds at most; whoever takes longer does
+    /// not run any more. Whether that was so.
+    bool comes_free() noexcept;
+
     /// The aggregate, complete once finish() was called; not to be read before.
     const trace::Aggregator& aggregate() const;
 
-    /// Why the log stopped early; empty when it did not. Call after finish().
+    /// Why the log stopped early, or may lack its end; empty when neither. Call after finish().
     std::string log_problem() const;
 
     /// The program will unload an object: what the recorder calls into stays loaded. Takes the

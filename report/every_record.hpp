@@ -27,6 +27,7 @@ class EveryRecord : public trace::RecordSink {
     void on(const trace::Work& record) final { self().take(record); }
     void on(const trace::Bypass& record) final { self().take(record); }
     void on(const trace::Coverage& record) final { self().take(record); }
+    void on(const trace::LogStopped& record) final { self().take(record); }
     void on(const trace::End& record) final { self().take(record); }
 
   private:

@@ -884,14 +884,18 @@ int rename_without_replacing(const std::string& from, const std::string& to) {
 
 /// A new file beside `path`, for this process alone. Leftovers of processes that died are passed
 /// by.
-int create_temporary(const std::string& path, std::string& name) {
+int create_temporary(const std::string& path, unsigned mode, std::string& name) {
     constexpr int attempts = 100;
     const std::string stem = path + ".tmp." + std::to_string(getpid());
     for (int attempt = 0; attempt < attempts; ++attempt) {
         name = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
         const int descriptor =
-            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (descriptor >= 0 || errno != EEXIST) {
+            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                 static_cast<mode_t>(mode));
+        if (descriptor >= 0) {
+            return trace::move_out_of_the_way(descriptor);
+        }
+        if (errno != EEXIST) {
             return descriptor;
         }
     }
@@ -900,9 +904,9 @@ int create_temporary(const std::string& path, std::string& name) {
 
 /// `write` puts the text into a descriptor.
 template <typename Write>
-WriteResult write_file(const std::string& path, Existing existing, Write write) {
+WriteResult write_file(const std::string& path, Existing existing, unsigned mode, Write write) {
     std::string temporary;
-    const int descriptor = create_temporary(path, temporary);
+    const int descriptor = create_temporary(path, mode, temporary);
     if (descriptor < 0) {
         return failure(path, errno);
     }
@@ -962,16 +966,16 @@ static WriteResult with_memory(Work work) {
 }
 
 WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
-                         Existing existing) {
+                         Existing existing, unsigned mode) {
     return with_memory([&] {
-        return write_file(path, existing,
+        return write_file(path, existing, mode,
                           [&](int descriptor) { return write_report(aggregator, descriptor); });
     });
 }
 
 WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
     return with_memory([&] {
-        return write_file(path, existing, [&](int descriptor) {
+        return write_file(path, existing, 0666, [&](int descriptor) {
             WriteResult result;
             DescriptorSink sink(descriptor);
             if (!sink.write(text.data(), text.size())) {

@@ -37,9 +37,9 @@ struct WriteResult {
 
 /// Writes the report under a temporary name beside `path` and renames it: `path` either holds the
 /// whole report or is as it was. Never throws. Thread-safety: the aggregator must not change
-/// meanwhile.
+/// meanwhile. `mode`, less the umask, says who may read it.
 WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
-                         Existing existing = Existing::refuse);
+                         Existing existing = Existing::refuse, unsigned mode = 0666);
 
 /// The same text to an open descriptor, from its position on. It stays open.
 WriteResult write_report(const trace::Aggregator& aggregator, int descriptor);

@@ -21,7 +21,8 @@ struct LogStretch {
         std::variant<trace::ProcessInfo, trace::OptionValue, trace::DeviceInfo, trace::ContextInfo,
                      trace::ContextLost, trace::ThreadInfo, trace::StringDef, trace::ModuleDef,
                      trace::PythonFrameDef, trace::StackDef, trace::OomEvent, trace::DeviceSample,
-                     trace::Missed, trace::Work, trace::Bypass, trace::Coverage, trace::End>;
+                     trace::Missed, trace::Work, trace::Bypass, trace::Coverage, trace::LogStopped,
+                     trace::End>;
     std::vector<trace::Event> events;
     /// Each with the number of events of this stretch that come before it; in order.
     std::vector<std::pair<std::size_t, Other>> others;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -280,6 +281,20 @@ Environment make_environment(const Arguments& arguments, RunDescription& run) {
     return environment;
 }
 
+/// Whether command lines are to be kept, by the option that is in force.
+bool keeps_arguments(const Environment& environment) {
+    constexpr const char* variable = "MEMLAB_ARGUMENTS";
+    const char* const inherited = std::getenv(variable);
+    std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
+    for (const auto& [name, value] : environment) {
+        if (name == variable) {
+            entry = name + "=" + value;
+        }
+    }
+    const std::array<const char*, 2> alone{entry.empty() ? nullptr : entry.c_str(), nullptr};
+    return memlab::interpose::load_settings(alone.data()).settings.arguments;
+}
+
 void print_options() {
     std::cout << "Options of memlab. In the environment: MEMLAB_POOL=off ./app; or here:\n"
                  "memlab-run --option POOL=off ./app\n";
@@ -346,6 +361,9 @@ int run(const Arguments& arguments) {
     description.working_directory = working_directory();
     description.command = arguments.command;
     Environment environment = make_environment(arguments, description);
+    if (!keeps_arguments(environment)) {
+        description.command.resize(1);
+    }
     RunManifest manifest;
     if (manifest.error().empty()) {
         environment.emplace_back(manifest_variable, manifest.path());

@@ -299,6 +299,10 @@ constexpr OptionDef options[] = {
      [](Settings& settings, std::string_view text) {
          return parse_bytes(text, &settings.log_limit);
      }},
+    {"MEMLAB_ARGUMENTS", "on, off", "on",
+     "Keep the command lines of the program and of those that started it in log, report and run; "
+     "off, where they hold what nobody may read, keeps the programs' names only.",
+     switch_option<&Settings::arguments>},
     {"MEMLAB_VERBOSITY", "quiet, warnings, debug", "warnings",
      "What memlab itself says on stderr: nothing, trouble only, or what it does.",
      verbosity_option},

@@ -29,6 +29,7 @@ struct Settings {
     bool work_clock = true;
     bool one_stream = true;
     bool keep_log = true;
+    bool arguments = true;          ///< record what the program was started with
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%
     std::uint64_t log_limit = 0;    ///< bytes; 0: no limit
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks

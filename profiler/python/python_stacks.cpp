@@ -8,6 +8,8 @@
 
 #include "profiler/object_symbols.hpp"
 #include "profiler/python/public_api_check.hpp"
+#include "profiler/stack_table.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 #include "profiler/unwind/executable_memory.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 
@@ -81,6 +83,7 @@ void PythonStacks::before_unload() {
 }
 
 void PythonStacks::await_search() {
+    const trace::NoCancellation no_cancellation;
     constexpr timespec pause{0, 100'000};
     constexpr int most_pauses = 1000;
     const auto goes_on = [this] {

@@ -865,10 +865,24 @@ void Aggregator::on(const Coverage& record) {
     });
 }
 
+void Aggregator::on(const LogStopped& record) {
+    guarded([&] {
+        advance(record.time_ns);
+        end_.log_stopped_because = record.reason;
+        end_.events_dropped = record.events_dropped;
+    });
+}
+
 void Aggregator::on(const End& record) {
     guarded([&] {
         advance(record.time_ns);
+        const LogStopped stopped{.reason = end_.log_stopped_because,
+                                 .events_dropped = end_.events_dropped};
         end_ = record;
+        end_.events_dropped = std::max(end_.events_dropped, stopped.events_dropped);
+        if (end_.log_stopped_because.empty()) {
+            end_.log_stopped_because = stopped.reason;
+        }
         has_end_ = true;
         ended_ = record.kind == EndKind::quick_exit ? Ended::quick_exit : Ended::exit;
     });

@@ -277,6 +277,7 @@ class Aggregator final : public RecordSink {
     void on(const Work& record) override;
     void on(const Bypass& record) override;
     void on(const Coverage& record) override;
+    void on(const LogStopped& record) override;
     void on(const End& record) override;
 
     const ProcessInfo& process() const { return process_; }
@@ -327,7 +328,7 @@ class Aggregator final : public RecordSink {
     /// What ran at the device's allocated peak, longest first.
     std::vector<KernelAtPeak> kernels_at_peak(std::uint32_t device) const;
     std::uint64_t event_count() const { return event_count_; }
-    /// End as it was recorded; default values before it was.
+    /// End as it was recorded; default values before it was, but for what LogStopped said.
     const End& end() const { return end_; }
 
     /// What `site` held when its device's allocated curve was at its peak: count and bytes.

@@ -1,7 +1,9 @@
 #include "profiler/trace/log_file.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statfs.h>
@@ -16,6 +18,7 @@
 #include <limits>
 
 #include "profiler/trace/crc32c.hpp"
+#include "profiler/trace/no_cancellation.hpp"
 #include "profiler/trace/prefetch.hpp"
 
 namespace memlab::trace {
@@ -41,22 +44,25 @@ std::uint64_t file_size_limit() {
     return limit.rlim_cur;
 }
 
-/// File systems whose fallocate() reserves real blocks and whose pages no server can lose.
-bool preallocation_is_real(int descriptor) {
+/// File systems whose fallocate() reserves the very blocks that a store to a mapped page goes to,
+/// and whose pages no server can lose. Not Btrfs, F2FS, ZFS or bcachefs, which write elsewhere than
+/// they read. Overlayfs may lie above any of them: only where it passes on the flag of Ext4's
+/// files.
+bool can_be_mapped(int descriptor) {
     constexpr std::uint64_t xfs = 0x58465342;
-    constexpr std::uint64_t f2fs = 0xf2f52010;
     struct statfs status {};
     if (fstatfs(descriptor, &status) != 0) {
         return false;
     }
     switch (static_cast<std::uint64_t>(status.f_type) & 0xffffffff) {
         case EXT4_SUPER_MAGIC:
-        case BTRFS_SUPER_MAGIC:
         case TMPFS_MAGIC:
-        case OVERLAYFS_SUPER_MAGIC:
         case xfs:
-        case f2fs:
             return true;
+        case OVERLAYFS_SUPER_MAGIC: {
+            int flags = 0;
+            return ioctl(descriptor, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_EXTENT_FL) != 0;
+        }
         default:
             return false;
     }
@@ -107,14 +113,21 @@ LogFile::~LogFile() {
     close();
 }
 
-int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage) {
-    descriptor_ = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) {
+int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, unsigned mode) {
+    const NoCancellation no_cancellation;
+    const int descriptor =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode));
+    if (descriptor < 0) {
         return errno;
     }
+    file_ = OwnDescriptor(descriptor);
+    open_ = true;
     limit_ = limit == 0 ? std::numeric_limits<std::uint64_t>::max() : limit;
     chunk_ = first_chunk;
-    mapped_mode_ = storage == LogStorage::automatic && preallocation_is_real(descriptor_);
+    mapped_mode_ = storage == LogStorage::automatic && can_be_mapped(file_.number());
+    if (!mapped_mode_ && storage != LogStorage::write_only) {
+        behind_ = WriteBehind::start(file_, 0);
+    }
     return 0;
 }
 
@@ -137,9 +150,13 @@ void LogFile::full_by_errno(int error_number) {
                 " bytes: " + describe_errno(error_number);
 }
 
+void LogFile::full_by_closing() {
+    why_full_ = "the program closed the event log's file descriptor";
+}
+
 [[gnu::hot]] bool LogFile::append(const std::uint8_t* data, std::size_t size, std::size_t spare,
-                                  std::uint64_t keep_from) {
-    if (descriptor_ < 0 || size == 0) {
+                                  std::uint64_t keep_from, unsigned events) {
+    if (!open_ || size == 0) {
         return size == 0;
     }
     const std::uint64_t needed = size_ + size + spare;
@@ -153,13 +170,39 @@ void LogFile::full_by_errno(int error_number) {
             full_at_ceiling();
             return false;
         }
-        return write_at_end(data, size);
+        return behind_ != nullptr ? write_behind(data, size, spare, events)
+                                  : write_at_end(data, size);
     }
     std::uint8_t* const target = window_ + (size_ - window_start_);
     std::memcpy(target + 1, data + 1, size - 1);
     next_.store(target, std::memory_order_relaxed);
     appended_in_place(data[0], size);
     return true;
+}
+
+bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                           unsigned events) {
+    switch (behind_->append(data, size, spare, events)) {
+        case WriteBehind::Outcome::appended:
+            size_ += size;
+            return true;
+        case WriteBehind::Outcome::full:
+            why_full_ = "the event log's file system did not keep up: " +
+                        std::to_string(WriteBehind::capacity >> 20) +
+                        " MiB waited to be written (set MEMLAB_OUTPUT to a local folder)";
+            return false;
+        case WriteBehind::Outcome::failed:
+            break;
+    }
+    const WriteBehind::Failure failure = behind_->give_up();
+    size_ = failure.size;
+    lost_events_ = failure.lost_events;
+    if (failure.error_number == 0) {
+        full_by_closing();
+    } else {
+        full_by_errno(failure.error_number);
+    }
+    return false;
 }
 
 [[gnu::hot]] void LogFile::expect_append() const noexcept {
@@ -169,19 +212,25 @@ void LogFile::full_by_errno(int error_number) {
 
 /// On false either the file is full, or mapped_mode_ was given up.
 bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
+    const NoCancellation no_cancellation;
     const std::uint64_t cap = ceiling();
     if (needed > cap) {
         full_at_ceiling();
         return false;
     }
+    if (!file_.check()) {
+        full_by_closing();
+        return false;
+    }
+    const int descriptor = file_.number();
     const std::uint64_t comfortable =
         std::min(cap, page_ceiling(std::max(needed, allocated_ + chunk_)));
     const std::uint64_t just_enough = std::min(cap, page_ceiling(needed));
     std::uint64_t target = comfortable;
-    int error = allocate(descriptor_, allocated_, target);
+    int error = allocate(descriptor, allocated_, target);
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
         target = just_enough;
-        error = allocate(descriptor_, allocated_, target);
+        error = allocate(descriptor, allocated_, target);
     }
     if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO) {
         full_by_errno(error);
@@ -191,7 +240,7 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
         fall_back_to_write();
         return false;
     }
-    fill_with_zeros(descriptor_, allocated_, target);
+    fill_with_zeros(descriptor, allocated_, target);
     allocated_ = target;
     chunk_ = std::min(chunk_ * 2, largest_chunk);
     if (!map(keep_from)) {
@@ -205,7 +254,7 @@ bool LogFile::map(std::uint64_t keep_from) {
     unmap();
     window_start_ = page_floor(keep_from);
     const std::uint64_t size = allocated_ - window_start_;
-    void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_,
+    void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(),
                               static_cast<off_t>(window_start_));
     if (window == MAP_FAILED) {
         return false;
@@ -228,24 +277,30 @@ void LogFile::unmap() {
 void LogFile::fall_back_to_write() {
     unmap();
     mapped_mode_ = false;
-    if (ftruncate(descriptor_, static_cast<off_t>(size_)) == 0) {
+    if (ftruncate(file_.number(), static_cast<off_t>(size_)) == 0) {
         allocated_ = size_;
     }
+    behind_ = WriteBehind::start(file_, size_);
 }
 
 bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
+    const NoCancellation no_cancellation;
+    if (!file_.check()) {
+        full_by_closing();
+        open_ = false;
+        return false;
+    }
     std::size_t done = 0;
     while (done < size) {
         const ssize_t written =
-            pwrite(descriptor_, data + done, size - done, static_cast<off_t>(size_ + done));
+            pwrite(file_.number(), data + done, size - done, static_cast<off_t>(size_ + done));
         if (written > 0) {
             done += static_cast<std::size_t>(written);
         } else if (written == 0 || errno != EINTR) {
             full_by_errno(written == 0 ? ENOSPC : errno);
-            if (ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+            if (ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
                 // The half record stays: a reader sees a log that ends inside a record.
-                ::close(descriptor_);
-                descriptor_ = -1;
+                open_ = false;
             }
             return false;
         }
@@ -256,7 +311,7 @@ bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
 
 void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
                     std::size_t last) {
-    if (descriptor_ < 0) {
+    if (!open_) {
         return;
     }
     if (mapped_mode_) {
@@ -272,29 +327,29 @@ void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t 
     if (offset + size > file_size_limit()) {
         return;  // lowered below what is written: the block stays open, and readable
     }
-    // The bytes around `last` in one call or two, then `last` itself. A failure leaves the block
-    // open, which is readable too.
-    const auto put = [&](std::size_t from, std::size_t to) {
-        return from == to ||
-               pwrite(descriptor_, data + from, to - from, static_cast<off_t>(offset + from)) ==
-                   static_cast<ssize_t>(to - from);
-    };
-    if (put(0, last) && put(last + 1, size)) {
-        (void)put(last, last + 1);
+    const NoCancellation no_cancellation;
+    if (behind_ != nullptr) {
+        behind_->patch(offset, data, size, last);
+    } else if (file_.check()) {
+        write_over(file_.number(), offset, data, size, last);
     }
 }
 
 std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t size) const {
-    if (descriptor_ < 0) {
+    if (!open_) {
         return {};
     }
     if (mapped_mode_) {
         return crc32c(0, window_ + (offset - window_start_), size);
     }
     std::uint32_t sum = 0;
+    if (behind_ != nullptr) {
+        return behind_->checksum(offset, size, &sum) ? std::optional(sum) : std::nullopt;
+    }
+    const NoCancellation no_cancellation;
     std::array<std::uint8_t, 1024> part;
     while (size > 0) {
-        const ssize_t got = pread(descriptor_, part.data(), std::min(size, part.size()),
+        const ssize_t got = pread(file_.number(), part.data(), std::min(size, part.size()),
                                   static_cast<off_t>(offset));
         if (got < 0 && errno == EINTR) {
             continue;
@@ -311,24 +366,38 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
 }
 
 void LogFile::close() {
+    constexpr std::uint64_t patience_ns = 5'000'000'000;
+    const NoCancellation no_cancellation;
     unmap();
-    if (descriptor_ < 0) {
+    open_ = false;
+    if (behind_ != nullptr) {
+        close_error_ = WriteBehind::finish(behind_, patience_ns);
+        behind_ = nullptr;
+        file_ = OwnDescriptor();
         return;
     }
-    if (allocated_ > size_ && ftruncate(descriptor_, static_cast<off_t>(size_)) != 0) {
+    if (allocated_ > size_ && file_.check() &&
+        ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
         // The zeros behind the end stay: readers stop at them.
     }
-    ::close(descriptor_);
-    descriptor_ = -1;
+    close_error_ = file_.close();
+}
+
+std::string LogFile::why_incomplete() const {
+    if (close_error_ == 0) {
+        return {};
+    }
+    return "the end of the event log may be missing: " +
+           (close_error_ == ETIMEDOUT ? std::string("its file system does not answer")
+                                      : describe_errno(close_error_));
 }
 
 void LogFile::abandon() {
     window_ = nullptr;
     next_.store(nullptr, std::memory_order_relaxed);
-    if (descriptor_ >= 0) {
-        ::close(descriptor_);
-        descriptor_ = -1;
-    }
+    behind_ = nullptr;  // the child has neither the thread nor the memory (MADV_DONTFORK)
+    open_ = false;
+    file_.close();
 }
 
 }  // namespace memlab::trace

@@ -1,14 +1,18 @@
 // A file that grows at its end and survives the death of its process. Guarantees:
 //  - what append() returned true for is in the file, whatever kills the process afterwards: it
-//    lies in the page cache, either through a shared mapping or through write(2);
+//    lies in the page cache, either through a shared mapping or through write(2); where a thread
+//    writes it, a SIGKILL takes the last milliseconds along;
 //  - no signal is ever raised: mapped pages are allocated on disk before they are mapped (a sparse
 //    page on a full disk is a SIGBUS), and nothing grows past RLIMIT_FSIZE (a SIGXFSZ);
-//  - a reader never sees half of an append: the first byte is stored last. With write(2), a part
-//    that a kill leaves is at the very end of the file.
+//  - a reader never sees half of an append: the first byte is stored last. When it is written, a
+//  part
+//    that a kill leaves is at the very end of the file;
+//  - a descriptor that the program closed is never written to again, whoever has it now.
 //
-// The mapping is used on the file systems where preallocation is known to be real. Elsewhere
-// (network file systems, FUSE: emulated or none, and a server's error would be a SIGBUS) every
-// append is one write(2).
+// The mapping is used on the file systems where preallocation is known to be real and stores go to
+// the blocks that it reserved. Elsewhere (copy-on-write: a store needs new blocks, and a full disk
+// is then a SIGBUS; network file systems and FUSE: emulated preallocation, a server's error is a
+// SIGBUS and its answer takes its time) a thread writes what is appended.
 #pragma once
 
 #include <atomic>
@@ -17,11 +21,15 @@
 #include <optional>
 #include <string>
 
+#include "profiler/trace/own_descriptor.hpp"
+#include "profiler/trace/write_behind.hpp"
+
 namespace memlab::trace {
 
 enum class LogStorage : std::uint8_t {
-    automatic,   ///< mapped where that is safe, else write(2)
-    write_only,  ///< write(2) always
+    automatic,     ///< mapped where that is safe, else written by a thread
+    write_behind,  ///< written by a thread always
+    write_only,    ///< write(2) at each append
 };
 
 /// Thread-safety: none.
@@ -33,15 +41,19 @@ class LogFile {
     /// Closes the file, as close() does.
     ~LogFile();
 
-    /// Creates `path` exclusively, mode 0666 less the umask (what a report may be read by is the
-    /// user's choice, as with any compiler's output). 0, or errno. `limit` bytes at most; 0: none.
-    int create(const char* path, std::uint64_t limit, LogStorage storage);
+    /// Creates `path` exclusively, with `mode` less the umask. 0, or errno. `limit` bytes at most;
+    /// 0: none.
+    int create(const char* path, std::uint64_t limit, LogStorage storage, unsigned mode);
 
     /// Appends, if `spare` more bytes will still fit afterwards. On false nothing was appended and
-    /// why_full() says why; smaller appends may still succeed. `keep_from` is the lowest offset
-    /// that a later patch() will name.
+    /// why_full() says why; smaller appends may still succeed, and what was appended before may be
+    /// lost: size() says how much there is. `keep_from` is the lowest offset that a later patch()
+    /// will name; `events` is what lost_events() counts.
     bool append(const std::uint8_t* data, std::size_t size, std::size_t spare,
-                std::uint64_t keep_from);
+                std::uint64_t keep_from, unsigned events = 0);
+
+    /// Of appends that succeeded and are lost all the same.
+    std::uint64_t lost_events() const { return lost_events_; }
 
     /// Where up to `size` bytes may be written that are to be appended, all but the first. They are
     /// in the file from appended_in_place() on. Null: append() has to be asked.
@@ -68,7 +80,8 @@ class LogFile {
     /// Overwrites bytes that were appended, the one at `last` after all others.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
-    /// Cuts off what was preallocated and not used, and closes.
+    /// Cuts off what was preallocated and not used, and closes. Waits a few seconds at most for a
+    /// file system that does not answer. why_incomplete() says what is missing then.
     void close();
 
     /// In a forked child: closes the descriptor and forgets the mapping, which the child does not
@@ -76,13 +89,21 @@ class LogFile {
     void abandon();
 
     std::uint64_t size() const { return size_; }
+    /// Whether a patch() costs no more than storing the bytes.
+    bool is_mapped() const { return mapped_mode_; }
     const std::string& why_full() const { return why_full_; }
+    /// Empty, or a sentence (no path, no full stop): the file lacks what was appended last. After
+    /// close().
+    std::string why_incomplete() const;
 
   private:
     bool grow_mapping(std::uint64_t needed, std::uint64_t keep_from);
     bool map(std::uint64_t keep_from);
     void unmap();
     void fall_back_to_write();
+    bool write_behind(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                      unsigned events);
+    void full_by_closing();
     bool write_at_end(const std::uint8_t* data, std::size_t size);
     std::uint64_t ceiling() const;
     void full_at_ceiling();
@@ -91,13 +112,17 @@ class LogFile {
     std::atomic<std::uint8_t*> next_ = nullptr;  ///< where the next append goes; or null
     std::uint8_t* window_end_ = nullptr;
     std::uint64_t size_ = 0;  ///< bytes appended
-    int descriptor_ = -1;
+    OwnDescriptor file_;
+    WriteBehind* behind_ = nullptr;  ///< the thread that writes, if one does
+    bool open_ = false;              ///< something may still be appended
     bool mapped_mode_ = false;
     std::uint64_t allocated_ = 0;  ///< bytes preallocated
     std::uint8_t* window_ = nullptr;
     std::uint64_t window_start_ = 0;
     std::uint64_t limit_ = 0;
     std::uint64_t chunk_ = 0;
+    std::uint64_t lost_events_ = 0;
+    int close_error_ = 0;
     std::string why_full_;
 };
 

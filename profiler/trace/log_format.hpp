@@ -51,6 +51,7 @@ enum class Tag : std::uint8_t {
     work,
     end_with_code = 25,
     thread_info,
+    log_stopped,
     event_plain = 0x40,  ///< read, no longer written: events that remember no places
     event = 0x60,
     freed = 0x80,  ///< a free_requested that was complete at once, and its free_completed

@@ -118,9 +118,13 @@ class Reader {
             return finish(LogStatus::damaged, "cannot be read beyond " + here() + ": " +
                                                   describe_errno(input_.error()));
         }
-        return finish(LogStatus::cut_off, "the recording stops at " + here() +
-                                              " without an end: the process was killed, or left "
-                                              "by _exit or exec");
+        const std::string without_end =
+            " without an end: the process was killed, or left by _exit or exec";
+        if (!stopped_because_.empty()) {
+            return finish(LogStatus::cut_off, "the event log stopped early (" + stopped_because_ +
+                                                  "), and the recording" + without_end);
+        }
+        return finish(LogStatus::cut_off, "the recording stops at " + here() + without_end);
     }
     bool damaged(const std::string& what) {
         return finish(LogStatus::damaged,
@@ -215,6 +219,9 @@ class Reader {
         std::size_t wanted = std::size_t{64} << 10;
         for (;;) {
             const std::size_t available = input_.need(wanted);
+            if (available != 0 && *input_.data() == format::block_tag) {
+                return true;  // a block that could not be sealed; no record has this tag
+            }
             switch (record(available)) {
                 case Step::delivered:
                     wanted = std::size_t{64} << 10;
@@ -293,6 +300,14 @@ class Reader {
                 return deliver<Bypass>(decoder);
             case Tag::work:
                 return deliver<Work>(decoder);
+            case Tag::log_stopped: {
+                LogStopped stopped;
+                return accept(decoder.decode(stopped, state_), decoder, stopped,
+                              [this](const LogStopped& record) {
+                                  sink_.on(record);
+                                  stopped_because_ = record.reason;
+                              });
+            }
             case Tag::end: {
                 End end;
                 return last(accept(decoder.decode_plain(end, state_), decoder, end));
@@ -384,6 +399,7 @@ class Reader {
     RecordSink& sink_;
     Definitions definitions_;
     CodecState state_;
+    std::string stopped_because_;
     LogReadResult result_;
 };
 

@@ -1,6 +1,7 @@
 #include "profiler/trace/log_writer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -18,9 +19,11 @@
 namespace memlab::trace {
 namespace {
 
-/// Always left free for the End record, so that a log that stopped still says that the process
-/// went on to a clean end.
+/// Always left free: for a log that stops to say so, which a process that is killed later has no
+/// more chance to; and for the End record behind that, which says that the process went on to a
+/// clean end.
 constexpr std::size_t room_for_end = 320;
+constexpr std::size_t room_for_last_words = 2 * room_for_end;
 constexpr std::size_t longest_reason = 200;
 
 template <typename Integer>
@@ -34,9 +37,12 @@ void put_little_endian(std::uint8_t* to, Integer value) {
 
 class LogWriter::Impl {
   public:
-    bool start(const std::string& path, std::uint64_t limit, LogStorage storage, Result& result) {
+    bool start(const std::string& path, std::uint64_t limit, LogStorage storage, unsigned mode,
+               Result& result) {
         path_ = path;
-        const int error = file_.create(path.c_str(), limit, storage);
+        // The last words need none of the heap: a signal handler may say them.
+        bytes_.reserve(room_for_last_words);
+        const int error = file_.create(path.c_str(), limit, storage, mode);
         if (error != 0) {
             result.error = "cannot create the event log '" + path + "': " + describe_errno(error);
             result.error_number = error;
@@ -45,8 +51,8 @@ class LogWriter::Impl {
         std::uint8_t header[format::file_header_size] = {};
         std::memcpy(header, format::magic, sizeof format::magic);
         put_little_endian(header + sizeof format::magic, format::version);
-        if (!file_.append(header, sizeof header, room_for_end, 0)) {
-            stop(file_.why_full());
+        if (!file_.append(header, sizeof header, room_for_last_words, 0)) {
+            stop();
         }
         return true;
     }
@@ -69,7 +75,7 @@ class LogWriter::Impl {
             }
             encode(record);
             if (record_size() > format::max_record ||
-                !append_bytes(record_begin(), record_size(), room_for_end)) {
+                !append_bytes(record_begin(), record_size(), room_for_last_words, 0)) {
                 drop<Record>();
             }
         } catch (const std::bad_alloc&) {
@@ -84,7 +90,9 @@ class LogWriter::Impl {
             refer(completed_at_once(free_requested));
             return;
         }
-        dropped_ += append_event(format::Tag::freed, free_requested) ? 0 : 2;
+        if (!append_event(format::Tag::freed, free_requested)) {
+            count_dropped(2);
+        }
     }
 
     [[gnu::hot]] void expect(EventType type) const noexcept {
@@ -105,14 +113,11 @@ class LogWriter::Impl {
         try {
             End copy = record;
             copy.events_dropped = std::max(copy.events_dropped, dropped_);
-            if (copy.log_stopped_because.empty()) {
-                copy.log_stopped_because = stopped_because_;
-            }
             if (copy.log_stopped_because.size() > longest_reason) {
                 copy.log_stopped_because.resize(longest_reason);
             }
             encode(copy);
-            append_bytes(record_begin(), record_size(), 0);
+            append_bytes(record_begin(), record_size(), 0, 0);
         } catch (const std::bad_alloc&) {
             // No End: the log reads as cut off, which is nearly true.
         }
@@ -130,7 +135,9 @@ class LogWriter::Impl {
 
     template <typename Record>
     void drop() {
-        dropped_ += std::is_same_v<Record, Event> ? 1 : 0;
+        if (std::is_same_v<Record, Event>) {
+            count_dropped(1);
+        }
     }
 
     const Definitions& definitions() const { return definitions_; }
@@ -176,7 +183,7 @@ class LogWriter::Impl {
     /// By far the commonest records: where they can, they are written where they will lie.
     bool append_event(format::Tag tag, const Event& event) noexcept {
         std::uint8_t* const place =
-            block_open_ ? file_.room_in_place(max_event_size + room_for_end) : nullptr;
+            block_open_ ? file_.room_in_place(max_event_size + room_for_last_words) : nullptr;
         if (place == nullptr) [[unlikely]] {
             return append_event_elsewhere(tag, event);
         }
@@ -192,7 +199,8 @@ class LogWriter::Impl {
         begin[0] = static_cast<std::uint8_t>(tag);
         const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
         try {
-            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_end);
+            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_last_words,
+                                tag == format::Tag::freed ? 2 : 1);
         } catch (const std::bad_alloc&) {  // to say why the log is full
             end_block();
             return false;
@@ -202,9 +210,9 @@ class LogWriter::Impl {
     /// Appends a record to the open block, opening and sealing blocks as needed. In front of
     /// `record` there is room for a block's header, which goes in together with the block's first
     /// record: one append, one visible moment.
-    bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare) {
+    bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare, unsigned events) {
         if (block_open_) {
-            if (!put(record, size, spare, block_start_)) {
+            if (!put(record, size, spare, block_start_, events)) {
                 return false;
             }
         } else {
@@ -212,7 +220,7 @@ class LogWriter::Impl {
             std::memset(header, 0, format::block_header_size);
             header[0] = format::block_tag;
             const std::uint64_t block_start = file_.size();
-            if (!put(header, format::block_header_size + size, spare, block_start)) {
+            if (!put(header, format::block_header_size + size, spare, block_start, events)) {
                 return false;
             }
             block_open_ = true;
@@ -222,13 +230,12 @@ class LogWriter::Impl {
         return true;
     }
 
-    bool put(const std::uint8_t* data, std::size_t size, std::size_t spare,
-             std::uint64_t keep_from) {
-        if (file_.append(data, size, spare, keep_from)) {
+    bool put(const std::uint8_t* data, std::size_t size, std::size_t spare, std::uint64_t keep_from,
+             unsigned events) {
+        if (file_.append(data, size, spare, keep_from, events)) {
             return true;
         }
-        stop(file_.why_full());
-        end_block();
+        stop();
         return false;
     }
 
@@ -253,6 +260,9 @@ class LogWriter::Impl {
     /// taken the caches. What cannot be read back stays unsealed, and readable.
     void seal() {
         block_open_ = false;
+        if (last_block_ || file_.size() < payload_start()) {
+            return;  // its count changes; or it was lost
+        }
         const auto size = static_cast<std::uint32_t>(file_.size() - payload_start());
         const std::optional<std::uint32_t> sum = file_.checksum(payload_start(), size);
         if (!sum) {
@@ -268,9 +278,37 @@ class LogWriter::Impl {
                     sizeof header - format::block_sealed_offset, 0);
     }
 
-    void stop(const std::string& reason) {
-        if (stopped_because_.empty()) {
-            stopped_because_ = reason.empty() ? "the event log could not be written" : reason;
+    /// For good: LogStopped goes into a block of its own, which stays open.
+    void stop() {
+        if (!stopped_because_.empty()) {
+            return;
+        }
+        stopped_because_ =
+            file_.why_full().empty() ? "the event log could not be written" : file_.why_full();
+        dropped_ += file_.lost_events();
+        LogStopped stopped;
+        stopped.time_ns = state_.time_ns;
+        stopped.reason = stopped_because_.substr(0, longest_reason);
+        stopped.events_dropped = dropped_;
+        end_block();
+        last_block_ = true;
+        if (file_.size() == 0) {
+            return;  // there is no room for the file's header, even
+        }
+        encode(stopped);
+        if (append_bytes(record_begin(), record_size(), room_for_end, 0)) {
+            count_at_ = file_.size() - sizeof dropped_;
+        }
+    }
+
+    void count_dropped(unsigned events) {
+        const std::uint64_t before = dropped_;
+        dropped_ += events;
+        if (count_at_ != 0 &&
+            (file_.is_mapped() || std::bit_width(before) != std::bit_width(dropped_))) {
+            std::uint8_t count[sizeof dropped_];
+            put_little_endian(count, dropped_);
+            file_.patch(count_at_, count, sizeof count, 0);
         }
     }
 
@@ -278,7 +316,9 @@ class LogWriter::Impl {
     static constexpr std::size_t event_fields = 128;
     bool ended_ = false;
     bool block_open_ = false;
+    bool last_block_ = false;  ///< the log has stopped
     std::uint64_t block_start_ = 0;
+    std::uint64_t count_at_ = 0;  ///< of LogStopped, in the file
     Definitions definitions_;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;
@@ -291,11 +331,11 @@ LogWriter::~LogWriter() {
 }
 
 LogWriter::Result LogWriter::create(const std::string& path, std::uint64_t limit,
-                                    LogStorage storage) {
+                                    LogStorage storage, unsigned mode) {
     Result result;
     try {
         auto impl = std::make_unique<Impl>();
-        if (impl->start(path, limit, storage, result)) {
+        if (impl->start(path, limit, storage, mode, result)) {
             result.writer.reset(new LogWriter(std::move(impl)));
         }
     } catch (const std::bad_alloc&) {
@@ -359,6 +399,7 @@ void LogWriter::on(const Bypass& record) {
 void LogWriter::on(const Coverage& record) {
     impl_->refer(record);
 }
+void LogWriter::on(const LogStopped& /*record*/) {}
 void LogWriter::on(const End& record) {
     impl_->end(record);
 }
@@ -385,6 +426,9 @@ std::uint64_t LogWriter::events_dropped() const {
 }
 const std::string& LogWriter::stopped_because() const {
     return impl_->stopped_because_;
+}
+std::string LogWriter::incomplete_because() const {
+    return impl_->file_.why_incomplete();
 }
 
 }  // namespace memlab::trace

@@ -1,10 +1,8 @@
 // Writes the event log. Guarantee: whatever was appended before the process died, however it died,
 // can be read back; every prefix of the file decodes. See docs/event-log.md for the format.
 //
-// The file is mapped in chunks that are allocated on disk before they are mapped (a sparse map on a
-// full disk is a SIGBUS); where the file system cannot preallocate, or RLIMIT_FSIZE is near, plain
-// write(2) takes over. A record becomes visible by one final store, so a kill between two
-// instructions loses at most the record being written.
+// How the bytes get there is LogFile's business. A record becomes visible by one final store, so a
+// kill between two instructions loses at most the record being written.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +25,11 @@ class LogWriter final : public RecordSink {
     };
 
     /// Creates `path` exclusively (O_EXCL: never another process's file). `limit` bytes at most
-    /// (0: no limit); past it the log stops, keeps what it has and counts what it drops. Room for
-    /// End is set aside from the start.
+    /// (0: no limit); past it the log stops, says so at once, keeps what it has and counts what it
+    /// drops. Room for that and for End is set aside from the start. `mode`, less the umask, says
+    /// who may read it: by default the user's choice, as with any compiler's output.
     static Result create(const std::string& path, std::uint64_t limit,
-                         LogStorage storage = LogStorage::automatic);
+                         LogStorage storage = LogStorage::automatic, unsigned mode = 0666);
 
     /// Closes, as close() does.
     ~LogWriter() override;
@@ -57,6 +56,8 @@ class LogWriter final : public RecordSink {
     void on(const Work& record) override;
     void on(const Bypass& record) override;
     void on(const Coverage& record) override;
+    /// Ignored: the writer says itself when it stops.
+    void on(const LogStopped& record) override;
     void on(const End& record) override;
 
     /// An event of that type will come soon: what it takes to write it is brought into the
@@ -77,6 +78,8 @@ class LogWriter final : public RecordSink {
     /// Empty while all is well; else one sentence (no path, no full stop) saying why the log
     /// stopped. Set once.
     const std::string& stopped_because() const;
+    /// After close(): empty, or such a sentence of what was appended last and may be missing.
+    std::string incomplete_because() const;
 
   private:
     class Impl;

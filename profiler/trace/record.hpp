@@ -310,6 +310,17 @@ enum class EndKind : std::uint8_t {
     quick_exit,  ///< quick_exit()
 };
 
+/// The log takes no more: the recording goes on without it. Nothing but End follows.
+struct LogStopped {
+    std::uint64_t time_ns = 0;  ///< of the first record that is missing
+    std::string reason = {};    ///< one sentence, without a full stop
+    /// Events that are missing since. Kept up to date while the process lives, so that a process
+    /// that is killed leaves it: exactly where the log is mapped, else at least half of them.
+    std::uint64_t events_dropped = 0;
+
+    bool operator==(const LogStopped&) const = default;
+};
+
 /// The last record of a log.
 struct End {
     std::uint64_t time_ns = 0;
@@ -356,6 +367,7 @@ class RecordSink {
     virtual void on(const Work& record) = 0;
     virtual void on(const Bypass& record) = 0;
     virtual void on(const Coverage& record) = 0;
+    virtual void on(const LogStopped& record) = 0;
     virtual void on(const End& record) = 0;
 };
 

@@ -358,6 +358,17 @@ void RecordEncoder::encode(const Coverage& record) {
     });
 }
 
+void RecordEncoder::encode(const LogStopped& record) {
+    byte(static_cast<std::uint8_t>(Tag::log_stopped));
+    sized([&](RecordEncoder& fields) {
+        fields.time(record.time_ns);
+        fields.text(record.reason);
+        for (unsigned shift = 0; shift < 64; shift += 8) {
+            fields.byte(static_cast<std::uint8_t>(record.events_dropped >> shift));
+        }
+    });
+}
+
 void RecordEncoder::encode(const End& record) {
     const auto plain = [&record](RecordEncoder& fields) {
         fields.time(record.time_ns);
@@ -843,6 +854,19 @@ DecodeStatus RecordDecoder::decode(Coverage& record, CodecState& state) {
         number(record.count);
         number(record.bytes);
         number(record.lost);
+    });
+    return end_at(record.time_ns, state);
+}
+
+DecodeStatus RecordDecoder::decode(LogStopped& record, CodecState& state) {
+    sized([&] {
+        difference(record.time_ns, state.time_ns);
+        text(record.reason);
+        for (unsigned shift = 0; shift < 64; shift += 8) {
+            std::uint8_t part = 0;
+            byte(part);
+            record.events_dropped |= std::uint64_t{part} << shift;
+        }
     });
     return end_at(record.time_ns, state);
 }

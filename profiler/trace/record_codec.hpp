@@ -87,6 +87,8 @@ class RecordEncoder {
     void encode(const Work& record);
     void encode(const Bypass& record);
     void encode(const Coverage& record);
+    /// Its last eight bytes are the number of events dropped, little-endian.
+    void encode(const LogStopped& record);
     void encode(const End& record);
 
   private:
@@ -140,6 +142,7 @@ class RecordDecoder {
     DecodeStatus decode(Work& record, CodecState& state);
     DecodeStatus decode(Bypass& record, CodecState& state);
     DecodeStatus decode(Coverage& record, CodecState& state);
+    DecodeStatus decode(LogStopped& record, CodecState& state);
     DecodeStatus decode(End& record, CodecState& state);
     /// Of a process whose exit code is not known.
     DecodeStatus decode_plain(End& record, CodecState& state);

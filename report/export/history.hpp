@@ -48,6 +48,7 @@ class History : public trace::RecordSink {
     void on(const trace::Work& record) override { worked(record); }
     void on(const trace::Bypass&) override {}
     void on(const trace::Coverage&) override {}
+    void on(const trace::LogStopped&) override {}
     void on(const trace::End& record) override;
 
   protected:

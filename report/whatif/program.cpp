@@ -253,6 +253,7 @@ void ProgramBuilder::on(const trace::Work& /*record*/) {}
 void ProgramBuilder::on(const trace::Bypass& /*record*/) {}
 
 void ProgramBuilder::on(const trace::Coverage& /*record*/) {}
+void ProgramBuilder::on(const trace::LogStopped& /*record*/) {}
 void ProgramBuilder::on(const trace::End& /*record*/) {}
 
 Recording ProgramBuilder::finish(const trace::LogReadResult& result) {

@@ -100,6 +100,7 @@ class ProgramBuilder final : public trace::RecordSink {
     void on(const trace::Work& record) override;
     void on(const trace::Bypass& record) override;
     void on(const trace::Coverage& record) override;
+    void on(const trace::LogStopped& record) override;
     void on(const trace::End& record) override;
 
     /// The recording; the builder is empty afterwards. `result` is what the reader returned.

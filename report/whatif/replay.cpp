@@ -239,6 +239,7 @@ class Replayer final : public trace::RecordSink {
     void on(const trace::Work& /*record*/) override {}
     void on(const trace::Bypass& /*record*/) override {}
     void on(const trace::Coverage& /*record*/) override {}
+    void on(const trace::LogStopped& /*record*/) override {}
     void on(const trace::End& /*record*/) override {}
 
     ReplayResult finish(const trace::LogReadResult& read) {

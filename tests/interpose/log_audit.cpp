@@ -153,6 +153,11 @@ class Audit final : public memlab::trace::RecordSink {
         bypassed_.add(record.bytes, record.bytes);
     }
     void on(const memlab::trace::Coverage& record) override { check_time(record.time_ns); }
+    void on(const memlab::trace::LogStopped& record) override {
+        check_time(record.time_ns);
+        dropped_ = record.events_dropped;
+        stopped_because_ = record.reason;
+    }
     void on(const memlab::trace::End& record) override {
         ended_ = record.kind == memlab::trace::EndKind::exit ? "exit" : "quick_exit";
         dropped_ = record.events_dropped;
@@ -199,6 +204,7 @@ class Audit final : public memlab::trace::RecordSink {
         result["ended"] = ended_;
         result["events"] = events_;
         result["dropped"] = dropped_;
+        result["log_stopped"] = stopped_because_;
         result["devices"] = devices_;
         result["contexts"] = contexts_;
         result["contexts_lost"] = contexts_lost_;
@@ -444,6 +450,7 @@ class Audit final : public memlab::trace::RecordSink {
     std::string ended_ = "cut off";
     std::uint64_t events_ = 0;
     std::uint64_t dropped_ = 0;
+    std::string stopped_because_;
     std::uint64_t last_time_ = 0;
     std::uint64_t devices_ = 0;
     std::uint64_t contexts_ = 0;

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import shutil
 import socket
+import stat
+import struct
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +67,95 @@ class Output(EndToEnd):
         self.assertIn(str(elsewhere), lines[0])
         _, problems = judge_recordings(self.layout, elsewhere, MALLOC_FREE.recordings)
         self.assert_sound(problems)
+        for path in elsewhere.iterdir():  # the folder may be everybody's
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600, path)
+
+    def test_files_are_as_readable_as_the_user_wants(self) -> None:
+        """Where the place is the user's choice."""
+        mask = os.umask(0o022)
+        self.addCleanup(os.umask, mask)
+        self.malloc_free()
+        for path in self.output.iterdir():
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o644, path)
+
+    def test_arguments_off(self) -> None:
+        """Neither log nor report say what the program was started with."""
+        for settings, kept in (({}, True), ({"MEMLAB_ARGUMENTS": "off"}, False)):
+            self.output = self.work / str(kept)
+            command = self.program("ways_to_end", "return")
+            self.assertEqual(self.under_memlab(command, settings).code, 7)
+            (written,) = self.output.glob("*.json")
+            (log,) = self.output.glob("*.memlog")
+            report = json.loads(written.read_text(encoding="utf-8"))
+            self.assertEqual(report["process"]["arguments"], command if kept else command[:1])
+            self.assertEqual(b"\x06return" in log.read_bytes(), kept)
+
+    def test_killed_after_the_log_stopped(self) -> None:
+        """What is left of the process says that its log ends early, why, and how much is missing."""
+        counts = self.work / "counts"
+        with subprocess.Popen(self.program("confirm", str(counts)), cwd=self.cwd,
+                              env=self.layout.environment(memlab=True, output=self.output,
+                                                          settings={"MEMLAB_LOG_LIMIT": "64KiB"}),
+                              stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            while sum(struct.unpack("QQ", counts.read_bytes())) < 200_000:
+                time.sleep(0.01)
+            process.kill()
+        (log,) = self.output.iterdir()
+        self.assertLessEqual(log.stat().st_size, 64 << 10)
+        facts, problems = audit(self.layout, log)
+        self.assert_sound(problems)
+        self.assertEqual(facts["ended"], "cut off")
+        self.assertIn("(MEMLAB_LOG_LIMIT)", facts["log_stopped"])
+        calls = sum(struct.unpack("QQ", counts.read_bytes()))
+        self.assertGreaterEqual(facts["events"] + facts["dropped"], calls)
+
+    def test_where_a_thread_writes_the_log(self) -> None:
+        """On a file system whose pages may not be mapped safely: the same recording, and no write for
+        each event."""
+        script = self.work / "on_ramfs.sh"
+        script.write_text('mount -t ramfs memlab "$1" || exit 77\n'
+                          'disk=$1; kept=$2; shift 2\n"$@"; code=$?\n'
+                          'cp -r "$disk" "$kept"; exit $code\n', encoding="utf-8")
+        if shutil.which("unshare") is None:
+            self.skipTest("there is no unshare here to mount with")
+        for case in (MALLOC_FREE, next(case for case in CASES if case.command == ("threads",))):
+            disk, kept = self.work / f"disk{case.command[0]}", self.work / f"kept{case.command[0]}"
+            disk.mkdir()
+            environment = self.layout.environment(memlab=True, output=disk)
+            preload = environment.pop("LD_PRELOAD")
+            outcome = run(["unshare", "-rm", "sh", str(script), str(disk), str(kept), "env",
+                           f"LD_PRELOAD={preload}", *self.program(*case.command)],
+                          environment, self.cwd)
+            if outcome.code in (1, 77) and not outcome.stdout:
+                self.skipTest(f"mounting is not permitted here: {outcome.stderr!r}")
+            self.assertEqual((outcome.code, outcome.stderr), (case.code, b""), outcome.describe())
+            _, problems = judge_recordings(self.layout, kept, case.recordings)
+            self.assert_sound(problems)
+
+    def test_a_handler_that_exits_leaves_a_log(self) -> None:
+        """Whatever it interrupted: a report, or a log without one."""
+        outcome = self.under_memlab(self.program("interrupted", "exit", "10"))
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        logs = list(self.output.glob("*.memlog"))
+        self.assertEqual(len(logs), 10)
+        for log in logs:
+            facts, problems = audit(self.layout, log)
+            self.assert_sound(problems)
+            if log.with_suffix(".json").exists():
+                self.assertEqual(facts["ended"], "exit")
+
+    def test_nvtx_without_the_preload(self) -> None:
+        """NVTX loads the library by itself where LD_PRELOAD is gone: it records nothing, as nothing of
+        CUDA comes by."""
+        command = self.program("nvtx_ranges")
+        environment = self.layout.environment(memlab=False, settings={
+            "NVTX_INJECTION64_PATH": str(self.layout.library), "MEMLAB_OUTPUT": f"{self.output}/"})
+        outcome = run(command, environment, self.cwd)
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        self.assertEqual(outcome.stdout, self.without_memlab(command).stdout)
+        self.assert_nothing_written()
 
     def test_keep_log_off(self) -> None:
         self.malloc_free({"MEMLAB_KEEP_LOG": "0"})
@@ -135,7 +228,10 @@ class Output(EndToEnd):
         disk.mkdir()
         if shutil.which("unshare") is None:
             self.skipTest("there is no unshare here to mount a small disk with")
-        environment = self.layout.environment(memlab=True, output=disk)
+        elsewhere = self.work / "elsewhere"
+        elsewhere.mkdir()
+        environment = self.layout.environment(memlab=True, output=disk,
+                                              settings={"TMPDIR": str(elsewhere)})
         preload = environment.pop("LD_PRELOAD")
         outcome = run(["unshare", "-rm", "sh", str(script), str(disk), str(kept), "env",
                        f"LD_PRELOAD={preload}", *self.program("storm", "8" if Build.sanitizer == "thread" else "1", "4", "200")],
@@ -144,12 +240,17 @@ class Output(EndToEnd):
             self.skipTest(f"mounting a small disk is not permitted here: {outcome.stderr!r}")
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertIn(b"could not grow beyond", outcome.stderr)
-        self.assertIn(b"No space left on device; the event log ", outcome.stderr)
         self.assertIn(b" holds what came before it stopped: memlab-report reads it", outcome.stderr)
+        (written,) = elsewhere.iterdir()
+        self.assertIn(f"No space left on device; it is {written} instead", outcome.stderr.decode("utf-8"))
+        self.assertEqual(stat.S_IMODE(written.stat().st_mode), 0o600)
+        report = json.loads(written.read_text(encoding="utf-8"))
         (log,) = kept.iterdir()
         facts, problems = audit(self.layout, log)
         self.assert_sound(problems)
         self.assertGreater(facts["dropped"], 0)
+        self.assertEqual(report["log"]["dropped"], facts["dropped"])
+        self.assertEqual(report["log"]["stopped_because"], facts["log_stopped"])
         self.assertEqual(facts["ended"], "exit")
         # An alloc is one event and a free is one or two, so events are no count of calls.
         allocs, frees = (int(word) for word in outcome.stdout.split() if word.isdigit())

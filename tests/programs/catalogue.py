@@ -65,6 +65,8 @@ class Case:
     preload: tuple[str, ...] = ()
     # GPUs that it needs; the simulated driver has as many.
     gpus: int = 1
+    # Whether the recordings are looked at: not where what the program does costs a part of them.
+    judged: bool = True
 
 
 def _ends() -> list[Case]:
@@ -78,6 +80,12 @@ def _ends() -> list[Case]:
     cases += [Case(f"ends by {way}", ("ways_to_end", way), code,
                    (Recording(device, ended="cut off"),), "ends")
               for way, code in killed.items()]
+    cases += [Case(f"interrupted: {way}", ("interrupted", way, times), 0, None, "ends",
+                   may_warn=way in ("other", "thread"), judged=False)
+              for way, times in (("exit", "20"), ("quick_exit", "10"), ("alternate", "10"),
+                                 ("other", "4"), ("thread", "4"))]
+    cases.append(Case("cancelled threads", ("cancelled", "50"), 0,
+                      (Recording(Kind(51, at_least=True, live=150)),), "ends"))
     cases.append(Case("ends by quick_exit", ("ways_to_end", "quick_exit"), 10,
                       (Recording(device, ended="quick_exit"),), "ends"))
     return cases
@@ -91,6 +99,8 @@ def _processes() -> list[Case]:
         Case("fork before CUDA", ("forks", "before"), 0, (parent,), "processes"),
         Case("fork after CUDA, child exits", ("forks", "after-exit"), 0, (parent,), "processes"),
         Case("fork after CUDA, child _exits", ("forks", "after-_exit"), 0, (parent,), "processes"),
+        Case("clone after CUDA, child uses it", ("forks", "after-clone"), 0, (parent,), "processes",
+             not_on_gpu="a real driver does not survive it, and need not say so"),
         Case("fork after CUDA, child uses it", ("forks", "after-use"), 0, (told,), "processes",
              may_warn=True),
         Case("fork after CUDA, many children use it", ("forks", "after-many-use"), 0, (told,),
@@ -203,6 +213,14 @@ def _memory() -> list[Case]:
     ]
 
 
+def _descriptors() -> list[Case]:
+    cases = [Case(f"descriptors: {way}", ("descriptors", way), 0, None, "bystanders",
+                  may_warn=True, judged=False) for way in ("sweep", "stdout")]
+    return cases + [Case(f"standard error: {way}", ("broken_stderr", way), 0,
+                         (Recording(ooms=1),), "bystanders", may_warn=True)
+                    for way in ("unread", "full", "reused", "closed")]
+
+
 def _bystanders() -> list[Case]:
     return [
         Case("no CUDA", ("no_cuda",), 0, (), "bystanders"),
@@ -213,4 +231,4 @@ def _bystanders() -> list[Case]:
     ]
 
 
-CASES: list[Case] = _ends() + _processes() + _memory() + _bystanders()
+CASES: list[Case] = _ends() + _processes() + _memory() + _descriptors() + _bystanders()

@@ -17,9 +17,14 @@
 //   many             200 children are forked without CUDA anywhere. Recorded: nothing.
 //   many-after       200 children are forked by a parent that uses CUDA.
 //                    Recorded: one report, the parent's: 2 allocations, 1 free.
+//   after-clone      the child is made by clone() alone, which runs no handler of fork; it
+//   allocates
+//                    and ends by exit(). Recorded: the parent's report as above.
 //   grandchild       a child forked before CUDA forks a grandchild that uses it: one report.
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <cstring>
 
 #include "program.hpp"
@@ -106,6 +111,17 @@ int main(int argc, char** argv) {
             std::exit(6);
         }
         wait_for(child);
+        parents_part(first);
+    } else if (is("after-clone")) {
+        use_device();
+        const CUdeviceptr first = allocate(700000);
+        const long child = ::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+        if (child == 0) {
+            CUdeviceptr address = 0;
+            SAY("child: cuMemAlloc returned %d\n", static_cast<int>(cuMemAlloc(&address, 1000)));
+            std::exit(6);
+        }
+        wait_for(static_cast<pid_t>(child));
         parents_part(first);
     } else if (is("after-many-use")) {
         use_device();

@@ -7,45 +7,25 @@
 //
 // Recorded: all of the main program's pairs; what the handler asked for in the middle of a call
 // went to the driver.
-#include <link.h>
-#include <ucontext.h>
-
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
 #include <thread>
 
+#include "memlab_code.hpp"
 #include "program.hpp"
 
 using namespace program;
 
 namespace {
 
-std::uintptr_t code_start = 0;  // of libmemlab.so
-std::uintptr_t code_end = 0;
+MemlabCode memlab_code;
 std::atomic<int> reentered{0};
 std::atomic<bool> failed{false};
 
-int find_memlab(dl_phdr_info* info, std::size_t, void*) {
-    if (std::strstr(info->dlpi_name, "libmemlab") == nullptr) {
-        return 0;
-    }
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-        const ElfW(Phdr)& part = info->dlpi_phdr[i];
-        if (part.p_type == PT_LOAD && (part.p_flags & PF_X) != 0) {
-            code_start = info->dlpi_addr + part.p_vaddr;
-            code_end = code_start + part.p_memsz;
-        }
-    }
-    return 1;
-}
-
 void on_signal(int, siginfo_t*, void* context) {
-    const auto at =
-        static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-    if (at < code_start || at >= code_end) {
+    if (!memlab_code.was_interrupted(context)) {
         return;
     }
     const int interrupted_errno = errno;
@@ -61,7 +41,7 @@ void on_signal(int, siginfo_t*, void* context) {
 
 int main(int argc, char** argv) {
     const int times = argc == 2 ? std::atoi(argv[1]) : 1;
-    ::dl_iterate_phdr(find_memlab, nullptr);
+    memlab_code.find();
     use_device();
     struct sigaction action {};
     action.sa_sigaction = on_signal;
@@ -76,7 +56,7 @@ int main(int argc, char** argv) {
             std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
     });
-    for (int pair = 0; code_end != 0 ? reentered < times : pair < 1000; ++pair) {
+    for (int pair = 0; memlab_code.is_there() ? reentered < times : pair < 1000; ++pair) {
         release(allocate(1 + static_cast<std::size_t>(pair % 5000)));
     }
     over = true;

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "profiler/trace/no_cancellation.hpp"
 #include "tests/simcuda/driver_abi.hpp"
 
 namespace memlab::simcuda {
@@ -47,6 +48,8 @@ class Call {
     CUresult answer() const { return answer_; }
 
   private:
+    // The real driver's memory calls have no place where a thread could be cancelled.
+    const trace::NoCancellation no_cancellation_;
     bool answered_ = false;
     CUresult answer_ = CUDA_SUCCESS;
     Flavor previous_;

@@ -106,13 +106,16 @@ TEST_CASE("the manifest gets one line a process") {
     ClaimedFiles files;
     files.log = "/x/a.memlog";
     files.report = "/x/a.json";
-    announce(manifest, files);
-    announce(manifest, files);
-    announce("", files);
-    announce(folder.path() + "/missing", files);
+    Settings settings;
+    announce(settings, files);
+    settings.run_manifest = folder.path() + "/missing";
+    announce(settings, files);
+    settings.run_manifest = manifest;
+    announce(settings, files);
+    announce(settings, files);
     std::stringstream content;
     content << std::ifstream(manifest).rdbuf();
-    const std::string line = run_line("/x/a.memlog", "/x/a.json");
+    const std::string line = run_line("/x/a.memlog", "/x/a.json", true);
     CHECK(content.str() == line + line);
     CHECK_FALSE(exists(folder.path() + "/missing"));
 }

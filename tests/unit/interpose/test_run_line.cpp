@@ -36,7 +36,7 @@ std::string line_of_child(const Prepare& prepare) {
     const pid_t child = fork();
     if (child == 0) {
         prepare();
-        const std::string line = run_line("/x.memlog", "/x.json");
+        const std::string line = run_line("/x.memlog", "/x.json", true);
         _exit(write(ends[1], line.data(), line.size()) < 0);
     }
     close(ends[1]);
@@ -52,7 +52,7 @@ std::string line_of_child(const Prepare& prepare) {
 }  // namespace
 
 TEST_CASE("a process names itself, its files and its ancestors") {
-    const auto own = fields_of(run_line("/a/b.memlog", "/a/b.json"));
+    const auto own = fields_of(run_line("/a/b.memlog", "/a/b.json", true));
     REQUIRE(own.size() >= 6);
     CHECK(own[0] == std::to_string(getpid()));
     CHECK(own[1] == "/a/b.memlog");

@@ -48,6 +48,7 @@ class Counter final : public trace::RecordSink {
     void on(const trace::Work& /*record*/) override { ++counts["work"]; }
     void on(const trace::Bypass& /*record*/) override { ++counts["bypass"]; }
     void on(const trace::Coverage& /*record*/) override { ++counts["coverage"]; }
+    void on(const trace::LogStopped& /*record*/) override { ++counts["log_stopped"]; }
     void on(const trace::End& record) override {
         ++counts["end"];
         end_record = record;

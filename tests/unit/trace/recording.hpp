@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <variant>
@@ -44,9 +45,11 @@ class Recording final : public RecordSink {
     void on(const Work& record) override { records.emplace_back(record); }
     void on(const Bypass& record) override { records.emplace_back(record); }
     void on(const Coverage& record) override { records.emplace_back(record); }
+    void on(const LogStopped& record) override { stopped = record; }
     void on(const End& record) override { records.emplace_back(record); }
 
     Records records;
+    std::optional<LogStopped> stopped;  ///< the writer's own record: nobody gives it one
 };
 
 inline void feed(const AnyRecord& record, RecordSink& sink) {
