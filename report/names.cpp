@@ -90,8 +90,9 @@ class Elements {
         for (std::size_t i = 0; i < text_.size();) {
             const bool after_value =
                 i > 0 && text_[i - 1] == ')' && !text_.substr(0, i).ends_with("operator()");
-            const std::size_t compared = text_.find_first_not_of("<>=", i);
-            if (text_[i] == '<' && after_value && has_at(text_, compared, "(")) {
+            const std::size_t compared =
+                after_value && text_[i] == '<' ? text_.find_first_not_of("<>=", i) : npos;
+            if (has_at(text_, compared, "(")) {
                 i = compared;
             } else if (has_at(text_, i, "->") ||
                        (after_value && (has_at(text_, i, ">=(") || has_at(text_, i, ">>(")))) {
