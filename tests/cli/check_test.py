@@ -307,10 +307,10 @@ class Check(CommandTest):
         on_stdout = self.call("check", "--leaks", "0", "--junit", "/dev/stdout", log, code=1)
         self.assertIn("<testsuites ", on_stdout.stdout)
         self.assertFalse(stat.S_ISREG(os.stat("/dev/null").st_mode))
-        self.call("check", "--leaks", "8MiB", "--sarif", "/dev/null", log)
+        self.call("check", "--leaks", "9MiB", "--sarif", "/dev/null", log)
         self.assertFalse(stat.S_ISREG(os.stat("/dev/null").st_mode))
         # What cannot be written is said, and a kept limit alone is no success then.
-        self.refused("check", "--leaks", "8MiB", "--junit", "no/such/folder.xml", log,
+        self.refused("check", "--leaks", "9MiB", "--junit", "no/such/folder.xml", log,
                      says="no/such/folder.xml: cannot be written")
 
     def check_sarif(self, sarif):

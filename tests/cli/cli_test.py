@@ -113,7 +113,7 @@ class Report(ToolTest):
                               ("load_batch", r"3\.81 MiB +24\.1% +1")):
             place = r"tests/cli/memlab_synth\.cpp:%d  %s" % (line_of(function), function)
             self.assertRegex(text, row + "  " + place)
-        self.assertRegex(text, r"Still allocated at the end: 7\.81 MiB  2 allocations")
+        self.assertRegex(text, r"Still allocated at the end: 8\.81 MiB  3 allocations")
         self.assertRegex(text, r"pinned +1 +1\.00 MiB +1\.00 MiB +1\.00 MiB  \*")
         self.assertRegex(text, r"device used +520\.00 MiB")
 
