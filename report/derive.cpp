@@ -1,4 +1,7 @@
 // From an event log to the report that the process would have written, had it been able to.
+#include <algorithm>
+#include <array>
+#include <fstream>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +11,30 @@
 #include "report/reader.hpp"
 
 namespace memlab::report {
+
+namespace {
+
+/// DeriveResult::leftover. A process that is killed leaves a zero behind its last whole record,
+/// then perhaps a part of one more; one that ends leaves nothing.
+std::string leftover_of(const std::string& path, std::uint64_t offset, bool is_complete) {
+    std::ifstream file(path, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
+    std::array<char, 1 << 16> buffer;
+    while (file.good()) {
+        file.read(buffer.data(), is_complete ? buffer.size() : 1);
+        const auto* const end = buffer.begin() + file.gcount();
+        if (std::any_of(buffer.cbegin(), end, [](char c) { return c != 0; })) {
+            return "what the file holds from byte " + std::to_string(offset) +
+                   " on is no record: it was cut short there, or something was added";
+        }
+        if (!is_complete) {
+            break;
+        }
+    }
+    return {};
+}
+
+}  // namespace
 
 DeriveResult derive_json(const std::string& log_path, const LogFollower& follower) {
     DeriveResult result;
@@ -37,6 +64,11 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
             result.warning = "The event log is " + message + ".";
         }
         result.records = read.records;
+        if (read.status != trace::LogStatus::damaged &&
+            !is_being_written(log_path, aggregator.process().pid)) {
+            result.leftover =
+                leftover_of(log_path, read.offset, read.status == trace::LogStatus::complete);
+        }
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {
         result.error = "needs more memory than there is; read it on a larger machine";
@@ -44,7 +76,8 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
     return result;
 }
 
-std::string with_end(const std::string& json, const std::string& signal, int exit_code) {
+std::string with_end(const std::string& json, const std::string& signal, int exit_code,
+                     const ProcessTimes& times) {
     try {
         auto root = nlohmann::ordered_json::parse(json);
         auto& process = root.at("process");
@@ -55,6 +88,13 @@ std::string with_end(const std::string& json, const std::string& signal, int exi
             process["exit_code"] = exit_code;
         } else {
             process["signal"] = signal;
+        }
+        const auto start = process.at("start_wall_ns").get<std::uint64_t>();
+        const auto recorded = process.at("duration_ns").get<std::uint64_t>();
+        const std::uint64_t end = times.end_wall_ns;
+        if (start >= times.start_wall_ns && end > start && end - start > recorded) {
+            process["recorded_ns"] = recorded;
+            process["duration_ns"] = end - start;
         }
         return root.dump();
     } catch (const std::exception&) {

@@ -8,7 +8,6 @@
 
 #include "report/names.hpp"
 #include "report/summary.hpp"
-#include "report/symbolizer.hpp"
 
 namespace memlab::report {
 

@@ -36,6 +36,33 @@ bool is_system_header(std::string_view file) {
            file.find("/targets/x86_64-linux/include/") != std::string_view::npos;
 }
 
+/// True for what lies in the system's own folders for libraries (not below them, where packages
+/// have theirs).
+bool is_system_library(std::string_view module) {
+    const std::size_t slash = module.rfind('/');
+    if (slash == std::string_view::npos || module.find(".so", slash) == std::string_view::npos) {
+        return false;
+    }
+    std::string_view folder = module.substr(0, slash);
+    if (folder.ends_with("-linux-gnu")) {
+        folder = folder.substr(0, folder.rfind('/'));
+    }
+    return folder == "/lib" || folder == "/lib64" || folder == "/usr/lib" || folder == "/usr/lib64";
+}
+
+/// What calls main and a thread's function: every stack ends in it.
+bool is_startup(const StackFrame& frame) {
+    if (frame.python) {
+        return false;
+    }
+    const std::string_view module = base_name(frame.module);
+    return starts_with_any(module, {"libc.so", "libpthread.so", "ld-linux", "ld-musl", "libc-2.",
+                                    "libstdc++.so", "libgcc_s.so", "libc++.so", "libc++abi.so"}) ||
+           frame.function == "_start" || frame.function == "_dl_start_user" ||
+           frame.function == "start_thread" || frame.function == "__clone3" ||
+           frame.function.starts_with("__libc_start_") || frame.function == "__libc_csu_init";
+}
+
 /// Code that the program's author did not write, though its lines are known.
 bool is_a_librarys(const StackFrame& frame) {
     return frame.python ? is_python_library(frame.file)
@@ -101,7 +128,8 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             break;
         }
     }
-    std::array<std::size_t, 5> best = {no_frame, no_frame, no_frame, no_frame, no_frame};
+    std::array<std::size_t, 6> best{};
+    best.fill(no_frame);
     const auto offer = [&best](std::size_t rank, std::size_t index) {
         if (best.at(rank) == no_frame) {
             best.at(rank) = index;
@@ -111,7 +139,11 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
         if (is_cuda_or_memlab(stack[i])) {
             continue;
         }
-        if (has_line(stack[i])) {
+        if (is_startup(stack[i])) {
+            offer(5, i);
+            continue;
+        }
+        if (has_line(stack[i]) && !is_system_library(stack[i].module)) {
             offer(is_a_librarys(stack[i]) ? 1 : 0, i);
         }
         if (!stack[i].function.empty()) {

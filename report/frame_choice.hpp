@@ -29,13 +29,16 @@ inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
 bool is_framework_plumbing(const StackFrame& frame);
 
 /// The index of the frame to show, leaf first, or no_frame for an empty stack. In this order:
-///  1. the first frame with file and line outside CUDA, memlab, the system's headers and installed
-///     Python packages (their Python code and their binaries alike);
-///  2. the first frame outside CUDA and memlab with file and line;
+///  1. the first frame with file and line outside CUDA, memlab, the system's headers and libraries
+///  and
+///     installed Python packages (their Python code and their binaries alike);
+///  2. the first frame outside CUDA, memlab and the system's libraries with file and line;
 ///  3. the first frame outside CUDA and memlab with a function that is no framework's plumbing;
 ///  4. the first frame outside CUDA and memlab with a function;
 ///  5. the first frame outside CUDA and memlab;
 ///  6. the leaf.
+/// So it makes no difference whether the system's debug information is installed. What starts
+/// programs and threads (libc, the loader, the languages' runtimes) comes last of all but the leaf.
 std::size_t choose_frame(const std::vector<StackFrame>& stack);
 
 /// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.

@@ -437,6 +437,9 @@ Process read_process(const Node& node) {
     process.started_late = node.member("started_late").boolean();
     node.member("ranks").each_member(
         [&](const std::string& name, const Node& value) { process.ranks[name] = value.text(); });
+    if (node.optional_member("recorded_ns") != nullptr) {
+        process.recorded_ns = node.member("recorded_ns").number();
+    }
     if (node.optional_member("signal") != nullptr) {
         process.signal = node.member("signal").text();
     }

@@ -26,9 +26,12 @@ struct Process {
     std::vector<std::string> arguments;
     std::string host;
     std::uint64_t start_wall_ns = 0;
-    std::uint64_t duration_ns = 0;
-    std::string ended;   ///< "exit", "quick_exit", "cut off", or "running" in a snapshot
-    std::string signal;  ///< "SIGKILL": where memlab-run saw how it died; else empty
+    std::uint64_t duration_ns = 0;  ///< as far as anybody saw
+    /// Until the last event, where memlab-run saw that the process went on for longer; else 0.
+    std::uint64_t recorded_ns = 0;
+    bool recording = false;  ///< it lives, and the log that this is read from is still written
+    std::string ended;       ///< "exit", "quick_exit", "cut off", or "running" in a snapshot
+    std::string signal;      ///< "SIGKILL": where memlab-run saw how it died; else empty
     std::optional<std::uint64_t> exit_code;  ///< where memlab-run saw it
     bool started_late = false;
     std::map<std::string, std::string> ranks;
@@ -387,6 +390,7 @@ struct Report {
     Coverage coverage;
     Integrity integrity;
     LogInfo log;
+    bool from_log = false;  ///< read from an event log: the process may have written no report
 };
 
 }  // namespace memlab::report

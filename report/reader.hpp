@@ -44,6 +44,10 @@ ReadResult read_report(const std::string& path, const LogFollower& follower = {}
 /// By its content; false for what cannot be read.
 bool is_event_log(const std::string& path);
 
+/// True while process `pid` has the log open: it lives, and adds to it. By the file itself, since a
+/// number alone may be another process's by now, or one of another container.
+bool is_being_written(const std::string& log, std::uint64_t pid);
+
 /// A report as text, and where it came from.
 struct DeriveResult {
     std::string json;     ///< empty on failure
@@ -51,6 +55,9 @@ struct DeriveResult {
     std::string warning;  ///< the log is damaged: what, and where
     bool from_log = false;
     std::uint64_t records = 0;  ///< of the log
+    /// What the log's file holds behind its last record, in words; empty where there is nothing, or
+    /// room that a process had not used yet.
+    std::string leftover;
 };
 
 /// The JSON report that an event log amounts to. Never throws.
@@ -60,9 +67,17 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
 /// is not looked at. Never throws.
 DeriveResult read_json(const std::string& path, const LogFollower& follower = {});
 
+/// What a parent knows of a process.
+struct ProcessTimes {
+    std::uint64_t start_wall_ns = 0;  ///< before it began to record
+    std::uint64_t end_wall_ns = 0;    ///< 0: not known
+};
+
 /// Adds what only the parent of the process knows to a report that was cut off: `process.signal`
-/// ("SIGKILL") where it is not empty, else `process.exit_code`. A report that tells of its own end
-/// already, and text that is no report, come back unchanged. Never throws.
-std::string with_end(const std::string& json, const std::string& signal, int exit_code);
+/// ("SIGKILL") where it is not empty, else `process.exit_code`; and how long it lived, unless its
+/// clock was another than that of `times`. A report that tells of its own end already, and text
+/// that is no report, come back unchanged. Never throws.
+std::string with_end(const std::string& json, const std::string& signal, int exit_code,
+                     const ProcessTimes& times = {});
 
 }  // namespace memlab::report

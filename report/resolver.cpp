@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "report/names.hpp"
+
 namespace memlab::report {
 
 Resolver::Resolver(const Report& report, Symbolizer* symbolizer)

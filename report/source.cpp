@@ -1,4 +1,5 @@
 // Getting at a recording: files of any kind and state, told apart by what is in them.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "profiler/trace/log_format.hpp"
 #include "report/reader.hpp"
@@ -111,7 +113,33 @@ DeriveResult read_file(const std::string& path, const LogFollower& follower) {
     return derive_json(path, follower);
 }
 
+std::uint64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 }  // namespace
+
+bool is_being_written(const std::string& log, std::uint64_t pid) {
+    struct stat file {};
+    DIR* const folder = opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
+    if (folder == nullptr) {
+        return false;
+    }
+    bool found = false;
+    if (stat(log.c_str(), &file) == 0) {
+        for (const dirent* entry = readdir(folder); entry != nullptr && !found;
+             entry = readdir(folder)) {
+            struct stat open {};
+            found = fstatat(dirfd(folder), entry->d_name, &open, 0) == 0 &&
+                    open.st_dev == file.st_dev && open.st_ino == file.st_ino;
+        }
+    }
+    closedir(folder);
+    return found;
+}
 
 bool is_event_log(const std::string& path) {
     const File file(path);
@@ -138,6 +166,16 @@ ReadResult read_report(const std::string& path, const LogFollower& follower) {
     }
     ReadResult result = parse_report(read.json);
     result.warning = read.warning;
+    if (result.report && read.from_log) {
+        result.report->from_log = true;
+        Process& process = result.report->process;
+        process.recording = process.ended == "cut off" && is_being_written(path, process.pid);
+        const std::uint64_t now = now_ns();
+        if (process.recording && now > process.start_wall_ns + process.duration_ns) {
+            process.recorded_ns = process.duration_ns;
+            process.duration_ns = now - process.start_wall_ns;
+        }
+    }
     return result;
 }
 

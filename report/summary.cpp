@@ -62,6 +62,20 @@ std::string joined(const std::vector<std::string>& sentences) {
     return text;
 }
 
+std::string stop_text(const Report& report) {
+    const Process& process = report.process;
+    std::string text =
+        "stopped after " +
+        format_duration(process.recorded_ns != 0 ? process.recorded_ns : process.duration_ns);
+    if (!report.log.stopped_because.empty()) {
+        text += " (" + report.log.stopped_because + ")";
+    }
+    if (report.log.dropped != 0) {
+        text += " and lacks " + format_plural(report.log.dropped, "later event");
+    }
+    return text;
+}
+
 std::string times(std::uint64_t count) {
     return count == 1 ? "once" : format_count(count) + " times";
 }
@@ -76,12 +90,20 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     }
     if (!warning.empty()) {
         warnings.push_back(warning);
-    } else if (process.ended == "cut off") {
+    } else if (process.recording && !stopped(report)) {
+        warnings.emplace_back(
+            "The program still runs, and its log is being written: all figures are those of this "
+            "moment.");
+    } else if (process.ended == "cut off" && !stopped(report)) {
         warnings.emplace_back(
             "The recording stops without an end (killed, _exit or exec); all figures are those of "
             "its last event.");
     }
-    if (report.log.dropped != 0 || !report.log.stopped_because.empty()) {
+    if (stopped(report)) {
+        warnings.push_back("The recording " + stop_text(report) +
+                           ". What the program did after that is not in it: its later peaks, and "
+                           "what it held at its end, are not known.");
+    } else if (report.log.dropped != 0 || !report.log.stopped_because.empty()) {
         std::string text = "The event log lost " + format_plural(report.log.dropped, "event");
         if (!report.log.stopped_because.empty()) {
             text += ": " + report.log.stopped_because;
@@ -177,8 +199,55 @@ std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolv
 
 }  // namespace
 
+Holders still_allocated(const Device& device, const Report& report) {
+    Holders all = device.live;
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        const Site& site = report.sites[i];
+        if (site.device == device.index && site.live_count != 0 && !is_in_curves(site.kind)) {
+            all.sites.push_back({i, site.live_count, site.live_bytes, {}});
+            all.count = add(all.count, site.live_count);
+            all.bytes = add(all.bytes, site.live_bytes);
+        }
+    }
+    return all;
+}
+
+bool stopped(const Report& report) {
+    const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
+    // A report that the process wrote itself at its end is whole, whatever its log is.
+    return lost && (report.process.ended == "cut off" || report.from_log);
+}
+
+std::string moment_text(const Report& report) {
+    return stopped(report)            ? "when the recording stopped"
+           : report.process.recording ? "now"
+                                      : "at the end";
+}
+
+std::string moment_column(const Report& report) {
+    return stopped(report) ? "at the stop" : moment_text(report);
+}
+
+std::string unfinished_text(const Report& report) {
+    const Process& process = report.process;
+    if (stopped(report)) {
+        return "was recorded in part: its recording " + stop_text(report);
+    }
+    if (!process.signal.empty()) {
+        return "was " + end_text(process);
+    }
+    return process.ended == "cut off" || process.ended == "running" ? end_text(process)
+                                                                    : std::string();
+}
+
 std::string end_text(const Process& process) {
-    const std::string after = " after " + format_duration(process.duration_ns);
+    // Without an end, and nobody to tell when it was, there is the last event.
+    if (process.recording) {
+        return "still runs, after " + format_duration(process.duration_ns);
+    }
+    const bool known = process.ended != "cut off" || process.recorded_ns != 0;
+    const std::string after =
+        (known ? " after " : " after at least ") + format_duration(process.duration_ns);
     if (!process.signal.empty()) {
         return "killed by " + process.signal + after;
     }
@@ -202,7 +271,7 @@ std::string end_text(const Process& process) {
 }
 
 bool ended_well(const Process& process) {
-    return process.ended != "cut off" && process.signal.empty() &&
+    return (process.ended != "cut off" || process.recording) && process.signal.empty() &&
            process.exit_code.value_or(0) == 0;
 }
 
@@ -215,8 +284,10 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     summary.ended_well = ended_well(report.process);
     for (const Device& device : report.devices) {
         if (device.used()) {
-            summary.devices.push_back({&device, summarize_holders(device.at_peak, report, resolver),
-                                       summarize_holders(device.live, report, resolver)});
+            summary.devices.push_back(
+                {&device, summarize_holders(device.at_peak, report, resolver),
+                 summarize_holders(device.live, report, resolver),
+                 summarize_holders(still_allocated(device, report), report, resolver)});
         }
     }
     for (const Oom& oom : report.ooms) {

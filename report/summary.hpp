@@ -40,7 +40,9 @@ struct HoldersSummary {
 struct DeviceSummary {
     const Device* device = nullptr;
     HoldersSummary at_peak;
-    HoldersSummary live;
+    HoldersSummary live;  ///< device memory: what the curves end at
+    /// Of every kind, host memory too: what memlab-report leaks lists.
+    HoldersSummary still_allocated;
 };
 
 /// Allocations that bypassed memlab, by who made them.
@@ -89,6 +91,22 @@ std::string end_text(const Process& process);
 
 /// False where it was killed, cut off or ended with a code other than 0.
 bool ended_well(const Process& process);
+
+/// Device::live and what of other kinds lives at the end.
+Holders still_allocated(const Device& device, const Report& report);
+
+/// True where the recording ended before its process did, which a report that the process wrote
+/// itself does not show: it is whole.
+bool stopped(const Report& report);
+
+/// Which moment the figures "at the end" are of: "at the end", "when the recording stopped", "now";
+/// and in a column's width.
+std::string moment_text(const Report& report);
+std::string moment_column(const Report& report);
+
+/// Why the report does not tell all that its process did ("was killed by SIGKILL after 2.1 s"), as
+/// the rest of a sentence about the process; empty where it does.
+std::string unfinished_text(const Report& report);
 
 struct TextOptions {
     Style style;

@@ -43,6 +43,7 @@ void filter_summary(Summary& summary, const std::vector<bool>& taken) {
     for (DeviceSummary& device : summary.devices) {
         narrow(device.at_peak, device.device->at_peak, report, taken);
         narrow(device.live, device.device->live, report, taken);
+        narrow(device.still_allocated, still_allocated(*device.device, report), report, taken);
     }
     for (OomSummary& oom : summary.ooms) {
         narrow(oom.holders, oom.oom->holders, report, taken);
@@ -57,6 +58,7 @@ void order_by_count(Summary& summary) {
     for (DeviceSummary& device : summary.devices) {
         order(device.at_peak);
         order(device.live);
+        order(device.still_allocated);
     }
     for (OomSummary& oom : summary.ooms) {
         order(oom.holders);

@@ -10,7 +10,8 @@
 //       allocated_bytes, rounding_bytes, requested_bytes, outside_pool_bytes {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
-//     at_peak {time_ns, count, bytes, places, other}, live (without time_ns)],
+//     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
+//     live, of every kind of memory)],
 //   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
 //   device_total_bytes,
 //     largest_free_block_bytes, error, place, explanation, holders], oom_count,
@@ -103,7 +104,7 @@ json process_json(const Summary& summary) {
             {"host", process.host},
             {"start_wall_ns", process.start_wall_ns},
             {"duration_ns", process.duration_ns},
-            {"ended", process.ended},
+            {"ended", process.recording ? "running" : process.ended},
             {"ended_text", summary.ended},
             {"signal", text_or_null(process.signal)},
             {"exit_code", process.exit_code ? json(*process.exit_code) : json(nullptr)},
@@ -201,7 +202,8 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
                   {"total_free_bytes", device.fragmentation.total_free_bytes}}},
                 {"kinds", std::move(kinds)},
                 {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
-                {"live", holders_json(summary.live, resolver, top, false)}};
+                {"live", holders_json(summary.live, resolver, top, false)},
+                {"still_allocated", holders_json(summary.still_allocated, resolver, top, false)}};
     if (device.work) {
         for (const auto& [kind, totals] : device.work->kinds) {
             out["work"][kind] = {

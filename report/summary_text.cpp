@@ -58,8 +58,8 @@ class TextWriter {
             const CurveSummary& allocated = device.device->curve(Curve::allocated);
             const CurveSummary& reserved = device.device->curve(Curve::reserved);
             line(where + "peak allocated " + bold(format_bytes(allocated.peak_bytes)) +
-                 ", reserved " + bold(format_bytes(reserved.peak_bytes)) + ", still held at the " +
-                 "end " + format_bytes(allocated.at_end_bytes));
+                 ", reserved " + bold(format_bytes(reserved.peak_bytes)) + ", still held " +
+                 moment_text(*summary_.report) + " " + format_bytes(device.still_allocated.bytes));
             places(device.at_peak, std::min<std::size_t>(options_.top, 3), device.at_peak.bytes,
                    "");
         }
@@ -179,11 +179,16 @@ class TextWriter {
         holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
                 format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
         kernels(device);
-        if (summary.live.count != 0) {
-            holders("Still allocated at the end", summary.live, options_.top,
-                    format_plural(summary.live.count, "allocation"));
+        const HoldersSummary& live = summary.still_allocated;
+        if (live.count != 0) {
+            holders("Still allocated " + moment_text(*summary_.report), live, options_.top,
+                    format_plural(live.count, "allocation"));
+            if (live.bytes > summary.live.bytes) {
+                line(dim("  " + format_bytes(live.bytes - summary.live.bytes) +
+                         " of it not in the curves: see Kinds of memory"));
+            }
         } else {
-            heading("Still allocated at the end");
+            heading("Still allocated " + moment_text(*summary_.report));
             line("  nothing");
         }
         kinds(device);
@@ -204,7 +209,7 @@ class TextWriter {
             {Curve::device_used, "device used", "the whole GPU, sampled"},
         }};
         line(dim("  " + left("", 12) + right("peak", 12) + right("at", 12) +
-                 right("at the end", 14)));
+                 right(moment_column(*summary_.report), 14)));
         for (const Row& row : rows) {
             const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
             if (!curve) {
@@ -501,7 +506,7 @@ class TextWriter {
         }
         heading("Kinds of memory");
         line(dim("  " + left("", 11) + right("count", 10) + right("bytes in all", 14) +
-                 right("peak", 12) + right("at the end", 12)));
+                 right("peak", 12) + right(moment_column(*summary_.report), 12)));
         for (const auto& [kind, totals] : device.kinds) {
             const bool outside = !is_in_curves(kind);
             const char* note = kind == "managed"      ? "not in the curves: it migrates"
@@ -528,7 +533,7 @@ class TextWriter {
         }
         std::set<std::size_t> done;
         stack_list("at the peak", summary.at_peak, done);
-        stack_list("still allocated", summary.live, done);
+        stack_list("still allocated", summary.still_allocated, done);
     }
 
     void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done) {
@@ -642,8 +647,8 @@ class TextWriter {
             return a->peak_bytes > b->peak_bytes;
         });
         heading("Named memory");
-        line(
-            dim("  " + right("peak", 12) + right("at the end", 12) + right("count", 8) + "  name"));
+        line(dim("  " + right("peak", 12) + right(moment_column(*summary_.report), 12) +
+                 right("count", 8) + "  name"));
         for (std::size_t i = 0; i < order.size() && i < options_.top; ++i) {
             line("  " + right(format_bytes(order[i]->peak_bytes), 12) +
                  right(format_bytes(order[i]->live_bytes), 12) +
@@ -776,7 +781,7 @@ class TextWriter {
         bool any_function = false;
         bool any_line = false;
         for (const DeviceSummary& device : summary_.devices) {
-            any_live |= device.live.count != 0;
+            any_live |= device.still_allocated.count != 0;
             for (const PlaceShare& share : device.at_peak.places) {
                 any_place |= share.place.recorded;
                 any_function |= !share.place.function.empty();
@@ -790,7 +795,7 @@ class TextWriter {
             steps.emplace_back("memlab-report tree " + file, "by which calls");
         }
         if (any_live) {
-            steps.emplace_back("memlab-report leaks " + file, "what of it may stay");
+            steps.emplace_back("memlab-report leaks " + file, "memory that was never freed");
         }
         steps.emplace_back("memlab-report --json " + file, "for scripts");
         line("");

@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -118,41 +120,175 @@ Dwarf_Die declaration_of(Dwarf_Die die) {
     return die;
 }
 
-/// "(anonymous namespace)::Trainer::" for what lies in there.
+/// "(anonymous namespace)::Trainer::" for what lies in there, "main::{lambda}::" for a lambda's.
 std::string qualifier_of(Dwarf_Die die) {
     std::string qualifier;
     Dwarf_Die declaration = declaration_of(die);
+    const char* own_name = dwarf_diename(&declaration);
     Dwarf_Die* scopes = nullptr;
     const int count = dwarf_getscopes_die(&declaration, &scopes);
     for (int i = 1; i < count; ++i) {
-        const int tag = dwarf_tag(&scopes[i]);
-        const bool is_namespace = tag == DW_TAG_namespace;
-        if (!is_namespace && tag != DW_TAG_class_type && tag != DW_TAG_structure_type &&
-            tag != DW_TAG_union_type) {
-            break;
-        }
         const char* name = dwarf_diename(&scopes[i]);
-        const char* anonymous = is_namespace ? "(anonymous namespace)" : "{unnamed}";
-        qualifier.insert(0, std::string(name == nullptr ? anonymous : name) + "::");
+        switch (dwarf_tag(&scopes[i])) {
+            case DW_TAG_namespace:
+                name = name == nullptr ? "(anonymous namespace)" : name;
+                break;
+            case DW_TAG_class_type:
+            case DW_TAG_structure_type:
+            case DW_TAG_union_type:
+                if (name == nullptr) {
+                    const bool calls =
+                        own_name != nullptr && std::strcmp(own_name, "operator()") == 0;
+                    name = calls ? "{lambda}" : "{unnamed}";
+                }
+                break;
+            case DW_TAG_subprogram: {
+                Dwarf_Die function = declaration_of(scopes[i]);
+                name = dwarf_diename(&function);
+                break;
+            }
+            case DW_TAG_lexical_block:
+            case DW_TAG_inlined_subroutine:
+                continue;
+            default:
+                i = count;
+                continue;
+        }
+        if (name != nullptr) {
+            qualifier.insert(0, std::string(name) + "::");
+        }
     }
     std::free(scopes);
     return qualifier;
 }
 
-/// The name of a function's or inlined function's DIE, demangled.
-std::string die_name(Dwarf_Die* die) {
+/// The name that the linker knows a function by, demangled; empty where its DIE does not have it.
+std::string linkage_name(Dwarf_Die* die) {
     Dwarf_Attribute attribute;
     Dwarf_Attribute* linkage = dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute);
     if (linkage == nullptr) {
         linkage = dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute);
     }
     const char* mangled = linkage == nullptr ? nullptr : dwarf_formstring(linkage);
-    if (mangled != nullptr) {
-        return demangle(mangled);
-    }
-    // Compilers leave the linkage name out where a function has no linkage.
+    return mangled == nullptr ? std::string() : demangle(mangled);
+}
+
+/// A function by its source: compilers leave the linkage name out where it has no linkage.
+std::string source_name(Dwarf_Die* die) {
     const char* name = dwarf_diename(die);
     return name == nullptr ? std::string() : qualifier_of(*die) + name;
+}
+
+/// What of a program's code belongs to which DIE.
+class CodeRanges {
+  public:
+    /// `in_code(begin, end)`: whether the program has code there. What the linker left out has kept
+    /// its debug information, at addresses such as 0.
+    template <typename InCode>
+    void add(Dwarf_Die die, const InCode& in_code) {
+        Dwarf_Addr base = 0;
+        Dwarf_Addr begin = 0;
+        Dwarf_Addr end = 0;
+        std::ptrdiff_t next = 0;
+        while ((next = dwarf_ranges(&die, next, &base, &begin, &end)) > 0) {
+            if (begin < end && in_code(begin, end)) {
+                ranges_.push_back({begin, end, end, die});
+            }
+        }
+    }
+
+    /// After the last add(), before find().
+    void sort() {
+        std::stable_sort(ranges_.begin(), ranges_.end(),
+                         [](const Range& a, const Range& b) { return a.begin < b.begin; });
+        for (std::size_t i = 1; i < ranges_.size(); ++i) {
+            ranges_[i].last_end = std::max(ranges_[i].end, ranges_[i - 1].last_end);
+        }
+    }
+
+    /// Null where none has code at `pc`.
+    Dwarf_Die* find(Dwarf_Addr pc) {
+        auto after =
+            std::upper_bound(ranges_.begin(), ranges_.end(), pc,
+                             [](Dwarf_Addr at, const Range& range) { return at < range.begin; });
+        // They overlap only where a linker has folded equal functions into one.
+        while (after != ranges_.begin() && std::prev(after)->last_end > pc) {
+            --after;
+            if (after->end > pc) {
+                return &after->die;
+            }
+        }
+        return nullptr;
+    }
+
+  private:
+    struct Range {
+        Dwarf_Addr begin;
+        Dwarf_Addr end;
+        Dwarf_Addr last_end;  ///< of all ranges up to this one
+        Dwarf_Die die;
+    };
+    std::vector<Range> ranges_;
+};
+
+/// The functions that were compiled to code of their own, wherever they are declared.
+template <typename InCode>
+void add_functions(Dwarf_Die parent, const InCode& in_code, CodeRanges& functions) {
+    // Not by recursion: damaged debug information nests as deep as it likes.
+    std::vector<Dwarf_Die> parents = {parent};
+    while (!parents.empty()) {
+        Dwarf_Die die = parents.back();
+        parents.pop_back();
+        if (dwarf_child(&die, &die) != 0) {
+            continue;
+        }
+        do {
+            switch (dwarf_tag(&die)) {
+                case DW_TAG_subprogram:
+                    functions.add(die, in_code);
+                    [[fallthrough]];
+                case DW_TAG_namespace:
+                case DW_TAG_module:
+                case DW_TAG_class_type:
+                case DW_TAG_structure_type:
+                case DW_TAG_union_type:
+                case DW_TAG_lexical_block:
+                    parents.push_back(die);
+                    break;
+                default:
+                    break;
+            }
+        } while (dwarf_siblingof(&die, &die) == 0);
+    }
+    functions.sort();
+}
+
+/// What is inlined at `pc` into `function`, outermost first.
+std::vector<Dwarf_Die> inlined_at(Dwarf_Die function, Dwarf_Addr pc) {
+    std::vector<Dwarf_Die> inlined;
+    Dwarf_Die die;
+    constexpr int deepest = 1000;
+    for (int depth = 0; depth < deepest && dwarf_child(&function, &die) == 0; ++depth) {
+        bool found = false;
+        do {
+            const int tag = dwarf_tag(&die);
+            const bool is_inlined = tag == DW_TAG_inlined_subroutine;
+            if ((is_inlined || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
+                 tag == DW_TAG_catch_block) &&
+                dwarf_haspc(&die, pc) > 0) {
+                if (is_inlined) {
+                    inlined.push_back(die);
+                }
+                found = true;
+                break;
+            }
+        } while (dwarf_siblingof(&die, &die) == 0);
+        if (!found) {
+            break;
+        }
+        function = die;
+    }
+    return inlined;
 }
 
 /// One binary, opened at most once.
@@ -253,57 +389,85 @@ class Module {
         }
     }
 
+    /// Whether a range of the debug information's addresses lies in code.
+    auto in_code() const {
+        return [this](Dwarf_Addr begin, Dwarf_Addr end) {
+            const std::uint64_t shift = dwarf_bias_ - bias_;
+            return is_code(begin + shift) && is_code(end - 1 + shift);
+        };
+    }
+
+    /// The unit whose code `pc` is, by what the units themselves say; null where there is none.
+    /// (.debug_aranges, which libdw goes by, is left out by clang; and where libdw finds a gap
+    /// between two units, it takes the first for the owner of what lies in there.)
+    Dwarf_Die* unit_of(Dwarf_Addr pc) {
+        if (!units_) {
+            units_.emplace();
+            Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_);
+            Dwarf_CU* unit = nullptr;
+            Dwarf_Die die;
+            std::uint8_t type = 0;
+            while (dwarf_get_units(dwarf, unit, &unit, nullptr, &type, &die, nullptr) == 0) {
+                if (type == DW_UT_compile || type == DW_UT_skeleton) {
+                    units_->add(die, in_code());
+                }
+            }
+            units_->sort();
+        }
+        return units_->find(pc - dwarf_bias_);
+    }
+
     /// Frames by DWARF: the innermost line from the line table, each caller's from the call site of
     /// what is inlined into it.
     void add_debug_frames(Dwarf_Addr pc, ResolvedAddress& out) {
-        Dwarf_Addr dwarf_bias = 0;
-        Dwarf_Die* unit = dwfl_module_addrdie(module_, pc, &dwarf_bias);
+        Dwarf_Die* unit = unit_of(pc);
         if (unit == nullptr) {
             return;
         }
+        const Dwarf_Addr address = pc - dwarf_bias_;
         SourceFrame frame;
-        set_line(unit, pc, frame);
-
         const char* directory = compilation_directory(unit);  // which a split unit has not
+        set_line(unit, address, directory, frame);
+
         Dwarf_Die split;
         unit = unit_with_scopes(unit, &split);
-        Dwarf_Die* at = nullptr;
-        const int at_count = dwarf_getscopes(unit, pc - dwarf_bias, &at);
-        if (at_count <= 0) {
-            std::free(at);
+        const auto [functions, is_new] = functions_.try_emplace(unit->addr);
+        if (is_new) {
+            add_functions(*unit, in_code(), functions->second);
+        }
+        Dwarf_Die* function = functions->second.find(address);
+        if (function == nullptr) {
             add_symbol_frame(pc, std::move(frame), out);
             return;
         }
-        Dwarf_Die innermost = at[0];
-        std::free(at);
-        // getscopes leaves the way of inlining at the first inlined function and follows its
-        // definition instead; getscopes_die walks out through the code itself.
-        Dwarf_Die* scopes = nullptr;
-        const int count = dwarf_getscopes_die(&innermost, &scopes);
         Dwarf_Files* files = nullptr;
         std::size_t file_count = 0;
         if (dwarf_getsrcfiles(unit, &files, &file_count) != 0) {
             files = nullptr;
         }
-        const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(scopes, &std::free);
-        for (int i = 0; i < count; ++i) {
-            const int tag = dwarf_tag(&scopes[i]);
-            if (tag == DW_TAG_inlined_subroutine) {
-                frame.function = die_name(&scopes[i]);
-                frame.inlined = true;
-                out.frames.push_back(std::move(frame));
-                frame = SourceFrame();
-                set_call_line(&scopes[i], directory, files, frame);
-            } else if (tag == DW_TAG_subprogram) {
-                frame.function = die_name(&scopes[i]);
-                break;
+        std::vector<Dwarf_Die> inlined = inlined_at(*function, address);
+        for (; !inlined.empty(); inlined.pop_back()) {
+            Dwarf_Die& die = inlined.back();
+            frame.function = linkage_name(&die);
+            if (frame.function.empty()) {
+                frame.function = source_name(&die);
+            }
+            frame.inlined = true;
+            out.frames.push_back(std::move(frame));
+            frame = SourceFrame();
+            set_call_line(&die, directory, files, frame);
+        }
+        frame.function = linkage_name(function);
+        if (frame.function.empty()) {
+            frame.function = source_name(function);
+            // The linker's name says more of a C++ function: its parameters, and which lambda it
+            // is.
+            const std::string symbol = symbol_name(pc);
+            if (frame.function.empty() || symbol.starts_with("_Z")) {
+                frame.function = symbol.empty() ? frame.function : demangle(symbol.c_str());
             }
         }
-        if (frame.function.empty()) {
-            add_symbol_frame(pc, std::move(frame), out);
-        } else {
-            out.frames.push_back(std::move(frame));
-        }
+        out.frames.push_back(std::move(frame));
     }
 
     /// What -gsplit-dwarf left in the program is a skeleton with the lines; the functions are in a
@@ -316,7 +480,8 @@ class Module {
         return found ? split : unit;
     }
 
-    void add_symbol_frame(Dwarf_Addr pc, SourceFrame frame, ResolvedAddress& out) {
+    /// That of the function which the symbol table has at `pc`; empty when there is none.
+    std::string symbol_name(Dwarf_Addr pc) {
         GElf_Off offset = 0;
         GElf_Sym symbol;
         const char* name =
@@ -326,27 +491,39 @@ class Module {
             name != nullptr && (GELF_ST_TYPE(symbol.st_info) == STT_FUNC ||
                                 GELF_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC ||
                                 GELF_ST_TYPE(symbol.st_info) == STT_NOTYPE);
-        if (is_function && (symbol.st_size == 0 || offset < symbol.st_size)) {
-            frame.function = demangle(name);
-        }
-        if (!frame.function.empty() || !frame.file.empty()) {
+        return is_function && (symbol.st_size == 0 || offset < symbol.st_size) ? name : "";
+    }
+
+    void add_symbol_frame(Dwarf_Addr pc, SourceFrame frame, ResolvedAddress& out) {
+        frame.function = demangle(symbol_name(pc).c_str());
+        if (!frame.function.empty() || frame.line > 0) {
             out.frames.push_back(std::move(frame));
         }
     }
 
-    void set_line(Dwarf_Die* unit, Dwarf_Addr pc, SourceFrame& frame) {
-        Dwfl_Line* line = dwfl_module_getsrc(module_, pc);
-        if (line == nullptr) {
+    /// The row of the line table that covers `pc`: the last one of those at or before it, unless
+    /// that is where a sequence ends.
+    static void set_line(Dwarf_Die* unit, Dwarf_Addr pc, const char* directory,
+                         SourceFrame& frame) {
+        Dwarf_Lines* lines = nullptr;  // sorted by address
+        std::size_t count = 0;
+        if (dwarf_getsrclines(unit, &lines, &count) != 0) {
             return;
         }
-        int number = 0;
-        const char* file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-        const char* directory = dwfl_line_comp_dir(line);
-        if (directory == nullptr) {
-            directory = compilation_directory(unit);
+        std::size_t begin = 0;
+        for (std::size_t end = count; begin < end;) {
+            const std::size_t middle = begin + (end - begin) / 2;
+            Dwarf_Addr address = 0;
+            dwarf_lineaddr(dwarf_onesrcline(lines, middle), &address);
+            (address <= pc ? begin : end) = address <= pc ? middle + 1 : middle;
         }
-        frame.file = absolute_file(file, directory);
-        frame.line = number;
+        Dwarf_Line* line = begin == 0 ? nullptr : dwarf_onesrcline(lines, begin - 1);
+        bool is_end = true;
+        if (line == nullptr || dwarf_lineendsequence(line, &is_end) != 0 || is_end) {
+            return;
+        }
+        dwarf_lineno(line, &frame.line);
+        frame.file = absolute_file(dwarf_linesrc(line, nullptr, nullptr), directory);
     }
 
     static void set_call_line(Dwarf_Die* inlined, const char* directory, Dwarf_Files* files,
@@ -369,8 +546,11 @@ class Module {
     }
 
     Dwfl* dwfl_ = nullptr;
-    Dwfl_Module* module_ = nullptr;  ///< null when the file is missing or not the one that ran
-    Dwarf_Addr bias_ = 0;            ///< of libdwfl's own placing
+    Dwfl_Module* module_ = nullptr;    ///< null when the file is missing or not the one that ran
+    Dwarf_Addr bias_ = 0;              ///< of libdwfl's own placing
+    Dwarf_Addr dwarf_bias_ = 0;        ///< of the file that has the debug information, the same
+    std::optional<CodeRanges> units_;  ///< none until the first address is looked up
+    std::unordered_map<void*, CodeRanges> functions_;            ///< by their unit
     std::vector<std::pair<std::uint64_t, std::uint64_t>> code_;  ///< address and size
     std::string problem_;
     std::unordered_map<std::uint64_t, ResolvedAddress> resolved_;
@@ -420,61 +600,6 @@ std::string demangle(const char* mangled) {
     std::string result = text;
     std::free(text);
     return result;
-}
-
-std::string short_function_name(const std::string& declaration) {
-    std::string name = declaration;
-    const std::size_t clone = name.find(" [clone");
-    if (clone != std::string::npos) {
-        name.resize(clone);
-    }
-    const std::size_t suffix = name.find_first_of(".@");  // "f.part.0", "f@@GLIBC_2.34"
-    if (suffix != std::string::npos && suffix != 0 && name.find('(') == std::string::npos) {
-        name.resize(suffix);
-    }
-    // The parameters are the first parenthesis outside template arguments that is not part of a
-    // name: "(anonymous namespace)", "operator()".
-    int depth = 0;
-    std::size_t name_begin = 0;
-    for (std::size_t i = 0; i < name.size(); ++i) {
-        const bool after_operator = i >= 8 && name.compare(i - 8, 8, "operator") == 0;
-        if (after_operator) {
-            // operator(), operator<, operator<<, operator->: not brackets.
-            if (name.compare(i, 2, "()") == 0) {
-                ++i;
-                continue;
-            }
-            const std::size_t after = name.find_first_not_of("<>=-", i);
-            if (after != i && after != std::string::npos) {
-                i = after - 1;
-                continue;
-            }
-        }
-        static constexpr const char anonymous[] = "(anonymous namespace)";
-        if (name.compare(i, sizeof anonymous - 1, anonymous) == 0) {
-            i += sizeof anonymous - 2;
-            continue;
-        }
-        if (name.compare(i, 8, "{lambda(") == 0) {
-            const std::size_t close = name.find('}', i);
-            if (close != std::string::npos) {
-                i = close;
-                continue;
-            }
-        }
-        const char c = name[i];
-        if (c == '<') {
-            ++depth;
-        } else if (c == '>') {
-            --depth;
-        } else if (c == ' ' && depth == 0) {
-            const bool conversion = i >= 8 && name.compare(i - 8, 8, "operator") == 0;
-            name_begin = conversion ? name_begin : i + 1;  // what precedes is the return type
-        } else if (c == '(' && depth == 0 && i > name_begin) {
-            return name.substr(name_begin, i - name_begin);
-        }
-    }
-    return name.substr(name_begin);
 }
 
 }  // namespace memlab::report

@@ -48,8 +48,4 @@ class Symbolizer {
 /// `mangled` as a C++ declaration, or itself when it is no C++ name.
 std::string demangle(const char* mangled);
 
-/// A declaration without return type, parameters and compiler suffixes:
-/// "train::Step<float>::run(int) [clone .part.0]" is "train::Step<float>::run".
-std::string short_function_name(const std::string& declaration);
-
 }  // namespace memlab::report

@@ -97,6 +97,12 @@ class Validator {
         at_most(report_.ooms.size(), report_.oom_count, "the number of ooms", "oom_count");
         at_most(report_.marks.size(), most_marks, "the number of marks", "there may be");
         at_most(report_.marks.size(), report_.mark_count, "the number of marks", "mark_count");
+        if (report_.ooms.size() < most_ooms) {
+            equal(report_.oom_count, report_.ooms.size(), "oom_count", "the number of ooms is");
+        }
+        if (report_.marks.size() < most_marks) {
+            equal(report_.mark_count, report_.marks.size(), "mark_count", "the number of marks is");
+        }
         std::uint64_t before = 0;
         for (std::size_t i = 0; i < report_.devices.size(); ++i) {
             if (i != 0 && report_.devices[i].index <= before) {
@@ -115,14 +121,25 @@ class Validator {
         at_most(site.peak_bytes, site.bytes, where + ".peak_bytes", "its bytes");
         at_most(site.temporaries, site.count, where + ".temporaries", "its count");
         if (site.lifetime) {
-            at_most(site.lifetime->min, site.lifetime->max, where + ".lifetime_ns.min", "max");
+            at_most(site.lifetime->min, site.lifetime->median, where + ".lifetime_ns.min",
+                    "median");
+            at_most(site.lifetime->median, site.lifetime->max, where + ".lifetime_ns.median",
+                    "max");
         }
         if (std::none_of(report_.devices.begin(), report_.devices.end(),
                          [&](const Device& device) { return device.index == site.device; })) {
             problem(where + ".device is " + std::to_string(site.device) +
                     ", which is not among the devices");
         }
+        at_most(site.at_peak_bytes, site.peak_bytes, where + ".at_peak_bytes", "its peak_bytes");
+        at_most(site.requested_bytes, site.bytes, where + ".requested_bytes", "its bytes");
+        if (is_in_curves(site.kind)) {
+            Sums& at_peak = at_peak_[site.device];
+            at_peak.count += site.at_peak_count;
+            at_peak.bytes += site.at_peak_bytes;
+        }
         Sums& sums = sums_[{site.device, site.kind}];
+        sums.peak_bytes += site.peak_bytes;
         sums.count += site.count;
         sums.bytes += site.bytes;
         sums.live_count += site.live_count;
@@ -148,6 +165,11 @@ class Validator {
               "the allocated peak is");
         equal(device.live.bytes, allocated.at_end_bytes, where + ".live.bytes",
               "allocated ends at");
+        const Sums& at_peak = at_peak_[device.index];
+        equal(device.at_peak.bytes, at_peak.bytes, where + ".at_peak.bytes", "the sites have");
+        equal(device.at_peak.count, at_peak.count, where + ".at_peak.count", "the sites have");
+        equal(device.at_peak.time_ns, allocated.peak_time_ns, where + ".at_peak.time_ns",
+              "the allocated peak was at");
         holders(device.at_peak, where + ".at_peak");
         holders(device.live, where + ".live");
         for (const Holders::Share& share : device.at_peak.sites) {
@@ -167,8 +189,49 @@ class Validator {
             equal(totals.live_bytes, sums.live_bytes, of_kind + ".live_bytes", "its sites have");
             at_most(totals.live_bytes, totals.peak_bytes, of_kind + ".live_bytes",
                     "its peak_bytes");
+            at_most(totals.peak_bytes, sums.peak_bytes, of_kind + ".peak_bytes",
+                    "its sites' peaks");
+        }
+        const json& recorded =
+            root_["devices"][static_cast<std::size_t>(&device - report_.devices.data())];
+        if (const auto stats = recorded.find("memory_stats"); stats != recorded.end()) {
+            memory_stats(*stats, where + ".memory_stats");
         }
         timeline(device, where);
+    }
+
+    void within(std::uint64_t time_ns, const std::string& what) {
+        at_most(time_ns, report_.process.duration_ns, what, "process.duration_ns");
+    }
+
+    /// As PyTorch counts, by names like "active_bytes.all.current": what is there is what was
+    /// allocated less what was freed, and all of it is in one of the two pools.
+    void memory_stats(const json& stats, const std::string& where) {
+        if (!stats.is_object()) {
+            return;
+        }
+        const auto figure = [&stats](const std::string& name) {
+            const auto found = stats.find(name);
+            return found != stats.end() && found->is_number_unsigned() ? found->get<std::uint64_t>()
+                                                                       : std::uint64_t{0};
+        };
+        for (const auto& [name, value] : stats.items()) {
+            const std::string what = where + "[" + name + "]";
+            const std::string of = name.substr(0, name.rfind('.'));
+            if (name == of + ".current") {
+                equal(Sum{figure(name)} + figure(of + ".freed"), figure(of + ".allocated"),
+                      what + " and what was freed", "allocated is");
+                at_most(figure(name), figure(of + ".peak"), what, "the peak");
+            }
+            const std::string pools = of.substr(0, of.rfind('.'));
+            if (of == pools + ".all" && name != of + ".peak") {
+                const std::string member = name.substr(of.size());
+                equal(figure(name),
+                      Sum{figure(pools + ".large_pool" + member)} +
+                          figure(pools + ".small_pool" + member),
+                      what, "its pools have");
+            }
+        }
     }
 
     void timeline(const Device& device, const std::string& where) {
@@ -179,11 +242,13 @@ class Validator {
         for (std::size_t c = 0; c < curve_count; ++c) {
             const std::string curve = where + ".timeline's " + names[c];
             std::uint64_t highest = 0;
+            std::uint64_t last = 0;
             for (const TimelineRow& row : device.timeline.rows) {
                 const auto& values = row.curves.at(c);
                 if (!values) {
                     continue;
                 }
+                last = values->last;
                 highest = std::max(highest, values->max);
                 if (values->min > values->last || values->last > values->max) {
                     problem(curve + " is not between its extremes at " +
@@ -193,6 +258,8 @@ class Validator {
             }
             if (const auto& summary = device.curves.at(c)) {
                 equal(highest, summary->peak_bytes, curve + "_max", "the peak is");
+                equal(last, summary->at_end_bytes, curve + "_last", "it ends at");
+                within(summary->peak_time_ns, where + ".curves." + names[c] + ".peak_time_ns");
                 at_most(summary->at_end_bytes, summary->peak_bytes,
                         where + ".curves." + names[c] + ".at_end_bytes", "its peak_bytes");
             }
@@ -218,11 +285,13 @@ class Validator {
         Sum bytes = 0;
         Sum live_count = 0;
         Sum live_bytes = 0;
+        Sum peak_bytes = 0;
     };
 
     const Report& report_;
     const json& root_;
     std::map<std::pair<std::uint64_t, std::string>, Sums> sums_;
+    std::map<std::uint64_t, Sums> at_peak_;  ///< by device
     Validation out_;
 };
 
@@ -230,6 +299,11 @@ class Validator {
 json as_recorded(std::string_view text) {
     json root = json::parse(text);
     if (root["process"].value("ended", "") == "cut off") {
+        if (const auto recorded = root["process"].find("recorded_ns");
+            recorded != root["process"].end()) {
+            root["process"]["duration_ns"] = *recorded;
+            root["process"].erase("recorded_ns");
+        }
         root["process"].erase("signal");
         root["process"].erase("exit_code");
     }
@@ -255,6 +329,12 @@ Validation validate(const DeriveResult& recording) {
     out = Validator(*read.report, json::parse(recording.json)).run();
     if (recording.from_log) {
         out.what = "log with " + format_plural(recording.records, "record") + ", " + out.what;
+        if (read.report->process.ended == "cut off") {
+            out.what += ", without an end";
+        }
+        if (!recording.leftover.empty()) {
+            out.problems.push_back(recording.leftover);
+        }
         if (!recording.warning.empty()) {
             out.problems.insert(
                 out.problems.begin(),

@@ -31,6 +31,7 @@ struct Arguments : ReportOptions {
     std::vector<std::string> suppressions;
     bool no_default_suppressions = false;
     std::string baseline;
+    bool allow_unfinished = false;
     bool update = false;
     std::string missing_baseline = "fail";
     std::string markdown;
@@ -60,8 +61,9 @@ void define(CLI::App& app, Arguments& arguments) {
             ->group("Limits");
     }
     add_repeated(app, "--limit", arguments.partial_limits,
-                 "A limit of call stacks (TEXT as in --filter of the other commands) or scopes: "
-                 "METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT")
+                 "A limit of call stacks (TEXT as in --filter of the other commands), scopes or a "
+                 "kind of memory: METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
+                 "METRIC@kind:NAME=LIMIT")
         ->type_name("WHAT")
         ->group("Limits");
     add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
@@ -79,6 +81,10 @@ void define(CLI::App& app, Arguments& arguments) {
            "What limits like +5% are above: a file or folder that --update wrote, or a report")
         ->type_name("PATH")
         ->group("Baseline");
+    app.add_flag(
+           "--allow-unfinished", arguments.allow_unfinished,
+           "Judge recordings without an end (stopped, killed, still running) by what they have")
+        ->group("Limits");
     app.add_flag("--update", arguments.update, "Record this run in the baseline, unless it fails")
         ->group("Baseline");
     app.add_option("--missing-baseline", arguments.missing_baseline,
@@ -103,7 +109,8 @@ void define(CLI::App& app, Arguments& arguments) {
         ->group("Output");
     app.footer(
         "A LIMIT is the most that is allowed: 4GiB, 1048576, 100, 20%; or so much above the "
-        "baseline: +5%, +64MiB. What lies exactly at its limit is kept.\n"
+        "baseline: +5%, +64MiB. What lies exactly at its limit is kept. A kind of memory may have "
+        "one of its own: --leaks 0 --leaks pinned=64MiB.\n"
         "\n"
         "Examples:\n"
         "  memlab-report check --peak-allocated 4GiB --leaks 0 memlab.train.*.json\n"
@@ -112,8 +119,8 @@ void define(CLI::App& app, Arguments& arguments) {
         "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"
         "\n"
         "Exit code: 0 every limit is kept, 1 one is exceeded, 2 it cannot be told (a file could "
-        "not be read, a figure is not in the recording, there is no baseline) or the usage is "
-        "wrong.");
+        "not be read, a recording has no end, a figure is not in it, there is no baseline) or the "
+        "usage is wrong.");
 }
 
 /// "leaks@site:load_batch=0"; false when it is no such thing, and then `problem` says why.
@@ -123,20 +130,26 @@ bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
     const std::size_t colon = text.find(':', at == std::string::npos ? 0 : at);
     if (at == std::string::npos || equals == std::string::npos || colon == std::string::npos ||
         colon > equals) {
-        *problem = "--limit takes METRIC@site:TEXT=LIMIT or METRIC@scope:NAME=LIMIT, not " + text;
+        *problem =
+            "--limit takes METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT or "
+            "METRIC@kind:NAME=LIMIT, not " +
+            text;
         return false;
     }
     const std::string name = text.substr(0, at);
     const std::string kind = text.substr(at + 1, colon - at - 1);
     const MetricInfo* metric = find_metric(name);
-    if (metric == nullptr || (kind != "site" && kind != "scope")) {
+    const auto kinds = {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind};
+    const auto* const found = std::find_if(
+        kinds.begin(), kinds.end(), [&](Subject::Kind each) { return word_of(each) == kind; });
+    if (metric == nullptr || found == kinds.end()) {
         *problem = "--limit " + text + ": there is no " +
-                   (metric == nullptr ? "metric " + name : kind + ", only site and scope") +
+                   (metric == nullptr ? "metric " + name : kind + ", only site, scope and kind") +
                    "; memlab-report check --help shows what there is";
         return false;
     }
     limit->metric = metric->metric;
-    limit->subject.kind = kind == "site" ? Subject::Kind::site : Subject::Kind::scope;
+    limit->subject.kind = *found;
     limit->subject.text = text.substr(colon + 1, equals - colon - 1);
     limit->origin = "--limit";
     if (limit->subject.text.empty() || !measures(*metric, limit->subject.kind)) {
@@ -174,6 +187,7 @@ class Check {
         const std::vector<Process> processes = processes_of(run, lens_);
         Options options;
         options.update = arguments_.update;
+        options.allow_unfinished = arguments_.allow_unfinished;
         options.missing_baseline_passes = arguments_.missing_baseline == "pass";
         options.baseline_name = baseline_path_;
         Baseline baseline;
@@ -222,12 +236,16 @@ class Check {
         for (const auto& [metric, texts] : arguments_.limits) {
             const std::string option = option_name(info(metric));
             for (const std::string& text : texts) {
-                std::string problem;
-                const auto bound = parse_bound(text, info(metric).unit, &problem);
+                std::string_view amount = text;
+                const Subject subject = info(metric).of_kinds ? take_kind(&amount) : Subject();
+                std::string problem = problem_of(subject);
+                const auto bound = problem.empty()
+                                       ? parse_bound(amount, info(metric).unit, &problem)
+                                       : std::nullopt;
                 if (!bound) {
                     return fail(std::string(option).append(" ").append(problem));
                 }
-                limits_.push_back({metric, Subject(), *bound, option});
+                limits_.push_back({metric, subject, *bound, option});
             }
         }
         for (const std::string& text : arguments_.partial_limits) {
@@ -280,7 +298,14 @@ class Check {
         if (!run.errors.empty()) {
             return run.errors.front().first + ": as a baseline " + run.errors.front().second;
         }
-        *baseline = Baseline(figures_of(processes_of(run, lens_), limits_));
+        const std::vector<Process> processes = processes_of(run, lens_);
+        for (const Process& process : processes) {
+            if (!process.unfinished.empty() && !arguments_.allow_unfinished) {
+                return process.file + ": as a baseline " + process.unfinished +
+                       "; take one of a whole run, or add --allow-unfinished";
+            }
+        }
+        *baseline = Baseline(figures_of(processes, limits_));
         return {};
     }
 

@@ -4,9 +4,12 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 namespace memlab::tools {
@@ -60,7 +63,30 @@ Number number_of(const std::string& text) {
 
 constexpr std::size_t state_field = 0;
 constexpr std::size_t parent_field = 1;
+constexpr std::size_t flags_field = 6;
 constexpr std::size_t start_field = 19;
+
+/// True for a process that runs none of its own code any more, and is not a zombie yet: the kernel
+/// takes it apart, or has a SIGKILL for it.
+bool is_ending(pid_t pid, const std::vector<std::string>& stat) {
+    if (stat.size() <= start_field || stat[state_field] == "Z" || stat[state_field] == "X") {
+        return false;
+    }
+    constexpr std::uint64_t exiting = 0x4;  // PF_EXITING
+    if ((number_of<std::uint64_t>(stat[flags_field]) & exiting) != 0) {
+        return true;
+    }
+    std::istringstream status(read_all("/proc/" + std::to_string(pid) + "/status"));
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("SigPnd:") || line.starts_with("ShdPnd:")) {
+            const std::uint64_t pending = std::strtoull(line.c_str() + 7, nullptr, 16);
+            if ((pending >> (SIGKILL - 1) & 1) != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
 
 }  // namespace
 
@@ -68,7 +94,15 @@ bool still_runs(const RunFiles& files) {
     if (files.pid_namespace != 0 && files.pid_namespace != own_pid_namespace()) {
         return false;
     }
-    const std::vector<std::string> stat = stat_of(files.pid);
+    std::vector<std::string> stat = stat_of(files.pid);
+    // Killed along with the command, it may be on its way out: its end takes as long as its memory
+    // is large, and is waited for.
+    constexpr auto longest = std::chrono::seconds(20);
+    const auto until = std::chrono::steady_clock::now() + longest;
+    while (is_ending(files.pid, stat) && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        stat = stat_of(files.pid);
+    }
     if (stat.size() <= start_field) {
         // Without /proc only this is left to ask.
         return files.start_ticks == 0 && (kill(files.pid, 0) == 0 || errno == EPERM);

@@ -382,6 +382,8 @@ int run(const Arguments& arguments) {
     options.quiet = arguments.quiet;
     options.working_directory = description.working_directory;
     options.folder = description.folder;
+    options.start_wall_ns = description.start_wall_ns;
+    options.end_wall_ns = description.end_wall_ns;
     const std::vector<RunFiles> files = manifest.take();
     if (manifest.error().empty()) {
         const std::vector<RunProcess> processes = report_run(files, result, options);

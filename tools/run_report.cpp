@@ -129,10 +129,12 @@ class RunReport {
             error(files.log + ": " + derived.error);
             return false;
         }
-        if (is_command && WIFSIGNALED(result_.wait_status)) {
-            derived.json = with_end(derived.json, signal_name(WTERMSIG(result_.wait_status)), -1);
-        } else if (is_command && WIFEXITED(result_.wait_status)) {
-            derived.json = with_end(derived.json, "", WEXITSTATUS(result_.wait_status));
+        if (is_command) {
+            const bool killed = WIFSIGNALED(result_.wait_status);
+            derived.json =
+                with_end(derived.json, killed ? signal_name(WTERMSIG(result_.wait_status)) : "",
+                         killed ? -1 : WEXITSTATUS(result_.wait_status),
+                         {options_.start_wall_ns, options_.end_wall_ns});
         }
         const int failed =
             report::write_text(derived.json, files.json, report::Existing::refuse).error_number;

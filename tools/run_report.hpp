@@ -15,7 +15,9 @@ struct RunReportOptions {
     bool summary = true;  ///< print the figures, not only the files
     bool quiet = false;   ///< print errors only
     std::string working_directory;
-    std::string folder;  ///< the run's own; empty: none
+    std::string folder;               ///< the run's own; empty: none
+    std::uint64_t start_wall_ns = 0;  ///< of the command
+    std::uint64_t end_wall_ns = 0;
 };
 
 /// For each process without a JSON report (killed, _exit, exec) writes the one that its log amounts

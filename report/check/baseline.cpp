@@ -43,6 +43,9 @@ json figure_json(const BaselineFigure& each) {
     out["metric"] = info(each.metric).name;
     out["site"] = text_or_null(each.subject.kind == Subject::Kind::site, each.subject.text);
     out["scope"] = text_or_null(each.subject.kind == Subject::Kind::scope, each.subject.text);
+    if (each.subject.kind == Subject::Kind::kind) {
+        out["kind"] = each.subject.text;
+    }
     out["value"] = number_json(each.figure);
     return out;
 }
@@ -68,6 +71,9 @@ Subject subject_of(const json& item) {
     }
     if (!scope.is_null()) {
         return {Subject::Kind::scope, scope.get<std::string>()};
+    }
+    if (const auto kind = item.find("kind"); kind != item.end()) {
+        return {Subject::Kind::kind, kind->get<std::string>()};
     }
     return {};
 }

@@ -31,8 +31,8 @@ std::string metric_names(Subject::Kind kind) {
     return names;
 }
 
-const char* plural_of(Subject::Kind kind) {
-    return kind == Subject::Kind::site ? "sites" : "scopes";
+std::string plural_of(Subject::Kind kind) {
+    return std::string(word_of(kind)) + "s";
 }
 
 class Reader {
@@ -53,10 +53,13 @@ class Reader {
                 read_subjects(member, Subject::Kind::site, "match");
             } else if (member.key == "scope") {
                 read_subjects(member, Subject::Kind::scope, "name");
+            } else if (member.key == "kind") {
+                read_subjects(member, Subject::Kind::kind, "name");
             } else {
-                throw Invalid{"unknown key \"" + member.key +
-                                  "\"; a budget has limits, site, scope, baseline and suppressions",
-                              member.at};
+                throw Invalid{
+                    "unknown key \"" + member.key +
+                        "\"; a budget has limits, site, scope, kind, baseline and suppressions",
+                    member.at};
             }
         }
         return std::move(budget_);
@@ -91,7 +94,7 @@ class Reader {
                              [&](const Member& member) { return member.key == selector; });
             if (selected == members.end()) {
                 throw Invalid{"[[" + list.key + "]] has no \"" + selector + "\"; say which " +
-                                  std::string(plural_of(kind)) + " it limits",
+                                  plural_of(kind) + " it limits",
                               item.at};
             }
             const Subject subject{kind, text(*selected)};
@@ -139,13 +142,22 @@ class Reader {
                    const Member& member) {
         const auto* scalar = std::get_if<Setting::Scalar>(&value.value);
         std::string problem = "takes a limit, a number or text";
+        std::string_view text = scalar == nullptr ? std::string_view() : scalar->text;
+        Subject of = subject;
+        if (subject.kind == Subject::Kind::all && metric.of_kinds) {
+            of = take_kind(&text);
+        }
+        if (const std::string wrong = of == subject ? std::string() : problem_of(of);
+            !wrong.empty()) {
+            throw Invalid{member.key + ": " + wrong, member.at};
+        }
         const std::optional<Bound> bound =
-            scalar == nullptr ? std::nullopt : parse_bound(scalar->text, metric.unit, &problem);
+            scalar == nullptr ? std::nullopt : parse_bound(text, metric.unit, &problem);
         if (!bound) {
             throw Invalid{member.key + " " + problem, member.at};
         }
         budget_.limits.push_back(
-            {metric.metric, subject, *bound, name_ + ":" + std::to_string(member.at.line)});
+            {metric.metric, std::move(of), *bound, name_ + ":" + std::to_string(member.at.line)});
     }
 
     std::string name_;

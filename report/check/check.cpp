@@ -41,8 +41,21 @@ BaselineKey key_of(const Process& process, const std::optional<std::uint64_t>& d
     return {};
 }
 
-MeasuredProcess measured(const Process& process) {
-    return {process.summary, *process.resolver, process.damage, *process.suppressions};
+MeasuredProcess measured(const Process& process, std::vector<std::string> left_out = {}) {
+    return {std::move(left_out), process.summary, *process.resolver, process.damage,
+            *process.suppressions};
+}
+
+/// Of one metric, the kinds of memory that have limits of their own.
+std::vector<std::string> kinds_limited(const std::vector<Limit>& limits, Metric metric) {
+    std::vector<std::string> kinds;
+    for (const Limit& limit : limits) {
+        if (limit.metric == metric && limit.subject.kind == Subject::Kind::kind &&
+            std::find(kinds.begin(), kinds.end(), limit.subject.text) == kinds.end()) {
+            kinds.push_back(limit.subject.text);
+        }
+    }
+    return kinds;
 }
 
 class Judge {
@@ -60,7 +73,8 @@ class Judge {
         }
     }
 
-    void hold(const Limit& limit) {
+    /// `left_out`: MeasuredProcess::left_out.
+    void hold(const Limit& limit, const std::vector<std::string>& left_out) {
         if (processes_.empty()) {
             problem("there is no recording to check");
             return;
@@ -68,7 +82,8 @@ class Judge {
         std::size_t held = 0;
         std::string absent;
         for (std::size_t p = 0; p < processes_.size(); ++p) {
-            Measured found = measure(measured(processes_[p]), limit.metric, limit.subject);
+            Measured found =
+                measure(measured(processes_[p], left_out), limit.metric, limit.subject);
             const std::string what = name_of(limit.metric, limit.subject) + ": ";
             if (found.values.empty()) {
                 if (found.unknowable) {
@@ -83,7 +98,9 @@ class Judge {
                 ++held;
                 Row row{p, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
                 judge(row);
-                if (row.verdict == Verdict::kept && !found.unproven.empty()) {
+                if (row.verdict == Verdict::kept && is_unfinished(p)) {
+                    row.verdict = Verdict::unknown;  // note_ends() says why
+                } else if (row.verdict == Verdict::kept && !found.unproven.empty()) {
                     row.verdict = Verdict::unknown;
                     problem(named(p) + what + found.unproven);
                 }
@@ -95,13 +112,18 @@ class Judge {
         }
     }
 
-    /// A recording without an end is judged all the same: memory is live until its last event.
+    /// A recording that does not tell all of its process proves no limit, unless that is allowed:
+    /// then it is judged by what it has.
     void note_ends() {
-        for (const Process& process : processes_) {
-            const std::string& ended = process.summary.report->process.ended;
-            if (ended == "cut off" || ended == "running") {
-                say(out_.notes, process.name + " " + process.summary.ended +
-                                    ": figures are those of its last event.");
+        for (std::size_t p = 0; p < processes_.size(); ++p) {
+            const Process& process = processes_[p];
+            if (is_unfinished(p)) {
+                problem(process.name + " " + process.unfinished +
+                        "; record it to its end, or add --allow-unfinished to judge it by what "
+                        "there is");
+            } else if (!process.unfinished.empty()) {
+                say(out_.notes,
+                    process.name + " " + process.unfinished + ": judged by what there is.");
             }
         }
     }
@@ -136,6 +158,10 @@ class Judge {
     }
 
   private:
+    bool is_unfinished(std::size_t p) const {
+        return !processes_[p].unfinished.empty() && !options_.allow_unfinished;
+    }
+
     /// Which process: needless where there is only one.
     std::string named(std::size_t p) const {
         return processes_.size() == 1 ? std::string() : processes_[p].name + ": ";
@@ -209,6 +235,14 @@ class Judge {
 std::vector<Process> processes_of(const report::RunCollection& run, const Lens& lens) {
     std::vector<Process> processes;
     std::map<std::string, std::size_t> taken;
+    const auto went_on = [&run](const report::RunMember& member) {
+        return std::any_of(run.members.begin(), run.members.end(), [&](const auto& later) {
+            return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
+                   later.report.process.pid == member.report.process.pid &&
+                   later.report.process.host == member.report.process.host &&
+                   later.report.process.start_wall_ns > member.report.process.start_wall_ns;
+        });
+    };
     for (const report::RunMember& member : run.members) {
         const report::Process& process = member.report.process;
         Process& out = processes.emplace_back();
@@ -219,13 +253,12 @@ std::vector<Process> processes_of(const report::RunCollection& run, const Lens& 
         }
         out.pid = process.pid;
         out.damage = member.warning;
-        const report::LogInfo& log = member.report.log;
-        if (out.damage.empty() && member.from_log &&
-            (log.dropped != 0 || !log.stopped_because.empty())) {
-            out.damage = "The event log lost events.";
-        }
         out.resolver = std::make_unique<report::Resolver>(member.report, lens.symbolizer);
         out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
+        // An image that exec replaced is whole: its memory went with it.
+        if (out.damage.empty() && (!went_on(member) || report::stopped(member.report))) {
+            out.unfinished = report::unfinished_text(member.report);
+        }
         out.suppressions = &lens.suppressions;
         if (lens.device) {
             std::erase_if(out.summary.devices,
@@ -270,7 +303,7 @@ Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& l
     Judge judge(processes, options);
     judge.note_ends();
     for (const Limit& limit : limits) {
-        judge.hold(limit);
+        judge.hold(limit, kinds_limited(limits, limit.metric));
     }
     judge.show(Metric::peak_allocated);
     judge.show(Metric::peak_reserved);
@@ -295,7 +328,9 @@ std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
             continue;
         }
         for (const auto& [metric, subject] : wanted) {
-            for (const Measurement& value : measure(measured(process), metric, subject).values) {
+            const Measured found =
+                measure(measured(process, kinds_limited(limits, metric)), metric, subject);
+            for (const Measurement& value : found.values) {
                 figures.push_back({key_of(process, value.device), process.name, value.device,
                                    metric, subject, value.figure});
             }

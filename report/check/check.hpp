@@ -26,6 +26,7 @@ struct Process {
     std::string file;  ///< that it was read from
     std::string name;  ///< "rank 0", "train.py": the same from run to run, unique within one
     std::string damage;
+    std::string unfinished;  ///< why it does not tell all that the process did; or empty
     std::uint64_t pid = 0;
     report::Summary summary;
     std::unique_ptr<report::Resolver> resolver;
@@ -79,7 +80,8 @@ struct Options {
     const Baseline* baseline = nullptr;  ///< null: none was named
     std::string baseline_name;           ///< for messages
     bool missing_baseline_passes = false;
-    bool update = false;  ///< relative limits are recorded, not judged
+    bool update = false;            ///< relative limits are recorded, not judged
+    bool allow_unfinished = false;  ///< Process::unfinished is a note, not a problem
 };
 
 /// Never throws but std::bad_alloc.

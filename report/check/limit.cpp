@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "profiler/trace/record.hpp"
 #include "report/filter.hpp"
 
 namespace memlab::check {
@@ -65,22 +66,23 @@ std::optional<Bound> read(std::string_view text, Unit unit) {
 
 const std::vector<MetricInfo>& metrics() {
     static const std::vector<MetricInfo> table = {
-        {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true,
+        {Metric::peak_allocated, "peak_allocated", Unit::bytes, true, true, true,
          "Most that the program held at once"},
-        {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false,
+        {Metric::peak_reserved, "peak_reserved", Unit::bytes, false, false, false,
          "Most that was taken from the driver (varies with\nthe pool's history)"},
-        {Metric::leaks, "leaks", Unit::bytes, true, true, "Held at the end"},
-        {Metric::leak_count, "leak_count", Unit::count, true, false,
+        {Metric::leaks, "leaks", Unit::bytes, true, true, true,
+         "Held at the end, of every kind of memory"},
+        {Metric::leak_count, "leak_count", Unit::count, true, false, true,
          "Allocations that are live at the end"},
-        {Metric::allocations, "allocations", Unit::count, true, true,
+        {Metric::allocations, "allocations", Unit::count, true, true, true,
          "Allocations of device memory in all"},
-        {Metric::growth, "growth", Unit::bytes_per_step, true, true,
+        {Metric::growth, "growth", Unit::bytes_per_step, true, true, false,
          "Growth per step; 0: steady (needs marks or scopes)"},
-        {Metric::fragmentation, "fragmentation", Unit::share, false, false,
+        {Metric::fragmentation, "fragmentation", Unit::share, false, false, false,
          "1 - active peak / reserved peak of the pool"},
-        {Metric::bypass, "bypass", Unit::bytes, true, false,
+        {Metric::bypass, "bypass", Unit::bytes, true, false, false,
          "Allocated past memlab (needs MEMLAB_AUDIT=on)"},
-        {Metric::ooms, "ooms", Unit::count, false, false, "Failures for want of memory"},
+        {Metric::ooms, "ooms", Unit::count, false, false, false, "Failures for want of memory"},
     };
     return table;
 }
@@ -98,7 +100,32 @@ const MetricInfo* find_metric(std::string_view name) {
 
 bool measures(const MetricInfo& metric, Subject::Kind kind) {
     return kind == Subject::Kind::all || (kind == Subject::Kind::site && metric.of_sites) ||
-           (kind == Subject::Kind::scope && metric.of_scopes);
+           (kind == Subject::Kind::scope && metric.of_scopes) ||
+           (kind == Subject::Kind::kind && metric.of_kinds);
+}
+
+std::string_view word_of(Subject::Kind kind) {
+    switch (kind) {
+        case Subject::Kind::all:
+            break;
+        case Subject::Kind::site:
+            return "site";
+        case Subject::Kind::scope:
+            return "scope";
+        case Subject::Kind::kind:
+            return "kind";
+    }
+    return "";
+}
+
+Subject take_kind(std::string_view* text) {
+    const std::size_t equals = text->find('=');
+    if (equals == std::string_view::npos) {
+        return {};
+    }
+    Subject subject{Subject::Kind::kind, std::string(text->substr(0, equals))};
+    text->remove_prefix(equals + 1);
+    return subject;
 }
 
 std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* problem) {
@@ -110,6 +137,17 @@ std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* 
 }
 
 std::string problem_of(const Subject& subject) {
+    if (subject.kind == Subject::Kind::kind) {
+        std::string kinds;
+        for (int i = 0; i < trace::memory_kind_count; ++i) {
+            const char* const name = trace::name_of(static_cast<trace::MemoryKind>(i));
+            if (name == subject.text) {
+                return {};
+            }
+            kinds.append(kinds.empty() ? "" : ", ").append(name);
+        }
+        return "\"" + subject.text + "\" is no kind of memory; there are " + kinds;
+    }
     return subject.kind == Subject::Kind::site ? report::Filter().add(subject.text) : std::string();
 }
 
@@ -141,15 +179,11 @@ std::string bound_text(const Bound& bound, Unit unit) {
 
 std::string name_of(Metric metric, const Subject& subject) {
     std::string name(info(metric).name);
-    switch (subject.kind) {
-        case Subject::Kind::all:
-            break;
-        case Subject::Kind::site:
-            name += " of site " + subject.text;
-            break;
-        case Subject::Kind::scope:
-            name += " of scope " + subject.text;
-            break;
+    if (subject.kind == Subject::Kind::kind) {
+        return name + " of " + subject.text + " memory";
+    }
+    if (subject.kind != Subject::Kind::all) {
+        name.append(" of ").append(word_of(subject.kind)).append(" ").append(subject.text);
     }
     return name;
 }

@@ -31,6 +31,7 @@ struct Subject {
         all,
         site,   ///< the call stacks that `text` matches (report/filter.hpp)
         scope,  ///< the scopes of that path ("train/step"), or of that name
+        kind,   ///< one kind of memory: "pinned"
     };
     Kind kind = Kind::all;
     std::string text;
@@ -44,6 +45,7 @@ struct MetricInfo {
     Unit unit;
     bool of_sites;
     bool of_scopes;
+    bool of_kinds;
     std::string_view what;  ///< for --help
 };
 
@@ -53,6 +55,10 @@ const MetricInfo& info(Metric metric);
 /// Null for a name that is none.
 const MetricInfo* find_metric(std::string_view name);
 bool measures(const MetricInfo& metric, Subject::Kind kind);
+
+/// "site", "scope", "kind": the word in --limit METRIC@WORD:..., and of [[WORD]] in a budget; empty
+/// for all.
+std::string_view word_of(Subject::Kind kind);
 
 /// The most that is allowed: an amount, or an amount or a share above the baseline's figure.
 struct Bound {
@@ -69,6 +75,10 @@ struct Limit {
     Bound bound;
     std::string origin;  ///< where it was given: "--leaks", "budget.toml:7"
 };
+
+/// "pinned=64MiB": a limit of one kind of memory. Takes "pinned=" off `text`; all of the memory
+/// where there is no such thing.
+Subject take_kind(std::string_view* text);
 
 /// Reads "4 GiB", "1.5MiB", "1048576", "20%", "+5%", "+64 MiB". Else nothing, and `problem` says
 /// what is taken.

@@ -80,6 +80,7 @@ class Measurer {
             default:
                 switch (subject_.kind) {
                     case Subject::Kind::all:
+                    case Subject::Kind::kind:
                         of_devices();
                         break;
                     case Subject::Kind::site:
@@ -123,6 +124,14 @@ class Measurer {
 
     bool of_device(const DeviceSummary& summary, Measurement& value) {
         const Device& device = *summary.device;
+        if (metric_ == Metric::leaks || metric_ == Metric::leak_count) {
+            leaks(summary, value);
+            return true;
+        }
+        if (subject_.kind == Subject::Kind::kind) {
+            of_kind(device, value);
+            return true;
+        }
         switch (metric_) {
             case Metric::peak_allocated:
                 value.figure = Figure::whole(device.curve(Curve::allocated).peak_bytes);
@@ -131,17 +140,14 @@ class Measurer {
             case Metric::peak_reserved:
                 value.figure = Figure::whole(device.curve(Curve::reserved).peak_bytes);
                 return true;
-            case Metric::leaks:
-            case Metric::leak_count:
-                leaks(summary, value);
-                return true;
             case Metric::allocations: {
                 for (const auto& [kind, totals] : device.kinds) {
-                    value.figure = value.figure + Figure::whole(in_curves(kind) ? totals.count : 0);
+                    value.figure =
+                        value.figure + Figure::whole(is_in_curves(kind) ? totals.count : 0);
                 }
                 ByPlace places;
                 for (const Site& site : report_.sites) {
-                    if (site.device == device.index && in_curves(site.kind)) {
+                    if (site.device == device.index && is_in_curves(site.kind)) {
                         places.add(resolver_.place(site.stack), site.kind,
                                    Figure::whole(site.count));
                     }
@@ -161,13 +167,35 @@ class Measurer {
         return Figure::whole(metric_ == Metric::leaks ? bytes : count);
     }
 
-    /// All that is live, less what may stay.
+    bool is_counted(const std::string& kind) const {
+        return subject_.kind == Subject::Kind::kind
+                   ? kind == subject_.text
+                   : std::find(process_.left_out.begin(), process_.left_out.end(), kind) ==
+                         process_.left_out.end();
+    }
+
+    void of_kind(const Device& device, Measurement& value) {
+        const auto amount = [this](const auto& of) {
+            return Figure::whole(metric_ == Metric::peak_allocated ? of.peak_bytes : of.count);
+        };
+        for (const auto& [kind, totals] : device.kinds) {
+            value.figure = kind == subject_.text ? amount(totals) : value.figure;
+        }
+        ByPlace places;
+        for (const Site& site : report_.sites) {
+            if (site.device == device.index && site.kind == subject_.text) {
+                places.add(resolver_.place(site.stack), site.kind, amount(site));
+            }
+        }
+        value.responsible = places.largest();
+    }
+
+    /// All that is live, of every kind, less what may stay.
     void leaks(const DeviceSummary& summary, Measurement& value) {
-        value.figure = live_figure(summary.live.bytes, summary.live.count);
         ByPlace places;
         Figure suppressed;
         for (const Site& site : report_.sites) {
-            if (site.device != summary.device->index || !in_curves(site.kind) ||
+            if (site.device != summary.device->index || !is_counted(site.kind) ||
                 site.live_count == 0) {
                 continue;
             }
@@ -176,14 +204,19 @@ class Measurer {
             if (find_suppression(process_.suppressions, site, frames, LeakKind::left) != nullptr) {
                 suppressed = suppressed + live;
             } else {
+                value.figure = value.figure + live;
                 places.add(resolver_.place(site.stack), site.kind, live);
             }
         }
         if (suppressed > Figure()) {
-            // Sites of a damaged report may hold more than there is.
-            value.figure = std::max(value.figure - suppressed, Figure());
             value.note = "without " + figure_text(suppressed, info(metric_).unit) +
                          " that may stay (memlab-report leaks says why)";
+        }
+        for (const std::string& kind : process_.left_out) {
+            if (subject_.kind == Subject::Kind::all) {
+                value.note += (value.note.empty() ? "" : ", ") + std::string("without ") + kind +
+                              " memory, which has a limit of its own";
+            }
         }
         value.responsible = places.largest();
     }
@@ -202,9 +235,15 @@ class Measurer {
     void of_site() {
         std::map<std::uint64_t, std::pair<Figure, ByPlace>> devices;
         const std::vector<bool> chosen = filter_.sites(report_, resolver_);
+        const bool every_kind = metric_ == Metric::leaks || metric_ == Metric::leak_count;
+        std::string left_out;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Site& site = report_.sites[i];
-            if (!chosen[i] || !in_curves(site.kind) || !is_looked_at(site.device)) {
+            if (!chosen[i] || !is_looked_at(site.device)) {
+                continue;
+            }
+            if (!every_kind && !is_in_curves(site.kind)) {
+                left_out = site.kind;
                 continue;
             }
             const std::uint64_t amount = metric_ == Metric::peak_allocated ? site.peak_bytes
@@ -224,6 +263,13 @@ class Measurer {
                 value.note = "the sum of its call sites' own peaks";
             }
             out_.values.push_back(std::move(value));
+        }
+        if (out_.values.empty() && !left_out.empty()) {
+            const std::string metric(info(metric_).name);
+            out_.absent = "of what \"" + subject_.text + "\" matches, " + left_out + " memory, " +
+                          metric + " counts nothing; limit it by its kind (" + metric +
+                          "@kind:" + left_out + ")";
+            return;
         }
         no_such("call stack matches");
     }
@@ -406,10 +452,6 @@ class Measurer {
 
 Measured measure(MeasuredProcess process, Metric metric, const Subject& subject) {
     return Measurer(process, metric, subject).run();
-}
-
-bool in_curves(const std::string& kind) {
-    return kind != "managed" && kind != "pinned" && kind != "ipc_import";
 }
 
 }  // namespace memlab::check

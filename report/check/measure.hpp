@@ -39,6 +39,8 @@ struct Measured {
 
 /// A process and what was worked out of its report. What it refers to must outlive it.
 struct MeasuredProcess {
+    /// Kinds of memory that the metric leaves out of the whole: they have limits of their own.
+    std::vector<std::string> left_out{};
     const report::Summary& summary;
     report::Resolver& resolver;
     const std::string& damage;  ///< what is wrong with the recording, as its reader says; or empty
@@ -47,8 +49,5 @@ struct MeasuredProcess {
 
 /// Never throws but std::bad_alloc.
 Measured measure(MeasuredProcess process, Metric metric, const Subject& subject);
-
-/// False for kinds that device memory's curves leave out (docs/report-format.md).
-bool in_curves(const std::string& kind);
 
 }  // namespace memlab::check

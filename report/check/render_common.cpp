@@ -82,6 +82,9 @@ std::string responsible_text(const View& view, const Row& row, const Responsible
     if (!place.through.empty()) {
         text += "  via " + place.through;
     }
+    if (!responsible.kind.empty() && responsible.kind != "device") {
+        text += "  [" + responsible.kind + "]";
+    }
     return text;
 }
 

@@ -44,7 +44,11 @@ const char* word_of(Verdict verdict) {
 json row_json(const Row& row) {
     json out;
     out["metric"] = info(row.metric).name;
-    out["site"] = row.subject.kind == Subject::Kind::site ? json(row.subject.text) : json(nullptr);
+    for (const Subject::Kind kind :
+         {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind}) {
+        out[std::string(word_of(kind))] =
+            row.subject.kind == kind ? json(row.subject.text) : json(nullptr);
+    }
     out["scope"] =
         row.subject.kind == Subject::Kind::scope ? json(row.subject.text) : json(nullptr);
     out["device"] = row.measured.device ? json(*row.measured.device) : json(nullptr);

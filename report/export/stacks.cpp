@@ -6,7 +6,6 @@
 #include "report/export/output.hpp"
 #include "report/names.hpp"
 #include "report/stack_text.hpp"
-#include "report/symbolizer.hpp"
 
 namespace memlab::exports {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "profiler/trace/aggregator.hpp"
+#include "report/names.hpp"
 #include "report/read_ahead.hpp"
-#include "report/symbolizer.hpp"
 
 namespace memlab::report {
 

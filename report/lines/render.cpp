@@ -72,8 +72,11 @@ class Text {
     }
 
     std::string title_of(const LineTable& table) const {
-        return page_.clean(
-            collapse_templates(without_anonymous(table.function), page_.style().ascii));
+        const std::string whole = page_.clean(without_anonymous(table.function));
+        const std::size_t room = page_.width() - std::min<std::size_t>(page_.width(), 5);
+        return display_width(whole) + display_width(shown_path(table.file)) <= room
+                   ? whole
+                   : page_.clean(collapse_templates(whole, page_.style().ascii));
     }
 
     void write(const LineTable& table) {

@@ -222,6 +222,7 @@ class Collector {
                 }
                 found->start_ticks = fact.start_ticks;
                 found->from_log = found->from_log || fact.recovered;
+                found->report.from_log = found->from_log;
                 // A report beside it was written since.
                 found->running = fact.running && ends_with(found->file, ".memlog");
                 described.insert(static_cast<std::size_t>(found - out_.members.begin()));

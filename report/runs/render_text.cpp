@@ -362,7 +362,7 @@ std::string process_title(const Process& process) {
 
 std::string outcome_word(const RunMember& member, bool became) {
     const Process& process = member.report.process;
-    if (member.running || process.ended == "running") {
+    if (member.running || process.recording || process.ended == "running") {
         return "running";
     }
     if (!process.signal.empty()) {

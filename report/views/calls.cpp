@@ -2,7 +2,6 @@
 
 #include "report/frame_choice.hpp"
 #include "report/names.hpp"
-#include "report/symbolizer.hpp"
 
 namespace memlab::report {
 

@@ -32,7 +32,7 @@ class Text {
             return page_.take();
         }
         for (const DeviceLeaks& device : leaks.devices) {
-            one(device);
+            one(report, device);
         }
         if (leaks.devices.empty()) {
             page_.line("No GPU memory was allocated.");
@@ -54,16 +54,16 @@ class Text {
         return notes;
     }
 
-    void one(const DeviceLeaks& leaks) {
+    void one(const Report& report, const DeviceLeaks& leaks) {
         page_.heading(device_title(*leaks.device, options_.style.ascii),
                       options_.filter.empty() ? "" : "only " + page_.clean(options_.filter));
         if (leaks.rows.empty()) {
-            page_.line(std::string("Still allocated at the end: nothing") +
+            page_.line(std::string("Still allocated " + moment_text(report) + ": nothing") +
                        (leaks.suppressions.empty() ? "" : " else"));
         } else {
-            page_.line(
-                "Still allocated at the end: " + page_.bold(format_bytes(leaks.leaked.live_bytes)) +
-                " in " + format_plural(leaks.leaked.live_count, "allocation"));
+            page_.line("Still allocated " + moment_text(report) + ": " +
+                       page_.bold(format_bytes(leaks.leaked.live_bytes)) + " in " +
+                       format_plural(leaks.leaked.live_count, "allocation"));
             header();
             rows(leaks.rows, leaks.leaked.live_bytes);
         }

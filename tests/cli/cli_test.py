@@ -113,7 +113,7 @@ class Report(ToolTest):
                               ("load_batch", r"3\.81 MiB +24\.1% +1")):
             place = r"tests/cli/memlab_synth\.cpp:%d  %s" % (line_of(function), function)
             self.assertRegex(text, row + "  " + place)
-        self.assertRegex(text, r"Still allocated at the end: 7\.81 MiB  2 allocations")
+        self.assertRegex(text, r"Still allocated at the end: 8\.81 MiB  3 allocations")
         self.assertRegex(text, r"pinned +1 +1\.00 MiB +1\.00 MiB +1\.00 MiB  \*")
         self.assertRegex(text, r"device used +520\.00 MiB")
 
@@ -169,7 +169,7 @@ class Report(ToolTest):
     def test_trouble_is_said(self):
         text = self.report(self.log("trouble"))
         words = " ".join(text.split())
-        self.assertIn("was cut off after 70.00 ms", words)
+        self.assertIn("was cut off after at least 70.00 ms", words)
         self.assertIn("CUDA was in use before memlab saw it", words)
         self.assertIn("stops without an end", words)
         self.assertIn("allocations are not seen. (2 times, 3.00 MiB)", words)
@@ -445,6 +445,26 @@ class Run(ToolTest):
             result.stderr,
             "memlab-run: no process of this run used CUDA; nothing was recorded\n")
         self.assertEqual(self.run_tool("--quiet", "true").stderr, "")
+
+    def test_a_program_that_still_records(self):
+        """Its log is no recording that was cut off."""
+        with subprocess.Popen([RUN, "--library", self.library, SYNTH, "--run", "cut", "record"], cwd=self.folder.name,
+                              env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                self.assertEqual(process.stdout.readline(), "ready\n")
+                (name,) = self.files(".memlog")
+                words = " ".join(self.report(name).split())
+                self.assertRegex(words, r"^train \(pid \d+\) still runs, after ")
+                self.assertIn("its log is being written: all figures are those of this moment", words)
+                self.assertIn("Still allocated now", words)
+                self.assertNotIn("cut off", words)
+                checked = self.call(REPORT, "check", "--leaks", "1TiB", name)
+                self.assertEqual(checked.returncode, 2)
+                self.assertIn("still runs, after", checked.stderr)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=60)
+        self.assertRegex(self.report(name), r"was cut off after at least")
 
     def test_a_killed_program_gets_its_report(self):
         result = self.run_tool(SYNTH, "--run", "cut", "kill")

@@ -420,7 +420,12 @@ int run_as_program(const std::string& scenario, const std::string& ending) {
         raise(SIGKILL);
     } else if (ending == "term") {
         raise(SIGTERM);
-    } else if (ending == "wait") {
+    } else if (ending == "wait" || ending == "record") {
+        // "record": the log is still open, as while a program runs.
+        if (ending == "record" && open((stem + ".memlog").c_str(), O_RDONLY | O_CLOEXEC) < 0) {
+            std::perror("memlab-synth: its log");
+            return 2;
+        }
         std::cout << "ready" << std::endl;
         while (true) {
             pause();

@@ -36,9 +36,10 @@ needs_fuzz=(
     "libclang-rt-dev|fuzzer"
 )
 # Installed along with the rest, never asked for on its own.
-# (Without the last ones tests are skipped: two read what memlab-report exports, and libdebuginfod, which
-# Debian and Ubuntu name differently, asks a server for debug information.)
-nice_to_have=(ccache protobuf-compiler python3-prometheus-client libdebuginfod1 libdebuginfod1t64)
+# (Without the last ones tests are skipped: two read what memlab-report exports, clang, lld and llvm make and
+# name what its names and lines are compared with, and libdebuginfod, which Debian and Ubuntu name
+# differently, asks a server for debug information.)
+nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm libdebuginfod1 libdebuginfod1t64)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 

@@ -129,7 +129,7 @@ TEST_CASE("a recording with holes proves no limit kept, but one exceeded") {
         member.report.integrity.incomplete = kind == 0;
         member.warning = kind == 1 ? "The event log is damaged." : "";
         member.report.process.started_late = kind == 2;
-        member.from_log = kind == 3;
+        member.report.from_log = kind == 3;
         member.report.log.dropped = kind == 3 ? 5 : 0;
         const Run run({member});
         CAPTURE(kind);
@@ -142,7 +142,7 @@ TEST_CASE("a recording with holes proves no limit kept, but one exceeded") {
     CHECK(Run({whole}).held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 0);
 }
 
-TEST_CASE("sites are what matches, added up, device memory only") {
+TEST_CASE("sites are what matches, added up: leaks of every kind, all else device memory") {
     RunMember member = member_with_gpu(1000, 1000);
     give_site(member, "/lib/libone.so").live_bytes = 100;
     give_site(member, "/lib/libone.so.2").live_bytes = 11;
@@ -150,13 +150,38 @@ TEST_CASE("sites are what matches, added up, device memory only") {
     memlab::report::Site& host = give_site(member, "/lib/libone.so");
     host.kind = "pinned";
     host.live_bytes = 5000;
+    host.count = 9;
     const Run run({member});
-    CHECK(run.verdict(limit_of(Metric::leaks, "111", site("libone"))) == Verdict::kept);
-    CHECK(run.verdict(limit_of(Metric::leaks, "110", site("libone"))) == Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::leaks, "5111", site("libone"))) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::leaks, "5110", site("libone"))) == Verdict::exceeded);
+    CHECK(run.verdict(limit_of(Metric::leaks, "5000", site("kind=pinned"))) == Verdict::kept);
+    CHECK(run.verdict(limit_of(Metric::allocations, "0", site("libone"))) == Verdict::kept);
+    const Outcome none = run.held_to({limit_of(Metric::allocations, "0", site("kind=pinned"))});
+    REQUIRE(none.problems.size() == 1);
+    CHECK(none.problems[0].find("limit it by its kind (allocations@kind:pinned)") !=
+          std::string::npos);
     CHECK(run.verdict(limit_of(Metric::leaks, "11", site("module=libone.so.2"))) == Verdict::kept);
     const Outcome outcome = run.held_to({limit_of(Metric::leaks, "0", site("libone"))});
-    REQUIRE(outcome.rows.back().measured.responsible.size() == 2);
-    CHECK(outcome.rows.back().measured.responsible[0].figure == Figure::whole(100));
+    REQUIRE(outcome.rows.back().measured.responsible.size() == 3);
+    CHECK(outcome.rows.back().measured.responsible[0].figure == Figure::whole(5000));
+}
+
+TEST_CASE("a kind of memory with a limit of its own is not counted in the whole's") {
+    RunMember member = member_with_gpu(1000, 1000);
+    for (const auto& [kind, bytes] : {std::pair("device", 100), std::pair("pinned", 5000)}) {
+        memlab::report::Site& site = give_site(member, "/lib/libmine.so");
+        site.kind = kind;
+        site.live_bytes = static_cast<std::uint64_t>(bytes);
+        site.live_count = 1;
+    }
+    const Run run({member});
+    const Limit whole = limit_of(Metric::leaks, "100");
+    const Limit pinned = limit_of(Metric::leaks, "5000", {Subject::Kind::kind, "pinned"});
+    CHECK(run.held_to({whole}).exit_code() == 1);
+    CHECK(run.held_to({whole, pinned}).exit_code() == 0);
+    CHECK(run.held_to({whole, limit_of(Metric::leak_count, "1", pinned.subject)}).exit_code() == 1);
+    CHECK(run.held_to({limit_of(Metric::leaks, "0", {Subject::Kind::kind, "vmm"})}).exit_code() ==
+          0);
 }
 
 TEST_CASE("what may stay is no leak, unless its site is limited by name") {

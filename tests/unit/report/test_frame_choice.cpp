@@ -124,6 +124,42 @@ TEST_CASE("a system header is better than a bare name, worse than the program's 
     CHECK(choose_frame(stack) == 1);
 }
 
+TEST_CASE("the program's own function comes before a line of the system's libraries") {
+    std::vector<StackFrame> stack = {
+        frame("/usr/lib/x86_64-linux-gnu/libcudart.so.13", "cudaMalloc"),
+        frame("/app", "load_weights"),
+        frame("/app", "main"),
+        frame("/usr/lib/x86_64-linux-gnu/libc.so.6", "__libc_start_call_main",
+              "./csu/../sysdeps/nptl/libc_start_call_main.h", 58),
+        frame("/usr/lib/x86_64-linux-gnu/libc.so.6", "__libc_start_main_impl",
+              "./csu/../csu/libc-start.c", 360),
+        frame("/app", "_start"),
+    };
+    CHECK(choose_frame(stack) == 1);
+    // Stripped: the place in the program, not what started it.
+    stack[1].function.clear();
+    stack[2].function.clear();
+    CHECK(choose_frame(stack) == 1);
+    stack.erase(stack.begin() + 1, stack.begin() + 3);
+    CHECK(choose_frame(stack) == 1);
+    // A library stands for the site as it does where its debug information is not installed.
+    stack = {
+        frame("/usr/lib/libcudart.so.13", "cudaMalloc"),
+        frame("/usr/lib64/libmagma.so.2", "magma_malloc", "/usr/src/debug/alloc.cpp", 6),
+        frame("/app", "main", "/src/main.cpp", 8),
+    };
+    CHECK(choose_frame(stack) == 2);
+    stack[2].file.clear();
+    CHECK(choose_frame(stack) == 1);
+    // The line table of a static program has libc's functions, too.
+    stack = {frame("/app", "cudaMalloc"), frame("/app", "main"),
+             frame("/app", "__libc_start_call_main", "libc_start_call_main.h", 58)};
+    CHECK(choose_frame(stack) == 1);
+    // In folders of their own there are programs and their plugins.
+    stack = {frame("/usr/lib/solver/plugin.so", "f", "/src/f.cpp", 1), frame("/app", "main")};
+    CHECK(choose_frame(stack) == 0);
+}
+
 TEST_CASE("PyTorch's plumbing between operator and memory does not stand for the site") {
     const std::vector<StackFrame> stack = {
         frame("/torch/lib/libc10_cuda.so",

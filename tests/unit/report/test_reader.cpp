@@ -475,6 +475,22 @@ TEST_CASE("how a process died is added to a report that was cut off, and to no o
     const auto left = report::parse_report(report::with_end(cut.dump(), "", 3));
     REQUIRE(left.report);
     CHECK(left.report->process.exit_code == 3U);
+    CHECK(left.report->process.recorded_ns == 0);
+
+    // Its parent knows how long it lived, the recording only until when it recorded.
+    const std::uint64_t start = cut["process"]["start_wall_ns"];
+    const std::uint64_t recorded = cut["process"]["duration_ns"];
+    const std::uint64_t hours = 3600ULL * 1'000'000'000 * 3;
+    const auto longer =
+        report::parse_report(report::with_end(cut.dump(), "SIGKILL", -1, {start, start + hours}));
+    REQUIRE(longer.report);
+    CHECK(longer.report->process.duration_ns == hours);
+    CHECK(longer.report->process.recorded_ns == recorded);
+    CHECK(report::end_text(longer.report->process) == "killed by SIGKILL after 3 h 00 min");
+    const auto clock_set_back = report::parse_report(
+        report::with_end(cut.dump(), "SIGKILL", -1, {start + 1, start + hours}));
+    REQUIRE(clock_set_back.report);
+    CHECK(clock_set_back.report->process.duration_ns == recorded);
 }
 
 TEST_CASE("3000 damaged reports: one line of error, or a report that can be shown") {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <string>
 
+#include "report/names.hpp"
 #include "report/symbolizer.hpp"
 #include "tests/catch.hpp"
 
@@ -200,4 +202,86 @@ TEST_CASE("function names without what a table has no room for") {
     CHECK(short_function_name("memcpy@@GLIBC_2.14") == "memcpy");
     CHECK(short_function_name("helper.constprop.0") == "helper");
     CHECK(short_function_name("").empty());
+}
+
+TEST_CASE("return types and what is local to functions are told from the name") {
+    const auto is = [](const char* declaration, const char* name) {
+        CAPTURE(declaration);
+        CHECK(short_function_name(declaration) == name);
+    };
+    is("decltype (::new ((void*)(0)) Layer((declval<unsigned long&>)())) "
+       "std::construct_at<Layer, unsigned long&>(Layer*, unsigned long&)",
+       "std::construct_at<Layer, unsigned long&>");
+    is("decltype ({parm#1}+(1)) names::plus_one<int>(int)", "names::plus_one<int>");
+    is("decltype (*{parm#1}) deref<int*>(int*)", "deref<int*>");
+    is("decltype(auto) forward_it<int>(int&&)", "forward_it<int>");
+    is("auto make<int>(int)", "make<int>");
+    is("void (*pick<int>(int))(double)", "pick<int>");
+    is("int (*(*twice<int>(int))(char))(double)", "twice<int>");
+    is("int (&table<int>(int))[3]", "table<int>");
+    is("int (A::*member<int>())(char) const", "member<int>");
+    is("unsigned long const& ns::A<int>::get<3>() const", "ns::A<int>::get<3>");
+    is("std::enable_if<((sizeof (int))<(8)), int>::type small<int>(int)", "small<int>");
+    is("std::enable_if<((sizeof (int)>(8))), int>::type large<int>(int)", "large<int>");
+    is("std::basic_ostream<char>& std::operator<< <char>(std::basic_ostream<char>&, char)",
+       "std::operator<< <char>");
+    is("A::operator->() const", "A::operator->");
+    is("A::operator->*(int)", "A::operator->*");
+    is("bool operator< <int>(A<int> const&, A<int> const&)", "operator< <int>");
+    is("operator<=>(A const&, A const&)", "operator<=>");
+    is("bool B<1>::operator>(B<1> const&) const", "B<1>::operator>");
+    is("void F::operator()<int>(int) const", "F::operator()<int>");
+    is("A::operator int() const", "A::operator int");
+    is("A::operator std::vector<int, std::allocator<int> >() const",
+       "A::operator std::vector<int, std::allocator<int> >");
+    is("A::operator unsigned long&()", "A::operator unsigned long&");
+    is("A::operator void (*)(int)() const", "A::operator void (*)(int)");
+    is("operator new[](unsigned long)", "operator new[]");
+    is("operator\"\" _kb(unsigned long long)", "operator\"\" _kb");
+    is("my_operator(int)", "my_operator");
+    is("operators<(1)>(int)", "operators<(1)>");
+    is("fill(int)::Local::run(float)", "fill::Local::run");
+    is("A::run(int) const::{lambda(auto:1)#1}::operator()<int>(int) const",
+       "A::run::{lambda(auto:1)#1}::operator()<int>");
+    is("void each<each(int)::{lambda(int)#1}>(int, each(int)::{lambda(int)#1})",
+       "each<each(int)::{lambda(int)#1}>");
+    is("main::'lambda'(int)::operator()(int) const", "main::'lambda'::operator()");
+    is("main::$_0::operator()() const", "main::$_0::operator()");
+    is("name[abi:cxx11](int)", "name[abi:cxx11]");
+    is("std::__cxx11::basic_string<char> text[abi:v2]<int>(int)", "text[abi:v2]<int>");
+    is("non-virtual thunk to A::f(int)", "A::f");
+    is("(anonymous namespace)::A::~A()", "(anonymous namespace)::A::~A");
+    is("void A<(Color)1>::paint<(A<(Color)1>::B)2>()", "A<(Color)1>::paint<(A<(Color)1>::B)2>");
+    is("main.(*Trainer).Step", "main.(*Trainer).Step");
+    // No declarations; whatever they are, they stay.
+    for (const char* text :
+         {"(", ")", "()", "((", "a(", "(*", "operator", "<", ">(", "(*)(", " "}) {
+        CHECK_FALSE(short_function_name(text).empty());
+    }
+    std::string deep(200'000, '<');
+    for (const char c : {'<', '(', '{', '['}) {
+        std::fill(deep.begin(), deep.end(), c);
+        CHECK_FALSE(short_function_name(deep + "()").empty());
+        CHECK_FALSE(collapse_templates(deep + "()", true).empty());
+    }
+}
+
+TEST_CASE("template arguments are folded, and nothing that only looks like them") {
+    const auto is = [](const char* name, const char* folded) {
+        CHECK(collapse_templates(name, true) == folded);
+    };
+    is("run<std::vector<int> >::step", "run<...>::step");
+    is("std::operator<< <char>", "std::operator<< <...>");
+    is("A<int>::operator<", "A<...>::operator<");
+    is("A<int>::operator->", "A<...>::operator->");
+    is("A<int>::operator()<float>", "A<...>::operator()<...>");
+    is("small<((sizeof (int))<(8))>", "small<...>");
+    is("f[abi:cxx11]<int>", "f[abi:cxx11]<...>");
+    is("each<int>::{lambda(std::vector<int>)#1}::operator()",
+       "each<...>::{lambda(std::vector<int>)#1}::operator()");
+    for (const char* name :
+         {"<module>", "<lambda>", "A.s.<locals>.inner.<locals>.<lambda>", "gen.<locals>.<listcomp>",
+          "<genexpr>", "operator>>", "half<open", "a>b"}) {
+        is(name, name);
+    }
 }
