@@ -22,9 +22,9 @@
 //    call of the driver another stream may begin: the work is on the one stream all the same, and
 //    its memory is freed after it, with a fence that is waited for.
 //
-// Why nothing hangs that would not with fences. The device is made to wait for the last free's
-// fence, never for work that was submitted after it: what spins until a second stream answers is no
-// older than that.
+// Why nothing hangs that would not with plain CUDA. Only frees count on the stream for which plain
+// CUDA's host would have waited for the device (cuMemFree): what a second stream is put behind was
+// over there before. Frees in a stream's own order (cuMemFreeAsync) never count on it.
 //
 // A stream is what it means, not its handle: the legacy stream has three names, the per-thread
 // stream is one in each thread, and a destroyed stream's handle may be given to the next one while

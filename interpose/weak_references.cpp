@@ -158,6 +158,7 @@ int visit(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) {
 }
 
 __attribute__((constructor)) void take_back_weak_references() {
+    real_dlsym();  // the search for it takes the loader's lock, which later may be held
     unsigned long long loads = 0;
     there_first = find_loaded_object(&loads, [](const char* file) {
         return std::strncmp(file, "libcuda.so", std::strlen("libcuda.so")) == 0;

@@ -53,9 +53,14 @@ class Recorder::Impl final : private StackDefinitions {
         if (stack_depth_ == 0) {
             return 0;
         }
+        if (!python_.looking()) {
+            return capture();
+        }
         look_for_python();
         const std::uint32_t id = capture();
-        return look_for_python() ? capture() : id;
+        look_for_python();
+        // This thread has found it, or another one while this one walked its stack.
+        return python_.found() ? capture() : id;
     }
 
     std::uint32_t string_id(std::string_view text) override {
@@ -264,8 +269,12 @@ class Recorder::Impl final : private StackDefinitions {
     void define(const trace::StackDef& stack) override { record_plain(stack); }
     void missed(std::string_view reason) override { missed(reason, 0, 1); }
 
-    /// Once a stack led through a Python. True when it was made ready just now.
-    bool look_for_python() { return python_.looking() && python_.look(stacks_.interpreter()); }
+    /// Once a stack led through a Python.
+    void look_for_python() {
+        if (python_.looking()) {
+            python_.look(stacks_.interpreter());
+        }
+    }
 
     [[gnu::hot]] std::uint32_t capture() {
         CapturedStack native;

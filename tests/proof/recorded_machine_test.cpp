@@ -85,7 +85,8 @@ class Curve {
 class Recording final : public MachineListener {
   public:
     explicit Recording(const std::string& path)
-        : recorder_(open(path), 0, trace::ProcessInfo{.pid = 1, .executable = "/opt/app/random"}) {}
+        : recorder_(open(path), profiler::StackLimits{0},
+                    trace::ProcessInfo{.pid = 1, .executable = "/opt/app/random"}) {}
 
     allocator::PoolObserver& begins(std::size_t device, const allocator::PoolOptions& options,
                                     std::uint64_t total_memory) override {

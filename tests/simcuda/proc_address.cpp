@@ -10,7 +10,7 @@
 namespace memlab::simcuda {
 namespace {
 
-// A driver of a CUDA that is yet to come knows more.
+// For one of a CUDA that is yet to come there is a later version of cuMemFree.
 constexpr int later_cuda = 99000;
 
 struct Found {
@@ -43,12 +43,14 @@ CUresult get_proc_address(const char* symbol, void** pfn, int version, cuuint64_
                           CUdriverProcAddressQueryResult* status) {
     constexpr cuuint64_t known =
         CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    const bool later =
+        symbol != nullptr && version == later_cuda && std::strcmp(symbol, "cuMemFree") == 0;
     if (symbol == nullptr || pfn == nullptr || (flags & ~known) != 0 ||
-        (version > options().driver_version && version < later_cuda)) {
+        (version > options().driver_version && !later)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Found found;
-    if (version >= later_cuda && std::strcmp(symbol, "cuMemFree") == 0) {
+    if (later) {
         *pfn = reinterpret_cast<void*>(&cuMemFree_v3);
         if (status != nullptr) {
             *status = CU_GET_PROC_ADDRESS_SUCCESS;
