@@ -756,7 +756,8 @@ Pool::Impl::Waited Pool::Impl::wait_for(Lock& lock, Block& block) {
 
 /// Waits on the host until all blocks that are pending now behind all work are settled, as cudaFree
 /// would have before it returned. The newest fence first: it completes last, so one wait is enough.
-/// What a stream has yet to free is not waited for: plain CUDA's allocations do not wait for it either.
+/// What a stream has yet to free is not waited for: plain CUDA's allocations do not wait for it
+/// either.
 void Pool::Impl::wait_for_all_pending(Lock& lock) {
     ++stats_.num_sync_all_streams;
     observer_.on_sync();

@@ -88,8 +88,8 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
 }
 
 // The first call of all may be made on a thread that a constructor waits for, under the loader's
-// lock: then dlsym would wait for ever. It is asked only where another preloaded library answers it,
-// or libcuda exports nothing itself.
+// lock: then dlsym would wait for ever. It is asked only where another preloaded library answers
+// it, or libcuda exports nothing itself.
 class DriverLibrary {
   public:
     DriverLibrary() : symbols_(libcuda_symbols()) {
