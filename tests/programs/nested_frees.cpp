@@ -40,7 +40,8 @@ void on_growth() {
 }
 
 void driver_call(const char* symbol, int entering) {
-    if (entering != 0 && std::strcmp(symbol, "cuMemAlloc_v2") == 0) {
+    if (entering != 0 &&
+        (std::strcmp(symbol, "cuMemAlloc_v2") == 0 || std::strcmp(symbol, "cuMemCreate") == 0)) {
         on_growth();
     }
 }
@@ -51,7 +52,8 @@ const simcuda_tool tool = {driver_call, ignored, ignored_memory, ignored_work};
 
 void CUPTIAPI on_cupti(void*, CUpti_CallbackDomain, CUpti_CallbackId id, const void* data) {
     const auto* call = static_cast<const CUpti_CallbackData*>(data);
-    if (id == CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2 && call->callbackSite == CUPTI_API_ENTER) {
+    if (call->callbackSite == CUPTI_API_ENTER && (id == CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2 ||
+                                                  id == CUPTI_DRIVER_TRACE_CBID_cuMemCreate)) {
         on_growth();
     }
 }
@@ -74,7 +76,9 @@ bool be_told() {
     return subscribe != nullptr && enable != nullptr &&
            subscribe(&subscriber, on_cupti, nullptr) == CUPTI_SUCCESS &&
            enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API,
-                  CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2) == CUPTI_SUCCESS;
+                  CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2) == CUPTI_SUCCESS &&
+           enable(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemCreate) ==
+               CUPTI_SUCCESS;
 }
 
 }  // namespace
