@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 
 #include "interpose/cuda_abi.hpp"
 

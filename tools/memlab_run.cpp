@@ -288,7 +288,9 @@ bool keeps_arguments(const Environment& environment) {
     std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
     for (const auto& [name, value] : environment) {
         if (name == variable) {
-            entry = name + "=" + value;
+            entry = name;
+            entry += '=';
+            entry += value;
         }
     }
     const std::array<const char*, 2> alone{entry.empty() ? nullptr : entry.c_str(), nullptr};

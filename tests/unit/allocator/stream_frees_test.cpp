@@ -155,6 +155,7 @@ TEST_CASE("short of memory nobody waits for what a stream has yet to free, nor i
 TEST_CASE("many streams, and frees of each, are kept apart and all come back") {
     Setup world;
     std::vector<Address> blocks;
+    blocks.reserve(2000);
     for (int i = 0; i < 2000; ++i) {
         blocks.push_back(world.get(1 * mib));
     }
