@@ -216,7 +216,8 @@ class Validator {
                                                                        : std::uint64_t{0};
         };
         for (const auto& [name, value] : stats.items()) {
-            const std::string what = where + "[" + name + "]";
+            std::string what = where;
+            what.append("[").append(name).append("]");
             const std::string of = name.substr(0, name.rfind('.'));
             if (name == of + ".current") {
                 equal(Sum{figure(name)} + figure(of + ".freed"), figure(of + ".allocated"),
@@ -226,10 +227,12 @@ class Validator {
             const std::string pools = of.substr(0, of.rfind('.'));
             if (of == pools + ".all" && name != of + ".peak") {
                 const std::string member = name.substr(of.size());
-                equal(figure(name),
-                      Sum{figure(pools + ".large_pool" + member)} +
-                          figure(pools + ".small_pool" + member),
-                      what, "its pools have");
+                const auto in = [&](const char* pool) {
+                    std::string full = pools;
+                    return figure(full.append(pool).append(member));
+                };
+                equal(figure(name), Sum{in(".large_pool")} + in(".small_pool"), what,
+                      "its pools have");
             }
         }
     }

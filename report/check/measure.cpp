@@ -54,7 +54,7 @@ std::vector<Responsible> responsible_of(const HoldersSummary& holders) {
 
 class Measurer {
   public:
-    Measurer(MeasuredProcess process, Metric metric, const Subject& subject)
+    Measurer(const MeasuredProcess& process, Metric metric, const Subject& subject)
         : process_(process),
           summary_(process.summary),
           report_(*process.summary.report),
@@ -450,7 +450,7 @@ class Measurer {
 
 }  // namespace
 
-Measured measure(MeasuredProcess process, Metric metric, const Subject& subject) {
+Measured measure(const MeasuredProcess& process, Metric metric, const Subject& subject) {
     return Measurer(process, metric, subject).run();
 }
 

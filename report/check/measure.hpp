@@ -48,6 +48,6 @@ struct MeasuredProcess {
 };
 
 /// Never throws but std::bad_alloc.
-Measured measure(MeasuredProcess process, Metric metric, const Subject& subject);
+Measured measure(const MeasuredProcess& process, Metric metric, const Subject& subject);
 
 }  // namespace memlab::check

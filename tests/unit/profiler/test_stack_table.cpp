@@ -228,7 +228,8 @@ TEST_CASE("any word may be a return address, and none is taken for a Python fram
             word = random() % 3 == 0 ? odd[random() % std::size(odd)] : random() >> random() % 64;
         }
         stack[0] = 0x1000 + static_cast<std::uint64_t>(i);  // no stack twice
-        const StackTable::PythonWords python{random() & random() & ~std::uint64_t{1}};
+        const std::uint64_t thinned = random() & ~std::uint64_t{1};
+        const StackTable::PythonWords python{thinned & random()};
         const bool merged = i % 2 == 0;
         if (merged) {
             for (std::size_t n = 0; n < stack.size(); ++n) {
