@@ -2,7 +2,7 @@
 
     bench_tensors.py LIBMEMLAB [--turns N] [--variants NAME,...]
 
-One process a measurement, the variants (those of bench_transformer.py) in turns; each line is the least time
+One process a measurement, the variants (those of bench_steps.py in PyTorch) in turns; each line is the least time
 of all batches of all turns, since what other programs do on the machine only ever adds to it. "Beside a
 launch" is what the tensor adds to a kernel launch of the same loop. The step is one of a transformer so
 small that the GPU waits for the host.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from bench_transformer import VARIANTS, environment_of
+from bench_steps import VARIANTS, environment_of
 
 DEFAULT = "PyTorch,memlab,memlab vmm,many streams"
 BATCHES, COUNT = 40, 500
