@@ -195,7 +195,11 @@ int WriteBehind::finish(WriteBehind* self, std::uint64_t patience_ns) {
         }
     }
     const bool finished = self->finished_;
-    const int error = self->close_error_;
+    int error = self->close_error_;
+    if (error == 0 && self->failed_ && !self->given_up_) {
+        // The last bytes: nobody asked why any more.
+        error = self->error_number_ != 0 ? self->error_number_ : EBADF;
+    }
     pthread_mutex_unlock(&self->mutex_);
     if (!finished) {
         return ETIMEDOUT;

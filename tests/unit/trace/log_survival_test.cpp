@@ -386,6 +386,16 @@ TEST_CASE("a record that finds no room in memory stops a log that a thread write
     CHECK(back.stopped.has_value());
 }
 
+TEST_CASE("a disk that is full for the last bytes only is an error of the end") {
+    // Nobody appends any more: the failure can be told by finish() alone.
+    WriteBehind* const file =
+        WriteBehind::start(OwnDescriptor(open("/dev/full", O_WRONLY | O_CLOEXEC)), 0);
+    REQUIRE(file != nullptr);
+    const std::uint8_t bytes[4] = {1, 2, 3, 4};
+    REQUIRE(file->append(bytes, sizeof bytes, 0, 1) == WriteBehind::Outcome::appended);
+    CHECK(WriteBehind::finish(file, 5'000'000'000) == ENOSPC);
+}
+
 TEST_CASE("what a thread writes is what was appended") {
     const TemporaryFolder folder;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
