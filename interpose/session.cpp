@@ -14,6 +14,7 @@
 #include "interpose/diagnostics.hpp"
 #include "interpose/fork_notice.hpp"
 #include "interpose/hook.hpp"
+#include "interpose/interrupted_heap.hpp"
 #include "interpose/one_stream.hpp"
 #include "interpose/output_files.hpp"
 #include "interpose/process_description.hpp"
@@ -367,7 +368,7 @@ void Session::finish(trace::EndKind kind) {
                                   ? exit_code.load(std::memory_order_relaxed)
                                   : trace::End::unknown_code;
     session->trimmer_.stop();
-    if (inside.nested()) {
+    if (inside.nested() || heap_may_be_interrupted()) {
         // A signal handler ends the process: what it interrupted may hold any lock of memlab's, and
         // the heap's. The log has everything; with its end, where that can be had, it is whole.
         if (session->recorder_) {

@@ -50,8 +50,8 @@ class Session {
     static Session* wait_for_start();
 
     /// Writes the report. Called once, at the end of the process. Where that is in a signal handler
-    /// that interrupted memlab, and where a thread has stopped for good inside memlab, there is no
-    /// report and the event log is what remains: the end of a process waits for nobody.
+    /// that interrupted memlab or the heap, and where a thread has stopped for good inside memlab,
+    /// there is no report and the event log is what remains: the end of a process waits for nobody.
     static void finish(trace::EndKind kind);
 
     const Settings& settings() const { return settings_; }

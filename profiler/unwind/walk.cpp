@@ -149,10 +149,8 @@ constexpr std::uint32_t kept_registers = 1U << column::rbx | 1U << column::rbp |
                                          1U << 12 | 1U << 13 | 1U << 14 | 1U << 15 |
                                          1U << column::rip;
 
-// The whole walk with every register, from the tables alone. It begins with its own frame, what it
-// gives with the one whose stack pointer is `first`.
-__attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, CapturedStack& stack,
-                                                       std::size_t limit, Bytes left_out) {
+// Of the function that this becomes a part of.
+[[gnu::always_inline]] inline Registers registers_here() {
     Registers registers{};
     registers.known = kept_registers;
     __asm__ volatile(
@@ -169,6 +167,14 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
         :
         : "r"(registers.values)
         : "rax", "memory");
+    return registers;
+}
+
+// The whole walk with every register, from the tables alone. It begins with its own frame, what it
+// gives with the one whose stack pointer is `first`.
+__attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, CapturedStack& stack,
+                                                       std::size_t limit, Bytes left_out) {
+    Registers registers = registers_here();
     StackMemory memory(registers.values[column::rsp]);
     bool interrupted = true;
     bool reached = false;
@@ -345,6 +351,32 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
         // object that is gone may have been among those that were followed.
         walk_with_all_registers(callers.sp, stack, limit, left_out);
     }
+}
+
+__attribute__((noinline)) bool find_interrupted(Interrupted* found) {
+    Registers registers = registers_here();
+    StackMemory memory(registers.values[column::rsp]);
+    bool interrupted = true;
+    for (std::size_t i = 0; i < most_steps; ++i) {
+        const std::uintptr_t instruction = registers.values[column::rip];
+        FrameKnowledge knowledge;
+        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        const bool described =
+            knowledge.source == Source::tables || knowledge.source == Source::signal_call;
+        std::uintptr_t cfa = 0;
+        if ((described ? step_by_row(knowledge, memory, &registers, &cfa)
+                       : step_without_tables(memory, &registers, &cfa)) != Answer::found ||
+            registers.values[column::rip] == 0) {
+            return false;
+        }
+        if (knowledge.signal_frame) {
+            *found = {registers.values[column::rip], registers.values[0]};
+            return true;
+        }
+        memory.move_to(registers.values[column::rsp]);
+        interrupted = false;
+    }
+    return false;
 }
 
 }  // namespace memlab::profiler::unwind

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "profiler/stack_capture.hpp"
 #include "profiler/unwind/bytes.hpp"
@@ -29,5 +30,16 @@ namespace memlab::profiler::unwind {
 /// `limit`
 /// (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
 void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+
+/// What a signal handler interrupted: what would run next, and the register that says which system
+/// call it was, or its outcome.
+struct Interrupted {
+    std::uintptr_t instruction;
+    std::uintptr_t rax;
+};
+
+/// Of the innermost handler that the calling thread is in. False when it is in none, or nothing
+/// leads there. Async-signal-safe.
+bool find_interrupted(Interrupted* found);
 
 }  // namespace memlab::profiler::unwind

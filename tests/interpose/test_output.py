@@ -146,6 +146,12 @@ class Output(EndToEnd):
             if log.with_suffix(".json").exists():
                 self.assertEqual(facts["ended"], "exit")
 
+    def test_a_handler_that_exits_from_a_wait_leaves_a_report(self) -> None:
+        """Most handlers come while their program waits: nothing is in the way of a report."""
+        outcome = self.under_memlab(self.program("interrupted", "waiting", "3"))
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        self.assertEqual(len(list(self.output.glob("*.json"))), 3)
+
     def test_nvtx_without_the_preload(self) -> None:
         """NVTX loads the library by itself where LD_PRELOAD is gone: it records nothing, as nothing of
         CUDA comes by."""

@@ -81,9 +81,10 @@ def _ends() -> list[Case]:
                    (Recording(device, ended="cut off"),), "ends")
               for way, code in killed.items()]
     cases += [Case(f"interrupted: {way}", ("interrupted", way, times), 0, None, "ends",
-                   may_warn=way in ("other", "thread"), judged=False)
+                   may_warn=way in ("other", "thread"), judged=False,
+                   not_on_gpu="a real driver's end may need the heap" if way == "heap" else "")
               for way, times in (("exit", "20"), ("quick_exit", "10"), ("alternate", "10"),
-                                 ("other", "4"), ("thread", "4"))]
+                                 ("heap", "10"), ("waiting", "2"), ("other", "4"), ("thread", "4"))]
     cases.append(Case("cancelled threads", ("cancelled", "50"), 0,
                       (Recording(Kind(51, at_least=True, live=150)),), "ends"))
     cases.append(Case("ends by quick_exit", ("ways_to_end", "quick_exit"), 10,

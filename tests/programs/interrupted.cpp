@@ -4,16 +4,19 @@
 //   interrupted exit TIMES        exit()
 //   interrupted quick_exit TIMES  quick_exit()
 //   interrupted alternate TIMES   exit(), on a signal stack of its own
+//   interrupted heap TIMES        exit(), while the thread is in malloc or free
+//   interrupted waiting TIMES     exit(), while the thread waits in a system call
 //   interrupted other TIMES       exit() by the main thread, while a handler keeps another thread
 //   for
 //                                 ever where it was
 //   interrupted thread TIMES      the same, of a thread that its handler ends: pthread_exit()
 //
 // Runs itself TIMES times. The handler comes when its thread is in memlab's own code, if it is
-// there; without memlab at any moment. (One that interrupts the driver may wait for the driver's
-// locks, with memlab or without.)
+// there (heap: in neither's nor the program's); without memlab at any moment. (One that interrupts
+// the driver may wait for the driver's locks, with memlab or without.)
 //
-// Recorded: what went before; where the handler interrupted memlab, in the event log alone.
+// Recorded: what went before; where the handler interrupted memlab or the heap, in the event log
+// alone.
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -50,6 +53,15 @@ bool was_interrupted_here(const void* context) {
 }
 
 void on_signal(int, siginfo_t*, void* context) {
+    if (std::strcmp(way, "heap") == 0) {
+        if (!was_interrupted_here(context) && !memlab_code.was_interrupted(context)) {
+            std::exit(0);
+        }
+        return;
+    }
+    if (std::strcmp(way, "waiting") == 0) {
+        std::exit(0);
+    }
     if (std::strcmp(way, "thread") == 0) {
         if (memlab_code.is_there() ? memlab_code.was_interrupted(context)
                                    : was_interrupted_here(context)) {
@@ -76,6 +88,16 @@ void on_signal(int, siginfo_t*, void* context) {
 [[noreturn]] void allocate_for_ever() {
     for (;;) {
         release(allocate(4096));
+    }
+}
+
+/// Sizes that are nobody's own cache's, but the heap's that all threads share.
+[[noreturn]] void use_the_heap() {
+    std::array<void*, 64> blocks{};
+    for (std::size_t i = 0;; ++i) {
+        void*& block = blocks[i * 37 % blocks.size()];
+        std::free(block);
+        block = std::malloc(2000 + i * 7919 % 60000);
     }
 }
 
@@ -109,6 +131,18 @@ int child() {
         std::exit(0);
     }
     const itimerval often{{0, 200}, {0, 2000}};
+    if (std::strcmp(way, "heap") == 0) {
+        std::thread([] { ::pause(); }).detach();  // or the heap needs no lock
+        ::setitimer(ITIMER_REAL, &often, nullptr);
+        use_the_heap();
+    }
+    if (std::strcmp(way, "waiting") == 0) {
+        const itimerval once{{0, 0}, {0, 200000}};
+        ::setitimer(ITIMER_REAL, &once, nullptr);
+        for (;;) {
+            ::pause();
+        }
+    }
     ::setitimer(ITIMER_REAL, &often, nullptr);
     allocate_for_ever();
 }
