@@ -84,10 +84,20 @@ bool make_folders(const std::string& path, std::string* problem) {
     return true;
 }
 
+// Whether strangers share the folder: the sticky bit keeps them from each other's files, as in /tmp.
+bool is_everybodys(const std::string& folder) {
+    constexpr mode_t marks = S_ISVTX | S_IWOTH;
+    struct stat status {};
+    return stat(folder.c_str(), &status) == 0 && (status.st_mode & marks) == marks;
+}
+
 bool claim(const std::string& report, std::uint64_t limit, unsigned mode, ClaimedFiles* files,
            std::string* problem) {
     if (!make_folders(report, problem)) {
         return false;
+    }
+    if (is_everybodys(report.substr(0, report.rfind('/') + 1))) {
+        mode = mode_in_shared_folder;
     }
     const std::string stem = stem_of(report);
     const std::string suffix = ends_with(report, ".json") ? ".json" : "";

@@ -31,7 +31,7 @@ struct ClaimedFiles {
     unsigned mode = 0666;  ///< who may read them, less the umask
 };
 
-/// Of files that end up in a folder which the user did not name, and which may be everybody's.
+/// Of files that end up in a folder which the user did not name, or which everybody may write to.
 inline constexpr unsigned mode_in_shared_folder = 0600;
 
 /// Creates the event log exclusively, and with it the right to the report's name: where the name is

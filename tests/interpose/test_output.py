@@ -78,6 +78,17 @@ class Output(EndToEnd):
         for path in self.output.iterdir():
             self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o644, path)
 
+    def test_files_in_a_folder_of_everybodys_are_the_users(self) -> None:
+        mask = os.umask(0o022)
+        self.addCleanup(os.umask, mask)
+        self.output.mkdir()
+        self.output.chmod(0o1777)
+        self.malloc_free()
+        paths = list(self.output.iterdir())
+        self.assertEqual(len(paths), 2)
+        for path in paths:
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600, path)
+
     def test_arguments_off(self) -> None:
         """Neither log nor report say what the program was started with."""
         for settings, kept in (({}, True), ({"MEMLAB_ARGUMENTS": "off"}, False)):
