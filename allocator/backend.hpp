@@ -152,6 +152,11 @@ class DeviceBackend {
     /// asynchronous error, if any. Called without the pool's lock.
     virtual BackendStatus fence_wait_host(Fence fence) = 0;
 
+    /// Blocks the calling thread until all work submitted so far is complete, without a fence: also
+    /// while none can be recorded, as during a capture. An error: it cannot. Called without the
+    /// pool's lock.
+    virtual BackendStatus wait_host() { return {BackendStatus::Kind::error, not_supported_code}; }
+
     /// Whether the caller of the free in progress may rely on cudaFree's promise that the host has
     /// waited for the device. Asked on the caller's thread, without the pool's lock, and only when
     /// the answer matters: FreeSync::automatic and the fence is pending. False where the caller is

@@ -157,6 +157,7 @@ class Pool::Impl {
     };
     Waited wait_for(Lock& lock, Block& block);
     void wait_for_all_pending(Lock& lock);
+    void wait_for_all_deferred(Lock& lock);
 
     void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
     std::uint64_t release_unused(Lock& lock);
@@ -209,6 +210,7 @@ class Pool::Impl {
     BlockList deferred_;                ///< no fence yet, in the order of the frees
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
+    std::uint64_t frees_deferred_ = 0;
     std::size_t left_pending_ = 0;       ///< how many were, when they were last asked
     unsigned small_unasked_ = 0;         ///< small allocations since then that needed no answer
     const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
@@ -436,6 +438,7 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     count_free(block);
     observer_.on_free_requested(describe(block), tag);
     block.state = BlockState::deferred;
+    block.use.order = frees_deferred_++;
     deferred_.push_back(block);
     return {FreeResult::Kind::freed, status};
 }
@@ -783,6 +786,27 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
     }
 }
 
+/// The same of the blocks that have no fence now: plain CUDA has their memory back by the time that
+/// its cudaFree returns, whatever is being captured.
+void Pool::Impl::wait_for_all_deferred(Lock& lock) {
+    if (deferred_.oldest() == nullptr) {
+        return;
+    }
+    const std::uint64_t end = frees_deferred_;
+    const std::uint64_t epoch = epoch_;
+    lock.unlock();
+    const BackendStatus waited = backend_.wait_host();
+    lock.lock();
+    if (!waited.ok() || epoch_ != epoch) {
+        return;
+    }
+    for (Block* block = deferred_.oldest(); block != nullptr && block->use.order < end;
+         block = deferred_.oldest()) {
+        deferred_.remove(*block);
+        complete(*block);
+    }
+}
+
 void Pool::Impl::fence_deferred() {
     const Lock lock(mutex_);
     while (Block* block = deferred_.oldest()) {
@@ -824,6 +848,7 @@ std::uint64_t Pool::Impl::release_cached(bool wait) {
     Lock lock(mutex_);
     if (wait) {
         wait_for_all_pending(lock);
+        wait_for_all_deferred(lock);
     } else {
         settle_all();
     }

@@ -185,7 +185,8 @@ class Pool {
     Reach reach(Address address, std::uint64_t bytes);
 
     /// Gives every wholly unused segment back to the backend; returns the bytes that it took back.
-    /// Blocks whose fence is pending behind all work are waited for first when `wait` is set.
+    /// Blocks whose fence is pending behind all work, and those that have none yet, are waited for
+    /// first when `wait` is set.
     std::uint64_t release_cached(bool wait);
 
     /// Time has passed as far as `now_ns`, counted from anywhere: what has been unused since a tick

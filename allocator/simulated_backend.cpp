@@ -261,16 +261,26 @@ BackendStatus SimulatedBackend::fence_wait_host(Fence fence) {
     if (entry == nullptr) {
         return {BackendStatus::Kind::error, 1};
     }
-    const Position position = entry->position;
+    status = wait_for(lock, entry->position);
+    if (status.ok()) {
+        known(fence, "the end of fence_wait_host");  // the waiter's reference must have lasted
+    }
+    return status;
+}
+
+BackendStatus SimulatedBackend::wait_host() {
+    std::unique_lock lock(mutex_);
+    call_without_lock(lock, hook_);
+    return wait_for(lock, submitted_);
+}
+
+BackendStatus SimulatedBackend::wait_for(std::unique_lock<std::mutex>& lock, Position position) {
     if (host_wait_ == HostWait::advances) {
         complete_to(position);
     }
     moved_.wait(lock, [&] { return broken_ || completed_ >= position; });
-    if (completed_ < position) {
-        return {BackendStatus::Kind::error, broken_code_};
-    }
-    known(fence, "the end of fence_wait_host");  // the waiter's reference must have lasted
-    return {};
+    return completed_ >= position ? BackendStatus{}
+                                  : BackendStatus{BackendStatus::Kind::error, broken_code_};
 }
 
 bool SimulatedBackend::caller_needs_host_wait() const {

@@ -49,6 +49,7 @@ class SimulatedBackend final : public DeviceBackend {
     bool caller_needs_host_wait() const override;
     bool caller_surely_goes_on() const override;
     void fence_release(Fence fence) override;
+    BackendStatus wait_host() override;
 
     // --- the clock ---
 
@@ -147,6 +148,7 @@ class SimulatedBackend final : public DeviceBackend {
     static void call_without_lock(std::unique_lock<std::mutex>& lock,
                                   const std::function<void()>& set);
     bool injected(Call call, BackendStatus* status);
+    BackendStatus wait_for(std::unique_lock<std::mutex>& lock, Position position);
     Address lowest_gap(std::uint64_t bytes) const;
     bool has_memory(Address begin, Address end) const;
     bool inside_a_range(Address begin, std::uint64_t bytes) const;

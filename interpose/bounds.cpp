@@ -2,6 +2,7 @@
 
 #include "interpose/context_registry.hpp"
 #include "interpose/current_context.hpp"
+#include "interpose/nested_frees.hpp"
 #include "interpose/session.hpp"
 #include "interpose/sticky_errors.hpp"
 
@@ -9,8 +10,16 @@ namespace memlab::interpose {
 
 bool outside_of_pooled(Session& session, CUdeviceptr address, std::size_t bytes) {
     Context* owner = session.segments().find(address);
-    return owner != nullptr &&
-           owner->pool().reach(address, bytes) == allocator::Pool::Reach::outside;
+    if (owner == nullptr) {
+        return false;
+    }
+    if (nested_frees.any()) {
+        const std::optional<allocator::BlockInfo> block = owner->pool().find(address);
+        if (block && nested_frees.has(block->address)) {
+            return true;
+        }
+    }
+    return owner->pool().reach(address, bytes) == allocator::Pool::Reach::outside;
 }
 
 CUresult answer_to_outside(CUstream stream) {

@@ -52,8 +52,8 @@ void of(Visit& visit, Is<const CUDA_MEMCPY2D*> copy, Rest... /*rest*/) {
     const auto side = [&](CUmemorytype type, CUdeviceptr base, std::size_t x, std::size_t y,
                           std::size_t pitch) {
         if (may_be_device(type)) {
-            rows(visit, base + y * pitch + x, copy.value->WidthInBytes, copy.value->Height,
-                 pitch != 0 ? pitch : copy.value->WidthInBytes);
+            const std::size_t row = pitch != 0 ? pitch : copy.value->WidthInBytes;
+            rows(visit, base + y * row + x, copy.value->WidthInBytes, copy.value->Height, row);
         }
     };
     side(copy.value->srcMemoryType, copy.value->srcDevice, copy.value->srcXInBytes,

@@ -159,6 +159,11 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     fences_.release(fence);
 }
 
+BackendStatus CudaBackend::wait_host() {
+    const trace::NoCancellation no_cancellation;
+    return status_of(fences_.wait_for_context_and_peers());
+}
+
 [[gnu::hot]] bool CudaBackend::caller_needs_host_wait() const {
     return caller_relies_on_host_wait();
 }

@@ -35,6 +35,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool ordered_behind(allocator::Fence fence) override;
     allocator::BackendStatus fence_wait_host(allocator::Fence fence) override;
     void fence_release(allocator::Fence fence) override;
+    allocator::BackendStatus wait_host() override;
     bool caller_needs_host_wait() const override;
     bool caller_surely_goes_on() const override;
 

@@ -232,6 +232,17 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
     return result;
 }
 
+namespace {
+
+// Others' captures do not mind what this stream is given.
+bool is_outside_captures(CUstream stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return call_real(&Driver::cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+}  // namespace
+
 CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept {
     *fence = 0;
     *alone = true;
@@ -242,9 +253,10 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
     const CUstream stream = stream_of_key(key);
     try {
         const CaptureGate::Shared gate(captures_);
-        if (gate.capturing()) {
+        if (gate.capturing() && !is_outside_captures(stream)) {
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
+        const RelaxedCapture relaxed(gate.capturing());
         {
             const std::lock_guard lock(mutex_);
             if (share(newest_in_stream_, key, time, fence)) {
@@ -328,16 +340,18 @@ bool concerns_the_call(CUresult problem) {
     }
 }
 
-// Waits for all work of a context. cuMemFree does, and no stream capture that begins meanwhile
-// minds; where nothing can be allocated the context is synchronized.
-CUresult wait_for_context(CUcontext context) {
+// Waits for all work of a context. cuMemFree does, and no stream capture that is under way or
+// begins meanwhile minds; where nothing can be allocated the context is synchronized, which ends
+// captures.
+CUresult wait_for_context(CUcontext context, bool may_end_captures) {
     const RelaxedCapture relaxed(true);
     const CurrentContext current(context);
     CUdeviceptr probe = 0;
     if (call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512}) == CUDA_SUCCESS) {
         return call_real(&Driver::cuMemFree_v2, probe);
     }
-    return call_real(&Driver::cuCtxSynchronize);
+    return may_end_captures ? call_real(&Driver::cuCtxSynchronize)
+                            : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 }  // namespace
@@ -502,7 +516,7 @@ void CudaFences::settle_barrier() {
 // it began a capture.
 CUresult CudaFences::wait_host(Fence fence) {
     const Record& record = *record_of(fence);
-    const CUresult result = record.by_waiting ? wait_for_all() : wait_for_events(record);
+    const CUresult result = record.by_waiting ? wait_for_all(true) : wait_for_events(record);
     if (result == CUDA_SUCCESS) {
         note_idle(record);
     }
@@ -530,19 +544,24 @@ CUresult CudaFences::wait_for_events(const Record& record) {
     return CUDA_SUCCESS;
 }
 
-CUresult CudaFences::wait_for_all() {
+CUresult CudaFences::wait_for_all(bool may_end_captures) {
     std::vector<Peer> peers;
     {
         const std::lock_guard lock(mutex_);
         peers = peers_;
     }
-    const CUresult result = wait_for_context(context_);
+    CUresult result = wait_for_context(context_, may_end_captures);
     for (const Peer& peer : peers) {
         if (result == CUDA_SUCCESS && !peer.ending) {
-            wait_for_context(peer.context);
+            const CUresult waited = wait_for_context(peer.context, may_end_captures);
+            result = may_end_captures ? result : waited;
         }
     }
     return result;
+}
+
+CUresult CudaFences::wait_for_context_and_peers() {
+    return wait_for_all(!captures_.capturing());
 }
 
 [[gnu::hot]] void CudaFences::release(Fence fence) noexcept {

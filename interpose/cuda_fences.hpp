@@ -56,6 +56,8 @@ class CudaFences {
     /// ordered_behind() held for.
     void order_second_stream();
     CUresult wait_host(allocator::Fence fence);
+    /// Waits on the host for all that was submitted to the context and its peers, captures or not.
+    CUresult wait_for_context_and_peers();
     /// Waits on the host for the last fences that work was ordered behind: memory may have been
     /// declared free by that alone, with old work still running on it.
     void settle_barrier();
@@ -98,7 +100,7 @@ class CudaFences {
     CUresult wait_instead(CUresult problem, Time time, allocator::Fence* fence);
     allocator::FenceState look_at(const Record& record);
     CUresult wait_for_events(const Record& record);
-    CUresult wait_for_all();
+    CUresult wait_for_all(bool may_end_captures);
     void peers_changed();
     CUresult order_behind(const Record& record);
     void order_peer_behind(CUcontext peer, const Record& record);

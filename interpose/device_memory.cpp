@@ -2,11 +2,13 @@
 
 #include <array>
 
+#include "interpose/current_context.hpp"
 #include "interpose/diagnostics.hpp"
 #include "interpose/limited_allocation.hpp"
 #include "interpose/nested_frees.hpp"
 #include "interpose/oom_report.hpp"
 #include "interpose/plain_sites.hpp"
+#include "interpose/relaxed_capture.hpp"
 #include "interpose/sample_schedule.hpp"
 #include "interpose/sticky_errors.hpp"
 #include "profiler/clock.hpp"
@@ -85,6 +87,26 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     }
 }
 
+// The same of a free in a stream's order: one of the driver's own memory, which waits for nothing.
+CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
+    CUdeviceptr probe = 0;
+    {
+        const RelaxedCapture relaxed(true);
+        const CurrentContext current(owner.handle());
+        const CUresult made = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
+        if (made != CUDA_SUCCESS) {
+            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : made;
+        }
+    }
+    const CUresult answer = call_real(&Driver::cuMemFreeAsync, probe, stream);
+    if (answer != CUDA_SUCCESS) {
+        const RelaxedCapture relaxed(true);
+        const CurrentContext current(owner.handle());
+        call_real(&Driver::cuMemFree_v2, probe);
+    }
+    return answer;
+}
+
 // A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
 [[gnu::hot]] std::optional<CUresult> free_pooled(Session& session, Api api, CUdeviceptr address,
                                                  StreamKey stream) {
@@ -97,7 +119,9 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
     }
     FenceTiming timing = FenceTiming::now;
     if (session.captures().capturing()) {
-        const CUresult answer = ask_driver_in_capture();
+        const CUresult answer = stream == no_stream
+                                    ? ask_driver_in_capture()
+                                    : ask_driver_to_free_in(*owner, stream_of_key(stream));
         if (answer != CUDA_SUCCESS) {
             return answer;
         }
@@ -106,9 +130,8 @@ void record_and_keep(Session& session, Api api, const DriverAllocation& allocati
         return broken;
     }
     const allocator::Tag tag = tag_of(session.api_id(api), 0);
-    const FreeResult result = stream == no_stream || timing == FenceTiming::deferred
-                                  ? owner->pool().free(address, tag, timing)
-                                  : owner->pool().free_in(stream, address, tag);
+    const FreeResult result = stream == no_stream ? owner->pool().free(address, tag, timing)
+                                                  : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
         case FreeResult::Kind::freed:
             // A capture that began meanwhile only delays the fence: this free came first.
@@ -289,11 +312,9 @@ void make_room_for_managed(Session& session, std::uint64_t bytes) {
     Context* context = nullptr;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         context = session.contexts().current();
-        if (context != nullptr) {
-            if (!session.captures().capturing() &&
-                session.contexts().release_cached(context->device(), nullptr) != 0) {
-                result = within_limit();
-            }
+        if (context != nullptr &&
+            session.contexts().release_cached(context->device(), nullptr) != 0) {
+            result = within_limit();
         }
     }
     if (result == CUDA_SUCCESS) {
@@ -343,11 +364,12 @@ std::optional<PooledBlock> find_pooled(Session& session, CUdeviceptr address, bo
     bool busy = false;
     PooledBlock found{
         owner, nested ? owner->pool().try_find(address, &busy) : owner->pool().find(address)};
-    if (busy) {
+    if (busy && !nested_frees.has(address)) {
         return std::nullopt;
     }
     // What lies behind the requested bytes is rounding; plain CUDA knows no allocation there.
-    if (found.block && address - found.block->address >= found.block->requested) {
+    if (found.block && (address - found.block->address >= found.block->requested ||
+                        nested_frees.has(found.block->address))) {
         found.block.reset();
     }
     return found;

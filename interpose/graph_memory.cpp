@@ -19,8 +19,15 @@ void GraphMemory::cannot_run(CUgraph graph) {
     any_cannot_run_.store(true, std::memory_order_relaxed);
 }
 
+void GraphMemory::made(CUgraph graph) {
+    if (knows_any_that_cannot_run()) {
+        const std::lock_guard lock(mutex_);
+        cannot_run_.erase(graph);
+    }
+}
+
 bool GraphMemory::can_run(const void* graph) {
-    if (!any_cannot_run_.load(std::memory_order_relaxed)) {
+    if (!knows_any_that_cannot_run()) {
         return true;
     }
     const std::lock_guard lock(mutex_);
@@ -31,6 +38,8 @@ void GraphMemory::share(const void* from, const void* made) {
     const std::lock_guard lock(mutex_);
     if (cannot_run_.contains(from)) {
         cannot_run_.insert(made);
+    } else if (from != made) {
+        cannot_run_.erase(made);
     }
     const auto it = owners_.find(from);
     if (it == owners_.end() || from == made) {

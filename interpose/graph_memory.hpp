@@ -26,6 +26,11 @@ class GraphMemory {
     /// The graph holds what plain CUDA would not instantiate: a fill past the end of an allocation
     /// that a capture took.
     void cannot_run(CUgraph graph);
+    /// The driver has just made it: what its handle stood for before is gone.
+    void made(CUgraph graph);
+    bool knows_any_that_cannot_run() const {
+        return any_cannot_run_.load(std::memory_order_relaxed);
+    }
     /// Whether cannot_run() was said of it, or of what it was cloned from.
     bool can_run(const void* graph);
 
@@ -41,7 +46,7 @@ class GraphMemory {
     std::unordered_map<const void*, Addresses> owners_;
     std::unordered_map<std::uint64_t, int> references_;
     std::set<const void*> cannot_run_;
-    std::atomic<bool> any_cannot_run_{false};
+    std::atomic<bool> any_cannot_run_{false};  // ever
 };
 
 /// The process's one, never destroyed.

@@ -259,6 +259,14 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
         mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
 }
 
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphCreate(CUgraph* graph, unsigned int flags) {
+    const CUresult result = mi::call_real(&Driver::cuGraphCreate, graph, flags);
+    if (result == CUDA_SUCCESS) {
+        mi::graph_memory().made(*graph);
+    }
+    return result;
+}
+
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphClone(CUgraph* clone, CUgraph original) {
     return make_from(original, clone, mi::real_call(&Driver::cuGraphClone, clone, original));
 }

@@ -57,3 +57,44 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream stream) {
 MEMLAB_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event) {
     return wait(&Driver::cuEventSynchronize, event);
 }
+
+// Passed on: call_real() sees it when the answer is an error that stays.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamQuery(CUstream stream) {
+    return mi::call_real(&Driver::cuStreamQuery, stream);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamQuery_ptsz(CUstream stream) {
+    return mi::call_real(&Driver::cuStreamQuery_ptsz, stream);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventQuery(CUevent event) {
+    return mi::call_real(&Driver::cuEventQuery, event);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream) {
+    return mi::call_real(&Driver::cuEventRecord, event, stream);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventRecord_ptsz(CUevent event, CUstream stream) {
+    return mi::call_real(&Driver::cuEventRecord_ptsz, event, stream);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream,
+                                                      unsigned int flags) {
+    return mi::call_real(&Driver::cuEventRecordWithFlags, event, stream, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream,
+                                                           unsigned int flags) {
+    return mi::call_real(&Driver::cuEventRecordWithFlags_ptsz, event, stream, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+    return mi::call_real(&Driver::cuEventElapsedTime, milliseconds, from, to);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuEventElapsedTime_v2(float* milliseconds, CUevent from,
+                                                     CUevent to) {
+    return mi::call_real(&Driver::cuEventElapsedTime_v2, milliseconds, from, to);
+}

@@ -5,10 +5,8 @@ namespace memlab::interpose {
 constinit NestedFrees nested_frees;
 
 NestedFrees::Answer NestedFrees::note(Api api, CUdeviceptr address) {
-    for (const std::atomic<std::uint64_t>& slot : slots_) {
-        if ((slot.load(std::memory_order_relaxed) & address_mask) == address) {
-            return Answer::twice;
-        }
+    if (has(address)) {
+        return Answer::twice;
     }
     const std::uint64_t noted = static_cast<std::uint64_t>(api) << address_bits | address;
     for (std::atomic<std::uint64_t>& slot : slots_) {

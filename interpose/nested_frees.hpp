@@ -4,6 +4,7 @@
 // know no such allocation. So the free is noted and succeeds; the next call that may serves it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -22,6 +23,13 @@ class NestedFrees {
         full,   ///< so many wait that the block stays allocated
     };
     Answer note(Api api, CUdeviceptr address);
+
+    /// Whether the address is noted: freed as far as the program knows.
+    bool has(CUdeviceptr address) const {
+        return any() && std::any_of(slots_.begin(), slots_.end(), [address](const auto& slot) {
+                   return (slot.load(std::memory_order_relaxed) & address_mask) == address;
+               });
+    }
 
     bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 

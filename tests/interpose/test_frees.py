@@ -5,6 +5,7 @@ code 5.
 
 from __future__ import annotations
 
+from catalogue import BESIDE_CAPTURES, FAULTS_TOLD_BY
 from harness import Outcome, run
 from support import EndToEnd
 
@@ -36,6 +37,15 @@ class Frees(EndToEnd):
         native = self.natively(self.program("nested_frees"))
         outcome = self.under_memlab(self.program("nested_frees"))
         self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
+
+    def test_beside_a_capture(self) -> None:
+        for mode in BESIDE_CAPTURES:
+            self.same("beside_captures", mode)
+            self.same("beside_captures", mode, settings=OLD_DRIVER)
+
+    def test_faults_whoever_tells_of_them(self) -> None:
+        for mode in FAULTS_TOLD_BY:
+            self.same("told_of_faults", mode)
 
     def test_a_driver_without_context_events(self) -> None:
         for mode in ("allocate", "capture"):

@@ -140,6 +140,11 @@ def _two_gpus_requested() -> int:
     return 4 * (64 << 20) + (40 * 2 * 2 + 20 * 2 * 2 + 3 + 1) * (3 << 20)
 
 
+BESIDE_CAPTURES = ("relaxed", "exchanged", "other_thread", "create", "freed", "thread_ends",
+                   "never_ended", "stream", "joined", "invalidated", "legacy", "handle")
+FAULTS_TOLD_BY = ("stream_query", "event_query", "record", "elapsed", "synchronize")
+
+
 def _memory() -> list[Case]:
     kinds = {"managed": Kind(1, 1, 20_000), "pinned": Kind(3, 3, 78_192), "array": Kind(3, 3),
              "async_pool": Kind(2, 2, 110_000), "vmm": Kind(1, 1)}
@@ -201,6 +206,10 @@ def _memory() -> list[Case]:
              (Recording(Kind(301, 301, (3 << 20) + 300 * (8 << 20)), {"pinned": Kind(1, 1, 64)}),)),
         Case("a free in a callback", ("nested_frees",), 0,
              (Recording(Kind(6, 6, 4 * (3 << 20) + (64 << 20) + (3 << 20))),)),
+        *(Case(f"beside a capture: {way}", ("beside_captures", way), 0, None)
+          for way in BESIDE_CAPTURES),
+        *(Case(f"a fault that {way} tells of", ("told_of_faults", way), 0, None)
+          for way in FAULTS_TOLD_BY),
         Case("a context that ends while others free", ("peers_end", "peers"), 0, None),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,

@@ -1,8 +1,8 @@
 // A tool frees memory of the program in a callback that the driver runs inside a call that memlab
 // makes from inside itself (a growth of its pool), as tools do that are told of each driver call.
 // The frees succeed, the neighbours' contents stay, and the memory can be had again. A second free
-// of the same is refused. On a GPU by CUPTI, on the simulated driver by its own interface for
-// tools.
+// of the same is refused, and so is what else is done with what was freed. On a GPU by CUPTI, on
+// the simulated driver by its own interface for tools.
 //
 // Recorded: 6 device allocations, 6 frees.
 #include <cuda.h>
@@ -99,7 +99,12 @@ int main() {
     victims[1] = blocks[1];
     armed = true;
     const CUdeviceptr large = allocate(64 * mib);
-    SAY("told: %d; frees: %d %d, again: %d\n", armed ? 0 : 1, answers[0], answers[1], answers[2]);
+    SAY("told: %d; frees: %d %d, again: %d, its range: %d\n", armed ? 0 : 1, answers[0], answers[1],
+        answers[2], answers[3]);
+    unsigned type = 0;
+    SAY("what was freed: %d %d %d\n",
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, victims[0]),
+        cuMemGetAddressRange(nullptr, nullptr, victims[1] + 1), cuMemsetD8(victims[0], 1, 1));
     unsigned char bytes[2] = {};
     CHECK(cuMemsetD8(blocks[2], 0x33, 3 * mib));
     CHECK(cuMemcpyDtoH(&bytes[0], blocks[2] + 3 * mib - 1, 1));

@@ -64,7 +64,7 @@ TEST_CASE("what is not understood is refused", "[simcuda]") {
                               "SIMCUDA_MEMORY=", "SIMCUDA_OOM_AT=-1", "SIMCUDA_FAIL=cuMemAlloc",
                               "SIMCUDA_FAIL=cuNoSuch:1:2", "SIMCUDA_FAIL=cuMemAlloc:0:2",
                               "SIMCUDA_FAIL=cuMemAlloc:1:12345", "SIMCUDA_DRIVER_VERSION=12.4",
-                              "SIMCUDA_DRIVER_VERSION=11080"}) {
+                              "SIMCUDA_DRIVER_VERSION=10080"}) {
         CAPTURE(wrong);
         const Result result = run(wrong, "devices");
         CHECK(result.code == 2);

@@ -113,9 +113,9 @@ Options read_options() {
     read.faults = faults_option();
     const uint64_t version =
         count_option("SIMCUDA_DRIVER_VERSION", CUDA_VERSION, "a version such as 12040");
-    if (version < 12000 || version > 99990 || version % 10 != 0) {
+    if (version < 11000 || version > 99990 || version % 10 != 0) {
         refuse("SIMCUDA_DRIVER_VERSION", std::to_string(version),
-               "1000 * major + 10 * minor, from 12000");
+               "1000 * major + 10 * minor, from 11000");
     }
     read.driver_version = static_cast<int>(version);
     if (const char* path = std::getenv("SIMCUDA_STATS")) {

@@ -55,6 +55,20 @@ bool nameable(const Stream& stream, const Rows& rows) {
     return true;
 }
 
+// The same of all planes of a volume.
+bool nameable(const Stream& stream, const std::vector<Rows>& planes) {
+    const auto whole = [&](uint64_t begin, uint64_t last, uint64_t step) {
+        const uint64_t end = last + (planes.back().count - 1) * step + planes.back().bytes;
+        return !is_device_address(begin) || end <= begin || nameable(stream, begin, end - begin);
+    };
+    return std::all_of(
+               planes.begin(), planes.end(),
+               [&](const Rows& rows) { return rows.bytes == 0 || nameable(stream, rows); }) &&
+           (planes.empty() || planes.back().count == 0 || planes.back().bytes == 0 ||
+            (whole(planes.front().to, planes.back().to, planes.back().to_step) &&
+             whole(planes.front().from, planes.back().from, planes.back().from_step)));
+}
+
 Work copy_work(const std::vector<Rows>& parts) {
     Work work;
     work.type = CU_GRAPH_NODE_TYPE_MEMCPY;
@@ -106,12 +120,12 @@ CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
+    if (!nameable(*stream, parts)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     uint64_t bytes = 0;
     for (const Rows& rows : parts) {
         bytes += rows.bytes * rows.count;
-        if (rows.bytes != 0 && !nameable(*stream, rows)) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
     }
     if (bytes == 0) {
         return CUDA_SUCCESS;
@@ -159,13 +173,13 @@ CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_
     Work work;
     work.type = CU_GRAPH_NODE_TYPE_MEMSET;
     work.takes_time = true;
-    for (uint64_t i = 0; i < height; ++i) {
-        if (is_pageable(to + i * step) || !nameable(*stream, to + i * step, row)) {
-            if (!stream->capture || !is_device_address(to)) {
-                return CUDA_ERROR_INVALID_VALUE;
-            }
-            stream->capture->graph->has_bad_fill = true;  // as the driver: noticed later
+    if (is_pageable(to) || !nameable(*stream, Rows{to, to, row, height, step, step})) {
+        if (!stream->capture || !is_device_address(to)) {
+            return CUDA_ERROR_INVALID_VALUE;
         }
+        stream->capture->graph->has_bad_fill = true;  // as the driver: noticed later
+    }
+    for (uint64_t i = 0; i < height; ++i) {
         work.accesses.push_back(access(to + i * step, row, true));
     }
     uint32_t value = 0;

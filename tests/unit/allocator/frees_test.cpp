@@ -461,7 +461,7 @@ TEST_CASE("deferred frees get their fence later, and only then can complete") {
         CHECK(world.allocated() == 0);
         CHECK(world.active() == bytes_of(30 * mib) + 1024);
         CHECK(world.pool.free(a.address, 0).kind == FreeResult::Kind::invalid);
-        CHECK(world.pool.release_cached(true) == 0);
+        CHECK(world.pool.release_cached(false) == 0);
         CHECK(world.problem() == sound);
 
         const auto use = world.backend.access(a.id, a.address, 1000);
@@ -472,6 +472,33 @@ TEST_CASE("deferred frees get their fence later, and only then can complete") {
         CHECK(world.get(30 * mib).address == a.address);
         CHECK(world.problem() == sound);
     }
+}
+
+TEST_CASE("release_cached waits for frees that can have no fence, for those before it") {
+    World world;
+    const BlockInfo a = world.get(30 * mib);
+    const BlockInfo b = world.get(40 * mib);
+    const auto use = world.backend.access(a.id, a.address, 1000);
+    world.give(a.address, FenceTiming::deferred);
+    bool waiting = false;
+    world.backend.set_host_wait_hook([&] {
+        if (!std::exchange(waiting, true)) {
+            world.give(b.address, FenceTiming::deferred);
+        }
+    });
+    CHECK(world.pool.release_cached(true) == 30 * mib);
+    CHECK(waiting);
+    CHECK(world.backend.completed() >= use);
+    CHECK(world.active() == bytes_of(40 * mib));
+    CHECK(world.pool.release_cached(true) == 40 * mib);
+    CHECK(world.problem_at_end() == sound);
+
+    const BlockInfo c = world.get(30 * mib);
+    world.backend.access(c.id, c.address, 1000);
+    world.give(c.address, FenceTiming::deferred);
+    world.backend.break_context(700);
+    CHECK(world.pool.release_cached(true) == 0);
+    CHECK(world.problem() == sound);
 }
 
 TEST_CASE("deferred frees complete at once when nothing is running") {

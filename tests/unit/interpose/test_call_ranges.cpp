@@ -1,0 +1,46 @@
+// The bytes that a copy of rows or planes names, from the first to the last.
+#include "interpose/call_ranges.hpp"
+
+#include <utility>
+
+#include "tests/catch.hpp"
+
+namespace {
+
+using Range = std::pair<CUdeviceptr, std::size_t>;
+
+template <class... Arguments>
+Range of_device(Arguments... arguments) {
+    Range found{};
+    const auto visit = [&](CUdeviceptr begin, std::size_t bytes) { found = {begin, bytes}; };
+    memlab::interpose::ranges::of_call(visit, arguments...);
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("rows without a pitch follow each other") {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = 0x10000;
+    copy.WidthInBytes = 37;
+    copy.Height = 13;
+    copy.dstY = 4;
+    CHECK(of_device(static_cast<const CUDA_MEMCPY2D*>(&copy)) == Range{0x10000 + 148, 481});
+    copy.dstPitch = 64;
+    copy.dstXInBytes = 3;
+    CHECK(of_device(static_cast<const CUDA_MEMCPY2D*>(&copy)) == Range{0x10000 + 259, 805});
+}
+
+TEST_CASE("planes without a pitch and a height do too") {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcDevice = 0x10000;
+    copy.WidthInBytes = 10;
+    copy.Height = 3;
+    copy.Depth = 2;
+    copy.srcZ = 1;
+    CHECK(of_device(static_cast<const CUDA_MEMCPY3D*>(&copy)) == Range{0x10000 + 30, 60});
+}
