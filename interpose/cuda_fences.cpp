@@ -37,6 +37,17 @@ constexpr bool orders_second_stream = false;
 #else
 constexpr bool orders_second_stream = true;
 #endif
+
+/// An event of the context; null where there can be none.
+CUresult make_event(CUcontext context, CUevent* event) {
+    const CurrentContext current(context);
+    const CUresult made =
+        call_real(&Driver::cuEventCreate, event, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
+    if (made != CUDA_SUCCESS) {
+        *event = nullptr;
+    }
+    return made;
+}
 }  // namespace
 
 struct CudaFences::Record {
@@ -143,6 +154,23 @@ void CudaFences::put_aside(Record& record) {
     spare = &record;
 }
 
+// Under the lock. What was recorded becomes a fence, held by the caller, and the newest that others
+// may share; what was not is put aside.
+CUresult CudaFences::publish(Record& record, CUresult recorded, Time time, Record** newest,
+                             Fence* fence) {
+    if (recorded != CUDA_SUCCESS) {
+        put_aside(record);
+        return recorded;
+    }
+    record.time = time;
+    record.references = 1;
+    if (newest != nullptr) {
+        *newest = &record;
+    }
+    *fence = reinterpret_cast<Fence>(&record);
+    return CUDA_SUCCESS;
+}
+
 CUresult CudaFences::record_new(Time time, Fence* fence) {
     Record* record = nullptr;
     {
@@ -164,27 +192,13 @@ CUresult CudaFences::record_new(Time time, Fence* fence) {
         }
     }
     const std::lock_guard lock(mutex_);
-    if (result != CUDA_SUCCESS) {
-        put_aside(*record);
-        return result;
-    }
-    record->time = time;
-    record->references = 1;
-    newest_ = record;
-    *fence = reinterpret_cast<Fence>(record);
-    return result;
+    return publish(*record, result, time, &newest_, fence);
 }
 
 // An event in the context and one in each peer, made where there is none yet.
 CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
-    const auto make_event = [](CUcontext context, CUevent* event) {
-        const CurrentContext current(context);
-        return call_real(&Driver::cuEventCreate, event,
-                         static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
-    };
     if (record.own == nullptr) {
         if (const CUresult made = make_event(context_, &record.own); made != CUDA_SUCCESS) {
-            record.own = nullptr;
             return made;
         }
     }
@@ -208,9 +222,8 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
                 each.event = known->event;
             }
             // A peer context that is gone has no work left to wait for.
-            if (each.event == nullptr && !each.ending &&
-                make_event(each.context, &each.event) != CUDA_SUCCESS) {
-                each.event = nullptr;
+            if (each.event == nullptr && !each.ending) {
+                make_event(each.context, &each.event);
             }
         }
         if (!same) {
@@ -289,27 +302,12 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
         record->peers.resize(1, {context, nullptr, false});
     }
     CUevent* event = foreign ? &record->peers.front().event : &record->own;
-    CUresult result = CUDA_SUCCESS;
-    if (*event == nullptr) {
-        const CurrentContext current(context);
-        result = call_real(&Driver::cuEventCreate, event,
-                           static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
-    }
+    CUresult result = *event == nullptr ? make_event(context, event) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = call_real(&Driver::cuEventRecord, *event, stream);
-    } else {
-        *event = nullptr;
     }
     const std::lock_guard lock(mutex_);
-    if (result != CUDA_SUCCESS) {
-        put_aside(*record);
-        return result;
-    }
-    record->time = time;
-    record->references = 1;
-    newest_in_stream_ = record;
-    *fence = reinterpret_cast<Fence>(record);
-    return result;
+    return publish(*record, result, time, &newest_in_stream_, fence);
 }
 
 namespace {
@@ -350,10 +348,7 @@ CUresult CudaFences::wait_instead(CUresult problem, Time time, Fence* fence) {
     const std::lock_guard lock(mutex_);
     Record* record = take_spare(&spare_);
     record->by_waiting = true;
-    record->time = time;
-    record->references = 1;
-    *fence = reinterpret_cast<Fence>(record);
-    return CUDA_SUCCESS;
+    return publish(*record, CUDA_SUCCESS, time, nullptr, fence);
 }
 
 bool CudaFences::needs_host_wait(Fence fence) {

@@ -91,6 +91,8 @@ class CudaFences {
     bool share(Record* newest, allocator::StreamId stream, Time time, allocator::Fence* fence);
     Record* take_spare(Record** spare);
     void put_aside(Record& record);
+    CUresult publish(Record& record, CUresult recorded, Time time, Record** newest,
+                     allocator::Fence* fence);
     CUresult record_new(Time time, allocator::Fence* fence);
     CUresult record_events(Record& record, const PeersInUse& in_use);
     CUresult record_stream(allocator::StreamId key, CUstream stream, CUcontext context, Time time,
