@@ -1016,9 +1016,7 @@ void Pool::Impl::abandon() {
     const Lock lock(mutex_);
     ++epoch_;
     pending_.forget_all();
-    for (StreamFrees& frees : streams_) {
-        frees.blocks.forget_all();
-    }
+    streams_ = std::vector<StreamFrees>();
     deferred_.forget_all();
     store_.clear();
     for (StatByPool* stat :
