@@ -122,8 +122,8 @@ CUresult refusal(Arguments... arguments) noexcept {
     CUstream stream = nullptr;
     (see_stream(&stream, arguments), ...);
     if (is_fill<Arguments...> && session->captures().capturing()) {
-        if (CUgraph graph = mi::capturing_graph(*session, stream, per_thread)) {
-            mi::graph_memory().cannot_run(graph);
+        if (mi::capturing_graph(*session, stream, per_thread) != nullptr) {
+            mi::captured_outside();
             return CUDA_SUCCESS;
         }
     }
