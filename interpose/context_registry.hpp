@@ -79,6 +79,8 @@ class ContextRegistry {
     /// both exist (what it submitted runs on after access is taken away).
     /// The accessor is the calling thread's current context.
     void share_memory(CUcontext accessor, CUcontext owner);
+    /// The same of every context of a device, those to come too; not where it is the accessor's.
+    void share_memory_of(CUdevice owner);
     /// The current context may no longer use memory of `owner`.
     void unshare_memory(CUcontext owner);
 
@@ -120,6 +122,15 @@ class ContextRegistry {
     void drop(CUcontext handle);
     CUcontext primary_if_green(CUcontext handle) const;
 
+    /// One device's memory is another's context to use, however many contexts it has.
+    struct DeviceAccess {
+        CUcontext accessor;
+        CUdevice accessor_device;
+        CUdevice owner;
+        bool operator==(const DeviceAccess&) const = default;
+    };
+    static void let_use(Context& owner, const DeviceAccess& access);
+
     Session& session_;
     /// Changes whenever a handle may stand for another context than before. Never 0.
     std::atomic<std::uint64_t> generation_{1};
@@ -130,6 +141,7 @@ class ContextRegistry {
     std::vector<CUdevice> described_devices_;
     std::vector<Context*> used_by_graphs_;
     std::atomic<bool> any_used_by_graphs_{false};
+    std::vector<DeviceAccess> device_accesses_;
 };
 
 }  // namespace memlab::interpose
