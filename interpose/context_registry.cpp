@@ -250,6 +250,7 @@ void ContextRegistry::drop(CUcontext handle) {
     session_.segments().remove_all(context);
     session_.live().remove_context(context->id());
     context->pool().abandon();
+    context->backend().fences().context_ended();
     context->backend().pages().drop_all();
     if (profiler::Recorder* recorder = session_.recorder()) {
         recorder->context_lost(context->id());

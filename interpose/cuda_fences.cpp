@@ -59,6 +59,7 @@ struct CudaFences::Record {
     std::uint64_t peers_generation = 0;  ///< of the peers that `peers` is for
     Time time;                           ///< of the work clock, read before the record
     std::uint32_t references = 0;
+    bool spare = false;
     Record* next_spare = nullptr;
 };
 
@@ -134,7 +135,8 @@ bool CudaFences::share(Record* newest, StreamId stream, Time time, Fence* fence)
     return true;
 }
 
-// Under the lock. A record never goes: a look at what ended may come upon any of them.
+// Under the lock. A record never goes while its context lives: a look at what ended may come upon
+// any of them.
 CudaFences::Record* CudaFences::take_spare(Record** spare) {
     Record* record = *spare;
     if (record == nullptr) {
@@ -143,6 +145,7 @@ CudaFences::Record* CudaFences::take_spare(Record** spare) {
     }
     *spare = record->next_spare;
     record->next_spare = nullptr;
+    record->spare = false;
     return record;
 }
 
@@ -150,6 +153,7 @@ CudaFences::Record* CudaFences::take_spare(Record** spare) {
 void CudaFences::put_aside(Record& record) {
     Record*& spare = record.stream != 0 ? spare_in_stream_ : spare_;
     record.by_waiting = false;
+    record.spare = true;
     record.next_spare = spare;
     spare = &record;
 }
@@ -643,6 +647,14 @@ void CudaFences::peer_ended(CUcontext peer, bool destroyed) {
         std::erase_if(peers_, [peer](const Peer& each) { return each.context == peer; });
     }
     peers_changed();
+}
+
+void CudaFences::context_ended() {
+    const std::lock_guard lock(mutex_);
+    spare_ = nullptr;
+    spare_in_stream_ = nullptr;
+    std::erase_if(records_, [](const std::unique_ptr<Record>& record) { return record->spare; });
+    records_.shrink_to_fit();
 }
 
 void CudaFences::order_peer_behind(CUcontext peer, const Record& record) {
