@@ -118,11 +118,14 @@ Block* BlockIndex::around(Address address) const noexcept {
 }
 
 void BlockIndex::clear() noexcept {
-    chunks_.clear();
+    chunks_ = std::vector<std::unique_ptr<Chunk>>();
     buckets_ = 0;
     round_ = 1;
     count_ = 0;
     signposts_.clear();
+    while (spare_count_ != 0) {
+        spares_.at(--spare_count_) = {};
+    }
 }
 
 bool BlockIndex::sound(const Block& block) const noexcept {

@@ -49,6 +49,7 @@ class BlockIndex {
 
     std::size_t count() const noexcept { return count_; }
 
+    /// Forgets all, and gives the host memory back.
     void clear() noexcept;
 
     /// True when the block is found as it must be.

@@ -25,15 +25,25 @@ std::string hex(Address address) {
 }  // namespace
 
 BlockStore::BlockStore(const SizePolicy& policy)
-    : policy_(policy),
-      small_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))),
-      large_(static_cast<unsigned>(std::countr_zero(policy.options().rounding))) {}
+    : policy_(policy), halves_or_nothing_{&nothing(), &nothing()} {}
+
+/// Where nothing is found, by whatever size.
+const BlockStore::Half& BlockStore::nothing() noexcept {
+    static const Half empty(9);
+    return empty;
+}
 
 [[gnu::hot]] bool BlockStore::reserve() noexcept {
     if (spare_count_ >= needed_blocks && !spare_segment_.empty() && index_.ready(needed_blocks)) {
         return true;
     }
     try {
+        if (halves_ == nullptr) {
+            halves_ = std::make_unique<Halves>(
+                static_cast<unsigned>(std::countr_zero(policy_.options().rounding)));
+            halves_or_nothing_[0] = &halves_->large;
+            halves_or_nothing_[1] = &halves_->small;
+        }
         if (spare_count_ < needed_blocks) {
             slabs_.push_back(std::unique_ptr<Slab>(new Slab));
             // The lowest is used first: neighbours in time are neighbours in memory.
@@ -190,14 +200,12 @@ void BlockStore::remove_segment(Address base, LeavingSegments& leaving) noexcept
 }
 
 void BlockStore::clear() noexcept {
-    const auto unit_bits = static_cast<unsigned>(std::countr_zero(policy_.options().rounding));
-    for (Half* half : {&small_, &large_}) {  // in place: it is too large for a program's stack
-        std::destroy_at(half);
-        std::construct_at(half, unit_bits);
-    }
+    halves_or_nothing_[0] = halves_or_nothing_[1] = &nothing();
+    halves_.reset();
     index_.clear();
     segments_.clear();
-    slabs_.clear();
+    spare_segment_ = {};
+    slabs_ = std::vector<std::unique_ptr<Slab>>();
     spare_ = nullptr;
     spare_count_ = 0;
 }
@@ -389,7 +397,7 @@ BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noe
 
 std::uint64_t BlockStore::largest_free() const noexcept {
     std::uint64_t largest = 0;
-    for (const Half* in : {&small_, &large_}) {
+    for (const Half* in : halves_or_nothing_) {
         if (const Block* block = in->by_size.last()) {
             largest = std::max(largest, block->size);
         }

@@ -122,7 +122,7 @@ class BlockStore {
     /// Forgets a segment that is wholly free; it goes to `leaving`.
     void remove_segment(Address base, LeavingSegments& leaving) noexcept;
 
-    /// Forgets everything.
+    /// Forgets everything and gives its memory back.
     void clear() noexcept;
 
     /// The block that holds `address`, in any state; null when no segment does.
@@ -180,8 +180,18 @@ class BlockStore {
         std::uint64_t takes = 0;
     };
 
-    Half& half(bool small) noexcept { return small ? small_ : large_; }
-    const Half& half(bool small) const noexcept { return small ? small_ : large_; }
+    /// 107 KiB: with the memory of the blocks, not of the store.
+    struct Halves {
+        explicit Halves(unsigned unit_bits) : small(unit_bits), large(unit_bits) {}
+
+        Half small;
+        Half large;
+    };
+
+    /// Of a store that has a block.
+    Half& half(bool small) noexcept { return small ? halves_->small : halves_->large; }
+    const Half& half(bool small) const noexcept { return *halves_or_nothing_[small ? 1 : 0]; }
+    static const Half& nothing() noexcept;
     bool coarse(std::uint64_t size) const noexcept {
         return size >= policy_.options().coarse_alignment;
     }
@@ -212,8 +222,8 @@ class BlockStore {
     const SizePolicy policy_;
     std::map<Address, Segment> segments_;
     BlockIndex index_;
-    Half small_;
-    Half large_;
+    std::unique_ptr<Halves> halves_;    ///< null before reserve() and from clear() on
+    const Half* halves_or_nothing_[2];  ///< large, small
 
     static constexpr std::size_t needed_blocks = 5;  ///< adding takes 1, mapping and take() 2 each
     static constexpr std::size_t slab_blocks = 256;

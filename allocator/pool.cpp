@@ -92,8 +92,7 @@ class Pool::Impl {
     }
 
     AllocResult allocate(std::uint64_t requested, Tag tag);
-    FreeResult free(Address address, Tag tag, FenceTiming timing);
-    FreeResult free_in(StreamId stream, Address address, Tag tag);
+    FreeResult free(Address address, Tag tag, FenceTiming timing, StreamId stream);
     void forget_stream(StreamId stream);
     void fence_deferred();
     std::optional<BlockInfo> find(Address address) const;
@@ -443,7 +442,9 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     return {FreeResult::Kind::freed, status};
 }
 
-[[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing) {
+/// In the order of one stream, or, `stream` 0, behind all work.
+[[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing,
+                                         StreamId stream) {
     Lock lock(mutex_);
     FreeResult::Kind why_not{};
     Block* block = find_live(address, &why_not);
@@ -453,8 +454,12 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     if (timing == FenceTiming::deferred) {
         return keep_back(*block, tag, {});
     }
+    const std::uint32_t list = stream != 0 ? list_of(stream) : 0;
     Fence fence = 0;
-    if (const BackendStatus status = backend_.fence_record(&fence); !status.ok()) {
+    bool alone = list != 0;
+    const BackendStatus status =
+        alone ? backend_.fence_record_in(stream, &fence, &alone) : backend_.fence_record(&fence);
+    if (!status.ok()) {
         return status.kind == BackendStatus::Kind::not_now
                    ? keep_back(*block, tag, status)
                    : FreeResult{FreeResult::Kind::refused, status};
@@ -462,7 +467,7 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     count_free(*block);
     const FreeSync sync =
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
-    if (fence == 0 || (goes_on_at_once(sync) && backend_.ordered_behind(fence))) {
+    if (fence == 0 || (stream == 0 && goes_on_at_once(sync) && backend_.ordered_behind(fence))) {
         if (fence != 0) {
             backend_.fence_release(fence);
         }
@@ -471,9 +476,12 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
         return {FreeResult::Kind::freed, {}};
     }
     observer_.on_free_requested(describe(*block), tag);
-    put_behind(*block, fence, 0);
+    put_behind(*block, fence, alone ? list : 0);
     if (backend_.fence_needs_host_wait(fence)) {
         return {FreeResult::Kind::freed, wait_for(lock, *block).status};
+    }
+    if (stream != 0) {
+        return {FreeResult::Kind::freed, {}};
     }
     // A query costs more than the record while the device is at work: none where nothing depends on
     // the answer. The next allocation that needs the memory asks.
@@ -490,37 +498,6 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     }
     // Failed: only the wait, which then returns at once, tells the error.
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
-}
-
-FreeResult Pool::Impl::free_in(StreamId stream, Address address, Tag tag) {
-    Lock lock(mutex_);
-    FreeResult::Kind why_not{};
-    Block* block = find_live(address, &why_not);
-    if (block == nullptr) {
-        return {why_not, {}};
-    }
-    const std::uint32_t list = list_of(stream);
-    Fence fence = 0;
-    bool alone = list != 0;
-    const BackendStatus status =
-        alone ? backend_.fence_record_in(stream, &fence, &alone) : backend_.fence_record(&fence);
-    if (!status.ok()) {
-        return status.kind == BackendStatus::Kind::not_now
-                   ? keep_back(*block, tag, status)
-                   : FreeResult{FreeResult::Kind::refused, status};
-    }
-    count_free(*block);
-    if (fence == 0) {
-        observer_.on_freed(describe(*block), tag);
-        put_back(*block);
-        return {FreeResult::Kind::freed, {}};
-    }
-    observer_.on_free_requested(describe(*block), tag);
-    put_behind(*block, fence, alone ? list : 0);
-    if (backend_.fence_needs_host_wait(fence)) {
-        return {FreeResult::Kind::freed, wait_for(lock, *block).status};
-    }
-    return {FreeResult::Kind::freed, {}};
 }
 
 /// The number of a stream's list, from 1; 0 when there can be no more. An entry without blocks
@@ -1064,9 +1041,7 @@ void Pool::Impl::abandon() {
     const Lock lock(mutex_);
     ++epoch_;
     pending_.forget_all();
-    for (StreamFrees& frees : streams_) {
-        frees.blocks.forget_all();
-    }
+    streams_ = std::vector<StreamFrees>();
     deferred_.forget_all();
     store_.clear();
     for (StatByPool* stat :
@@ -1285,11 +1260,11 @@ Pool::~Pool() = default;
 }
 
 [[gnu::hot]] FreeResult Pool::free(Address address, Tag tag, FenceTiming timing) {
-    return impl_->free(address, tag, timing);
+    return impl_->free(address, tag, timing, 0);
 }
 
 FreeResult Pool::free_in(StreamId stream, Address address, Tag tag) {
-    return impl_->free_in(stream, address, tag);
+    return impl_->free(address, tag, FenceTiming::now_host_goes_on, stream);
 }
 
 void Pool::forget_stream(StreamId stream) {

@@ -194,8 +194,8 @@ class Pool {
     /// it took back. The only way in which time enters the pool.
     std::uint64_t tick(std::uint64_t now_ns);
 
-    /// The context is gone: forget everything without calling the backend or the observer. The
-    /// statistics count what was there as freed.
+    /// The context is gone: forget everything without calling the backend or the observer, and keep
+    /// no host memory for it. The statistics count what was there as freed.
     void abandon();
 
     PoolStats stats() const;

@@ -1,5 +1,9 @@
 #include "interpose/bounds.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
 #include "interpose/context_registry.hpp"
 #include "interpose/current_context.hpp"
 #include "interpose/nested_frees.hpp"
@@ -7,6 +11,47 @@
 #include "interpose/sticky_errors.hpp"
 
 namespace memlab::interpose {
+namespace {
+
+constinit std::atomic<bool> any_captured_outside{false};
+
+bool node_fills_outside(Session& session, CUgraphNode node) {
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    if (call_real(&Driver::cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        CUDA_MEMSET_NODE_PARAMS fill{};
+        return call_real(&Driver::cuGraphMemsetNodeGetParams, node, &fill) == CUDA_SUCCESS &&
+               names_outside(session, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&fill));
+    }
+    CUgraph child = nullptr;
+    return type == CU_GRAPH_NODE_TYPE_GRAPH &&
+           call_real(&Driver::cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS &&
+           fills_outside(session, child);
+}
+
+}  // namespace
+
+void captured_outside() noexcept {
+    any_captured_outside.store(true, std::memory_order_relaxed);
+}
+
+bool fills_outside(Session& session, CUgraph graph) {
+    std::size_t count = 0;
+    if (!any_captured_outside.load(std::memory_order_relaxed) ||
+        call_real(&Driver::cuGraphGetNodes, graph, static_cast<CUgraphNode*>(nullptr), &count) !=
+            CUDA_SUCCESS) {
+        return false;
+    }
+    std::vector<CUgraphNode> nodes(count);
+    if (call_real(&Driver::cuGraphGetNodes, graph, nodes.data(), &count) != CUDA_SUCCESS) {
+        return false;
+    }
+    nodes.resize(std::min(count, nodes.size()));
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [&session](CUgraphNode node) { return node_fills_outside(session, node); });
+}
 
 bool outside_of_pooled(Session& session, CUdeviceptr address, std::size_t bytes) {
     Context* owner = session.segments().find(address);

@@ -26,6 +26,15 @@ bool names_outside(Session& session, Arguments... arguments) {
     return outside;
 }
 
+/// A capture takes a fill past the end of an allocation, in plain CUDA too, and the graph then
+/// cannot be made executable. To be told of each such fill.
+void captured_outside() noexcept;
+
+/// Whether the graph or a child graph of it holds a fill that is outside_of_pooled(). The graph is
+/// asked, not remembered: a handle is used again for another graph, and of many that go nobody
+/// tells. False at the price of a load as long as captured_outside() was never told.
+bool fills_outside(Session& session, CUgraph graph);
+
 /// What plain CUDA answers to a call that names such a range in a stream; CUDA_SUCCESS where the
 /// driver has to say itself what it thinks of the call (no context, a host function).
 CUresult answer_to_outside(CUstream stream);

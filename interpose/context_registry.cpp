@@ -125,6 +125,9 @@ Context* ContextRegistry::add(CUcontext handle) {
     }
     owned_.push_back(std::make_unique<Context>(session_, handle, device, id, primary));
     Context* context = owned_.back().get();
+    for (const DeviceAccess& access : device_accesses_) {
+        let_use(*context, access);
+    }
     contexts_[handle] = context;
     session_.trimmer().start(session_, session_.settings().pool_options.trim_after_ns);
     int devices = 0;
@@ -212,6 +215,12 @@ void ContextRegistry::ended(CUcontext handle, bool destroyed) {
         context->backend().fences().peer_ended(handle, destroyed);
     }
     if (destroyed) {
+        {
+            const std::unique_lock lock(mutex_);
+            std::erase_if(device_accesses_, [handle](const DeviceAccess& access) {
+                return access.accessor == handle;
+            });
+        }
         drop(handle);
         if (session_.captures().end_all_of(handle)) {
             captures_over();
@@ -241,6 +250,7 @@ void ContextRegistry::drop(CUcontext handle) {
     session_.segments().remove_all(context);
     session_.live().remove_context(context->id());
     context->pool().abandon();
+    context->backend().fences().context_ended();
     context->backend().pages().drop_all();
     if (profiler::Recorder* recorder = session_.recorder()) {
         recorder->context_lost(context->id());
@@ -262,12 +272,43 @@ void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
     }
 }
 
+void ContextRegistry::let_use(Context& owner, const DeviceAccess& access) {
+    if (owner.device() == access.owner) {
+        owner.backend().fences().add_peer(access.accessor);
+        owner.backend().pages().set_peer(access.accessor_device, true);
+    }
+}
+
+void ContextRegistry::share_memory_of(CUdevice owner) {
+    DeviceAccess access{primary_if_green(current_context()), 0, owner};
+    if (access.accessor == nullptr ||
+        call_real(&Driver::cuCtxGetDevice, &access.accessor_device) != CUDA_SUCCESS ||
+        access.accessor_device == owner) {
+        return;
+    }
+    {
+        const std::unique_lock lock(mutex_);
+        if (std::find(device_accesses_.begin(), device_accesses_.end(), access) !=
+            device_accesses_.end()) {
+            return;
+        }
+        device_accesses_.push_back(access);
+    }
+    for (Context* context : all(owner)) {
+        let_use(*context, access);
+    }
+}
+
 void ContextRegistry::unshare_memory(CUcontext owner) {
     CUdevice device = 0;
     Context* owning = find(owner);
-    if (owning != nullptr && call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS) {
-        owning->backend().pages().set_peer(device, false);
+    if (owning == nullptr || call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        return;
     }
+    owning->backend().pages().set_peer(device, false);
+    const DeviceAccess taken{primary_if_green(current_context()), device, owning->device()};
+    const std::unique_lock lock(mutex_);
+    std::erase(device_accesses_, taken);
 }
 
 void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {

@@ -1,7 +1,8 @@
 // The CUDA contexts of the process, each with its pool.
 //
 // A context is known by its handle; handles are reused after a destroy, so a destroyed one leaves
-// the registry. Its object is never freed: another thread may still be looking at it.
+// the registry. Its object is never freed: another thread may still be looking at it. What that
+// holds goes, each part under its own lock: some 4 KiB stay of a context.
 #pragma once
 
 #include <atomic>
@@ -79,6 +80,8 @@ class ContextRegistry {
     /// both exist (what it submitted runs on after access is taken away).
     /// The accessor is the calling thread's current context.
     void share_memory(CUcontext accessor, CUcontext owner);
+    /// The same of every context of a device, those to come too; not where it is the accessor's.
+    void share_memory_of(CUdevice owner);
     /// The current context may no longer use memory of `owner`.
     void unshare_memory(CUcontext owner);
 
@@ -120,6 +123,15 @@ class ContextRegistry {
     void drop(CUcontext handle);
     CUcontext primary_if_green(CUcontext handle) const;
 
+    /// One device's memory is another's context to use, however many contexts it has.
+    struct DeviceAccess {
+        CUcontext accessor;
+        CUdevice accessor_device;
+        CUdevice owner;
+        bool operator==(const DeviceAccess&) const = default;
+    };
+    static void let_use(Context& owner, const DeviceAccess& access);
+
     Session& session_;
     /// Changes whenever a handle may stand for another context than before. Never 0.
     std::atomic<std::uint64_t> generation_{1};
@@ -130,6 +142,7 @@ class ContextRegistry {
     std::vector<CUdevice> described_devices_;
     std::vector<Context*> used_by_graphs_;
     std::atomic<bool> any_used_by_graphs_{false};
+    std::vector<DeviceAccess> device_accesses_;
 };
 
 }  // namespace memlab::interpose

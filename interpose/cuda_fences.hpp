@@ -72,6 +72,8 @@ class CudaFences {
     void peer_ends(CUcontext peer);
     /// It is destroyed, and its work over; or, `destroyed` false, it is there as before.
     void peer_ended(CUcontext peer, bool destroyed);
+    /// The context itself is destroyed: gives back the host memory of records that no fence holds.
+    void context_ended();
 
   private:
     struct RecordedEvent {
@@ -93,6 +95,8 @@ class CudaFences {
     bool share(Record* newest, allocator::StreamId stream, Time time, allocator::Fence* fence);
     Record* take_spare(Record** spare);
     void put_aside(Record& record);
+    CUresult publish(Record& record, CUresult recorded, Time time, Record** newest,
+                     allocator::Fence* fence);
     CUresult record_new(Time time, allocator::Fence* fence);
     CUresult record_events(Record& record, const PeersInUse& in_use);
     CUresult record_stream(allocator::StreamId key, CUstream stream, CUcontext context, Time time,
@@ -118,7 +122,7 @@ class CudaFences {
     mutable std::mutex mutex_;  // protects what follows; taken last
     std::vector<Peer> peers_;
     std::uint64_t peers_generation_ = 0;
-    std::vector<std::unique_ptr<Record>> records_;  ///< all
+    std::vector<std::unique_ptr<Record>> records_;  ///< all, the spare ones too
     Record* newest_ = nullptr;                      ///< while it may be shared
     Record* newest_in_stream_ = nullptr;            ///< the same, of one stream
     // Released ones with their events, linked.

@@ -13,34 +13,8 @@ void GraphMemory::add(CUgraph graph, std::uint64_t address) {
     }
 }
 
-void GraphMemory::cannot_run(CUgraph graph) {
-    const std::lock_guard lock(mutex_);
-    cannot_run_.insert(graph);
-    any_cannot_run_.store(true, std::memory_order_relaxed);
-}
-
-void GraphMemory::made(CUgraph graph) {
-    if (knows_any_that_cannot_run()) {
-        const std::lock_guard lock(mutex_);
-        cannot_run_.erase(graph);
-    }
-}
-
-bool GraphMemory::can_run(const void* graph) {
-    if (!knows_any_that_cannot_run()) {
-        return true;
-    }
-    const std::lock_guard lock(mutex_);
-    return !cannot_run_.contains(graph);
-}
-
 void GraphMemory::share(const void* from, const void* made) {
     const std::lock_guard lock(mutex_);
-    if (cannot_run_.contains(from)) {
-        cannot_run_.insert(made);
-    } else if (from != made) {
-        cannot_run_.erase(made);
-    }
     const auto it = owners_.find(from);
     if (it == owners_.end() || from == made) {
         return;
@@ -57,7 +31,6 @@ void GraphMemory::destroyed(Session& session, Api api, const void* graph) {
     std::vector<std::uint64_t> freed;
     {
         const std::lock_guard lock(mutex_);
-        cannot_run_.erase(graph);
         const auto it = owners_.find(graph);
         if (it == owners_.end()) {
             return;

@@ -2,7 +2,6 @@
 // graph that was made with it, or until the program frees it outside.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -23,17 +22,6 @@ class GraphMemory {
     /// `made` (a clone or an executable graph) keeps what `from` keeps alive.
     void share(const void* from, const void* made);
 
-    /// The graph holds what plain CUDA would not instantiate: a fill past the end of an allocation
-    /// that a capture took.
-    void cannot_run(CUgraph graph);
-    /// The driver has just made it: what its handle stood for before is gone.
-    void made(CUgraph graph);
-    bool knows_any_that_cannot_run() const {
-        return any_cannot_run_.load(std::memory_order_relaxed);
-    }
-    /// Whether cannot_run() was said of it, or of what it was cloned from.
-    bool can_run(const void* graph);
-
     /// A graph or executable graph is gone; memory that nothing keeps any more is recorded as
     /// freed. `api` is the function that destroyed it.
     void destroyed(Session& session, Api api, const void* graph);
@@ -45,8 +33,6 @@ class GraphMemory {
     // What each graph keeps; addresses are counted over all of them.
     std::unordered_map<const void*, Addresses> owners_;
     std::unordered_map<std::uint64_t, int> references_;
-    std::set<const void*> cannot_run_;
-    std::atomic<bool> any_cannot_run_{false};  // ever
 };
 
 /// The process's one, never destroyed.

@@ -3,19 +3,25 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace memlab::interpose {
 
-inline constexpr auto hooked_names = [] {
-    std::array names = std::to_array<std::string_view>({
+/// For a binary search.
+template <std::size_t count>
+consteval std::array<std::string_view, count> sorted_names(
+    const std::string_view (&unsorted)[count]) {
+    std::array<std::string_view, count> names = std::to_array(unsorted);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+inline constexpr auto hooked_names = sorted_names({
 #define MEMLAB_HOOK(symbol, base, version, per_thread) #symbol,
 #include "interpose/hooked_functions.inc"
 #undef MEMLAB_HOOK
-    });
-    std::sort(names.begin(), names.end());
-    return names;
-}();
+});
 
 /// CUPTI's functions by which a profiler takes the seat (hooks_cupti.cpp).
 inline constexpr std::array seat_names = std::to_array<std::string_view>(

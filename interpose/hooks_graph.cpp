@@ -76,11 +76,15 @@ CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, c
         real);
 }
 
-// `made` was made from `from` and keeps its memory.
-template <class Made, class Real>
-CUresult make_from(const void* from, const Made* made, const Real& real) {
+// `made` is made from `from` and keeps its memory, unless plain CUDA refuses.
+template <class Made, class Real, class Refusal>
+CUresult make_from(const void* from, const Made* made, const Real& real, const Refusal& refusal) {
     return mi::hook(
-        [&](Session& /*session*/) {
+        [&](Session& session) {
+            const CUresult refused = refusal(session);
+            if (refused != CUDA_SUCCESS) {
+                return refused;
+            }
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().share(from, *made);
@@ -90,10 +94,16 @@ CUresult make_from(const void* from, const Made* made, const Real& real) {
         real);
 }
 
+template <class Made, class Real>
+CUresult make_from(const void* from, const Made* made, const Real& real) {
+    return make_from(from, made, real, [](Session& /*session*/) { return CUDA_SUCCESS; });
+}
+
 template <class Real>
 CUresult instantiate(CUgraph graph, CUgraphExec* executable, const Real& real) {
-    return mi::graph_memory().can_run(graph) ? make_from(graph, executable, real)
-                                             : CUDA_ERROR_INVALID_VALUE;
+    return make_from(graph, executable, real, [graph](Session& session) {
+        return mi::fills_outside(session, graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    });
 }
 
 // A graph runs as a whole in the order of the stream that it is launched in.
@@ -257,14 +267,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
     return instantiate(
         graph, executable,
         mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGraphCreate(CUgraph* graph, unsigned int flags) {
-    const CUresult result = mi::call_real(&Driver::cuGraphCreate, graph, flags);
-    if (result == CUDA_SUCCESS) {
-        mi::graph_memory().made(*graph);
-    }
-    return result;
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphClone(CUgraph* clone, CUgraph original) {

@@ -44,12 +44,20 @@ std::size_t size_at(CUdeviceptr address) {
                : 0;
 }
 
+// Memory on another device: the driver enables the current context's access to that device with it,
+// as cuCtxEnablePeerAccess does, and the program need never say so itself.
 template <class Real>
-CUresult open_ipc(Api api, CUdeviceptr* address, const Real& real) {
+CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
+                int device = 0;
+                if ((flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 &&
+                    mi::call_real(&Driver::cuPointerGetAttribute, static_cast<void*>(&device),
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, *address) == CUDA_SUCCESS) {
+                    session.contexts().share_memory_of(device);
+                }
                 mi::record_driver_allocation(session, api, import_of(size_at(*address)), *address);
             }
             return result;
@@ -95,13 +103,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
                                                   unsigned int flags) {
-    return open_ipc(Api::cuIpcOpenMemHandle, address,
+    return open_ipc(Api::cuIpcOpenMemHandle, address, flags,
                     mi::real_call(&Driver::cuIpcOpenMemHandle, address, handle, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
                                                      unsigned int flags) {
-    return open_ipc(Api::cuIpcOpenMemHandle_v2, address,
+    return open_ipc(Api::cuIpcOpenMemHandle_v2, address, flags,
                     mi::real_call(&Driver::cuIpcOpenMemHandle_v2, address, handle, flags));
 }
 

@@ -1,6 +1,5 @@
 // Streams, as far as captures go: no call of ours may fall into one.
 #include "interpose/current_context.hpp"
-#include "interpose/graph_memory.hpp"
 #include "interpose/hook.hpp"
 #include "interpose/one_stream.hpp"
 
@@ -18,21 +17,6 @@ CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
             return session.captures().begin(stream, per_thread, mi::context_of(stream), real);
         },
         real);
-}
-
-// Into a graph of the driver's making.
-template <class Real>
-CUresult begin_new_graph(CUstream stream, bool per_thread, const Real& real) {
-    const CUresult result = begin_capture(stream, per_thread, real);
-    if (result == CUDA_SUCCESS && mi::graph_memory().knows_any_that_cannot_run()) {
-        mi::hook(
-            [&](Session& session) {
-                mi::graph_memory().made(mi::capturing_graph(session, stream, per_thread));
-                return CUDA_SUCCESS;
-            },
-            [] { return CUDA_SUCCESS; });
-    }
-    return result;
 }
 
 bool still_capturing(CUstream stream, bool per_thread) {
@@ -95,22 +79,22 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream stream) {
-    return begin_new_graph(stream, false, mi::real_call(&Driver::cuStreamBeginCapture, stream));
+    return begin_capture(stream, false, mi::real_call(&Driver::cuStreamBeginCapture, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream stream) {
-    return begin_new_graph(stream, true, mi::real_call(&Driver::cuStreamBeginCapture_ptsz, stream));
+    return begin_capture(stream, true, mi::real_call(&Driver::cuStreamBeginCapture_ptsz, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-    return begin_new_graph(stream, false,
-                           mi::real_call(&Driver::cuStreamBeginCapture_v2, stream, mode));
+    return begin_capture(stream, false,
+                         mi::real_call(&Driver::cuStreamBeginCapture_v2, stream, mode));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream stream,
                                                             CUstreamCaptureMode mode) {
-    return begin_new_graph(stream, true,
-                           mi::real_call(&Driver::cuStreamBeginCapture_v2_ptsz, stream, mode));
+    return begin_capture(stream, true,
+                         mi::real_call(&Driver::cuStreamBeginCapture_v2_ptsz, stream, mode));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,

@@ -36,77 +36,6 @@ constexpr bool is_fill = ((std::is_same_v<Arguments, unsigned char> ||
                            std::is_same_v<Arguments, unsigned int>) ||
                           ...);
 
-// What a call names: its stream and the device memory it touches.
-class Uses {
-  public:
-    Uses(mi::ContextRegistry& contexts, bool capturing)
-        : contexts_(contexts), capturing_(capturing) {}
-
-    void stream(CUstream stream) { stream_ = stream; }
-    template <class Other>
-    void stream(const Other&) {}
-
-    void memory(CUdeviceptr address) {
-        if (context_ == nullptr) {
-            context_ = mi::context_of(stream_);
-        }
-        contexts_.used_by_copy(address, context_);
-        if (capturing_) {  // the graph may be launched in any context
-            contexts_.used_by_graph(address, context_);
-        }
-    }
-    void memory(const CUDA_MEMCPY2D* copy) { both(copy); }
-    void memory(const CUDA_MEMCPY3D* copy) { both(copy); }
-    void memory(const CUDA_MEMCPY3D_PEER* copy) { both(copy); }
-    template <class Other>
-    void memory(const Other&) {}
-
-    void batch(const CUdeviceptr* targets, const CUdeviceptr* sources, std::size_t count) {
-        for (std::size_t i = 0; targets != nullptr && sources != nullptr && i < count; ++i) {
-            memory(targets[i]);
-            memory(sources[i]);
-        }
-    }
-    void batch(std::size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies) {
-        for (std::size_t i = 0; copies != nullptr && i < count; ++i) {
-            for (const CUmemcpy3DOperand* operand : {&copies[i].src, &copies[i].dst}) {
-                if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
-                    memory(operand->op.ptr.ptr);
-                }
-            }
-        }
-    }
-
-  private:
-    template <class Copy>
-    void both(const Copy* copy) {
-        if (copy != nullptr) {
-            memory(copy->srcDevice);
-            memory(copy->dstDevice);
-        }
-    }
-
-    mi::ContextRegistry& contexts_;
-    const bool capturing_;
-    CUstream stream_ = nullptr;
-    CUcontext context_ = nullptr;
-};
-
-template <class... Arguments>
-void look(Uses& uses, Arguments... arguments) {
-    (uses.memory(arguments), ...);
-}
-// cuMemcpyBatchAsync and cuMemcpy3DBatchAsync, in both their versions.
-template <class... Rest>
-void look(Uses& uses, CUdeviceptr* targets, CUdeviceptr* sources, std::size_t* /*sizes*/,
-          std::size_t count, Rest... /*rest*/) {
-    uses.batch(targets, sources, count);
-}
-template <class... Rest>
-void look(Uses& uses, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, Rest... /*rest*/) {
-    uses.batch(count, copies);
-}
-
 // What plain CUDA answers to a copy or fill that leaves an allocation; CUDA_SUCCESS: it does not. A
 // capture takes such a fill and does not become a graph that can be run.
 template <bool per_thread, class... Arguments>
@@ -122,8 +51,8 @@ CUresult refusal(Arguments... arguments) noexcept {
     CUstream stream = nullptr;
     (see_stream(&stream, arguments), ...);
     if (is_fill<Arguments...> && session->captures().capturing()) {
-        if (CUgraph graph = mi::capturing_graph(*session, stream, per_thread)) {
-            mi::graph_memory().cannot_run(graph);
+        if (mi::capturing_graph(*session, stream, per_thread) != nullptr) {
+            mi::captured_outside();
             return CUDA_SUCCESS;
         }
     }
@@ -140,10 +69,21 @@ void note_uses(Arguments... arguments) noexcept {
     if (inside.nested()) {
         return;
     }
+    CUstream stream = nullptr;
+    (see_stream(&stream, arguments), ...);
+    const bool capturing = session->captures().capturing();
+    CUcontext context = nullptr;  // most calls name no memory
+    const auto used = [&](CUdeviceptr address, std::size_t /*bytes*/) {
+        if (context == nullptr) {
+            context = mi::context_of(stream);
+        }
+        session->contexts().used_by_copy(address, context);
+        if (capturing) {  // the graph may be launched in any context
+            session->contexts().used_by_graph(address, context);
+        }
+    };
     try {
-        Uses uses(session->contexts(), session->captures().capturing());
-        (uses.stream(arguments), ...);
-        look(uses, arguments...);
+        mi::ranges::of_call(used, arguments...);
     } catch (const std::bad_alloc&) {
         session->step_aside("the host is out of memory");
     }

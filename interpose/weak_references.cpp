@@ -10,8 +10,10 @@
 //
 // It runs in every process, so it must cost nothing: the symbols that an object refers to come
 // before those that it defines, and few of them are weak. Only where one is ours are relocations
-// looked at. Of a library that is loaded later references stay: then as now nothing runs between
-// its relocation and its code.
+// looked at. Of a library that is loaded later references stay: nothing of ours runs between its
+// relocation and its code. Nor can the exports be hidden from the loader until there is a driver
+// (with null for their values in our own symbol table): one dlopen may load a driver together with
+// what is linked with it, and relocates both before anything runs, past us then.
 //
 // Compiled without instrumentation: it runs before anything is set up.
 #include <dlfcn.h>

@@ -9,25 +9,17 @@ namespace memlab::interpose {
 
 namespace {
 
-constexpr auto hooked_bases = [] {
-    std::array names = std::to_array<std::string_view>({
+constexpr auto hooked_bases = sorted_names({
 #define MEMLAB_HOOK(symbol, base, version, per_thread) #base,
 #include "interpose/hooked_functions.inc"
 #undef MEMLAB_HOOK
-    });
-    std::sort(names.begin(), names.end());
-    return names;
-}();
+});
 
-constexpr auto other_bases = [] {
-    std::array names = std::to_array<std::string_view>({
+constexpr auto other_bases = sorted_names({
 #define MEMLAB_KNOWN(base) #base,
 #include "interpose/known_functions.inc"
 #undef MEMLAB_KNOWN
-    });
-    std::sort(names.begin(), names.end());
-    return names;
-}();
+});
 
 /// "cuMemcpyHtoDAsync_v2_ptsz" -> "cuMemcpyHtoDAsync".
 std::string_view base_of(std::string_view symbol) {

@@ -20,25 +20,24 @@ PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& defin
       definitions_(definitions),
       state_(mode == Mode::off || depth == 0 ? State::off : State::looking) {}
 
-bool PythonStacks::look(std::uintptr_t address) {
+void PythonStacks::look(std::uintptr_t address) {
     if (!looking() || address == 0) {
-        return false;
+        return;
     }
     if (searching_.exchange(true, std::memory_order_acquire)) {
         await_search();
-        return false;
+        return;
     }
     Interpreter found;
     std::string why;
     if (find_interpreter(address, &found, &why) == Search::unusable) {
         turn_off(why);
-        return false;
+        return;
     }
     interpreter_ = found;
     numbers_ = std::make_unique<FrameNumbers>(definitions_);
     known_stacks_ = std::make_unique<KnownStacks>();
     state_.store(State::on, std::memory_order_release);
-    return true;
 }
 
 std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {

@@ -47,10 +47,10 @@ class PythonStacks {
     /// `definitions` must outlive it. `depth` frames of a stack are kept at most.
     PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions);
 
-    /// Reads what is needed of the interpreter that `address` lies in, unless that was done; true
-    /// when it was done just now. While another thread does it this one waits, or its stack would
-    /// have no Python frames: for 100 ms at most, and but once in vain. 0: there is none yet.
-    bool look(std::uintptr_t address);
+    /// Reads what is needed of the interpreter that `address` lies in, unless that was done. While
+    /// another thread does it this one waits, or its stack would have no Python frames: for 100 ms
+    /// at most, and but once in vain. 0: there is none yet.
+    void look(std::uintptr_t address);
 
     /// An address in an interpreter that the calling thread's stack seems to lead through above
     /// `sp`, by its words alone, where nothing tells the frames; 0: none. Tried for the first

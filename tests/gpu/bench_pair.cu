@@ -1,27 +1,27 @@
 // What a cudaMalloc and its cudaFree cost, alone, beside a kernel launch and from eight threads:
 // without memlab, with it, and with parts of it switched off, in one run.
 //
-// The program starts itself as a child for every measurement, the variants in turns, so that
-// whatever drifts on the machine drifts for all. Each child measures every line of the table in
-// batches, on an idle GPU; what is printed is the median of all batches.
+// The variants take turns (variants.hpp). Each child measures every line of the table in batches,
+// on an idle GPU; what is printed is the median of all batches.
 //
-// Linked with the shared CUDA runtime. The recording goes to a temporary folder that is removed.
+// Linked with the shared CUDA runtime.
 #include <cuda_runtime.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
+
+#include "variants.hpp"
+
+using memlab::bench::Clock;
+using memlab::bench::median;
+using memlab::bench::nanoseconds_since;
+using memlab::bench::Variant;
 
 namespace {
 
@@ -120,7 +120,6 @@ constexpr Line lines[] = {
 /// Child: "INDEX NANOSECONDS" per batch on standard output, nanoseconds for one operation. Native
 /// cudaMalloc is slow: fewer operations tell as much.
 int measure(bool native) {
-    using Clock = std::chrono::steady_clock;
     check(cudaFree(nullptr));
     for (std::size_t index = 0; index < std::size(lines); ++index) {
         const Line& line = lines[index];
@@ -130,23 +129,11 @@ int measure(bool native) {
             check(cudaDeviceSynchronize());
             const Clock::time_point start = Clock::now();
             line.run(line.operation, count);
-            const std::chrono::duration<double, std::nano> time = Clock::now() - start;
-            std::printf("%zu %.1f\n", index, time.count() / count);
+            std::printf("%zu %.1f\n", index, nanoseconds_since(start) / count);
         }
     }
     return 0;
 }
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values.empty() ? 0 : values[values.size() / 2];
-}
-
-struct Variant {
-    const char* name;
-    bool preloaded;
-    const char* settings;  ///< environment assignments
-};
 
 constexpr Variant variants[] = {
     {"native", false, ""},
@@ -162,57 +149,25 @@ constexpr Variant variants[] = {
     {"kernels", true, "MEMLAB_KERNELS=on "},
 };
 
-/// Runs the child and adds what it measured to `times`. False when it failed.
-bool run_child(const std::string& self, const Variant& variant, const std::string& library,
-               const std::string& folder, std::map<std::size_t, std::vector<double>>& times) {
-    std::string command = "exec env -u LD_PRELOAD ";
-    if (variant.preloaded) {
-        command += "LD_PRELOAD='" + library + "' MEMLAB_OUTPUT='" + folder + "/' ";
-        command += variant.settings;
-    }
-    command += "'" + self + "' --measure" + (variant.preloaded ? "" : " native");
-    FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) {
-        return false;
-    }
-    std::size_t index = 0;
-    double time = 0;
-    while (std::fscanf(pipe, "%zu %lf", &index, &time) == 2) {
-        times[index].push_back(time);
-    }
-    return ::pclose(pipe) == 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc >= 2 && std::strcmp(argv[1], "--measure") == 0) {
         return measure(argc == 3);
     }
-    namespace fs = std::filesystem;
-    const fs::path self = fs::read_symlink("/proc/self/exe");
-    const fs::path library = self.parent_path().parent_path() / "lib" / "libmemlab.so";
-    if (!fs::exists(library)) {
-        std::fprintf(stderr, "bench_pair: %s is missing: build the project first\n",
-                     library.c_str());
-        return 2;
-    }
-    std::string folder = (fs::temp_directory_path() / "memlab-bench.XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr) {
-        std::fprintf(stderr, "bench_pair: no temporary folder: %s\n", std::strerror(errno));
-        return 2;
-    }
     std::map<std::size_t, std::vector<double>> times[std::size(variants)];
-    bool good = true;
-    for (int turn = 0; turn < turns && good; ++turn) {
-        for (std::size_t v = 0; v < std::size(variants) && good; ++v) {
-            good = run_child(self, variants[v], library, folder, times[v]);
-        }
-    }
-    fs::remove_all(folder);
-    if (!good) {
-        std::fprintf(stderr, "bench_pair: a measurement failed\n");
-        return 1;
+    const int failed = memlab::bench::measure_in_turns(
+        "bench_pair", turns, variants,
+        [](const Variant& variant) { return variant.preloaded ? "" : " native"; },
+        [&](FILE* child, std::size_t variant) {
+            std::size_t index = 0;
+            double time = 0;
+            while (std::fscanf(child, "%zu %lf", &index, &time) == 2) {
+                times[variant][index].push_back(time);
+            }
+        });
+    if (failed != 0) {
+        return failed;
     }
     std::printf("%-42s", "one of them, median, us");
     for (const Variant& variant : variants) {

@@ -2,8 +2,7 @@
 // stream-ordered allocations, beside few and many others that live. Without memlab, with it, and
 // with parts of it switched off, in one run.
 //
-// The program starts itself as a child for every measurement, the variants in turns, so that
-// whatever drifts on the machine drifts for all. Each child measures every line in batches; what is
+// The variants take turns (variants.hpp). Each child measures every line in batches; what is
 // printed is the median of all batches. "cold": between two operations the processor's caches are
 // filled with something else, as a program's own work does; only the operations are timed.
 //
@@ -11,28 +10,28 @@
 // another, as the known vectors do. How often that happened is printed too: it is the driver's
 // choice, and decides what such a program takes.
 //
-// Uses the driver's functions only. The recording goes to a temporary folder that is removed.
+// Uses the driver's functions only.
 //
 //   bench_passing [how many others live...]      (10 1000; a GPU takes 100000 as well)
 #include <cuda.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace {
+#include "variants.hpp"
 
-using Clock = std::chrono::steady_clock;
+using memlab::bench::Clock;
+using memlab::bench::median;
+using memlab::bench::nanoseconds_since;
+using memlab::bench::Variant;
+
+namespace {
 
 constexpr int turns = 3;
 constexpr int batches = 11;
@@ -45,10 +44,6 @@ void check(CUresult result, const char* call) {
     }
 }
 #define CHECK(call) check(call, #call)
-
-double nanoseconds_since(Clock::time_point start) {
-    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-}
 
 // Other work between two operations: as much as the caches hold.
 void fill_caches() {
@@ -299,17 +294,6 @@ int measure(const std::vector<std::size_t>& others) {
     return 0;
 }
 
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values.empty() ? 0 : values[values.size() / 2];
-}
-
-struct Variant {
-    const char* name;
-    bool preloaded;
-    const char* settings;  ///< environment assignments
-};
-
 constexpr Variant variants[] = {
     {"native", false, ""},
     {"memlab", true, ""},
@@ -324,20 +308,15 @@ struct Times {
     std::map<std::string, std::vector<double>> values;
 };
 
-bool run_child(const std::string& command, Times& times) {
-    FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) {
-        return false;
-    }
+void read_child(FILE* child, Times& times) {
     char line[256];
     double value = 0;
-    while (std::fscanf(pipe, "%255[^|]|%lf ", line, &value) == 2) {
+    while (std::fscanf(child, "%255[^|]|%lf ", line, &value) == 2) {
         if (!times.values.contains(line)) {
             times.lines.emplace_back(line);
         }
         times.values[line].push_back(value);
     }
-    return ::pclose(pipe) == 0;
 }
 
 }  // namespace
@@ -356,39 +335,12 @@ int main(int argc, char** argv) {
     if (child) {
         return measure(others);
     }
-    namespace fs = std::filesystem;
-    const fs::path self = fs::read_symlink("/proc/self/exe");
-    const fs::path library = self.parent_path().parent_path() / "lib" / "libmemlab.so";
-    if (!fs::exists(library)) {
-        std::fprintf(stderr, "bench_passing: %s is missing: build the project first\n",
-                     library.c_str());
-        return 2;
-    }
-    std::string folder = (fs::temp_directory_path() / "memlab-bench.XXXXXX").string();
-    if (::mkdtemp(folder.data()) == nullptr) {
-        std::fprintf(stderr, "bench_passing: no temporary folder: %s\n", std::strerror(errno));
-        return 2;
-    }
     Times times[std::size(variants)];
-    bool good = true;
-    for (int turn = 0; turn < turns && good; ++turn) {
-        for (std::size_t v = 0; v < std::size(variants) && good; ++v) {
-            std::string command = "exec env -u LD_PRELOAD ";
-            if (variants[v].preloaded) {
-                command += "LD_PRELOAD='" + library.string() + "' MEMLAB_OUTPUT='" + folder + "/' ";
-                command += variants[v].settings;
-            }
-            command += "'";
-            command += self.string();
-            command += "' --measure";
-            command += arguments;
-            good = run_child(command, times[v]);
-        }
-    }
-    fs::remove_all(folder);
-    if (!good) {
-        std::fprintf(stderr, "bench_passing: a measurement failed\n");
-        return 1;
+    const int failed = memlab::bench::measure_in_turns(
+        "bench_passing", turns, variants, [&](const Variant& /*variant*/) { return arguments; },
+        [&](FILE* pipe, std::size_t variant) { read_child(pipe, times[variant]); });
+    if (failed != 0) {
+        return failed;
     }
     std::printf("%-62s", "median, us");
     for (const Variant& variant : variants) {

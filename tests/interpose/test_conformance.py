@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "conformance"))
 from compare import compare, groups, unlike  # noqa: E402  (the path above)
 
 # Groups whose calls the simulated driver does not model: compared on a GPU only.
-ON_A_GPU_ONLY = {"conformance_calls_edges": {"arrays", "batches", "advice", "nodes", "pages", "mappings",
+ON_A_GPU_ONLY = {"conformance_calls_edges": {"arrays", "batches", "advice", "pages", "mappings",
                                              "host_function"}}
 
 RECORDED = ROOT / "tests" / "data" / "h200" / "calls"

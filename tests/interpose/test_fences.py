@@ -5,8 +5,10 @@ two accesses to one address are unordered; the control shows that it would.
 
 from __future__ import annotations
 
+import unittest
+
 from harness import run
-from support import EndToEnd
+from support import Build, EndToEnd
 
 SMALL = str(1 << 20)
 # Two of them do not fit: the second allocation must take what the first one gave back.
@@ -110,6 +112,34 @@ class Fences(EndToEnd):
         environment = self.layout.environment(memlab=False, settings={"SIMCUDA_DEVICES": "2"})
         outcome = run(self.program("two_gpus", "unordered"), environment, self.cwd)
         self.assertEqual(outcome.code, 86, outcome.describe())
+
+    def overwrites_nothing(self, *command: str, **settings: str) -> None:
+        """What plain CUDA overwrites, which the control shows, memlab does not."""
+        control = run(self.program(*command), self.layout.environment(memlab=False, settings=settings), self.cwd)
+        self.assertEqual(control.code, 86, control.describe())
+        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_BACKEND": "vmm"}, {"MEMLAB_WORK_CLOCK": "off"}):
+            with self.subTest(command=command, **more):
+                outcome = self.under_memlab(self.program(*command), settings | more)
+                self.assertEqual((outcome.code, outcome.stdout[:3]), (0, b"OK:"), outcome.describe())
+
+    def test_graphs_that_copy_across_contexts(self) -> None:
+        self.overwrites_nothing("graph_copies", "unordered")
+        for sync in ("always", "never"):
+            outcome = self.under_memlab(self.program("graph_copies", "stream"), {"MEMLAB_FREE_SYNC": sync})
+            self.assertEqual(outcome.code, 0, outcome.describe())
+
+    def test_peers_by_memory_of_another_process(self) -> None:
+        for mode in ("unordered", "late"):
+            self.overwrites_nothing("ipc_peers", mode, SIMCUDA_DEVICES="2")
+
+    @unittest.skipIf(Build.sanitizer, "that library is built without sanitizers only")
+    def test_control_without_peers_each_is_caught(self) -> None:
+        library = str(self.layout.library.with_name("libmemlab_peerless.so"))
+        for command in (("graph_copies", "stream"), ("graph_copies", "unordered"), ("ipc_peers", "stream"),
+                        ("ipc_peers", "unordered"), ("ipc_peers", "late")):
+            with self.subTest(command=command):
+                outcome = self.under_memlab(self.program(*command), {"SIMCUDA_DEVICES": "2", "LD_PRELOAD": library})
+                self.assertEqual(outcome.code, 86, outcome.describe())
 
     def test_control_unordered_use_is_caught(self) -> None:
         outcome = self.outcome("misuse", SMALL, MEMLAB_FREE_SYNC="never")

@@ -152,6 +152,9 @@ def _memory() -> list[Case]:
     runtime = Recording(Kind(4, 4), {"managed": Kind(1, 1, 20_000), "pinned": Kind(2, 2, 70_000),
                                      "async_pool": Kind(1, 1, 50_000), "array": Kind(1, 1)}, ooms=1)
     reset = Recording(Kind(3, 1, 1_900_000, lost=2))
+    graph_copies = Recording(Kind(2 * 3 + 12 * 7 * 2, requested=4 * (64 << 20) + (2 + 12 * 7 * 2) * (3 << 20)))
+    ipc_peers = Recording(Kind(2 * 2 + 3 * 8 * 2, requested=4 * (64 << 20) + 3 * 8 * 2 * (3 << 20)),
+                          {"ipc_import": Kind(1, 1, 2 << 20)})
     two_gpus = Recording(Kind(248, 245, _two_gpus_requested(), lost=3),
                          {"pinned": Kind(1, 1, 3 << 20)})
     return [
@@ -210,6 +213,9 @@ def _memory() -> list[Case]:
           for way in BESIDE_CAPTURES),
         *(Case(f"a fault that {way} tells of", ("told_of_faults", way), 0, None)
           for way in FAULTS_TOLD_BY),
+        Case("graphs that copy across contexts", ("graph_copies", "stream"), 0, (graph_copies,)),
+        Case("graphs that cannot be made executable", ("graph_handles",), 0,
+             (Recording(Kind(3, 2, 3 * ((3 << 20) - 12), lost=1)),)),
         Case("a context that ends while others free", ("peers_end", "peers"), 0, None),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
@@ -220,6 +226,7 @@ def _memory() -> list[Case]:
         Case("device reset, shared", ("device_reset",), 0, (reset,)),
         Case("device reset, static", ("device_reset_static",), 0, (reset,), static_runtime=True),
         Case("two GPUs, shared", ("two_gpus",), 0, (two_gpus,), gpus=2),
+        Case("memory of a process on another GPU", ("ipc_peers", "stream"), 0, (ipc_peers,), gpus=2),
         Case("two GPUs, static", ("two_gpus_static",), 0, (two_gpus,), static_runtime=True, gpus=2),
     ]
 

@@ -548,7 +548,8 @@ CUresult sim_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
     if (peer->device == context->device) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
-    if (std::find(context->peers.begin(), context->peers.end(), peer) != context->peers.end()) {
+    if (std::count(context->peers.begin(), context->peers.end(), peer) != 0 ||
+        std::count(context->peer_devices.begin(), context->peer_devices.end(), peer->device) != 0) {
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     }
     context->peers.push_back(peer);
@@ -564,6 +565,8 @@ CUresult sim_cuCtxDisablePeerAccess(CUcontext peerContext) {
     if (peer == nullptr) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    return std::erase(context->peers, peer) != 0 ? CUDA_SUCCESS
-                                                 : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    const bool enabled = std::erase(context->peers, peer) != 0;
+    return std::erase(context->peer_devices, peer->device) != 0 || enabled
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -10,6 +10,7 @@
 #include "tests/simcuda/memory.hpp"
 #include "tests/simcuda/race.hpp"
 #include "tests/simcuda/statistics.hpp"
+#include "tests/simcuda/transfer.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -20,8 +21,14 @@ struct GraphMemory {
     std::shared_ptr<Physical> physical;
 };
 
+// A node of the graph or of a child graph.
+struct Step {
+    uint64_t node = 0;
+    Work work;
+};
+
 struct Exec {
-    std::vector<Work> works;
+    std::vector<Step> steps;  // in the order in which they run
     Context* context = nullptr;
     unsigned long long flags = 0;
     std::map<uint64_t, GraphMemory> memory;  // by address
@@ -32,6 +39,7 @@ struct Graphs {
     std::set<Node*> nodes;
     std::set<Exec*> execs;
     std::map<uint64_t, uint64_t> reserved;  // address, bytes: for as long as the process lives
+    uint64_t last_node = 0;
 };
 
 Graphs& graphs() {
@@ -115,15 +123,37 @@ CUresult add_free(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependenc
     return add(out, hGraph, dependencies, count, std::move(work));
 }
 
-CUresult fill_exec(Exec& exec, const Graph& graph) {
-    std::vector<Work> works;
+// A graph's nodes with those of its child graphs in their place.
+void add_steps(const Graph& graph, std::vector<Step>& steps) {
     for (const auto& node : graph.nodes) {
-        works.push_back(node->work);
-        if (node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-            exec.memory.contains(node->work.memory)) {
+        if (node->child != nullptr) {
+            add_steps(*node->child, steps);
+        } else {
+            steps.push_back({node->id, node->work});
+        }
+    }
+}
+
+std::vector<Step> steps_of(const Graph& graph) {
+    std::vector<Step> steps;
+    add_steps(graph, steps);
+    return steps;
+}
+
+bool same_shape(const std::vector<Step>& a, const std::vector<Step>& b) {
+    return std::equal(
+        a.begin(), a.end(), b.begin(), b.end(),
+        [](const Step& one, const Step& other) { return one.work.type == other.work.type; });
+}
+
+CUresult fill_exec(Exec& exec, const Graph& graph) {
+    std::vector<Step> steps = steps_of(graph);
+    for (const Step& step : steps) {
+        const Work& work = step.work;
+        if (work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || exec.memory.contains(work.memory)) {
             continue;
         }
-        const uint64_t bytes = node->work.memory_bytes;
+        const uint64_t bytes = work.memory_bytes;
         const int device = graph.context != nullptr ? graph.context->device : 0;
         if (check_allocation_faults(bytes) != CUDA_SUCCESS) {
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -132,10 +162,22 @@ CUresult fill_exec(Exec& exec, const Graph& graph) {
         if (!physical) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        exec.memory.emplace(node->work.memory, GraphMemory{bytes, std::move(physical)});
+        exec.memory.emplace(work.memory, GraphMemory{bytes, std::move(physical)});
     }
-    exec.works = std::move(works);
+    // Nodes keep their numbers over updates: the program goes on naming those it began with.
+    for (size_t i = 0; i < exec.steps.size(); ++i) {
+        steps[i].node = exec.steps[i].node;
+    }
+    exec.steps = std::move(steps);
     return CUDA_SUCCESS;
+}
+
+// A capture takes a fill of any device address.
+bool has_bad_fill(const Graph& graph) {
+    const std::vector<Step> steps = steps_of(graph);
+    return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+        return step.work.type == CU_GRAPH_NODE_TYPE_MEMSET && !can_fill(step.work.fill);
+    });
 }
 
 CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags) {
@@ -147,7 +189,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags)
         return refused;
     }
     Graph* graph = find_graph(hGraph);
-    if (out == nullptr || graph == nullptr || graph->has_bad_fill) {
+    if (out == nullptr || graph == nullptr || has_bad_fill(*graph)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     auto exec = std::make_unique<Exec>();
@@ -159,12 +201,6 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, unsigned long long flags)
     graphs().execs.insert(exec.get());
     *out = reinterpret_cast<CUgraphExec>(exec.release());
     return CUDA_SUCCESS;
-}
-
-bool same_shape(const Exec& exec, const Graph& graph) {
-    return std::equal(
-        exec.works.begin(), exec.works.end(), graph.nodes.begin(), graph.nodes.end(),
-        [](const Work& work, const auto& node) { return work.type == node->work.type; });
 }
 
 void begin_allocation(Exec& exec, const Work& work) {
@@ -197,7 +233,8 @@ CUresult launch(CUgraphExec hGraphExec, CUstream hStream) {
     if (CUresult refused = refuse_while_capturing(*stream)) {
         return refused;
     }
-    for (const Work& work : exec->works) {
+    for (const Step& step : exec->steps) {
+        const Work& work = step.work;
         if (work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && allocations().contains(work.memory)) {
             if ((exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) == 0) {
                 return CUDA_ERROR_INVALID_VALUE;
@@ -206,12 +243,13 @@ CUresult launch(CUgraphExec hGraphExec, CUstream hStream) {
             release_allocation(work.memory);
         }
     }
-    for (const Work& work : exec->works) {
-        if (work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-            begin_allocation(*exec, work);
+    for (const Step& step : exec->steps) {
+        if (step.work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+            begin_allocation(*exec, step.work);
         }
     }
-    for (const Work& work : exec->works) {
+    for (const Step& step : exec->steps) {
+        const Work& work = step.work;
         Work copy = work;
         if (work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
             copy.action = [address = work.memory] { release_allocation(address); };
@@ -242,22 +280,124 @@ Work kernel_work() {
     return work;
 }
 
-Work memset_work(const CUDA_MEMSET_NODE_PARAMS& parameters) {
+// The context that a node is for, where one is named.
+bool may_run_in(CUcontext handle) {
+    const Context* context = find_context(handle);
+    return handle == nullptr || (context != nullptr && context->alive);
+}
+
+CUresult add_copy(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+                  const CUDA_MEMCPY3D* parameters, CUcontext context) {
     Work work;
-    work.type = CU_GRAPH_NODE_TYPE_MEMSET;
-    const CUDA_MEMSET_NODE_PARAMS p = parameters;
-    const uint64_t row = p.width * p.elementSize;
-    for (size_t y = 0; y < p.height; ++y) {
-        work.accesses.push_back({p.dst + y * p.pitch, row, true, 0});
+    if (CUresult error = copy_node(parameters, work)) {
+        return error;
     }
-    work.action = [p, row] {
-        for (size_t y = 0; y < p.height; ++y) {
-            if (usable(p.dst + y * p.pitch, row)) {
-                fill_bytes(p.dst + y * p.pitch, row, &p.value, p.elementSize);
-            }
+    return may_run_in(context) ? add(out, hGraph, dependencies, count, std::move(work))
+                               : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult add_fill(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+                  const CUDA_MEMSET_NODE_PARAMS* parameters, CUcontext context) {
+    Work work;
+    if (CUresult error = fill_node(parameters, work)) {
+        return error;
+    }
+    return may_run_in(context) ? add(out, hGraph, dependencies, count, std::move(work))
+                               : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUDA_MEMSET_NODE_PARAMS without_context(const CUDA_MEMSET_NODE_PARAMS_v2& p) {
+    return {p.dst, p.pitch, p.value, p.elementSize, p.width, p.height};
+}
+
+CUresult change(CUgraphNode hNode, Work work) {
+    Node* node = find_node(hNode);
+    if (node == nullptr || node->work.type != work.type) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    node->work = std::move(work);
+    return CUDA_SUCCESS;
+}
+
+// The node may have changed, or gone, since the executable graph was made.
+CUresult change(CUgraphExec hExec, CUgraphNode hNode, Work work) {
+    Exec* exec = find_exec(hExec);
+    const Node* node = find_node(hNode);
+    if (exec == nullptr || node == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (Step& step : exec->steps) {
+        if (step.node == node->id && step.work.type == work.type) {
+            step.work = std::move(work);
+            return CUDA_SUCCESS;
         }
-    };
-    return work;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+// The work of a node's new parameters.
+CUresult work_of(const CUgraphNodeParams* parameters, Work& work) {
+    if (parameters == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (parameters->type) {
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return copy_node(&parameters->memcpy.copyParams, work);
+        case CU_GRAPH_NODE_TYPE_MEMSET: {
+            const CUDA_MEMSET_NODE_PARAMS fill = without_context(parameters->memset);
+            return fill_node(&fill, work);
+        }
+        default:
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+// Null when there are memory nodes in it, which cannot be copied.
+Graph* copy_of(const Graph& original) {
+    Graph& copy = *add_graph(original.context);
+    std::map<const Node*, Node*> twin;
+    for (const auto& node : original.nodes) {
+        Graph* const child = node->child != nullptr ? copy_of(*node->child) : nullptr;
+        if ((node->child != nullptr && child == nullptr) ||
+            node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+            node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            destroy_graph(copy);
+            return nullptr;
+        }
+        std::vector<Node*> dependencies;
+        for (const Node* before : node->dependencies) {
+            dependencies.push_back(twin.at(before));
+        }
+        twin[node.get()] = &add_node(copy, node->work, std::move(dependencies));
+        twin[node.get()]->child = child;
+        if (child != nullptr) {
+            child->is_child = true;
+        }
+    }
+    return &copy;
+}
+
+CUresult add_child(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+                   CUgraph hChild) {
+    const Graph* original = find_graph(hChild);
+    if (original == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Graph* const child = copy_of(*original);
+    if (child == nullptr) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    Node* node = nullptr;
+    const CUresult result = add(out, hGraph, dependencies, count, std::move(work), &node);
+    if (result == CUDA_SUCCESS) {
+        child->is_child = true;
+        node->child = child;
+    } else {
+        destroy_graph(*child);
+    }
+    return result;
 }
 
 }  // namespace
@@ -277,6 +417,9 @@ Graph* find_graph(CUgraph handle) {
 void destroy_graph(Graph& graph) {
     for (const auto& node : graph.nodes) {
         graphs().nodes.erase(node.get());
+        if (node->child != nullptr) {
+            destroy_graph(*node->child);
+        }
     }
     graphs().graphs.erase(&graph);
     delete &graph;
@@ -298,6 +441,7 @@ Node* find_node(CUgraphNode handle) {
 Node& add_node(Graph& graph, Work work, std::vector<Node*> dependencies) {
     auto node = std::make_unique<Node>();
     node->graph = &graph;
+    node->id = ++graphs().last_node;
     node->work = std::move(work);
     node->dependencies = std::move(dependencies);
     graphs().nodes.insert(node.get());
@@ -349,7 +493,7 @@ CUresult sim_cuGraphCreate(CUgraph* phGraph, unsigned int flags) {
 
 CUresult sim_cuGraphDestroy(CUgraph hGraph) {
     Graph* graph = find_graph(hGraph);
-    if (graph == nullptr) {
+    if (graph == nullptr || graph->is_child) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     destroy_graph(*graph);
@@ -361,23 +505,11 @@ CUresult sim_cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
     if (phGraphClone == nullptr || original == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    // Memory nodes cannot be cloned.
-    for (const auto& node : original->nodes) {
-        if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-            node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
-            return CUDA_ERROR_NOT_SUPPORTED;
-        }
+    Graph* const clone = copy_of(*original);
+    if (clone == nullptr) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
-    Graph& clone = *add_graph(original->context);
-    std::map<const Node*, Node*> twin;
-    for (const auto& node : original->nodes) {
-        std::vector<Node*> dependencies;
-        for (const Node* before : node->dependencies) {
-            dependencies.push_back(twin.at(before));
-        }
-        twin[node.get()] = &add_node(clone, node->work, std::move(dependencies));
-    }
-    *phGraphClone = handle(&clone);
+    *phGraphClone = handle(clone);
     return CUDA_SUCCESS;
 }
 
@@ -402,15 +534,104 @@ CUresult sim_cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
                : add(phGraphNode, hGraph, dependencies, numDependencies, kernel_work());
 }
 
+CUresult sim_cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode* dependencies, size_t numDependencies,
+                                  const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+    return add_copy(phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx);
+}
+
+CUresult sim_cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
+    Work work;
+    const CUresult error = copy_node(nodeParams, work);
+    return error != CUDA_SUCCESS ? error : change(hNode, std::move(work));
+}
+
+CUresult sim_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_MEMCPY3D* copyParams, CUcontext) {
+    Work work;
+    const CUresult error = copy_node(copyParams, work);
+    return error != CUDA_SUCCESS ? error : change(hGraphExec, hNode, std::move(work));
+}
+
 CUresult sim_cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                                   const CUgraphNode* dependencies, size_t numDependencies,
-                                  const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext) {
-    if (memsetParams == nullptr ||
-        (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 &&
-         memsetParams->elementSize != 4)) {
+                                  const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
+    return add_fill(phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx);
+}
+
+CUresult sim_cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+    const Node* node = find_node(hNode);
+    if (nodeParams == nullptr || node == nullptr || node->work.type != CU_GRAPH_NODE_TYPE_MEMSET) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return add(phGraphNode, hGraph, dependencies, numDependencies, memset_work(*memsetParams));
+    *nodeParams = node->work.fill;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphMemsetNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+    Work work;
+    const CUresult error = fill_node(nodeParams, work);
+    return error != CUDA_SUCCESS ? error : change(hNode, std::move(work));
+}
+
+CUresult sim_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_MEMSET_NODE_PARAMS* memsetParams,
+                                            CUcontext) {
+    Work work;
+    const CUresult error = fill_node(memsetParams, work);
+    return error != CUDA_SUCCESS ? error : change(hGraphExec, hNode, std::move(work));
+}
+
+CUresult sim_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+    Work work;
+    const CUresult error = work_of(nodeParams, work);
+    return error != CUDA_SUCCESS ? error : change(hNode, std::move(work));
+}
+
+CUresult sim_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      CUgraphNodeParams* nodeParams) {
+    Work work;
+    const CUresult error = work_of(nodeParams, work);
+    return error != CUDA_SUCCESS ? error : change(hGraphExec, hNode, std::move(work));
+}
+
+CUresult sim_cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode* dependencies, size_t numDependencies,
+                                      CUgraph childGraph) {
+    return add_child(phGraphNode, hGraph, dependencies, numDependencies, childGraph);
+}
+
+CUresult sim_cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
+    const Node* node = find_node(hNode);
+    if (phGraph == nullptr || node == nullptr || node->child == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *phGraph = handle(node->child);
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                CUgraph childGraph) {
+    Exec* exec = find_exec(hGraphExec);
+    const Node* node = find_node(hNode);
+    const Graph* child = find_graph(childGraph);
+    if (exec == nullptr || child == nullptr || node == nullptr || node->child == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const std::vector<Step> old = steps_of(*node->child);
+    std::vector<Step> fresh = steps_of(*child);
+    if (!same_shape(old, fresh)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (Step& step : exec->steps) {
+        for (size_t i = 0; i < old.size(); ++i) {
+            if (step.node == old[i].node) {
+                step.work = std::move(fresh[i].work);
+            }
+        }
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
@@ -469,6 +690,17 @@ CUresult sim_cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph,
             return sim_cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
         case CU_GRAPH_NODE_TYPE_KERNEL:
             return add(phGraphNode, hGraph, dependencies, numDependencies, kernel_work());
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+            return add_copy(phGraphNode, hGraph, dependencies, numDependencies,
+                            &nodeParams->memcpy.copyParams, nodeParams->memcpy.copyCtx);
+        case CU_GRAPH_NODE_TYPE_MEMSET: {
+            const CUDA_MEMSET_NODE_PARAMS fill = without_context(nodeParams->memset);
+            return add_fill(phGraphNode, hGraph, dependencies, numDependencies, &fill,
+                            nodeParams->memset.ctx);
+        }
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            return add_child(phGraphNode, hGraph, dependencies, numDependencies,
+                             nodeParams->graph.graph);
         case CU_GRAPH_NODE_TYPE_MEM_FREE:
             return add_free(phGraphNode, hGraph, dependencies, numDependencies,
                             nodeParams->free.dptr);
@@ -578,7 +810,7 @@ CUresult sim_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     if (exec == nullptr || graph == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const bool fits = same_shape(*exec, *graph);
+    const bool fits = same_shape(exec->steps, steps_of(*graph));
     if (resultInfo != nullptr) {
         *resultInfo = {};
         resultInfo->result =

@@ -5,6 +5,10 @@
 // it is added, as the driver's has. Its physical memory is taken when the graph is instantiated and
 // given back with the executable graph; freeing it outside the graph makes the next launch legal
 // again.
+//
+// Copies and fills touch memory when the graph is launched, as its owner is then, and in the order
+// of the launching stream alone, whatever context the node is for: that an event of that context
+// covers them is written nowhere.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +24,17 @@ struct Graph;
 
 struct Node {
     Graph* graph = nullptr;
+    uint64_t id = 0;  // of no other node; an executable graph knows its nodes by it
     Work work;
     std::vector<Node*> dependencies;
     CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+    Graph* child = nullptr;  // the node's own copy
 };
 
 struct Graph {
     std::vector<std::unique_ptr<Node>> nodes;
     Context* context = nullptr;
-    bool has_bad_fill = false;  // captured; the graph cannot be instantiated
+    bool is_child = false;  // lives and dies with a node
 };
 
 Graph* add_graph(Context* context);

@@ -27,6 +27,10 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     if (name.process == getpid()) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
+    // Access to another device's memory is enabled with it, as by cuCtxEnablePeerAccess.
+    if (name.device != context->device) {
+        context->peer_devices.push_back(name.device);
+    }
     // One mapping for a handle, however often it is opened.
     for (auto& [base, allocation] : allocations()) {
         if (allocation.kind == Kind::ipc && allocation.buffer_id == name.buffer_id) {

@@ -227,8 +227,12 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
         case Kind::device:
         case Kind::managed: {
             it->second.free_pending = true;
+            // What is allocated there next is ordered behind it, by the driver.
             Work work;
-            work.action = [dptr] { release_allocation(dptr); };
+            work.action = [dptr, bytes = it->second.bytes] {
+                forget_accesses(dptr, bytes);
+                release_allocation(dptr);
+            };
             submit(*stream, std::move(work));
             return CUDA_SUCCESS;
         }

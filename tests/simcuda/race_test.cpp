@@ -202,3 +202,150 @@ TEST_CASE_METHOD(DriverFixture, "work of a launched graph is work of its stream"
     CHECK(simcuda_races() == 1);
     simcuda_forget_races();
 }
+
+namespace {
+
+// A copy or fill of memory that a graph names, launched on one stream; its second owner uses it on
+// another.
+struct GraphReuse : Reuse {
+    GraphReuse() {
+        source = memory(4096);
+        elsewhere = memory(4096);
+        simcuda_forget_races();
+    }
+
+    CUDA_MEMCPY3D copy_to(CUdeviceptr to) const {
+        CUDA_MEMCPY3D copy{};
+        copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        copy.srcDevice = source;
+        copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+        copy.dstDevice = to;
+        copy.WidthInBytes = 4096;
+        copy.Height = 1;
+        copy.Depth = 1;
+        return copy;
+    }
+    static CUDA_MEMSET_NODE_PARAMS fill_of(CUdeviceptr to) { return {to, 0, 7, 1, 4096, 1}; }
+
+    static CUgraph new_graph() {
+        CUgraph graph = nullptr;
+        REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+        return graph;
+    }
+    CUgraphNode add_copy(CUgraph graph, CUdeviceptr to) const {
+        const CUDA_MEMCPY3D copy = copy_to(to);
+        CUgraphNode node = nullptr;
+        REQUIRE(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context) == CUDA_SUCCESS);
+        return node;
+    }
+    CUgraphNode add_fill(CUgraph graph, CUdeviceptr to) const {
+        const CUDA_MEMSET_NODE_PARAMS fill = fill_of(to);
+        CUgraphNode node = nullptr;
+        REQUIRE(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, context) == CUDA_SUCCESS);
+        return node;
+    }
+    static CUgraphExec instantiate(CUgraph graph) {
+        CUgraphExec made = nullptr;
+        REQUIRE(cuGraphInstantiate(&made, graph, 0) == CUDA_SUCCESS);
+        return made;
+    }
+
+    // The graph's launch is the last of the first owner's work, and the only one unordered.
+    void must_race(CUgraphExec made) const {
+        cuCtxSynchronize();
+        CHECK(simcuda_races() == 0);
+        REQUIRE(cuGraphLaunch(made, first) == CUDA_SUCCESS);
+        hand_over();
+        use(second);
+        CHECK(simcuda_races() == 1);
+    }
+
+    CUdeviceptr source = 0;
+    CUdeviceptr elsewhere = 0;
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(GraphReuse, "copies and fills of a graph are accesses at its launch",
+                 "[simcuda]") {
+    CUgraph graph = new_graph();
+    SECTION("a copy") {
+        add_copy(graph, p);
+    }
+    SECTION("a fill") {
+        add_fill(graph, p);
+    }
+    SECTION("a general copy") {
+        CUgraphNodeParams any{};
+        CUgraphNode node = nullptr;
+        any.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+        any.memcpy.copyCtx = context;
+        any.memcpy.copyParams = copy_to(p);
+        REQUIRE(cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &any) == CUDA_SUCCESS);
+    }
+    SECTION("a copy whose parameters change") {
+        const CUDA_MEMCPY3D copy = copy_to(p);
+        REQUIRE(cuGraphMemcpyNodeSetParams(add_copy(graph, elsewhere), &copy) == CUDA_SUCCESS);
+    }
+    SECTION("a fill whose parameters change") {
+        const CUDA_MEMSET_NODE_PARAMS fill = fill_of(p);
+        REQUIRE(cuGraphMemsetNodeSetParams(add_fill(graph, elsewhere), &fill) == CUDA_SUCCESS);
+    }
+    SECTION("in a child graph of a child graph, of which the copy counts") {
+        CUgraph inner = new_graph();
+        CUgraph outer = new_graph();
+        CUgraphNode node = nullptr;
+        const CUgraphNode copy = add_copy(inner, p);
+        REQUIRE(cuGraphAddChildGraphNode(&node, outer, nullptr, 0, inner) == CUDA_SUCCESS);
+        REQUIRE(cuGraphAddChildGraphNode(&node, graph, nullptr, 0, outer) == CUDA_SUCCESS);
+        const CUDA_MEMCPY3D other = copy_to(elsewhere);
+        REQUIRE(cuGraphMemcpyNodeSetParams(copy, &other) == CUDA_SUCCESS);
+        CHECK(cuGraphDestroy(outer) == CUDA_SUCCESS);
+        CHECK(cuGraphDestroy(inner) == CUDA_SUCCESS);
+    }
+    SECTION("cloned") {
+        CUgraph original = new_graph();
+        add_copy(original, p);
+        REQUIRE(cuGraphClone(&graph, original) == CUDA_SUCCESS);
+        CHECK(cuGraphDestroy(original) == CUDA_SUCCESS);
+    }
+    must_race(instantiate(graph));
+}
+
+TEST_CASE_METHOD(GraphReuse, "an executable graph's copies and fills can be others", "[simcuda]") {
+    CUgraph graph = new_graph();
+    const CUgraphNode copy = add_copy(graph, elsewhere);
+    const CUgraphNode fill = add_fill(graph, elsewhere);
+    CUgraphExec made = instantiate(graph);
+    SECTION("a copy") {
+        const CUDA_MEMCPY3D other = copy_to(p);
+        REQUIRE(cuGraphExecMemcpyNodeSetParams(made, copy, &other, context) == CUDA_SUCCESS);
+    }
+    SECTION("a fill") {
+        const CUDA_MEMSET_NODE_PARAMS other = fill_of(p);
+        REQUIRE(cuGraphExecMemsetNodeSetParams(made, fill, &other, context) == CUDA_SUCCESS);
+    }
+    SECTION("by an update, after which the nodes are the same") {
+        CUgraph other = new_graph();
+        add_copy(other, p);
+        add_fill(other, p);
+        CUgraphExecUpdateResultInfo info{};
+        REQUIRE(cuGraphExecUpdate(made, other, &info) == CUDA_SUCCESS);
+        const CUDA_MEMSET_NODE_PARAMS again = fill_of(elsewhere);
+        REQUIRE(cuGraphExecMemsetNodeSetParams(made, fill, &again, context) == CUDA_SUCCESS);
+    }
+    must_race(made);
+}
+
+TEST_CASE_METHOD(GraphReuse, "what an executable graph no longer names is no access", "[simcuda]") {
+    CUgraph graph = new_graph();
+    const CUgraphNode copy = add_copy(graph, p);
+    CUgraphExec made = instantiate(graph);
+    const CUDA_MEMCPY3D other = copy_to(elsewhere);
+    REQUIRE(cuGraphExecMemcpyNodeSetParams(made, copy, &other, context) == CUDA_SUCCESS);
+    cuCtxSynchronize();
+    REQUIRE(cuGraphLaunch(made, first) == CUDA_SUCCESS);
+    hand_over();
+    use(second);
+    CHECK(simcuda_races() == 0);
+}

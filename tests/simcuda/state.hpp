@@ -61,6 +61,7 @@ struct Context {
     std::vector<OpPtr> barrier;  // cuCtxWaitEvent: what all later work waits for
     Clock barrier_clock;
     std::vector<Context*> peers;
+    std::vector<int> peer_devices;  // whose memory of other processes it opened
     size_t limits[16] = {};
     unsigned usage = 1;  // cuCtxCreate's and cuCtxAttach's, less cuCtxDetach's
 };

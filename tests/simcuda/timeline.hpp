@@ -52,6 +52,7 @@ struct Work {
     bool early = false;         // may begin before the kernel before it in its stream has ended
     uint64_t memory = 0;        // of a memory node: the address
     uint64_t memory_bytes = 0;  // of an allocation node
+    CUDA_MEMSET_NODE_PARAMS fill{};  // of a fill
 };
 
 struct Op {

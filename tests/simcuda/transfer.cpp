@@ -1,5 +1,7 @@
 // Copies and fills. Each is work on a stream whose contents move when it completes; the synchronous
 // ones are work on the default stream that the host waits for where the driver's do.
+#include "tests/simcuda/transfer.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -32,23 +34,30 @@ struct Rows {
     uint64_t from_step = 0;
 };
 
-// May work on this stream name the range? When it runs it is looked at again.
-bool nameable(const Stream& stream, uint64_t address, uint64_t bytes) {
-    return simcuda::usable(address, bytes) || (stream.capture && is_graph_memory(address, bytes));
+// What becomes work of a stream at once, or a node of a graph.
+enum class As { work, node };
+
+As as(const Stream& stream) {
+    return stream.capture ? As::node : As::work;
+}
+
+// May the work name the range? When it runs it is looked at again.
+bool nameable(As as, uint64_t address, uint64_t bytes) {
+    return simcuda::usable(address, bytes) || (as == As::node && is_graph_memory(address, bytes));
 }
 
 // The driver looks at all from the first byte of the first row to the last of the last.
-bool nameable(const Stream& stream, const Rows& rows) {
+bool nameable(As as, const Rows& rows) {
     const auto whole = [&](uint64_t begin, uint64_t step) {
         return rows.count == 0 || !is_device_address(begin) ||
-               nameable(stream, begin, (rows.count - 1) * step + rows.bytes);
+               nameable(as, begin, (rows.count - 1) * step + rows.bytes);
     };
     if (!whole(rows.to, rows.to_step) || !whole(rows.from, rows.from_step)) {
         return false;
     }
     for (uint64_t i = 0; i < rows.count; ++i) {
-        if (!nameable(stream, rows.to + i * rows.to_step, rows.bytes) ||
-            !nameable(stream, rows.from + i * rows.from_step, rows.bytes)) {
+        if (!nameable(as, rows.to + i * rows.to_step, rows.bytes) ||
+            !nameable(as, rows.from + i * rows.from_step, rows.bytes)) {
             return false;
         }
     }
@@ -56,20 +65,20 @@ bool nameable(const Stream& stream, const Rows& rows) {
 }
 
 // The same of all planes of a volume.
-bool nameable(const Stream& stream, const std::vector<Rows>& planes) {
+bool nameable(As as, const std::vector<Rows>& planes) {
     const auto whole = [&](uint64_t begin, uint64_t last, uint64_t step) {
         const uint64_t end = last + (planes.back().count - 1) * step + planes.back().bytes;
-        return !is_device_address(begin) || end <= begin || nameable(stream, begin, end - begin);
+        return !is_device_address(begin) || end <= begin || nameable(as, begin, end - begin);
     };
-    return std::all_of(
-               planes.begin(), planes.end(),
-               [&](const Rows& rows) { return rows.bytes == 0 || nameable(stream, rows); }) &&
+    return std::all_of(planes.begin(), planes.end(),
+                       [&](const Rows& rows) { return rows.bytes == 0 || nameable(as, rows); }) &&
            (planes.empty() || planes.back().count == 0 || planes.back().bytes == 0 ||
             (whole(planes.front().to, planes.back().to, planes.back().to_step) &&
              whole(planes.front().from, planes.back().from, planes.back().from_step)));
 }
 
-Work copy_work(const std::vector<Rows>& parts) {
+// Pageable host memory is read at once where `staged`.
+Work copy_work(const std::vector<Rows>& parts, bool staged) {
     Work work;
     work.type = CU_GRAPH_NODE_TYPE_MEMCPY;
     work.takes_time = true;
@@ -80,7 +89,7 @@ Work copy_work(const std::vector<Rows>& parts) {
     auto held = std::make_shared<std::vector<Part>>();
     for (const Rows& rows : parts) {
         Part part{rows, {}};
-        if (is_pageable(rows.from)) {
+        if (staged && is_pageable(rows.from)) {
             part.staged.resize(rows.bytes * rows.count);
             for (uint64_t i = 0; i < rows.count; ++i) {
                 copy_bytes(address(part.staged.data()) + i * rows.bytes,
@@ -120,7 +129,7 @@ CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
-    if (!nameable(*stream, parts)) {
+    if (!nameable(as(*stream), parts)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t bytes = 0;
@@ -137,7 +146,7 @@ CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
     });
     // An asynchronous copy into pageable memory returns when it is done.
     const bool to_pageable = !wait && !stream->capture && is_pageable(parts.front().to);
-    Work work = copy_work(parts);
+    Work work = copy_work(parts, true);
     return (wait && host_side) || to_pageable ? enqueue_and_wait(*stream, std::move(work))
                                               : enqueue(*stream, std::move(work));
 }
@@ -157,6 +166,30 @@ CUresult copy_device(uint64_t device, uint64_t bytes) {
                : CUDA_SUCCESS;
 }
 
+Work fill_work(const CUDA_MEMSET_NODE_PARAMS& p) {
+    Work work;
+    work.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    work.takes_time = true;
+    work.fill = p;
+    const uint64_t row = p.width * p.elementSize;
+    for (uint64_t i = 0; i < p.height; ++i) {
+        work.accesses.push_back(access(p.dst + i * p.pitch, row, true));
+    }
+    work.action = [p, row] {
+        for (uint64_t i = 0; i < p.height; ++i) {
+            if (simcuda::usable(p.dst + i * p.pitch, row)) {
+                fill_bytes(p.dst + i * p.pitch, row, &p.value, p.elementSize);
+            }
+        }
+    };
+    return work;
+}
+
+bool can_fill(As as, const CUDA_MEMSET_NODE_PARAMS& p) {
+    const uint64_t row = p.width * p.elementSize;
+    return !is_pageable(p.dst) && nameable(as, Rows{p.dst, p.dst, row, p.height, p.pitch, p.pitch});
+}
+
 CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_bytes,
               uint64_t width, uint64_t height, CUstream hStream, bool wait) {
     Stream* stream = nullptr;
@@ -169,28 +202,15 @@ CUresult fill(uint64_t to, uint64_t step, const void* pattern, uint64_t pattern_
     if (to % pattern_bytes != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const uint64_t row = width * pattern_bytes;
-    Work work;
-    work.type = CU_GRAPH_NODE_TYPE_MEMSET;
-    work.takes_time = true;
-    if (is_pageable(to) || !nameable(*stream, Rows{to, to, row, height, step, step})) {
-        if (!stream->capture || !is_device_address(to)) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        stream->capture->graph->has_bad_fill = true;  // as the driver: noticed later
-    }
-    for (uint64_t i = 0; i < height; ++i) {
-        work.accesses.push_back(access(to + i * step, row, true));
-    }
     uint32_t value = 0;
     std::memcpy(&value, pattern, pattern_bytes);
-    work.action = [=] {
-        for (uint64_t i = 0; i < height; ++i) {
-            if (simcuda::usable(to + i * step, row)) {
-                fill_bytes(to + i * step, row, &value, pattern_bytes);
-            }
-        }
-    };
+    const CUDA_MEMSET_NODE_PARAMS parameters{
+        to, step, value, static_cast<unsigned>(pattern_bytes), width, height};
+    // Of what is captured the driver notices it later.
+    if (!can_fill(as(*stream), parameters) && (!stream->capture || !is_device_address(to))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Work work = fill_work(parameters);
     // Filling host memory is done when the call returns; device memory is filled behind it.
     return wait && !is_device_address(to) ? enqueue_and_wait(*stream, std::move(work))
                                           : enqueue(*stream, std::move(work));
@@ -225,13 +245,16 @@ bool side_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray ar
     return true;
 }
 
-CUresult copy_box(const Side& to, const Side& from, size_t width, size_t height, size_t depth,
-                  CUstream stream, bool wait) {
+std::vector<Rows> box(const Side& to, const Side& from, size_t width, size_t height, size_t depth) {
     std::vector<Rows> parts;
     for (size_t z = 0; z < depth; ++z) {
         parts.push_back({to.address + z * to.slice, from.address + z * from.slice, width, height,
                          to.row, from.row});
     }
+    return parts;
+}
+
+CUresult copy_parts(const std::vector<Rows>& parts, CUstream stream, bool wait) {
     return parts.empty() ? CUDA_SUCCESS : copy(parts, stream, wait);
 }
 
@@ -245,26 +268,61 @@ CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream stream, bool wait) {
                  0, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes, 0, to)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return copy_box(to, from, p->WidthInBytes, p->Height, 1, stream, wait);
+    return copy_parts(box(to, from, p->WidthInBytes, p->Height, 1), stream, wait);
+}
+
+template <typename Parameters>
+bool sides_of(const Parameters* p, Side& to, Side& from) {
+    return p != nullptr &&
+           side_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY,
+                   p->srcZ, p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes,
+                   p->srcHeight != 0 ? p->srcHeight : p->Height, from) &&
+           side_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY,
+                   p->dstZ, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes,
+                   p->dstHeight != 0 ? p->dstHeight : p->Height, to);
 }
 
 template <typename Parameters>
 CUresult copy_3d(const Parameters* p, CUstream stream, bool wait) {
     Side to;
     Side from;
-    if (p == nullptr ||
-        !side_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes, p->srcY,
-                 p->srcZ, p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes,
-                 p->srcHeight != 0 ? p->srcHeight : p->Height, from) ||
-        !side_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY,
-                 p->dstZ, p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes,
-                 p->dstHeight != 0 ? p->dstHeight : p->Height, to)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return copy_box(to, from, p->WidthInBytes, p->Height, p->Depth, stream, wait);
+    return sides_of(p, to, from)
+               ? copy_parts(box(to, from, p->WidthInBytes, p->Height, p->Depth), stream, wait)
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
+
+CUresult copy_node(const CUDA_MEMCPY3D* parameters, Work& work) {
+    Side to;
+    Side from;
+    if (!sides_of(parameters, to, from)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const std::vector<Rows> parts =
+        box(to, from, parameters->WidthInBytes, parameters->Height, parameters->Depth);
+    if (!nameable(As::node, parts)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    work = copy_work(parts, false);
+    return CUDA_SUCCESS;
+}
+
+CUresult fill_node(const CUDA_MEMSET_NODE_PARAMS* parameters, Work& work) {
+    if (parameters == nullptr ||
+        (parameters->elementSize != 1 && parameters->elementSize != 2 &&
+         parameters->elementSize != 4) ||
+        !can_fill(*parameters)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    work = fill_work(*parameters);
+    return CUDA_SUCCESS;
+}
+
+bool can_fill(const CUDA_MEMSET_NODE_PARAMS& parameters) {
+    return can_fill(As::node, parameters);
+}
+
 }  // namespace memlab::simcuda
 
 using namespace memlab::simcuda;

@@ -1,6 +1,9 @@
 // The pool when malloc fails: refuses, unchanged, and never needs memory to take some back.
+#include <malloc.h>
+
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <vector>
 
@@ -11,6 +14,17 @@ namespace {
 // How many allocations of this thread still succeed; negative: all of them.
 thread_local int allowance = -1;
 thread_local std::uint64_t allocations = 0;
+thread_local std::int64_t held = 0;  // bytes
+
+void* counted(void* memory) {
+    held += static_cast<std::int64_t>(malloc_usable_size(memory));
+    return memory;
+}
+
+void give_back(void* memory) {
+    held -= static_cast<std::int64_t>(malloc_usable_size(memory));
+    std::free(memory);
+}
 
 void* get_memory(std::size_t size) {
     ++allocations;
@@ -24,7 +38,7 @@ void* get_memory(std::size_t size) {
     if (memory == nullptr) {
         throw std::bad_alloc();
     }
-    return memory;
+    return counted(memory);
 }
 
 }  // namespace
@@ -36,22 +50,22 @@ void* operator new[](std::size_t size) {
     return get_memory(size);
 }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-    return std::malloc(size);
+    return counted(std::malloc(size));
 }
 void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
-    return std::malloc(size);
+    return counted(std::malloc(size));
 }
 void operator delete(void* memory) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete[](void* memory) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 void operator delete[](void* memory, std::size_t) noexcept {
-    std::free(memory);
+    give_back(memory);
 }
 
 namespace memlab::allocator::testing {
@@ -209,6 +223,34 @@ TEST_CASE("a steady program costs no host memory") {
     const std::uint64_t after = allocations;
     CHECK(after == before);
     CHECK(pool.validate() == sound);
+}
+
+TEST_CASE("an abandoned pool keeps no host memory to speak of, and goes on") {
+    constexpr std::int64_t little = 8192;
+    Frugal backend;
+    const std::int64_t before = held;
+    const auto pool = std::make_unique<Pool>(with(FreeSync::never), backend, nullptr);
+    for (int round = 0; round < 3; ++round) {
+        backend.busy = true;
+        std::vector<Address> addresses;
+        for (std::uint64_t i = 0; i < 3000; ++i) {
+            addresses.push_back(pool->allocate(512 + i * 1000, 0).block.address);
+        }
+        for (std::size_t i = 0; i < addresses.size(); i += 3) {
+            pool->free(addresses[i], 0);
+            pool->free_in(i % 200 + 8, addresses[i + 1], 0);
+        }
+        CHECK(pool->validate() == sound);
+        addresses = std::vector<Address>();
+        CHECK(held - before > 100 * little);
+        pool->abandon();
+        CHECK(held - before < little);
+        CHECK(pool->validate() == sound);
+        CHECK(pool->stats().largest_free == 0);
+        CHECK(pool->tick(1) == 0);
+        CHECK(pool->release_cached(true) == 0);
+        CHECK(pool->free(2 * mib, 0).kind == FreeResult::Kind::not_ours);
+    }
 }
 
 }  // namespace memlab::allocator::testing
