@@ -26,8 +26,10 @@
 namespace memlab::profiler::unwind {
 
 /// Fills `stack` with the return addresses of the caller's frame and those above it, at most
-/// `limit`
-/// (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
-void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+/// `limit` (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
+template <std::size_t room>
+[[gnu::hot]] void walk_stack(StackRoom<room>& stack, std::size_t limit, Bytes left_out);
+extern template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+extern template void walk_stack(ShortStack& stack, std::size_t limit, Bytes left_out);
 
 }  // namespace memlab::profiler::unwind

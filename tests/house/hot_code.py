@@ -25,7 +25,7 @@ FUNCTIONS = [
     "memlab::profiler::Recorder::capture_call_site(",
     "memlab::profiler::StackTable::id_of(",
     "memlab::profiler::python::read_frames(",
-    "memlab::profiler::unwind::walk_stack(",
+    "void memlab::profiler::unwind::walk_stack<64ul>(",
     "memlab::trace::LogWriter::on_freed(",
     "memlab::trace::encode_fields(",
     "cuMemAlloc_v2",
