@@ -19,6 +19,10 @@ FUNCTIONS = [
     "memlab::interpose::CudaFences::record(",
     "memlab::interpose::allocate_device(",
     "memlab::interpose::free_device(",
+    "memlab::interpose::LiveAllocations::erase(",
+    "memlab::interpose::LiveAllocations::put(",
+    "memlab::interpose::allocate_from_driver(",
+    "memlab::interpose::free_device_async(",
     "memlab::interpose::PoolRecorder::on_alloc(",
     "memlab::interpose::PoolRecorder::on_freed(",
     "memlab::profiler::Recorder::record(memlab::trace::Event)",
@@ -30,6 +34,8 @@ FUNCTIONS = [
     "memlab::trace::encode_fields(",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
+    "cuMemAllocAsync",
+    "cuMemFreeAsync",
 ]
 MOST_BYTES = 128 << 10
 
