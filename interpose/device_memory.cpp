@@ -33,9 +33,9 @@ constexpr int max_sampled_devices = 64;
     return session.recorder() != nullptr ? session.recorder()->capture_call_site() : 0;
 }
 
-void record_event(Session& session, EventType type, const LiveAllocation& allocation,
-                  std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
-                  CUstream stream) {
+[[gnu::hot]] void record_event(Session& session, EventType type, const LiveAllocation& allocation,
+                               std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
+                               CUstream stream) {
     if (session.recorder() == nullptr) {
         return;
     }
@@ -61,11 +61,8 @@ bool has_an_address(MemoryKind kind) {
            kind == MemoryKind::pinned || kind == MemoryKind::async_pool;
 }
 
-void record_and_keep(Session& session, Api api, const DriverAllocation& allocation,
-                     std::uint64_t address, const Context* context) {
-    if (session.recorder() != nullptr) {
-        session.recorder()->expect(EventType::alloc);
-    }
+[[gnu::hot]] void record_and_keep(Session& session, Api api, const DriverAllocation& allocation,
+                                  std::uint64_t address, const Context* context) {
     const std::uint32_t stack = call_site(session);
     LiveAllocation live;
     live.kind = allocation.kind;
@@ -264,8 +261,8 @@ void serve_nested_frees(Session& session) {
     return free_from_driver(session, api, HandleClass::memory, address, real_free);
 }
 
-CUresult free_device_async(Session& session, Api api, CUdeviceptr address, StreamKey stream,
-                           DriverFree real_free) {
+[[gnu::hot]] CUresult free_device_async(Session& session, Api api, CUdeviceptr address,
+                                        StreamKey stream, DriverFree real_free) {
     if (nested_frees.any()) {
         serve_nested_frees(session);
     }
@@ -305,6 +302,9 @@ void make_room_for_managed(Session& session, std::uint64_t bytes) {
                                            FunctionRef<CUresult()> real,
                                            FunctionRef<std::uint64_t()> address) {
     const trace::NoCancellation no_cancellation;
+    if (session.recorder() != nullptr) {
+        session.recorder()->expect(EventType::alloc);  // it comes while the driver works
+    }
     const auto within_limit = [&] {
         return allocate_within_limit(session, allocation, real, address);
     };
@@ -342,6 +342,9 @@ void record_driver_allocation(Session& session, Api api, const DriverAllocation&
                                        std::uint64_t address, DriverFree real_free) {
     const trace::NoCancellation no_cancellation;
     const std::optional<LiveAllocation> known = session.live().begin_free(handles, address);
+    if (known && session.recorder() != nullptr) {
+        session.recorder()->expect(EventType::free_requested, profiler::Freed::later);
+    }
     const CUresult result = real_free();
     if (known) {
         const std::uint32_t api_id = session.api_id(api);

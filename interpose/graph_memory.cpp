@@ -58,7 +58,7 @@ GraphMemory& graph_memory() {
     return *instance;
 }
 
-CUgraph capturing_graph(Session& session, CUstream stream, bool per_thread) {
+[[gnu::hot]] CUgraph capturing_graph(Session& session, CUstream stream, bool per_thread) {
     if (!session.captures().capturing()) {
         return nullptr;
     }

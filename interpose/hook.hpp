@@ -41,7 +41,7 @@ bool thread_is_inside_memlab();
 /// stack, else `plain()`, the real driver call. Out of host memory in between, the program gets the
 /// answer that the driver would give to that; nothing is ever thrown at it.
 template <class Ours, class Plain>
-CUresult hook(const Ours& ours, const Plain& plain) {
+[[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
     const InsideMemlab inside;
     if (!inside.nested()) {
         if (Session* session = Session::current_or_late()) {

@@ -17,8 +17,9 @@ namespace {
 
 /// `pool` is null for the device's current one.
 template <class Real>
-CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUmemoryPool pool,
-                        CUstream stream, bool per_thread, const Real& real) {
+[[gnu::hot]] CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes,
+                                     CUmemoryPool pool, CUstream stream, bool per_thread,
+                                     const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUgraph graph = mi::capturing_graph(session, stream, per_thread);
@@ -38,8 +39,8 @@ CUresult allocate_async(Api api, CUdeviceptr* address, std::size_t bytes, CUmemo
 }
 
 template <class Real>
-CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
-                    const Real& real) {
+[[gnu::hot]] CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thread,
+                                 const Real& real) {
     return mi::hook(
         [&](Session& session) {
             // In a capture this adds a node: the memory goes back each time the graph runs.
@@ -63,38 +64,43 @@ CUresult free_async(Api api, CUdeviceptr address, CUstream stream, bool per_thre
 
 }  // namespace
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address, size_t bytes,
-                                               CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr* address,
+                                                                    size_t bytes, CUstream stream) {
     return allocate_async(Api::cuMemAllocAsync, address, bytes, nullptr, stream, false,
                           mi::real_call(&Driver::cuMemAllocAsync, address, bytes, stream));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes,
-                                                    CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* address,
+                                                                         size_t bytes,
+                                                                         CUstream stream) {
     return allocate_async(Api::cuMemAllocAsync_ptsz, address, bytes, nullptr, stream, true,
                           mi::real_call(&Driver::cuMemAllocAsync_ptsz, address, bytes, stream));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes,
-                                                       CUmemoryPool pool, CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr* address,
+                                                                            size_t bytes,
+                                                                            CUmemoryPool pool,
+                                                                            CUstream stream) {
     return allocate_async(
         Api::cuMemAllocFromPoolAsync, address, bytes, pool, stream, false,
         mi::real_call(&Driver::cuMemAllocFromPoolAsync, address, bytes, pool, stream));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes,
-                                                            CUmemoryPool pool, CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(
+    CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
     return allocate_async(
         Api::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream, true,
         mi::real_call(&Driver::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address,
+                                                                   CUstream stream) {
     return free_async(Api::cuMemFreeAsync, address, stream, false,
                       mi::real_call(&Driver::cuMemFreeAsync, address, stream));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr address,
+                                                                        CUstream stream) {
     return free_async(Api::cuMemFreeAsync_ptsz, address, stream, true,
                       mi::real_call(&Driver::cuMemFreeAsync_ptsz, address, stream));
 }

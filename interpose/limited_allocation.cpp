@@ -94,8 +94,9 @@ CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const So
 
 }  // namespace
 
-CUresult allocate_within_limit(Session& session, const DriverAllocation& allocation,
-                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
+[[gnu::hot]] CUresult allocate_within_limit(Session& session, const DriverAllocation& allocation,
+                                            FunctionRef<CUresult()> real,
+                                            FunctionRef<std::uint64_t()> address) {
     const std::optional<Source> source = source_of(session, allocation);
     if (!source) {
         return real();

@@ -15,23 +15,22 @@ std::uint64_t end_of(std::uint64_t address, const LiveAllocation& allocation) {
 
 }  // namespace
 
-std::uint32_t LiveAllocations::place_of(HandleClass handles, std::uint64_t address) const {
-    return index_.find(hash(handles, address), [&](std::uint32_t place) {
-        const Entry& entry = entries_[place];
-        return entry.address == address && entry.handles == handles;
-    });
+[[gnu::hot]] std::uint32_t LiveAllocations::place_of(HandleClass handles,
+                                                     std::uint64_t address) const {
+    return index_.find(hash(handles, address),
+                       [&](std::uint32_t place) { return is_at(place, handles, address); });
 }
 
 std::uint64_t& LiveAllocations::bytes_of(const LiveAllocation& allocation) {
     return bytes_[allocation.device][static_cast<std::size_t>(allocation.kind)];
 }
 
-/// May throw std::bad_alloc, and then has changed nothing.
-void LiveAllocations::put(const Entry& entry) {
+/// `known`: the place of what has its address. May throw std::bad_alloc, and then has changed
+/// nothing.
+[[gnu::hot]] void LiveAllocations::put(std::uint32_t known, const Entry& entry) {
     if (entry.allocation.device >= bytes_.size()) {
         bytes_.resize(std::size_t{entry.allocation.device} + 1);
     }
-    const std::uint32_t known = place_of(entry.handles, entry.address);
     if (known != trace::HashIndex::none) {
         bytes_of(entries_[known].allocation) -= entries_[known].allocation.requested;
         entries_[known] = entry;
@@ -44,7 +43,7 @@ void LiveAllocations::put(const Entry& entry) {
     bytes_of(entry.allocation) += entry.allocation.requested;
 }
 
-void LiveAllocations::erase(std::uint32_t place) {
+[[gnu::hot]] void LiveAllocations::erase(std::uint32_t place) {
     const auto last = static_cast<std::uint32_t>(entries_.size() - 1);
     bytes_of(entries_[place].allocation) -= entries_[place].allocation.requested;
     index_.erase(hash(entries_[place].handles, entries_[place].address), place);
@@ -59,9 +58,9 @@ void LiveAllocations::erase(std::uint32_t place) {
 
 /// The driver cuts freed memory as it likes: what it hands out need not begin where a freed block
 /// did. Handles of other classes are no ranges of bytes.
-bool LiveAllocations::is_leaving(HandleClass handles, std::uint64_t address,
-                                 const LiveAllocation& allocation) const {
-    const std::uint32_t place = place_of(handles, address);
+[[gnu::hot]] bool LiveAllocations::is_leaving(std::uint32_t place, HandleClass handles,
+                                              std::uint64_t address,
+                                              const LiveAllocation& allocation) const {
     if (place != trace::HashIndex::none && entries_[place].freeing) {
         return true;
     }
@@ -75,15 +74,17 @@ bool LiveAllocations::is_leaving(HandleClass handles, std::uint64_t address,
                                        const LiveAllocation& allocation,
                                        FunctionRef<void()> record) {
     std::unique_lock lock(mutex_);
-    while (is_leaving(handles, address, allocation)) {
+    std::uint32_t known = place_of(handles, address);
+    while (is_leaving(known, handles, address, allocation)) {
         // The thread that freed it is between the driver's answer and its record: a few
         // instructions away.
         lock.unlock();
         sched_yield();
         lock.lock();
+        known = place_of(handles, address);
     }
     try {
-        put({address, allocation, handles, false});
+        put(known, {address, allocation, handles, false});
     } catch (const std::bad_alloc&) {
         return false;
     }
@@ -99,6 +100,7 @@ bool LiveAllocations::is_leaving(HandleClass handles, std::uint64_t address,
         return std::nullopt;
     }
     entries_[place].freeing = true;
+    last_begun_ = place;
     if (handles == HandleClass::memory) {
         try {
             leaving_.push_back({address, end_of(address, entries_[place].allocation)});
@@ -111,7 +113,10 @@ bool LiveAllocations::is_leaving(HandleClass handles, std::uint64_t address,
 [[gnu::hot]] void LiveAllocations::finish_free(HandleClass handles, std::uint64_t address,
                                                bool freed, FunctionRef<void()> record) {
     const std::lock_guard lock(mutex_);
-    const std::uint32_t place = place_of(handles, address);
+    const std::uint32_t place =
+        last_begun_ < entries_.size() && is_at(last_begun_, handles, address)
+            ? last_begun_
+            : place_of(handles, address);
     if (place != trace::HashIndex::none) {
         if (freed) {
             record();

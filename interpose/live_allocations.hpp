@@ -66,14 +66,18 @@ class LiveAllocations {
         std::uint64_t begin;
         std::uint64_t end;
     };
-    bool is_leaving(HandleClass handles, std::uint64_t address,
+    bool is_leaving(std::uint32_t place, HandleClass handles, std::uint64_t address,
                     const LiveAllocation& allocation) const;
 
     static std::uint64_t hash(HandleClass handles, std::uint64_t address) {
         return trace::HashIndex::spread(address + static_cast<std::uint64_t>(handles));
     }
     std::uint32_t place_of(HandleClass handles, std::uint64_t address) const;
-    void put(const Entry& entry);
+    bool is_at(std::uint32_t place, HandleClass handles, std::uint64_t address) const {
+        const Entry& entry = entries_[place];
+        return entry.address == address && entry.handles == handles;
+    }
+    void put(std::uint32_t known, const Entry& entry);
     void erase(std::uint32_t place);
     std::uint64_t& bytes_of(const LiveAllocation& allocation);
 
@@ -82,6 +86,7 @@ class LiveAllocations {
     // become more than ever before.
     std::vector<Entry> entries_;
     trace::HashIndex index_;
+    std::uint32_t last_begun_ = 0;    ///< place of the last free that began: it mostly ends next
     std::vector<BytesByKind> bytes_;  ///< by device
     std::vector<Leaving> leaving_;    ///< one a thread at most
 };

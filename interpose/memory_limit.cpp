@@ -13,7 +13,7 @@ CUresult device_memory_info(std::size_t* free, std::size_t* total) {
     return call_real(&Driver::cuMemGetInfo_v2, free, total);
 }
 
-bool MemoryLimits::wanted() const {
+[[gnu::hot]] bool MemoryLimits::wanted() const {
     return std::any_of(wanted_.begin(), wanted_.end(),
                        [](const DeviceLimit& limit) { return limit.bytes != 0; });
 }

@@ -26,7 +26,7 @@ StreamKey thread_stream() {
 
 constinit OneStream one_stream;
 
-StreamKey stream_key(CUstream stream, bool per_thread) {
+[[gnu::hot]] StreamKey stream_key(CUstream stream, bool per_thread) {
     if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) {
         return thread_stream();
     }

@@ -1,5 +1,7 @@
 #include "interpose/vmm_allocations.hpp"
 
+#include <algorithm>
+
 namespace memlab::interpose {
 
 namespace {
@@ -61,11 +63,11 @@ void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handl
     const std::lock_guard lock(mutex_);
     if (const std::uint32_t place = named(handle); place != none) {
         const std::uint32_t allocation = names_[place].allocation;
-        const auto at = mappings_.find(address);
-        if (at == mappings_.end()) {
-            mappings_.insert(address, {bytes, allocation});
-        } else {
+        const auto at = mappings_.lower_bound(address);
+        if (at != mappings_.end() && mappings_.key_at(at) == address) {
             mappings_.at(at) = {bytes, allocation};
+        } else {
+            mappings_.insert(at, address, {bytes, allocation});
         }
         ++allocations_[allocation].mappings;
     }
@@ -74,13 +76,17 @@ void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handl
 std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint64_t> dead;
-    for (auto at = mappings_.lower_bound(address);
-         at != mappings_.end() && mappings_.key_at(at) < address + bytes;
-         at = mappings_.lower_bound(address)) {
-        const std::uint32_t allocation = mappings_.at(at).allocation;
+    const CUdeviceptr end = address + bytes;
+    for (CUdeviceptr begin = address; begin < end;) {
+        const auto at = mappings_.lower_bound(begin);
+        if (at == mappings_.end() || mappings_.key_at(at) >= end) {
+            break;
+        }
+        const Mapping mapping = mappings_.at(at);
+        begin = mappings_.key_at(at) + std::max<std::size_t>(mapping.bytes, 1);
         mappings_.erase(at);
-        --allocations_[allocation].mappings;
-        erase_if_dead(allocation, dead);
+        --allocations_[mapping.allocation].mappings;
+        erase_if_dead(mapping.allocation, dead);
     }
     return dead;
 }

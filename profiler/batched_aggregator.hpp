@@ -52,12 +52,11 @@ class BatchedAggregator {
         batches_[filling_].add(sample);
         added(order);
     }
-    /// An alloc or a free_requested that is complete at once will be added soon. Without the order.
-    void expect(trace::EventType type) const noexcept {
+    /// An event of this sort (UsualEvents) will be added soon. Without the order.
+    void expect(std::size_t sort) const noexcept {
         trace::prefetch_to_write<sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_>(
             &filling_);
-        packed_.expect(type == trace::EventType::alloc ? UsualEvents::sort_of(type)
-                                                       : UsualEvents::freed);
+        packed_.expect(sort);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
     /// Adds up what waits, if that is worth it: the program is about to wait. Whether it did, and

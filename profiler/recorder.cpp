@@ -7,6 +7,7 @@
 #include <ctime>
 #include <mutex>
 #include <new>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "profiler/calibrated_clock.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/python/python_stacks.hpp"
+#include "profiler/scratch.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_hash.hpp"
 #include "profiler/stack_table.hpp"
@@ -40,10 +42,12 @@ class Recorder::Impl final : private StackDefinitions {
         emit(process);
     }
 
-    void expect(trace::EventType type) const noexcept {
+    void expect(trace::EventType type, Freed freed) const noexcept {
         trace::prefetch_to_write<sizeof mutex_ + sizeof finished_>(&mutex_);
         trace::prefetch_to_write<sizeof clock_>(&clock_);
-        aggregator_.expect(type);
+        aggregator_.expect(type == trace::EventType::free_requested && freed == Freed::at_once
+                               ? UsualEvents::freed
+                               : UsualEvents::sort_of(type));
         if (log_) {
             log_->expect(type);
         }
@@ -271,13 +275,45 @@ class Recorder::Impl final : private StackDefinitions {
 
     /// Once a stack led through a Python.
     void look_for_python() {
-        if (python_.looking()) {
+        if (python_.looking() && stacks_.interpreter() != 0) [[unlikely]] {
             python_.look(stacks_.interpreter());
         }
     }
 
-    [[gnu::hot]] std::uint32_t capture() {
+    // What a deep stack takes has no room on a small one.
+    struct DeepStack {
         CapturedStack native;
+        python::FrameRoom<CapturedStack::max_depth> frames;
+        std::uint64_t merged[CapturedStack::max_depth];
+    };
+
+    [[gnu::hot]] std::uint32_t capture() {
+        if (stack_depth_ > ShortStack::max_depth) [[unlikely]] {
+            return capture_deep();
+        }
+        ShortStack native;
+        const std::uint64_t epoch = capture_native(native);
+        return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
+    }
+
+    [[gnu::noinline]] std::uint32_t capture_deep() {
+        const Scratch<DeepStack> scratch;
+        DeepStack* const deep = scratch.get();
+        if (deep == nullptr) {
+            throw std::bad_alloc();
+        }
+        const std::uint64_t epoch = capture_native(deep->native);
+        return python_.found() ? merged_id_of(deep->native, deep->frames, epoch,
+                                              [&](const StackHash& parts) {
+                                                  return merge(deep->native, deep->frames,
+                                                               deep->merged, parts, epoch);
+                                              })
+                               : id_of(deep->native, epoch);
+    }
+
+    /// The calling thread's stack, and the epoch that it is of.
+    template <std::size_t room>
+    [[gnu::always_inline]] std::uint64_t capture_native(StackRoom<room>& native) {
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
@@ -285,33 +321,51 @@ class Recorder::Impl final : private StackDefinitions {
             python_.look(python_.interpreter_above(
                 reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))));
         }
-        return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
+        return epoch;
     }
 
     // Its frames are not on the stack while the native ones are walked: what lies deeper there is
     // not in the processor's caches.
-    [[gnu::hot, gnu::noinline]] std::uint32_t merged_id_of(const CapturedStack& native,
+    [[gnu::hot, gnu::noinline]] std::uint32_t merged_id_of(const ShortStack& native,
                                                            std::uint64_t epoch) {
-        python::Frames frames;
+        python::FrameRoom<ShortStack::max_depth> frames;
+        return merged_id_of(native, frames, epoch, [&](const StackHash& parts) {
+            return merge_short(native, frames, parts, epoch);
+        });
+    }
+
+    template <class Merge>
+    [[gnu::always_inline]] std::uint32_t merged_id_of(const StackView& native,
+                                                      python::Frames& frames, std::uint64_t epoch,
+                                                      const Merge& merge_parts) {
         if (!python_.read(frames)) {
             return id_of(native, epoch);
         }
         const StackHash parts = python::hash_of_parts(native, frames, epoch);
         const std::uint32_t known = python_.known_stacks().find(parts);
-        return known != 0 ? known : merge(native, frames, parts, epoch);
+        return known != 0 ? known : merge_parts(parts);
     }
 
-    std::uint32_t id_of(const CapturedStack& native, std::uint64_t epoch) {
+    std::uint32_t id_of(const StackView& native, std::uint64_t epoch) {
         return stacks_.id_of({native.addresses, native.depth}, native.truncated, epoch);
     }
 
-    [[gnu::noinline]] std::uint32_t merge(const CapturedStack& native, const python::Frames& frames,
-                                          const StackHash& parts, std::uint64_t epoch) {
+    [[gnu::noinline]] std::uint32_t merge_short(const StackView& native,
+                                                const python::Frames& frames,
+                                                const StackHash& parts, std::uint64_t epoch) {
+        std::uint64_t words[ShortStack::max_depth];
+        return merge(native, frames, words, parts, epoch);
+    }
+
+    std::uint32_t merge(const StackView& native, const python::Frames& frames,
+                        std::span<std::uint64_t> words, const StackHash& parts,
+                        std::uint64_t epoch) {
         python::MergedStack merged;
-        const std::uint32_t id = python_.merge(native, frames, merged)
-                                     ? stacks_.id_of({merged.words, merged.depth}, merged.truncated,
-                                                     epoch, &merged.python)
-                                     : id_of(native, epoch);
+        merged.words = words;
+        const std::uint32_t id =
+            python_.merge(native, frames, merged)
+                ? stacks_.id_of(words.first(merged.depth), merged.truncated, epoch, &merged.python)
+                : id_of(native, epoch);
         if (id != 0 && epoch != StackTable::no_epoch) {
             python_.known_stacks().keep(parts, id);
         }
@@ -433,8 +487,8 @@ Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
 
 Recorder::~Recorder() = default;
 
-[[gnu::hot]] void Recorder::expect(trace::EventType type) const noexcept {
-    impl_->expect(type);
+[[gnu::hot]] void Recorder::expect(trace::EventType type, Freed freed) const noexcept {
+    impl_->expect(type, freed);
 }
 
 [[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {

@@ -25,6 +25,9 @@ struct StackLimits {
     std::uint32_t most = StackTable::default_most_stacks;
 };
 
+/// When a free_requested has its free_completed.
+enum class Freed : std::uint8_t { at_once, later };
+
 /// Thread-safety: all member functions, from any thread, unless they say otherwise.
 class Recorder {
   public:
@@ -35,9 +38,9 @@ class Recorder {
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
-    /// An alloc or a free_requested will be recorded soon: what that takes is brought into the
-    /// processor's caches meanwhile.
-    void expect(trace::EventType type) const noexcept;
+    /// An alloc or a free_requested will be recorded soon, by record_freed() or, `later`, by
+    /// record(): what that takes is brought into the processor's caches meanwhile.
+    void expect(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     std::uint32_t capture_call_site() noexcept;

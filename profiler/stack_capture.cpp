@@ -15,8 +15,9 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 namespace memlab::profiler {
 
-[[gnu::hot]] void capture_stack(CapturedStack& stack, std::size_t limit) {
-    const std::size_t most = std::min(limit, CapturedStack::max_depth);
+template <std::size_t room>
+[[gnu::hot]] void capture_stack(StackRoom<room>& stack, std::size_t limit) {
+    const std::size_t most = std::min(limit, room);
     const unwind::Bytes own{reinterpret_cast<std::uintptr_t>(__ehdr_start),
                             reinterpret_cast<std::uintptr_t>(etext)};
     unwind::walk_stack(stack, most, own);
@@ -24,5 +25,8 @@ namespace memlab::profiler {
     unwind::verify_walk(stack, most, own);
 #endif
 }
+
+template void capture_stack(CapturedStack& stack, std::size_t limit);
+template void capture_stack(ShortStack& stack, std::size_t limit);
 
 }  // namespace memlab::profiler

@@ -10,8 +10,10 @@
 
 namespace memlab::profiler {
 
-struct CapturedStack {
-    static constexpr std::size_t max_depth = 256;
+/// A call stack with room for so many frames.
+template <std::size_t room>
+struct StackRoom {
+    static constexpr std::size_t max_depth = room;
 
     std::size_t depth = 0;
     bool truncated = false;               ///< deeper than asked for
@@ -24,9 +26,33 @@ struct CapturedStack {
     std::uintptr_t ends[max_depth];
 };
 
+using CapturedStack = StackRoom<256>;
+/// Small enough for a small stack: 1 KiB.
+using ShortStack = StackRoom<64>;
+
+/// A captured stack, whatever the room that it is in.
+struct StackView {
+    template <std::size_t room>
+    StackView(const StackRoom<room>& stack)  // NOLINT(google-explicit-constructor): a view of it
+        : depth(stack.depth),
+          truncated(stack.truncated),
+          ends_early(stack.ends_early),
+          addresses(stack.addresses),
+          ends(stack.ends) {}
+
+    std::size_t depth;
+    bool truncated;
+    bool ends_early;
+    const std::uintptr_t* addresses;
+    const std::uintptr_t* ends;
+};
+
 /// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread,
 /// memlab's own frames left out. Takes no lock, allocates nothing, may be called on any thread and
 /// in signal handlers.
-void capture_stack(CapturedStack& stack, std::size_t limit);
+template <std::size_t room>
+[[gnu::hot]] void capture_stack(StackRoom<room>& stack, std::size_t limit);
+extern template void capture_stack(CapturedStack& stack, std::size_t limit);
+extern template void capture_stack(ShortStack& stack, std::size_t limit);
 
 }  // namespace memlab::profiler

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -36,7 +37,9 @@ class StringSink final : public ByteSink {
 /// value comes after its key. After the sink has failed everything is ignored.
 class JsonOutput {
   public:
-    explicit JsonOutput(ByteSink& sink) : sink_(sink) {}
+    /// May throw std::bad_alloc.
+    explicit JsonOutput(ByteSink& sink)
+        : sink_(sink), buffer_(std::make_unique_for_overwrite<char[]>(buffer_size)) {}
 
     void begin_object() { open('{'); }
     void end_object() { close('}'); }
@@ -132,7 +135,7 @@ class JsonOutput {
     }
     void text(std::string_view value);
     void put(char c) {
-        if (used_ == sizeof buffer_) {
+        if (used_ == buffer_size) {
             flush();
         }
         buffer_[used_++] = c;
@@ -143,7 +146,7 @@ class JsonOutput {
         }
     }
     void flush() {
-        failed_ = failed_ || !sink_.write(buffer_, used_);
+        failed_ = failed_ || !sink_.write(buffer_.get(), used_);
         used_ = 0;
     }
 
@@ -153,7 +156,9 @@ class JsonOutput {
     bool line_break_ = false;
     bool failed_ = false;
     std::size_t used_ = 0;
-    char buffer_[8192];
+    // Not in the object: the thread that ends a program may have a small stack.
+    static constexpr std::size_t buffer_size = 8192;
+    const std::unique_ptr<char[]> buffer_;
 };
 
 }  // namespace memlab::report

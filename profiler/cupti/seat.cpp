@@ -15,10 +15,36 @@
 
 namespace memlab::profiler::cupti {
 
+namespace {
+
+/// Collects work, so that the recorder's lock is taken once for many.
+class Batch {
+  public:
+    explicit Batch(Recorder& recorder) : recorder_(recorder) {}
+
+    void add(const trace::Work& work) {
+        if (count_ == work_.size()) {
+            pass_on();
+        }
+        work_[count_++] = work;
+    }
+    void pass_on() {
+        recorder_.record_work(work_.data(), count_);
+        count_ = 0;
+    }
+
+  private:
+    Recorder& recorder_;
+    std::array<trace::Work, 64> work_;
+    std::size_t count_ = 0;
+};
+
+}  // namespace
+
 class Seat::Impl {
   public:
     Impl(const Library& library, Recorder& recorder, const SeatOptions& options)
-        : cupti_(*library.functions), recorder_(recorder), options_(options) {}
+        : cupti_(*library.functions), recorder_(recorder), options_(options), batch_(recorder) {}
 
     std::string take() noexcept;
     bool taken() const { return taken_.load(std::memory_order_acquire); }
@@ -67,6 +93,7 @@ class Seat::Impl {
         }
     };
     std::mutex reading_;  ///< before the recorder's
+    Batch batch_;         ///< not on the stack: CUPTI reads on the program's threads as well
     std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
 
     // CUPTI hands buffers back without saying to whom they belong.
@@ -127,32 +154,6 @@ trace::Work work_of(const Record& record, trace::WorkKind kind) {
     }
     return work;
 }
-
-/// Collects work, so that the recorder's lock is taken once for many.
-class Batch {
-  public:
-    explicit Batch(Recorder& recorder) : recorder_(recorder) {}
-    ~Batch() { pass_on(); }
-    Batch(const Batch&) = delete;
-    Batch& operator=(const Batch&) = delete;
-
-    void add(const trace::Work& work) {
-        if (count_ == work_.size()) {
-            pass_on();
-        }
-        work_[count_++] = work;
-    }
-
-  private:
-    void pass_on() {
-        recorder_.record_work(work_.data(), count_);
-        count_ = 0;
-    }
-
-    Recorder& recorder_;
-    std::array<trace::Work, 64> work_;
-    std::size_t count_ = 0;
-};
 
 }  // namespace
 
@@ -366,45 +367,43 @@ void Seat::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8
 void Seat::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                       std::size_t valid) noexcept {
     const std::lock_guard lock(reading_);
-    {
-        Batch batch(recorder_);
-        CUpti_Activity* record = nullptr;
-        while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
-            trace::Work work;
-            switch (record->kind) {
-                case CUPTI_ACTIVITY_KIND_MEMORY2:
-                    see(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
-                    continue;
-                case CUPTI_ACTIVITY_KIND_KERNEL:
-                case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-                    const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
-                    work = work_of(kernel, trace::WorkKind::kernel);
-                    work.name = name_id(kernel.name);
-                    break;
-                }
-                case CUPTI_ACTIVITY_KIND_MEMCPY:
-                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
-                                   trace::WorkKind::copy);
-                    break;
-                case CUPTI_ACTIVITY_KIND_MEMCPY2:
-                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
-                                   trace::WorkKind::copy);
-                    break;
-                case CUPTI_ACTIVITY_KIND_MEMSET:
-                    work = work_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
-                                   trace::WorkKind::fill);
-                    break;
-                default:
-                    continue;
+    CUpti_Activity* record = nullptr;
+    while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+        trace::Work work;
+        switch (record->kind) {
+            case CUPTI_ACTIVITY_KIND_MEMORY2:
+                see(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                continue;
+            case CUPTI_ACTIVITY_KIND_KERNEL:
+            case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+                const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+                work = work_of(kernel, trace::WorkKind::kernel);
+                work.name = name_id(kernel.name);
+                break;
             }
-            if (work.start_ns == 0) {
-                continue;  // CUPTI could not tell when it ran
-            }
-            work.start_ns = in_our_clock(work.start_ns);
-            work.end_ns = in_our_clock(work.end_ns);
-            batch.add(work);
+            case CUPTI_ACTIVITY_KIND_MEMCPY:
+                work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
+                               trace::WorkKind::copy);
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMCPY2:
+                work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
+                               trace::WorkKind::copy);
+                break;
+            case CUPTI_ACTIVITY_KIND_MEMSET:
+                work = work_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
+                               trace::WorkKind::fill);
+                break;
+            default:
+                continue;
         }
+        if (work.start_ns == 0) {
+            continue;  // CUPTI could not tell when it ran
+        }
+        work.start_ns = in_our_clock(work.start_ns);
+        work.end_ns = in_our_clock(work.end_ns);
+        batch_.add(work);
     }
+    batch_.pass_on();
     std::size_t dropped = 0;
     if (cupti_.dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) {
         lost_.fetch_add(dropped, std::memory_order_relaxed);

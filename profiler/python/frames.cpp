@@ -19,7 +19,7 @@ class Walk {
   public:
     Walk(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known, Frames& out)
         : interpreter_(interpreter),
-          limit_(std::min(limit, Frames::max_frames)),
+          limit_(std::min(limit, out.max_frames)),
           known_(known.view()),
           numbered_(out.in_main_interpreter && layout_.code_version != 0),
           out_(out),
@@ -113,7 +113,7 @@ class Walk {
     bool is_next_on_stack(const void* record) {
         const auto at = reinterpret_cast<std::uintptr_t>(record);
         if (at <= last_on_stack_ || at - last_on_stack_ > largest_stack ||
-            at % alignof(void*) != 0) {
+            at % alignof(void*) != 0 || at >> 48 != 0) {
             return false;
         }
         last_on_stack_ = at;
@@ -122,8 +122,9 @@ class Walk {
 
     void close(const void* record) {
         if (!closed()) {
-            out_.activations[out_.activation_count++] = {reinterpret_cast<std::uintptr_t>(record),
-                                                         out_.frame_count};
+            Activation& activation = out_.activations[out_.activation_count++];
+            activation.on_stack = reinterpret_cast<std::uintptr_t>(record) & 0xffff'ffff'ffffU;
+            activation.end = out_.frame_count & 0xffffU;
         }
     }
 
@@ -139,8 +140,9 @@ class Walk {
             return frame;
         }
         const KnownPlaces::View known = known_;
-        RawFrame* next = out_.frames + out_.frame_count;
-        const RawFrame* const end = out_.frames + limit_;
+        RawFrame* const frames = out_.frames();
+        RawFrame* next = frames + out_.frame_count;
+        const RawFrame* const end = frames + limit_;
         while (frame != nullptr && next != end) {
             const auto* code = read<const char*>(frame, layout_.frame_code);
             const std::ptrdiff_t offset = offset_of(frame, code);
@@ -152,10 +154,10 @@ class Walk {
             if (number == 0) {
                 break;
             }
-            *next++ = {code, offset, number};
+            *next++ = {code, static_cast<std::int32_t>(offset), number};
             frame = previous_of(frame);
         }
-        out_.frame_count = static_cast<std::size_t>(next - out_.frames);
+        out_.frame_count = static_cast<std::size_t>(next - frames);
         return frame;
     }
 
@@ -172,7 +174,8 @@ class Walk {
         // A frame that is being set up is not there yet for anyone who asks.
         if (offset >= first_traceable(layout_, code) ||
             read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator) {
-            out_.frames[out_.frame_count++] = {code, offset, 0};
+            const std::ptrdiff_t fitting = std::clamp<std::ptrdiff_t>(offset, INT32_MIN, INT32_MAX);
+            out_.frames()[out_.frame_count++] = {code, static_cast<std::int32_t>(fitting), 0};
             out_.all_numbered = false;
         }
         return true;

@@ -22,20 +22,21 @@ namespace memlab::profiler::python {
 /// A frame by what identifies its place: valid while the frame stands.
 struct RawFrame {
     const void* code;
-    std::ptrdiff_t offset;  ///< of the instruction, in bytes; negative before the first one
-    std::uint32_t number;   ///< of its place, if that is known already; else 0
+    std::int32_t offset;   ///< of the instruction, in bytes; negative before the first one
+    std::uint32_t number;  ///< of its place, if that is known already; else 0
 };
 
 /// Frames that one activation of the interpreter's loop runs.
 struct Activation {
-    std::uintptr_t on_stack;  ///< lies in the loop's frame on the C stack
-    std::size_t end;          ///< its frames end here; they begin where the one before ended
+    std::uint64_t on_stack : 48;  ///< lies in the loop's frame on the C stack
+    std::uint64_t end : 16;       ///< its frames end here; they begin where the one before ended
 };
 
+/// All but the frames, which lie behind it: a FrameRoom.
 struct Frames {
-    static constexpr std::size_t max_frames = 256;
     static constexpr std::size_t max_activations = 64;
 
+    const std::size_t max_frames;
     std::size_t frame_count = 0;
     std::size_t activation_count = 0;
     bool truncated = false;    ///< there are more than the limit, or than could be told apart
@@ -43,8 +44,23 @@ struct Frames {
     bool in_main_interpreter = false;
     bool all_numbered = true;  ///< each frame's place was known
     void* thread_state = nullptr;
-    RawFrame frames[max_frames];              ///< innermost first; [0, frame_count)
     Activation activations[max_activations];  ///< innermost first; [0, activation_count)
+
+    /// Innermost first; [0, frame_count).
+    RawFrame* frames() { return reinterpret_cast<RawFrame*>(this + 1); }
+    const RawFrame* frames() const { return reinterpret_cast<const RawFrame*>(this + 1); }
+
+  protected:
+    explicit Frames(std::size_t room) : max_frames(room) {}
+};
+
+template <std::size_t room>
+struct FrameRoom : Frames {
+    static_assert(room <= 256);
+    FrameRoom() : Frames(room) {
+        static_assert(sizeof(FrameRoom) == sizeof(Frames) + sizeof(of_frames));
+    }
+    RawFrame of_frames[room];
 };
 
 /// Fills `out` with at most `limit` frames; none for a thread that runs no Python. What is checked

@@ -22,7 +22,7 @@ namespace memlab::profiler::python {
 
 /// What merging `native` and `python` depends on. The frames must have their numbers. `epoch`: as
 /// in StackTable::id_of().
-StackHash hash_of_parts(const CapturedStack& native, const Frames& python, std::uint64_t epoch);
+StackHash hash_of_parts(const StackView& native, const Frames& python, std::uint64_t epoch);
 
 /// Thread-safety: any number of threads.
 class KnownStacks {

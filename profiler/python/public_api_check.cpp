@@ -83,7 +83,7 @@ Comparison compare_with_public_api(const Interpreter& interpreter, const Frames&
     const CollectorOff collector(api);
     Reference frame(api, api.thread_frame(frames.thread_state));
     for (std::size_t i = 0; i < frames.frame_count; ++i) {
-        if (frame.get() == nullptr || !is_same(interpreter, frame.get(), frames.frames[i])) {
+        if (frame.get() == nullptr || !is_same(interpreter, frame.get(), frames.frames()[i])) {
             return Comparison::different;
         }
         frame.reset(api.frame_back(frame.get()));

@@ -123,15 +123,14 @@ void PythonStacks::await_search() {
         }
     }
     if (!frames.all_numbered) {
-        numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames,
+        numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames(),
                          frames.frame_count);
     }
     return true;
 }
 
-bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
-                         MergedStack& merged) const {
-    const std::size_t limit = std::min(depth_, native.max_depth);
+bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedStack& merged) const {
+    const std::size_t limit = std::min(depth_, merged.words.size());
     std::size_t depth = 0;
     std::size_t frame = 0;
     std::size_t activation = 0;
@@ -148,13 +147,14 @@ bool PythonStacks::merge(const CapturedStack& native, const Frames& frames,
             if (depth < limit) {
                 merged.python[depth / 64] |= std::uint64_t{1} << depth % 64;
             }
-            add(frames.frames[frame].number);
+            add(frames.frames()[frame].number);
         }
         ++activation;
     };
     const auto next_activation = [&] {
-        return activation < frames.activation_count ? frames.activations[activation].on_stack
-                                                    : UINTPTR_MAX;
+        return activation < frames.activation_count
+                   ? std::uintptr_t{frames.activations[activation].on_stack}
+                   : UINTPTR_MAX;
     };
     std::uintptr_t next = next_activation();
     for (std::size_t i = 0; i < native.depth; ++i) {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "profiler/python/frame_numbers.hpp"
@@ -32,7 +33,7 @@ struct MergedStack {
     std::size_t depth = 0;
     bool truncated = false;
     StackTable::PythonWords python{};  ///< which of the words are Python frames
-    std::uint64_t words[CapturedStack::max_depth];
+    std::span<std::uint64_t> words;    ///< the room for them; [0, depth) is set
 };
 
 enum class Mode : std::uint8_t {
@@ -73,8 +74,8 @@ class PythonStacks {
     bool read(Frames& frames);
 
     /// Puts `frames` where the activations that run them are in the native stack. False when none
-    /// was found there; `merged` says nothing then.
-    bool merge(const CapturedStack& native, const Frames& frames, MergedStack& merged) const;
+    /// was found there; `merged` says nothing then. What has no room in it is left out.
+    bool merge(const StackView& native, const Frames& frames, MergedStack& merged) const;
 
     /// What was merged before.
     KnownStacks& known_stacks() { return *known_stacks_; }

@@ -57,6 +57,20 @@ class LogWriter::Impl {
         return true;
     }
 
+    [[gnu::hot]] void append(const Event& event) noexcept {
+        if (ended_) {
+            return;
+        }
+        try {
+            if (!stopped_because_.empty() || !append_event(tag_of(event.type), event)) {
+                drop<Event>();
+            }
+        } catch (const std::bad_alloc&) {
+            end_block();
+            drop<Event>();
+        }
+    }
+
     template <typename Record>
     void append(const Record& record) noexcept {
         if (ended_) {
@@ -65,12 +79,6 @@ class LogWriter::Impl {
         try {
             if (!stopped_because_.empty()) {
                 drop<Record>();
-                return;
-            }
-            if constexpr (std::is_same_v<Record, Event>) {
-                if (!append_event(tag_of(record.type), record)) {
-                    drop<Record>();
-                }
                 return;
             }
             encode(record);

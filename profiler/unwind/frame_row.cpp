@@ -5,8 +5,9 @@ namespace {
 
 using How = RegisterRule::How;
 
-// Compilers remember one state at a time; hand-written code seldom two.
-constexpr std::size_t max_remembered = 8;
+// Compilers remember one state at a time; hand-written code seldom two. Each takes 300 bytes of a
+// stack that may be small.
+constexpr std::size_t max_remembered = 4;
 
 class Program {
   public:

@@ -60,7 +60,7 @@ Source source_at(std::uintptr_t return_address) {
 constinit std::atomic<unsigned long> stacks_verified{0};
 constinit std::atomic<unsigned long> frames_verified{0};
 
-void print(const char* title, const CapturedStack& stack) {
+void print(const char* title, const StackView& stack) {
     std::fprintf(stderr, "%s: %zu frames%s\n", title, stack.depth,
                  stack.truncated ? ", truncated" : "");
     for (std::size_t i = 0; i < stack.depth; ++i) {
@@ -79,7 +79,7 @@ __attribute__((noinline)) void walk_stack_as_libgcc(CapturedStack& stack, std::s
     _Unwind_Backtrace(step, &walk);
 }
 
-bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc) {
+bool are_equal(const StackView& walked, const StackView& by_libgcc) {
     const std::size_t depth = std::min(walked.depth, by_libgcc.depth);
     const bool goes_on = walked.depth > depth;
     if (by_libgcc.depth > depth + 1 ||
@@ -99,7 +99,7 @@ bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc) {
     return true;
 }
 
-void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out) {
+void verify_walk(const StackView& stack, std::size_t limit, Bytes left_out) {
     CapturedStack reference;
     walk_stack_as_libgcc(reference, limit, left_out);
     if (!are_equal(stack, reference)) {

@@ -15,11 +15,11 @@ void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes left_ou
 /// Whether two walks gave the same. Of a frame without a caller only libgcc says where it ends.
 /// Where there are no tables libgcc's ends, and ours may go on; a last one that is no code is no
 /// frame to ours.
-bool are_equal(const CapturedStack& walked, const CapturedStack& by_libgcc);
+bool are_equal(const StackView& walked, const StackView& by_libgcc);
 
 /// Walks again as libgcc does. On any difference prints both stacks and aborts. The frame that both
 /// were called from has to be among those left out.
-void verify_walk(const CapturedStack& stack, std::size_t limit, Bytes left_out);
+void verify_walk(const StackView& stack, std::size_t limit, Bytes left_out);
 
 /// How many stacks verify_walk() found equal, and how many frames they had.
 struct VerifiedWalks {

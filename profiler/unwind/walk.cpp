@@ -172,7 +172,8 @@ constexpr std::uint32_t kept_registers = 1U << column::rbx | 1U << column::rbp |
 
 // The whole walk with every register, from the tables alone. It begins with its own frame, what it
 // gives with the one whose stack pointer is `first`.
-__attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, CapturedStack& stack,
+template <std::size_t room>
+__attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, StackRoom<room>& stack,
                                                        std::size_t limit, Bytes left_out) {
     Registers registers = registers_here();
     StackMemory memory(registers.values[column::rsp]);
@@ -222,7 +223,8 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
 
 // False when a frame needs a register that is not carried along. The loop is the unwinder's cost:
 // what it needs is in registers, and what is not the plain case leaves it for step().
-[[gnu::hot]] MEMLAB_READS_STACK inline bool walk_quickly(Position at, CapturedStack& stack,
+template <std::size_t room>
+[[gnu::hot]] MEMLAB_READS_STACK inline bool walk_quickly(Position at, StackRoom<room>& stack,
                                                          std::size_t limit, Bytes left_out,
                                                          std::uint64_t epoch) {
     const bool use_kept = !is_unloading();
@@ -338,7 +340,8 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Cap
 
 }  // namespace
 
-[[gnu::hot]] __attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(CapturedStack& stack,
+template <std::size_t room>
+[[gnu::hot]] __attribute__((noinline)) MEMLAB_READS_STACK void walk_stack(StackRoom<room>& stack,
                                                                           std::size_t limit,
                                                                           Bytes left_out) {
     const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
@@ -378,5 +381,8 @@ __attribute__((noinline)) bool find_interrupted(Interrupted* found) {
     }
     return false;
 }
+
+template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+template void walk_stack(ShortStack& stack, std::size_t limit, Bytes left_out);
 
 }  // namespace memlab::profiler::unwind

@@ -27,9 +27,11 @@
 namespace memlab::profiler::unwind {
 
 /// Fills `stack` with the return addresses of the caller's frame and those above it, at most
-/// `limit`
-/// (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
-void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+/// `limit` (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
+template <std::size_t room>
+[[gnu::hot]] void walk_stack(StackRoom<room>& stack, std::size_t limit, Bytes left_out);
+extern template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
+extern template void walk_stack(ShortStack& stack, std::size_t limit, Bytes left_out);
 
 /// What a signal handler interrupted: what would run next, and the register that says which system
 /// call it was, or its outcome.

@@ -1,8 +1,13 @@
 // A free has two halves around the driver's call; nobody may see the address reused in between.
 #include "interpose/live_allocations.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <map>
+#include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/catch.hpp"
 
@@ -99,4 +104,76 @@ TEST_CASE("what lies beside memory that is being freed need not wait") {
     live.finish_free(HandleClass::memory, 0x1000, false, nothing);
     live.add(HandleClass::memory, 0x1300, of(1), [&] { ++recorded; });
     CHECK(recorded == 4);
+}
+
+TEST_CASE("any calls in any order, frees under way beside each other: as a plain account of them") {
+    using Key = std::pair<HandleClass, std::uint64_t>;
+    constexpr HandleClass classes[] = {HandleClass::memory, HandleClass::array,
+                                       HandleClass::vmm_allocation};
+    std::mt19937 random(11);
+    LiveAllocations live;
+    std::map<Key, LiveAllocation> expected;
+    std::vector<Key> freeing;
+    const auto is_freeing = [&](const Key& key) {
+        return std::find(freeing.begin(), freeing.end(), key) != freeing.end();
+    };
+    for (int i = 0; i < 40'000; ++i) {
+        const Key key{classes[random() % 3], 0x1000 * (1 + random() % 60)};
+        switch (random() % 5) {
+            case 0:
+            case 1:
+                if (!is_freeing(key)) {
+                    const LiveAllocation made =
+                        of(1 + random() % 0x1000, 1 + static_cast<std::uint32_t>(random() % 3));
+                    bool recorded = false;
+                    REQUIRE(live.add(key.first, key.second, made, [&] { recorded = true; }));
+                    REQUIRE(recorded);
+                    expected[key] = made;
+                }
+                break;
+            case 2: {
+                const auto begun = live.begin_free(key.first, key.second);
+                REQUIRE(begun.has_value() == (expected.contains(key) && !is_freeing(key)));
+                if (begun) {
+                    REQUIRE(begun->requested == expected[key].requested);
+                    freeing.push_back(key);
+                }
+                break;
+            }
+            case 3:
+                if (!freeing.empty()) {
+                    // Mostly the last one, as where one thread frees.
+                    const std::size_t at =
+                        random() % 3 != 0 ? freeing.size() - 1 : random() % freeing.size();
+                    const Key ends = freeing[at];
+                    freeing.erase(freeing.begin() + static_cast<std::ptrdiff_t>(at));
+                    const bool freed = random() % 4 != 0;
+                    bool recorded = false;
+                    live.finish_free(ends.first, ends.second, freed, [&] { recorded = true; });
+                    REQUIRE(recorded == (freed && expected.contains(ends)));
+                    if (freed) {
+                        expected.erase(ends);
+                    }
+                }
+                break;
+            default:
+                if (random() % 500 == 0) {
+                    const auto context = static_cast<std::uint32_t>(1 + random() % 3);
+                    live.remove_context(context);
+                    std::erase_if(expected, [context](const auto& each) {
+                        return each.second.context == context;
+                    });
+                } else {
+                    const auto found = live.find(key.first, key.second);
+                    REQUIRE(found.has_value() == expected.contains(key));
+                    REQUIRE((!found || found->requested == expected[key].requested));
+                }
+        }
+    }
+    std::uint64_t bytes = 0;
+    for (const auto& [key, allocation] : expected) {
+        bytes += allocation.requested;
+    }
+    CHECK(live.bytes_by_kind(0)[static_cast<std::size_t>(memlab::trace::MemoryKind::device)] ==
+          bytes);
 }

@@ -201,7 +201,7 @@ TEST_CASE("what waits is added up early where the program has time, if there is 
         for (std::size_t i = 0; i < count; ++i) {
             address += 4096;
             const trace::Event event = event_at(trace::EventType::alloc, address, address);
-            both.batched.expect(trace::EventType::alloc);
+            both.batched.expect(UsualEvents::sort_of(trace::EventType::alloc));
             both.batched.add(event, order);
             both.plain.on(event);
         }

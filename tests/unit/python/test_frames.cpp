@@ -159,18 +159,18 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     world.activation(&records[1], outer, &records[2]);
     world.activation(&records[2], nullptr, nullptr);  // the thread's own: the end
     world.root(&records[0]);
-    Frames frames;
+    FrameRoom<256> frames;
     read_frames(world.interpreter, 100, nothing_known(), frames);
     REQUIRE(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
     CHECK(frames.activations[0].end == 2);
     CHECK(frames.activations[1].end == 3);
     CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(&records[0]));
-    CHECK(frames.frames[2].offset == 30);
+    CHECK(frames.frames()[2].offset == 30);
     CHECK_FALSE(frames.truncated);
     CHECK(frames.in_main_interpreter);
-    CHECK(place_of(world.interpreter, frames.frames[0]) == Place{"f", "a.py", 10, 10});
-    CHECK(place_of(world.interpreter, frames.frames[2]) == Place{"f", "a.py", 11, 10});
+    CHECK(place_of(world.interpreter, frames.frames()[0]) == Place{"f", "a.py", 10, 10});
+    CHECK(place_of(world.interpreter, frames.frames()[2]) == Place{"f", "a.py", 11, 10});
 
     SECTION("a limit") {
         read_frames(world.interpreter, 1, nothing_known(), frames);
@@ -231,7 +231,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
         on_stack[i][world.layout().frame_owner] = owned_by_c_stack;
     }
     world.root(inner);
-    Frames frames;
+    FrameRoom<256> frames;
     read_frames(world.interpreter, 100, nothing_known(), frames);
     CHECK(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
@@ -306,14 +306,14 @@ TEST_CASE("a frame at a known place needs no second look") {
         world.activation(&records[0], frame, &records[1]);
         world.activation(&records[1], nullptr, nullptr);
         world.root(minor == 12 ? static_cast<void*>(&records[0]) : frame);
-        Frames frames;
+        FrameRoom<256> frames;
         const auto number_read = [&] {
             read_frames(world.interpreter, 100, numbers.known(), frames);
             REQUIRE(frames.frame_count == 1);
             CHECK(frames.activation_count == 1);
-            CHECK(frames.frames[0].code == code);
-            CHECK(frames.frames[0].offset == 6);
-            return frames.frames[0].number;
+            CHECK(frames.frames()[0].code == code);
+            CHECK(frames.frames()[0].offset == 6);
+            return frames.frames()[0].number;
         };
         CHECK(number_read() == 1);
 

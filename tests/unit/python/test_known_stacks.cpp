@@ -15,7 +15,7 @@
 
 using memlab::profiler::CapturedStack;
 using memlab::profiler::StackHash;
-using memlab::profiler::python::Frames;
+using memlab::profiler::python::FrameRoom;
 using memlab::profiler::python::hash_of_parts;
 using memlab::profiler::python::KnownStacks;
 
@@ -23,7 +23,7 @@ namespace {
 
 struct Parts {
     CapturedStack native;
-    Frames python;
+    FrameRoom<256> python;
     std::uint64_t epoch = 1;
 
     StackHash hash() const { return hash_of_parts(native, python, epoch); }
@@ -38,7 +38,7 @@ Parts some_parts() {
     }
     parts.python.frame_count = 7;
     for (std::uint32_t i = 0; i < parts.python.frame_count; ++i) {
-        parts.python.frames[i] = {nullptr, 0, 10 + i};
+        parts.python.frames()[i] = {nullptr, 0, 10 + i};
     }
     parts.python.activation_count = 2;
     parts.python.activations[0] = {0x7ffc0050, 3};
@@ -63,7 +63,7 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
         [](Parts& parts) { --parts.python.frame_count; },
         [](Parts& parts) { --parts.python.activation_count; },
         [](Parts& parts) {
-            std::swap(parts.python.frames[4].number, parts.python.frames[5].number);
+            std::swap(parts.python.frames()[4].number, parts.python.frames()[5].number);
         },
         [](Parts& parts) { parts.native.ends[10] = UINTPTR_MAX; },
     };
@@ -72,10 +72,10 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
         changes.emplace_back([i](Parts& parts) { parts.native.ends[i] += 8; });
     }
     for (std::size_t i = 0; i < 7; ++i) {
-        changes.emplace_back([i](Parts& parts) { parts.python.frames[i].number += 1; });
+        changes.emplace_back([i](Parts& parts) { parts.python.frames()[i].number += 1; });
     }
     for (std::size_t i = 0; i < 2; ++i) {
-        changes.emplace_back([i](Parts& parts) { parts.python.activations[i].on_stack += 8; });
+        changes.emplace_back([i](Parts& parts) { parts.python.activations[i].on_stack ^= 8U; });
         changes.emplace_back([i](Parts& parts) { --parts.python.activations[i].end; });
     }
     const Parts parts = some_parts();
@@ -94,9 +94,9 @@ TEST_CASE("what is left over from a larger stack does not count") {
     const Parts parts = some_parts();
     Parts other = parts;
     other.native.addresses[11] = 1;
-    other.python.frames[7].number = 99;
+    other.python.frames()[7].number = 99;
     other.python.activations[2] = {1, 2};
-    other.python.frames[0].code = &other;  // the number says it
+    other.python.frames()[0].code = &other;  // the number says it
     CHECK(other.hash() == parts.hash());
 }
 
