@@ -164,3 +164,7 @@ class Fences(EndToEnd):
 
     def test_a_private_table_of_the_driver_costs_the_work_clock(self) -> None:
         self.assertEqual(self.records("table"), [10, 3, 10, 5])
+        libraries = self.layout.program("fences").parent
+        self.assertEqual(self.records("table", str(libraries / "libnot_c10_cuda.so")), [10, 3, 10, 5])
+        # Whose work was seen to pass the hooks, whatever tables it takes.
+        self.assertEqual(self.records("table", str(libraries / "libcudnn_graph.so")), [0, 1, 0, 5])

@@ -1,9 +1,10 @@
 // How many fences memlab records, by what the program submits. Runs on the simulated driver only.
 //
-//   work_clock [late]
+//   work_clock [late | table [LIBRARY]]
 //
 // Prints, for each phase, the calls of cuCtxRecordEvent that reached the driver. With `late` the
-// program first resolves a driver function that no header of this CUDA version names.
+// program first resolves a driver function that no header of this CUDA version names, with `table`
+// it takes a private table of the driver, or has LIBRARY take it.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -29,6 +30,23 @@ void phase(const char* name) {
     SAY("%s: %d\n", name, static_cast<int>(records()));
 }
 
+void take_table(const char* library) {
+    CUuuid name;
+    std::memcpy(name.bytes, SIMCUDA_PRIVATE_TABLE, sizeof(name.bytes));
+    if (library == nullptr) {
+        const void* table = nullptr;
+        CHECK(cuGetExportTable(&table, &name));
+        return;
+    }
+    void* const handle = dlopen(library, RTLD_NOW);
+    auto* const take = handle == nullptr ? nullptr : dlsym(handle, "take_table");
+    if (take == nullptr) {
+        SAY("%s cannot be used\n", library);
+        _exit(3);
+    }
+    CHECK(reinterpret_cast<CUresult (*)(const CUuuid*)>(take)(&name));
+}
+
 void pairs(int count) {
     for (int i = 0; i < count; ++i) {
         program::release(program::allocate(bytes));
@@ -42,11 +60,8 @@ int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "late") == 0) {
         program::control<int(void)>("cuSimcudaUnlisted");
     }
-    if (argc == 2 && std::strcmp(argv[1], "table") == 0) {
-        CUuuid name;
-        std::memcpy(name.bytes, SIMCUDA_PRIVATE_TABLE, sizeof(name.bytes));
-        const void* table = nullptr;
-        CHECK(cuGetExportTable(&table, &name));
+    if (argc >= 2 && std::strcmp(argv[1], "table") == 0) {
+        take_table(argc == 3 ? argv[2] : nullptr);
     }
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
