@@ -84,7 +84,8 @@ bool make_folders(const std::string& path, std::string* problem) {
     return true;
 }
 
-// Whether strangers share the folder: the sticky bit keeps them from each other's files, as in /tmp.
+// Whether strangers share the folder: the sticky bit keeps them from each other's files, as in
+// /tmp.
 bool is_everybodys(const std::string& folder) {
     constexpr mode_t marks = S_ISVTX | S_IWOTH;
     struct stat status {};

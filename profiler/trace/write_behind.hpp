@@ -58,9 +58,9 @@ class WriteBehind {
     };
     Failure give_up();
 
-    /// Has all of it in the file and closes it, within `patience_ns`; frees the memory. 0, the errno
-    /// of a failure that give_up() did not tell (EBADF: the descriptor is not ours any more), or
-    /// ETIMEDOUT: then the thread is left to go on with it.
+    /// Has all of it in the file and closes it, within `patience_ns`; frees the memory. 0, the
+    /// errno of a failure that give_up() did not tell (EBADF: the descriptor is not ours any more),
+    /// or ETIMEDOUT: then the thread is left to go on with it.
     static int finish(WriteBehind* self, std::uint64_t patience_ns);
 
   private:
