@@ -222,7 +222,7 @@ class PythonFrames(EndToEnd):
             self.skipTest("no older CPython is installed here")
         for version, interpreter in others:
             with self.subTest(python=version):
-                outcome = self.run_python(interpreter, "endings.py", "0.1")
+                outcome = self.run_python(interpreter, "contention.py", "1")
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 report = self.recording().report
                 self.assertNotIn("python_frames", report)
