@@ -26,7 +26,7 @@ constexpr std::size_t mib = std::size_t{1} << 20;
 
 long long heap_bytes() {
     const struct mallinfo2 info = mallinfo2();
-    return static_cast<long long>(info.uordblks + info.hblkhd);
+    return static_cast<long long>(info.uordblks) + static_cast<long long>(info.hblkhd);
 }
 
 std::atomic<bool> over{false};

@@ -226,16 +226,17 @@ int main(int argc, char** argv) {
     };
     CUdeviceptr sources[2] = {one.block(), two.block()};
     int wrong = 0;
-    for (const auto& [home, other, stream] : pairs) {
+    for (const auto& pair : pairs) {
+        const Worker& other = pair.other;
         const CUdeviceptr source = sources[&other == &one ? 0 : 1];
         for (int way = 0; way < ways; ++way) {
             CUgraphExec made = nullptr;
-            wrong += reuse(home, other, stream, how,
+            wrong += reuse(pair.home, other, pair.stream, how,
                            [&](CUdeviceptr block) {
                                // What is not used: a part of what the stream waits with.
                                made = executable(static_cast<Way>(way), block, source,
                                                  other.waiting[0], other);
-                               CHECK(cuGraphLaunch(made, stream));
+                               CHECK(cuGraphLaunch(made, pair.stream));
                            })
                          ? 0
                          : 1;
