@@ -70,10 +70,9 @@ if(NOT MEMLAB_SANITIZER AND NOT MEMLAB_FUZZ AND CMAKE_BUILD_TYPE MATCHES "^Rel")
 endif()
 
 if(MEMLAB_SANITIZER)
-    string(REPLACE "+" "$<COMMA>" sanitizers "${MEMLAB_SANITIZER}")
     target_compile_options(memlab_build_flags INTERFACE
-        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${sanitizers} -fno-sanitize-recover=all>)
-    target_link_options(memlab_build_flags INTERFACE -fsanitize=${sanitizers})
+        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${MEMLAB_SANITIZER} -fno-sanitize-recover=all>)
+    target_link_options(memlab_build_flags INTERFACE -fsanitize=${MEMLAB_SANITIZER})
 endif()
 if(MEMLAB_FUZZ)
     target_compile_options(memlab_build_flags INTERFACE

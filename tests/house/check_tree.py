@@ -138,7 +138,7 @@ def check_presets(tree):
         return
     presets = json.loads(tree.text(name))
     configure = {preset["name"]: preset for preset in presets.get("configurePresets", [])}
-    for wanted in ("release", "debug", "asan", "tsan", "fuzz"):
+    for wanted in ("release", "debug", "asan", "ubsan", "tsan", "fuzz"):
         for kind in ("configurePresets", "buildPresets", "testPresets"):
             if wanted not in [preset["name"] for preset in presets.get(kind, [])]:
                 yield f"{name}:1: {kind} has no '{wanted}'"

@@ -48,14 +48,14 @@ class CheckTree(unittest.TestCase):
             "docs/README.md": "[a](a.md)", "docs/a.md": "", "docs/b.md": ""}, "docs/README.md")
 
     def test_presets(self):
-        presets = {kind: [{"name": name} for name in ("release", "debug", "asan", "tsan", "fuzz")]
+        presets = {kind: [{"name": name} for name in ("release", "debug", "asan", "ubsan", "tsan", "fuzz")]
                    for kind in ("configurePresets", "buildPresets", "testPresets")}
         for preset in presets["configurePresets"]:
             preset["binaryDir"] = "${sourceDir}/build/${presetName}"
         good = {"CMakePresets.json": json.dumps(presets)}
         self.assert_finds(check_tree.check_presets, good)
         presets["configurePresets"][1]["binaryDir"] = "elsewhere"
-        del presets["testPresets"][4]
+        del presets["testPresets"][5]
         bad = {"CMakePresets.json": json.dumps(presets)}
         self.assert_finds(check_tree.check_presets, bad, "CMakePresets.json", "CMakePresets.json")
         self.assert_finds(check_tree.check_presets, {}, "CMakePresets.json")
