@@ -7,7 +7,7 @@
 namespace memlab::interpose {
 namespace {
 
-struct Search {
+struct ObjectSearch {
     unsigned long long seen;
     unsigned long long loads;
     FunctionRef<bool(const char*)> wanted;
@@ -15,7 +15,7 @@ struct Search {
 };
 
 int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
-    auto& search = *static_cast<Search*>(data);
+    auto& search = *static_cast<ObjectSearch*>(data);
     search.loads = info->dlpi_adds;
     if (info->dlpi_adds == search.seen) {
         return 1;  // nothing was loaded since
@@ -28,7 +28,7 @@ int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
 }  // namespace
 
 bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char*)> wanted) {
-    Search search{*loads, 0, wanted, false};
+    ObjectSearch search{*loads, 0, wanted, false};
     dl_iterate_phdr(visit, &search);
     *loads = search.loads;
     return search.found;

@@ -9,7 +9,7 @@
 namespace memlab::interpose {
 namespace {
 
-constinit ObjectClasses classes;
+constinit ObjectClasses plain_classes;
 
 }  // namespace
 
@@ -25,9 +25,9 @@ bool goes_to_plain_cuda(const Passthrough& rules, std::uint64_t bytes) {
     const auto stack = std::make_unique<profiler::CapturedStack>();  // the thread's may be small
     profiler::capture_stack(*stack, profiler::CapturedStack::max_depth);
     for (std::size_t i = 0; i < stack->depth; ++i) {
-        const std::uint8_t kind = classes.of(stack->addresses[i], [&rules](std::string_view path) {
-            return rules.takes_object(path) ? plain : pooled;
-        });
+        const std::uint8_t kind = plain_classes.of(
+            stack->addresses[i],
+            [&rules](std::string_view path) { return rules.takes_object(path) ? plain : pooled; });
         if (kind == plain) {
             return true;
         }

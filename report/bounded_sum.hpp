@@ -6,11 +6,15 @@
 
 namespace memlab::report {
 
+/// At most the largest number.
+inline std::uint64_t bounded_add(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
 /// Stops at the largest number.
 inline void add_to(std::uint64_t& sum, std::uint64_t more) {
-    if (__builtin_add_overflow(sum, more, &sum)) {
-        sum = std::numeric_limits<std::uint64_t>::max();
-    }
+    sum = bounded_add(sum, more);
 }
 
 }  // namespace memlab::report

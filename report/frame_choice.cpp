@@ -4,15 +4,12 @@
 #include <cctype>
 #include <string_view>
 
+#include "report/names.hpp"
 #include "report/python_source.hpp"
 
 namespace memlab::report {
 
 namespace {
-
-std::string_view base_name(std::string_view path) {
-    return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
     for (const std::string_view prefix : prefixes) {
@@ -55,7 +52,7 @@ bool is_startup(const StackFrame& frame) {
     if (frame.python) {
         return false;
     }
-    const std::string_view module = base_name(frame.module);
+    const std::string module = base_name(frame.module);
     return starts_with_any(module, {"libc.so", "libpthread.so", "ld-linux", "ld-musl", "libc-2.",
                                     "libstdc++.so", "libgcc_s.so", "libc++.so", "libc++abi.so"}) ||
            frame.function == "_start" || frame.function == "_dl_start_user" ||
@@ -79,14 +76,14 @@ bool is_cuda_or_memlab(const StackFrame& frame) {
     if (frame.python) {
         return false;
     }
-    const std::string_view module = base_name(frame.module);
+    const std::string module = base_name(frame.module);
     if (starts_with_any(module, {"libcuda.so", "libcudart.so", "libcudart-", "libcupti.so",
                                  "libmemlab.so", "libnvidia-"})) {
         return true;
     }
     // The static runtime lives in the application's own binary. Its functions have no debug
     // information; the application's own functions may well be called cudaSomething.
-    const std::string_view file = base_name(frame.file);
+    const std::string file = base_name(frame.file);
     if (starts_with_any(file, {"cuda_runtime.h", "cuda_runtime_api.h", "memlab.h"})) {
         return true;
     }
@@ -98,7 +95,7 @@ bool is_cuda_or_memlab(const StackFrame& frame) {
 }
 
 bool is_framework_plumbing(const StackFrame& frame) {
-    const std::string_view module = base_name(frame.module);
+    const std::string module = base_name(frame.module);
     if (starts_with_any(module, {"python", "libpython"})) {
         return true;
     }
@@ -166,7 +163,7 @@ std::string through_library(const std::vector<StackFrame>& stack, std::size_t ch
     if (stack[chosen].python) {
         for (std::size_t i = 0; i < chosen; ++i) {
             if (!stack[i].module.empty() && !is_cuda_or_memlab(stack[i])) {
-                return std::string(base_name(stack[i].module));
+                return base_name(stack[i].module);
             }
         }
         return {};
@@ -177,7 +174,7 @@ std::string through_library(const std::vector<StackFrame>& stack, std::size_t ch
         }
         const std::string& module = stack[i].module;
         if (!module.empty() && module != stack[chosen].module) {
-            return std::string(base_name(module));
+            return base_name(module);
         }
     }
     return {};

@@ -12,7 +12,7 @@ namespace memlab::report {
 
 namespace {
 
-using nlohmann::json;
+using JsonValue = nlohmann::json;
 
 constexpr std::uint64_t schema_version = 1;
 /// The schema nests nine deep; unknown members of later writers may nest deeper, within reason.
@@ -28,7 +28,7 @@ constexpr const char* advice = "; the file is damaged or was not written by meml
 /// A value and the way to it. The way is spelled out only when something is wrong.
 class Node {
   public:
-    explicit Node(const json& value) : value_(value) {}
+    explicit Node(const JsonValue& value) : value_(value) {}
 
     Node member(const char* name) const {
         require(value_.is_object(), "an object");
@@ -40,7 +40,7 @@ class Node {
     }
 
     /// Null where the member does not exist.
-    const json* optional_member(const char* name) const {
+    const JsonValue* optional_member(const char* name) const {
         require(value_.is_object(), "an object");
         const auto found = value_.find(name);
         return found == value_.end() ? nullptr : &*found;
@@ -136,7 +136,7 @@ class Node {
     }
 
   private:
-    Node(const json& value, const Node* parent, const char* name, std::size_t position)
+    Node(const JsonValue& value, const Node* parent, const char* name, std::size_t position)
         : value_(value), parent_(parent), name_(name), position_(position) {}
 
     void require(bool good, const char* wanted) const {
@@ -147,15 +147,15 @@ class Node {
 
     std::string kind() const {
         switch (value_.type()) {
-            case json::value_t::null:
+            case JsonValue::value_t::null:
                 return "null";
-            case json::value_t::object:
+            case JsonValue::value_t::object:
                 return "an object";
-            case json::value_t::array:
+            case JsonValue::value_t::array:
                 return "a list";
-            case json::value_t::string:
+            case JsonValue::value_t::string:
                 return "text";
-            case json::value_t::boolean:
+            case JsonValue::value_t::boolean:
                 return "true or false";
             default:
                 return "the number " + value_.dump();
@@ -173,7 +173,7 @@ class Node {
         return before.empty() ? name_ : before + "." + name_;
     }
 
-    const json& value_;
+    const JsonValue& value_;
     const Node* parent_ = nullptr;
     const char* name_ = nullptr;
     std::size_t position_ = 0;
@@ -343,7 +343,7 @@ Device read_device(const Node& node, std::size_t site_count) {
     device.name = node.member("name").text();
     device.uuid = node.member("uuid").text();
     device.total_bytes = node.member("total_bytes").number();
-    if (const json* limit = node.optional_member("limit_bytes");
+    if (const JsonValue* limit = node.optional_member("limit_bytes");
         limit != nullptr && !limit->is_null()) {
         device.limit_bytes = node.member("limit_bytes").number();
     }
@@ -599,7 +599,7 @@ void read_notes(const Node& root, Report& report) {
 }
 
 void check_identity(const Node& root) {
-    const json* format = root.optional_member("format");
+    const JsonValue* format = root.optional_member("format");
     if (format == nullptr || !format->is_string() || *format != "memlab-report") {
         throw Invalid(
             "JSON, but not a memlab report (its \"format\" is not \"memlab-report\"); "
@@ -701,7 +701,7 @@ Report read_root(const Node& root, const TableTexts* tables) {
 }
 
 /// nlohmann's messages name its own classes; ours name the file's trouble.
-std::string describe(const json::parse_error& error, std::size_t size) {
+std::string describe(const JsonValue::parse_error& error, std::size_t size) {
     if (error.byte > size) {
         return "ends in the middle (after " + std::to_string(size) +
                " bytes); copy it again, or derive it from the .memlog beside it";
@@ -715,11 +715,11 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
         return std::nullopt;
     }
     try {
-        const json root = json::parse(without_tables(text, tables));
+        const JsonValue root = JsonValue::parse(without_tables(text, tables));
         return read_root(Node(root), &tables);
     } catch (const OtherText&) {
     } catch (const Invalid&) {
-    } catch (const json::exception&) {
+    } catch (const JsonValue::exception&) {
     }
     return std::nullopt;
 }
@@ -739,7 +739,7 @@ ReadResult parse_report(std::string_view text) {
             result.report = std::move(*report);
             return result;
         }
-        const json root = json::parse(text.begin(), text.end());
+        const JsonValue root = JsonValue::parse(text.begin(), text.end());
         if (!root.is_object()) {
             result.error = "JSON, but not a memlab report; give a memlab.*.json or .memlog file";
             return result;
@@ -747,9 +747,9 @@ ReadResult parse_report(std::string_view text) {
         result.report = read_root(Node(root), nullptr);
     } catch (const Invalid& error) {
         result.error = error.what();
-    } catch (const json::parse_error& error) {
+    } catch (const JsonValue::parse_error& error) {
         result.error = describe(error, text.size());
-    } catch (const json::exception& error) {
+    } catch (const JsonValue::exception& error) {
         result.error = std::string("has a number out of range") + advice;
     } catch (const std::bad_alloc&) {
         result.error = "needs more memory than there is; read it on a larger machine";

@@ -7,35 +7,34 @@ namespace memlab::report {
 
 namespace {
 
-using Text = std::string_view;
-constexpr std::size_t npos = Text::npos;
+constexpr std::size_t npos = std::string_view::npos;
 
 bool is_identifier(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '$' || static_cast<unsigned char>(c) >= 128;
 }
 
-bool has_at(Text text, std::size_t at, Text part) {
+bool has_at(std::string_view text, std::size_t at, std::string_view part) {
     return at <= text.size() && text.substr(at).starts_with(part);
 }
 
 /// "operator" as a word of its own.
-bool is_operator_at(Text text, std::size_t at) {
-    constexpr Text word = "operator";
+bool is_operator_at(std::string_view text, std::size_t at) {
+    constexpr std::string_view word = "operator";
     return has_at(text, at, word) && (at == 0 || !is_identifier(text[at - 1])) &&
            (at + word.size() == text.size() || !is_identifier(text[at + word.size()]));
 }
 
 /// Behind "operator" and its symbol: "operator()", "operator<=>", "operator->*"; `at` behind the
 /// word alone where none follows, which is a conversion, new, delete, co_await or a literal.
-std::size_t behind_operator(Text text, std::size_t at) {
-    at += Text("operator").size();
+std::size_t behind_operator(std::string_view text, std::size_t at) {
+    at += std::string_view("operator").size();
     // Longer ones first.
-    static constexpr std::array<Text, 39> symbols = {
+    static constexpr std::array<std::string_view, 39> symbols = {
         "<=>", "<<=", ">>=", "->*", "()", "[]", "<<", ">>", "<=", ">=", "->", "==", "!=",
         "&&",  "||",  "++",  "--",  "+=", "-=", "*=", "/=", "%=", "^=", "&=", "|=", "<",
         ">",   "+",   "-",   "*",   "/",  "%",  "^",  "&",  "|",  "~",  "!",  "=",  ","};
-    for (const Text symbol : symbols) {
+    for (const std::string_view symbol : symbols) {
         if (has_at(text, at, symbol)) {
             at += symbol.size();
             // "operator<< <char>": the demangler keeps the brackets apart.
@@ -49,14 +48,14 @@ std::size_t behind_operator(Text text, std::size_t at) {
 /// may bring any text.
 class Elements {
   public:
-    explicit Elements(Text text) : text_(text), behind_(text.size(), npos) {
+    explicit Elements(std::string_view text) : text_(text), behind_(text.size(), npos) {
         pair('(', ')');
         pair('{', '}');
         pair('[', ']');
         pair_templates();
     }
 
-    Text text() const { return text_; }
+    std::string_view text() const { return text_; }
 
     /// Behind the character at `at`, or behind all of the bracket or operator's name that begins
     /// there. A bracket that nothing closes is a character like others.
@@ -108,15 +107,15 @@ class Elements {
         }
     }
 
-    Text text_;
+    std::string_view text_;
     std::vector<std::size_t> behind_;
 };
 
 /// Behind "const", "volatile", "&", "&&", "noexcept", each after a blank, which follow parameters.
-std::size_t behind_qualifiers(Text text, std::size_t at) {
+std::size_t behind_qualifiers(std::string_view text, std::size_t at) {
     for (bool more = true; more;) {
         more = false;
-        for (const Text word : {" const", " volatile", " &&", " &", " noexcept"}) {
+        for (const std::string_view word : {" const", " volatile", " &&", " &", " noexcept"}) {
             if (has_at(text, at, word)) {
                 at += word.size();
                 more = true;
@@ -129,11 +128,11 @@ std::size_t behind_qualifiers(Text text, std::size_t at) {
 /// Behind the type that a conversion function converts to, which `at` follows: its parameters begin
 /// there. "operator int*()", "operator void (*)(int)()".
 std::size_t behind_conversion(const Elements& elements, std::size_t at) {
-    const Text text = elements.text();
+    const std::string_view text = elements.text();
     while (at < text.size()) {
         bool is_pointer = false;
         if (text[at] == '(') {
-            const Text before = text.substr(0, at);
+            const std::string_view before = text.substr(0, at);
             is_pointer = has_at(text, at, "(*") || has_at(text, at, "(&");
             if (!is_pointer && !before.ends_with("decltype") && !before.ends_with("decltype ")) {
                 return at;
@@ -148,8 +147,8 @@ std::size_t behind_conversion(const Elements& elements, std::size_t at) {
 }
 
 /// What "(*name(int))" holds, which returns a function or an array; empty for any other bracket.
-Text declarator_in(Text bracket) {
-    const Text inner = bracket.substr(1, bracket.size() - 2);
+std::string_view declarator_in(std::string_view bracket) {
+    const std::string_view inner = bracket.substr(1, bracket.size() - 2);
     std::size_t at = 0;
     while (at < inner.size() && (is_identifier(inner[at]) || inner[at] == ':')) {
         ++at;  // "(Class::*name...": of a pointer to a member
@@ -158,13 +157,13 @@ Text declarator_in(Text bracket) {
         return {};
     }
     at = inner.find_first_not_of("*& ", at);
-    return at == npos ? Text() : inner.substr(at);
+    return at == npos ? std::string_view() : inner.substr(at);
 }
 
 /// Of a declaration that has parameters; empty where it cannot be told. Where the name is within a
 /// bracket, `inner` gets what that holds.
-std::string declared_name(const Elements& elements, Text* inner) {
-    const Text text = elements.text();
+std::string declared_name(const Elements& elements, std::string_view* inner) {
+    const std::string_view text = elements.text();
     std::string name;  // the word that is being read
     for (std::size_t i = 0; i < text.size();) {
         const bool is_type = name == "decltype" || name == "noexcept" || name == "typeof";
@@ -179,7 +178,7 @@ std::string declared_name(const Elements& elements, Text* inner) {
         }
         std::size_t behind = elements.behind(i);
         if (is_operator_at(text, i)) {
-            const bool has_symbol = behind != i + Text("operator").size();
+            const bool has_symbol = behind != i + std::string_view("operator").size();
             behind = has_symbol ? behind : behind_conversion(elements, behind);
         } else if (text[i] == '(' && elements.is_bracket(i) && !is_type &&
                    !has_at(text, i, "(anonymous ")) {
@@ -204,15 +203,16 @@ std::string declared_name(const Elements& elements, Text* inner) {
 }  // namespace
 
 std::string short_function_name(std::string_view declaration) {
-    const Text text = declaration.substr(0, declaration.find(" [clone"));
+    const std::string_view text = declaration.substr(0, declaration.find(" [clone"));
     if (text.find('(') == npos) {
         const std::size_t suffix = text.find_first_of(".@");  // "f.part.0", "f@@GLIBC_2.34"
         return std::string(suffix == 0 ? text : text.substr(0, suffix));
     }
-    Text left = text.find(".(") == npos ? text : Text();  // "main.(*T).run" is Go's
+    std::string_view left =
+        text.find(".(") == npos ? text : std::string_view();  // "main.(*T).run" is Go's
     constexpr int deepest = 8;  // no function returns more functions than that
     for (int i = 0; i < deepest && !left.empty(); ++i) {
-        Text inner;
+        std::string_view inner;
         if (std::string name = declared_name(Elements(left), &inner); !name.empty()) {
             return name;
         }
@@ -222,7 +222,7 @@ std::string short_function_name(std::string_view declaration) {
 }
 
 std::string without_anonymous(std::string name) {
-    static constexpr Text anonymous = "(anonymous namespace)::";
+    static constexpr std::string_view anonymous = "(anonymous namespace)::";
     for (std::size_t at = name.find(anonymous); at != std::string::npos;
          at = name.find(anonymous, at)) {
         name.erase(at, anonymous.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "report/bounded_sum.hpp"
 #include "report/python_source.hpp"
 #include "report/size_text.hpp"
 
@@ -26,12 +27,6 @@ std::uint64_t less(std::uint64_t from, std::uint64_t what) {
     return from - std::min(from, what);
 }
 
-std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
-    return a > std::numeric_limits<std::uint64_t>::max() - b
-               ? std::numeric_limits<std::uint64_t>::max()
-               : a + b;
-}
-
 /// The figures from which every sentence is made.
 struct Situation {
     explicit Situation(const OomTotals& oom)
@@ -44,7 +39,7 @@ struct Situation {
           others(less(used, reserved)),
           cached(less(oom.pool.reserved, oom.pool.active)),
           pending(less(oom.pool.active, oom.pool.allocated)),
-          reachable(sum(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
+          reachable(bounded_add(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
 
     std::uint64_t requested;
     bool limited;
@@ -152,7 +147,7 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
     for (const FrameworkCache& cache : framework_caches()) {
         std::uint64_t bytes = 0;
         for (std::size_t i = 0; i < sites.size() && i < figures.caches.size(); ++i) {
-            bytes = sum(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
+            bytes = bounded_add(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
         }
         if (bytes > figures.oom.holders.bytes / 4) {
             advice.push_back(size_text(bytes) + " were allocated through " + cache.name + ": " +
@@ -166,7 +161,8 @@ void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
     constexpr std::uint64_t smallest_split_mib = 20;  // less is no value of that option
     const trace::PoolBytes& pool = figures.oom.pool;
     const std::uint64_t split_mib = power_below(now.requested / mib);
-    if (sum(now.free, pool.large_free) >= now.requested && split_mib >= smallest_split_mib) {
+    if (bounded_add(now.free, pool.large_free) >= now.requested &&
+        split_mib >= smallest_split_mib) {
         advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
                          " are left over of blocks that were split: MEMLAB_MAX_SPLIT_SIZE_MB=" +
                          std::to_string(split_mib) + " keeps blocks that large for requests that " +
@@ -207,7 +203,8 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     const std::uint64_t missing = now.missing();
     if (now.requested > now.visible) {
         if (now.limited && now.requested <= figures.oom.event.device_total) {
-            advice.push_back("A limit of at least " + size_text(sum(now.requested, now.used)) +
+            advice.push_back("A limit of at least " +
+                             size_text(bounded_add(now.requested, now.used)) +
                              " would let it pass.");
         } else {
             advice.push_back("No setting helps: work in pieces of less than " +

@@ -292,13 +292,13 @@ std::vector<Dwarf_Die> inlined_at(Dwarf_Die function, Dwarf_Addr pc) {
 }
 
 /// One binary, opened at most once.
-class Module {
+class SymbolModule {
   public:
-    Module(const std::string& path, const std::string& build_id) { open(path, build_id); }
+    SymbolModule(const std::string& path, const std::string& build_id) { open(path, build_id); }
 
-    Module(const Module&) = delete;
-    Module& operator=(const Module&) = delete;
-    ~Module() {
+    SymbolModule(const SymbolModule&) = delete;
+    SymbolModule& operator=(const SymbolModule&) = delete;
+    ~SymbolModule() {
         if (dwfl_ != nullptr) {
             dwfl_end(dwfl_);
         }
@@ -564,13 +564,13 @@ class Symbolizer::Impl {
                                    std::uint64_t return_address) {
         auto& module = modules_[{path, build_id}];
         if (!module) {
-            module = std::make_unique<Module>(path, build_id);
+            module = std::make_unique<SymbolModule>(path, build_id);
         }
         return module->resolve(return_address);
     }
 
   private:
-    std::map<std::pair<std::string, std::string>, std::unique_ptr<Module>> modules_;
+    std::map<std::pair<std::string, std::string>, std::unique_ptr<SymbolModule>> modules_;
 };
 
 Symbolizer::Symbolizer() : impl_(std::make_unique<Impl>()) {

@@ -12,8 +12,8 @@ namespace memlab::report {
 
 namespace {
 
-using nlohmann::json;
-__extension__ using Sum = unsigned __int128;
+using JsonValue = nlohmann::json;
+__extension__ using WideSum = unsigned __int128;
 
 constexpr std::size_t most_problems = 5;
 constexpr std::size_t most_rows = 1024;
@@ -21,14 +21,14 @@ constexpr std::size_t most_ooms = 32;
 constexpr std::size_t most_marks = 4096;
 constexpr std::size_t most_bypassed = 4096;
 
-std::string number(Sum value) {
+std::string number(WideSum value) {
     return value > ~std::uint64_t{0} ? std::string("more than 2^64")
                                      : std::to_string(static_cast<std::uint64_t>(value));
 }
 
 class Validator {
   public:
-    Validator(const Report& report, const json& root) : report_(report), root_(root) {}
+    Validator(const Report& report, const JsonValue& root) : report_(report), root_(root) {}
 
     Validation run() {
         tables();
@@ -64,20 +64,20 @@ class Validator {
         }
     }
 
-    void equal(Sum a, Sum b, const std::string& what, const std::string& other) {
+    void equal(WideSum a, WideSum b, const std::string& what, const std::string& other) {
         if (a != b) {
             problem(what + " is " + number(a) + ", but " + other + " " + number(b));
         }
     }
 
-    void at_most(Sum a, Sum b, const std::string& what, const std::string& other) {
+    void at_most(WideSum a, WideSum b, const std::string& what, const std::string& other) {
         if (a > b) {
             problem(what + " is " + number(a) + ", more than " + other + ", " + number(b));
         }
     }
 
     /// A member that is read here alone, as a number.
-    void same_number(const json& object, const char* name, std::uint64_t expected,
+    void same_number(const JsonValue& object, const char* name, std::uint64_t expected,
                      const std::string& where) {
         const auto found = object.find(name);
         if (found == object.end() || !found->is_number_unsigned() ||
@@ -147,8 +147,8 @@ class Validator {
     }
 
     void holders(const Holders& holders, const std::string& where) {
-        Sum count = holders.other_count;
-        Sum bytes = holders.other_bytes;
+        WideSum count = holders.other_count;
+        WideSum bytes = holders.other_bytes;
         for (const Holders::Share& share : holders.sites) {
             count += share.count;
             bytes += share.bytes;
@@ -192,7 +192,7 @@ class Validator {
             at_most(totals.peak_bytes, sums.peak_bytes, of_kind + ".peak_bytes",
                     "its sites' peaks");
         }
-        const json& recorded =
+        const JsonValue& recorded =
             root_["devices"][static_cast<std::size_t>(&device - report_.devices.data())];
         if (const auto stats = recorded.find("memory_stats"); stats != recorded.end()) {
             memory_stats(*stats, where + ".memory_stats");
@@ -206,7 +206,7 @@ class Validator {
 
     /// As PyTorch counts, by names like "active_bytes.all.current": what is there is what was
     /// allocated less what was freed, and all of it is in one of the two pools.
-    void memory_stats(const json& stats, const std::string& where) {
+    void memory_stats(const JsonValue& stats, const std::string& where) {
         if (!stats.is_object()) {
             return;
         }
@@ -220,7 +220,7 @@ class Validator {
             what.append("[").append(name).append("]");
             const std::string of = name.substr(0, name.rfind('.'));
             if (name == of + ".current") {
-                equal(Sum{figure(name)} + figure(of + ".freed"), figure(of + ".allocated"),
+                equal(WideSum{figure(name)} + figure(of + ".freed"), figure(of + ".allocated"),
                       what + " and what was freed", "allocated is");
                 at_most(figure(name), figure(of + ".peak"), what, "the peak");
             }
@@ -231,7 +231,7 @@ class Validator {
                     std::string full = pools;
                     return figure(full.append(pool).append(member));
                 };
-                equal(figure(name), Sum{in(".large_pool")} + in(".small_pool"), what,
+                equal(figure(name), WideSum{in(".large_pool")} + in(".small_pool"), what,
                       "its pools have");
             }
         }
@@ -271,8 +271,8 @@ class Validator {
 
     void coverage() {
         const Coverage& coverage = report_.coverage;
-        Sum count = 0;
-        Sum bytes = 0;
+        WideSum count = 0;
+        WideSum bytes = 0;
         for (const Coverage::Bypassed& each : coverage.bypassed) {
             count += each.count;
             bytes += each.bytes;
@@ -284,23 +284,23 @@ class Validator {
     }
 
     struct Sums {
-        Sum count = 0;
-        Sum bytes = 0;
-        Sum live_count = 0;
-        Sum live_bytes = 0;
-        Sum peak_bytes = 0;
+        WideSum count = 0;
+        WideSum bytes = 0;
+        WideSum live_count = 0;
+        WideSum live_bytes = 0;
+        WideSum peak_bytes = 0;
     };
 
     const Report& report_;
-    const json& root_;
+    const JsonValue& root_;
     std::map<std::pair<std::uint64_t, std::string>, Sums> sums_;
     std::map<std::uint64_t, Sums> at_peak_;  ///< by device
     Validation out_;
 };
 
 /// Without what is added after the process has ended.
-json as_recorded(std::string_view text) {
-    json root = json::parse(text);
+JsonValue as_recorded(std::string_view text) {
+    JsonValue root = JsonValue::parse(text);
     if (root["process"].value("ended", "") == "cut off") {
         if (const auto recorded = root["process"].find("recorded_ns");
             recorded != root["process"].end()) {
@@ -310,7 +310,7 @@ json as_recorded(std::string_view text) {
         root["process"].erase("signal");
         root["process"].erase("exit_code");
     }
-    for (json& frame : root["frames"]) {
+    for (JsonValue& frame : root["frames"]) {
         frame.erase("source");
     }
     return root;
@@ -329,7 +329,7 @@ Validation validate(const DeriveResult& recording) {
         out.problems.push_back(read.error);
         return out;
     }
-    out = Validator(*read.report, json::parse(recording.json)).run();
+    out = Validator(*read.report, JsonValue::parse(recording.json)).run();
     if (recording.from_log) {
         out.what = "log with " + format_plural(recording.records, "record") + ", " + out.what;
         if (read.report->process.ended == "cut off") {
@@ -348,13 +348,13 @@ Validation validate(const DeriveResult& recording) {
 }
 
 std::string difference(std::string_view json_text, std::string_view derived) {
-    const json written = as_recorded(json_text);
-    const json expected = as_recorded(derived);
+    const JsonValue written = as_recorded(json_text);
+    const JsonValue expected = as_recorded(derived);
     if (expected["log"].value("dropped", std::uint64_t{0}) != 0 ||
         written["log"].value("dropped", std::uint64_t{0}) != 0) {
         return {};
     }
-    const json patch = json::diff(expected, written);
+    const JsonValue patch = JsonValue::diff(expected, written);
     if (patch.empty()) {
         return {};
     }

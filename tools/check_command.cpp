@@ -24,7 +24,7 @@ namespace {
 
 using namespace memlab::check;
 
-struct Arguments : ReportOptions {
+struct CheckArguments : ReportOptions {
     std::map<Metric, std::vector<std::string>> limits;
     std::vector<std::string> partial_limits;
     std::vector<std::string> budgets;
@@ -50,7 +50,7 @@ std::string pass_or_fail(const std::string& text) {
     return text == "pass" || text == "fail" ? std::string() : "takes pass or fail, not " + text;
 }
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, CheckArguments& arguments) {
     add_files(app, arguments);
     add_device(app, arguments);
     add_rendering(app, arguments);
@@ -174,7 +174,7 @@ bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
 
 class Check {
   public:
-    explicit Check(const Arguments& arguments) : arguments_(arguments) {}
+    explicit Check(const CheckArguments& arguments) : arguments_(arguments) {}
 
     int run() {
         if (const int code = gather(); code != 0) {
@@ -371,7 +371,7 @@ class Check {
         return flushed(code == 0 && !failures.empty() ? exit_bad_input : code);
     }
 
-    const Arguments& arguments_;
+    const CheckArguments& arguments_;
     std::vector<Limit> limits_;
     Lens lens_;
     std::string baseline_path_;
@@ -381,7 +381,7 @@ class Check {
 }  // namespace
 
 int check_command(int argc, char** argv) {
-    Arguments arguments;
+    CheckArguments arguments;
     CLI::App app(
         "Holds what programs needed of GPU memory against limits, for CI: the allocated peak, "
         "leaks, growth per step and more, absolute or against a baseline.",

@@ -22,7 +22,7 @@ namespace memlab::tools {
 
 namespace {
 
-struct Arguments : ReportOptions {
+struct DiffArguments : ReportOptions {
     std::string before;
     std::string after;
     std::string by = "stack";
@@ -32,7 +32,7 @@ struct Arguments : ReportOptions {
     bool one_pair() const { return rank || !process.empty(); }
 };
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, DiffArguments& arguments) {
     app.add_option("BEFORE", arguments.before,
                    "A report (memlab.*.json), an event log (*.memlog), or the folder of a run")
         ->required()
@@ -89,7 +89,7 @@ bool used(const report::Report& report, std::uint64_t index) {
     return false;
 }
 
-report::DiffOptions options_of(const Arguments& arguments) {
+report::DiffOptions options_of(const DiffArguments& arguments) {
     report::DiffOptions options{view_of(arguments)};
     options.by_place = arguments.by == "place";
     return options;
@@ -102,7 +102,7 @@ std::string not_used(std::uint64_t device) {
 
 int diff_two(const std::string& before_file, const report::Report& before,
              const std::string& after_file, const report::Report& after,
-             const Arguments& arguments) {
+             const DiffArguments& arguments) {
     if (arguments.device && !used(before, *arguments.device) && !used(after, *arguments.device)) {
         return fail(not_used(*arguments.device));
     }
@@ -122,7 +122,7 @@ int diff_two(const std::string& before_file, const report::Report& before,
 }
 
 /// At least one of the two is a file.
-int diff_files(const Arguments& arguments) {
+int diff_files(const DiffArguments& arguments) {
     if (arguments.one_pair()) {
         return fail(std::string(arguments.rank ? "--rank" : "--process") +
                     " chooses among the processes of two folders; leave it out to compare files");
@@ -139,7 +139,7 @@ int diff_files(const Arguments& arguments) {
 }
 
 int diff_pair(const report::RunCollection& before, const report::RunCollection& after,
-              const Arguments& arguments) {
+              const DiffArguments& arguments) {
     std::optional<report::ProcessPair> pair = report::ProcessPair{0, 0, std::nullopt, false};
     if (arguments.one_pair()) {
         const report::Pairing pairing = report::pair_processes(before, after);
@@ -163,7 +163,7 @@ bool used_by_any(const report::RunCollection& run, std::uint64_t device) {
 }
 
 int diff_all(report::RunCollection before, report::RunCollection after,
-             const Arguments& arguments) {
+             const DiffArguments& arguments) {
     if (arguments.device && !used_by_any(before, *arguments.device) &&
         !used_by_any(after, *arguments.device)) {
         return fail(not_used(*arguments.device));
@@ -191,7 +191,7 @@ int diff_all(report::RunCollection before, report::RunCollection after,
 }
 
 /// What can be read is compared; what cannot is said, and the exit code tells.
-int diff_folders(const Arguments& arguments) {
+int diff_folders(const DiffArguments& arguments) {
     report::RunCollection before = report::collect_run({arguments.before});
     report::RunCollection after = report::collect_run({arguments.after});
     const int unread = std::max(report_errors(before), report_errors(after));
@@ -211,7 +211,7 @@ int diff_folders(const Arguments& arguments) {
     return std::max(unread, code);
 }
 
-int diff(const Arguments& arguments) {
+int diff(const DiffArguments& arguments) {
     return report::is_folder(arguments.before) && report::is_folder(arguments.after)
                ? diff_folders(arguments)
                : diff_files(arguments);
@@ -220,7 +220,7 @@ int diff(const Arguments& arguments) {
 }  // namespace
 
 int diff_command(int argc, char** argv) {
-    Arguments arguments;
+    DiffArguments arguments;
     CLI::App app(
         "Compares two recordings of a program, or two runs of several processes: in total, by "
         "process, by call site, by scope; what grew, what shrank, what is new.",

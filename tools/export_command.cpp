@@ -32,7 +32,7 @@ constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak"
                                                                          {"count", Weight::count},
                                                                          {"live", Weight::live}}};
 
-struct Arguments : ReportOptions {
+struct ExportArguments : ReportOptions {
     std::string format;
     std::string output;
     std::string by;
@@ -72,7 +72,7 @@ std::string known_weight(const std::string& name) {
     return known ? "" : "takes peak, bytes, count or live, not " + name;
 }
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, ExportArguments& arguments) {
     add_one_file(app, arguments);
     app.add_option("--to", arguments.format, "The format: one of those below")
         ->required()
@@ -99,7 +99,7 @@ void define(CLI::App& app, Arguments& arguments) {
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
-int export_to(const Arguments& arguments, const Format& format) {
+int export_to(const ExportArguments& arguments, const Format& format) {
     std::string problem;
     std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
     if (!loaded) {
@@ -157,7 +157,7 @@ int export_to(const Arguments& arguments, const Format& format) {
 }  // namespace
 
 int export_command(int argc, char** argv) {
-    Arguments arguments;
+    ExportArguments arguments;
     CLI::App app(
         "Writes a recording in a format that another program reads: a flame graph, a profile, a "
         "trace, metrics.",

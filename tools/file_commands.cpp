@@ -27,7 +27,8 @@ namespace {
 
 using namespace memlab::report;
 
-constexpr const char* no_memory = "needs more memory than there is; do it on a larger machine";
+constexpr const char* too_large_to_do =
+    "needs more memory than there is; do it on a larger machine";
 
 std::string for_terminal(const std::string& text) {
     return printable(text, false);
@@ -73,7 +74,7 @@ class Validate {
                 try {
                     look_at(file);
                 } catch (const std::bad_alloc&) {
-                    say(file, no_memory);
+                    say(file, too_large_to_do);
                 }
             }
         }
@@ -104,7 +105,7 @@ class Validate {
         std::string note;
         if (const ReadResult parsed = parse_report(read.json);
             parsed.report && parsed.report->process.ended != "running") {
-            const Process& process = parsed.report->process;
+            const report::Process& process = parsed.report->process;
             const Identity identity(process.host, process.pid, process.start_wall_ns);
             const auto [other, first] =
                 seen_.try_emplace(identity, Text{file, read.json, read.from_log});
@@ -234,7 +235,7 @@ int convert(int argc, char** argv, const std::string& name, CLI::App& app, Conve
     try {
         return run(arguments);
     } catch (const std::bad_alloc&) {
-        return fail(arguments.input + ": " + no_memory);
+        return fail(arguments.input + ": " + too_large_to_do);
     }
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using namespace memlab::report;
 
-struct Arguments : ReportOptions {
+struct InefficienciesArguments : ReportOptions {
     std::vector<std::string> patterns;
     std::vector<std::string> suppressions;
     std::string step;
@@ -37,7 +37,7 @@ std::string problem_of_pattern(const std::string& name) {
     return "takes one of " + all + "; not " + name;
 }
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, InefficienciesArguments& arguments) {
     add_files(app, arguments);
     add_repeated(app, "--pattern", arguments.patterns,
                  "Look for this only, see below; may be repeated")
@@ -99,7 +99,7 @@ std::vector<Pattern> patterns_of(const std::vector<std::string>& names) {
 }  // namespace
 
 int inefficiencies_command(int argc, char** argv) {
-    Arguments arguments;
+    InefficienciesArguments arguments;
     CLI::App app(
         "Shows where a program holds memory that it could do without, or asks for it more often "
         "than it must: what was seen, what it costs and what to change.",

@@ -14,7 +14,7 @@ namespace memlab::tools {
 
 namespace {
 
-struct Arguments : ReportOptions {
+struct LeaksArguments : ReportOptions {
     std::vector<std::string> suppressions;
     bool no_defaults = false;
     bool show_suppressed = false;
@@ -22,7 +22,7 @@ struct Arguments : ReportOptions {
     bool growth = false;
 };
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, LeaksArguments& arguments) {
     add_files(app, arguments);
     add_repeated(app, "--suppressions", arguments.suppressions,
                  "What may stay, see below; may be repeated")
@@ -73,7 +73,7 @@ void define(CLI::App& app, Arguments& arguments) {
 }  // namespace
 
 int leaks_command(int argc, char** argv) {
-    Arguments arguments;
+    LeaksArguments arguments;
     CLI::App app(
         "Shows what the program still held when it ended, by place, and what of it may stay.",
         "memlab-report leaks");

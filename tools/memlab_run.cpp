@@ -46,7 +46,7 @@ constexpr int exit_not_found = 127;
 constexpr const char* manifest_variable = "MEMLAB_RUN_MANIFEST";
 constexpr const char* nvtx_variable = "NVTX_INJECTION64_PATH";
 
-struct Arguments {
+struct RunArguments {
     std::string output;
     std::vector<std::string> options;
     std::string library;
@@ -74,7 +74,7 @@ class RunFormatter final : public HelpFormatter {
     }
 };
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, RunArguments& arguments) {
     set_help(app, std::make_shared<RunFormatter>());
     app.add_option("-o,--output", arguments.output,
                    "Where reports go: a folder ending in / (the run's own: memlab-report reads it "
@@ -229,7 +229,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 /// What the options set. Where one is given twice the last one counts, as in a shell. Notes in
 /// `run` what of it describes the run.
-Environment make_environment(const Arguments& arguments, RunDescription& run) {
+Environment make_environment(const RunArguments& arguments, RunDescription& run) {
     Environment environment;
     const char* inherited = std::getenv("MEMLAB_OUTPUT");
     std::string output =
@@ -310,8 +310,8 @@ void print_options() {
     }
 }
 
-Arguments parse(int argc, char** argv) {
-    Arguments arguments;
+RunArguments parse(int argc, char** argv) {
+    RunArguments arguments;
     const int begin = command_begin(argc, argv);
     CLI::App app(
         "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and "
@@ -357,7 +357,7 @@ int explain_start_error(const std::string& command, int error) {
 }
 
 /// Runs the command; returns only when it could not be started.
-int run(const Arguments& arguments) {
+int run(const RunArguments& arguments) {
     RunDescription description;
     description.memlab_version = MEMLAB_VERSION;
     description.working_directory = working_directory();
@@ -420,7 +420,7 @@ int run(const Arguments& arguments) {
 int main(int argc, char** argv) {
     memlab::tools::name_program("memlab-run");
     try {
-        const Arguments arguments = parse(argc, argv);
+        const RunArguments arguments = parse(argc, argv);
         if (arguments.help_options) {
             print_options();
             return EXIT_SUCCESS;

@@ -91,7 +91,8 @@ int merge(const MergeArguments& arguments) {
     return flushed(report_errors(view.collection));
 }
 
-constexpr const char* no_memory = "needs more memory than there is; read it on a larger machine";
+constexpr const char* too_large_to_read =
+    "needs more memory than there is; read it on a larger machine";
 
 }  // namespace
 
@@ -108,7 +109,7 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
         }
         return flushed(report_errors(view.collection));
     } catch (const std::bad_alloc&) {
-        return fail(folder + ": " + no_memory);
+        return fail(folder + ": " + too_large_to_read);
     }
 }
 
@@ -125,7 +126,7 @@ int merge_command(int argc, char** argv) {
     try {
         return merge(arguments);
     } catch (const std::bad_alloc&) {
-        return fail(arguments.inputs.front() + ": " + no_memory);
+        return fail(arguments.inputs.front() + ": " + too_large_to_read);
     }
 }
 

@@ -1,7 +1,5 @@
 #include "tools/run_file.hpp"
 
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,11 +15,6 @@ namespace memlab::tools {
 namespace {
 
 using report::JsonOutput;
-
-bool exists(const std::string& path) {
-    struct stat status {};
-    return stat(path.c_str(), &status) == 0;
-}
 
 std::string host_name() {
     char name[HOST_NAME_MAX + 1] = "";
@@ -76,11 +69,11 @@ void write_process(JsonOutput& json, const RunProcess& one, const std::string& f
     end_of(json, process.signal, process.exit_code ? &code : nullptr);
     json.key("ranks");
     string_object(json, process.ranks);
-    const bool has_report = exists(one.files.json);
+    const bool has_report = file_exists(one.files.json);
     json.key("report");
     has_report ? json.string(in_folder(one.files.json, folder)) : json.null();
     json.key("log");
-    exists(one.files.log) ? json.string(in_folder(one.files.log, folder)) : json.null();
+    file_exists(one.files.log) ? json.string(in_folder(one.files.log, folder)) : json.null();
     json.member("recovered", one.recovered);
     json.key("held_bytes");
     one.running ? json.number(one.held_bytes) : json.null();

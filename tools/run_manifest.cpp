@@ -1,6 +1,7 @@
 #include "tools/run_manifest.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,6 +92,11 @@ std::vector<RunFiles> RunManifest::take() const {
     std::ostringstream text;
     text << file.rdbuf();
     return parse_manifest(text.str());
+}
+
+bool file_exists(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0;
 }
 
 std::vector<RunFiles> parse_manifest(const std::string& text) {

@@ -58,6 +58,9 @@ class RunManifest {
 /// Reads manifest text; lines that are none (a process killed while writing) are left out.
 std::vector<RunFiles> parse_manifest(const std::string& text);
 
+/// Whether there is something at this path.
+bool file_exists(const std::string& path);
+
 /// Appends `files` to the manifest of the memlab-run that runs this one.
 void pass_on(const std::vector<RunFiles>& files, const std::string& manifest_path);
 

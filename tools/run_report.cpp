@@ -1,7 +1,5 @@
 #include "tools/run_report.hpp"
 
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +20,6 @@ using namespace memlab::report;
 
 /// Summaries of more processes than this would push the program's own output off the screen.
 constexpr std::size_t most_summaries = 4;
-
-bool exists(const std::string& path) {
-    struct stat status {};
-    return stat(path.c_str(), &status) == 0;
-}
 
 struct Recorded {
     std::string file;
@@ -55,7 +48,7 @@ class RunReport {
     void add(const RunFiles& files, bool is_command, bool may_run) {
         RunProcess& process = processes_.emplace_back();
         process.files = files;
-        if (!exists(files.json)) {
+        if (!file_exists(files.json)) {
             if (files.pid != result_.pid && may_run && still_runs(files)) {
                 process.running = true;
                 if (const ReadResult read = read_report(files.log); read.report) {
@@ -119,7 +112,7 @@ class RunReport {
     }
 
     bool recover(const RunFiles& files, bool is_command) {
-        if (!exists(files.log)) {
+        if (!file_exists(files.log)) {
             error("process " + std::to_string(files.pid) + " left neither " + files.json + " nor " +
                   files.log + "; were they removed?");
             return false;

@@ -16,11 +16,11 @@ namespace memlab::tools {
 
 namespace {
 
-struct Arguments : ReportOptions {
+struct SummaryArguments : ReportOptions {
     std::size_t stacks = 0;
 };
 
-void define(CLI::App& app, Arguments& arguments, const char* commands) {
+void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
     add_files(app, arguments);
     add_json(app, arguments, "the summary");
     add_sort(app, arguments, {"bytes", "count"});
@@ -57,7 +57,7 @@ void select_device(report::Summary& summary, const std::optional<std::uint64_t>&
 }  // namespace
 
 int summary_command(int argc, char** argv, const char* commands) {
-    Arguments arguments;
+    SummaryArguments arguments;
     CLI::App app(
         "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
         "was never freed, and why an allocation failed.",

@@ -24,7 +24,7 @@ namespace memlab::tools {
 
 namespace {
 
-struct Arguments : ReportOptions {
+struct TimelineArguments : ReportOptions {
     std::string from;
     std::string to;
     std::string at;
@@ -38,7 +38,7 @@ struct Stretch {
     std::optional<std::uint64_t> at_ns;
 };
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, TimelineArguments& arguments) {
     add_one_file(app, arguments);
     app.add_option("--from", arguments.from,
                    "Begin there: 1.5s, 200ms, 3us, peak, or a mark's name")
@@ -73,7 +73,7 @@ void define(CLI::App& app, Arguments& arguments) {
 }
 
 /// Empty, or what is wrong with --from, --to and --at.
-std::string find_stretch(const Arguments& arguments, const report::Report& report,
+std::string find_stretch(const TimelineArguments& arguments, const report::Report& report,
                          Stretch* stretch) {
     std::string problem;
     const auto moment = [&](const char* option, const std::string& text) {
@@ -129,7 +129,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
     return tables;
 }
 
-int show(const Arguments& arguments, const LoadedReport& loaded) {
+int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
     const report::Report& report = loaded.report;
     const std::string log = report::event_log_of(loaded.file, report);
     if (const std::string problem = problem_of_device(report, arguments.device); !problem.empty()) {
@@ -187,7 +187,7 @@ int show(const Arguments& arguments, const LoadedReport& loaded) {
 }  // namespace
 
 int timeline_command(int argc, char** argv) {
-    Arguments arguments;
+    TimelineArguments arguments;
     CLI::App app(
         "Shows GPU memory over time, with marks, scopes and failures; any stretch of it, and what "
         "was live at a moment.",

@@ -100,7 +100,7 @@ bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
     return true;
 }
 
-struct Arguments {
+struct WhatifArguments {
     std::string log;
     std::vector<std::string> policies;
     std::vector<std::string> options;
@@ -111,7 +111,7 @@ struct Arguments {
     bool no_symbols = false;
 };
 
-void define(CLI::App& app, Arguments& arguments) {
+void define(CLI::App& app, WhatifArguments& arguments) {
     app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
     add_repeated(app, "--policy", arguments.policies,
                  "Try this, see below, instead of the usual ones; may be repeated")
@@ -167,7 +167,8 @@ class Places {
 };
 
 /// The policies to run, in the order of the table; "" or what is wrong.
-std::string choose_policies(const Arguments& arguments, const whatif::ReadPoolSettings& read_pool,
+std::string choose_policies(const WhatifArguments& arguments,
+                            const whatif::ReadPoolSettings& read_pool,
                             std::vector<whatif::Policy>* policies) {
     std::vector<std::string> names = arguments.policies;
     if (names.empty()) {
@@ -199,7 +200,7 @@ std::string choose_policies(const Arguments& arguments, const whatif::ReadPoolSe
     return "";
 }
 
-int try_out(const Arguments& arguments) {
+int try_out(const WhatifArguments& arguments) {
     std::optional<std::uint64_t> limit;
     if (!arguments.limit.empty()) {
         limit.emplace();
@@ -281,12 +282,13 @@ int replay_one(const std::string& log, const std::string& prefix) {
     return EXIT_SUCCESS;
 }
 
-constexpr const char* no_memory = "needs more memory than there is; run it on a larger machine";
+constexpr const char* too_large_to_run =
+    "needs more memory than there is; run it on a larger machine";
 
 }  // namespace
 
 int whatif_command(int argc, char** argv) {
-    Arguments arguments;
+    WhatifArguments arguments;
     CLI::App app(
         "Runs a recorded program's allocations through other allocators and settings: what each "
         "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
@@ -298,7 +300,7 @@ int whatif_command(int argc, char** argv) {
     try {
         return try_out(arguments);
     } catch (const std::bad_alloc&) {
-        return fail(arguments.log + ": " + no_memory);
+        return fail(arguments.log + ": " + too_large_to_run);
     }
 }
 
@@ -319,7 +321,7 @@ int replay_command(int argc, char** argv) {
         try {
             worst = std::max(worst, replay_one(log, prefix));
         } catch (const std::bad_alloc&) {
-            worst = std::max(worst, fail(log + ": " + no_memory));
+            worst = std::max(worst, fail(log + ": " + too_large_to_run));
         }
     }
     return flushed(worst);

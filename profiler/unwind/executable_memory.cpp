@@ -30,7 +30,7 @@ std::uint64_t page_number(std::uintptr_t address) {
 
 // The lines of /proc/self/maps begin with "start-end rwxp". They are read without the C library's
 // streams and without its cancellation points: this runs in anybody's signal handler.
-enum class Answer : std::uint8_t { no, yes, unknown };
+enum class Executable : std::uint8_t { no, yes, unknown };
 
 class MapsReader {
   public:
@@ -92,13 +92,13 @@ class MapsReader {
     bool found_ = false;
 };
 
-__attribute__((noinline)) Answer ask_the_kernel(std::uintptr_t address) {
+__attribute__((noinline)) Executable ask_the_kernel(std::uintptr_t address) {
     static constexpr char path[] = "/proc/self/maps";
     const long file =
         plain_system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
                           reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) {
-        return Answer::unknown;
+        return Executable::unknown;
     }
     const auto descriptor = static_cast<std::uintptr_t>(file);
     MapsReader reader(address);
@@ -120,9 +120,9 @@ __attribute__((noinline)) Answer ask_the_kernel(std::uintptr_t address) {
     }
     plain_system_call(SYS_close, descriptor, 0, 0, 0);
     if (size < 0) {
-        return Answer::unknown;
+        return Executable::unknown;
     }
-    return reader.found() ? Answer::yes : Answer::no;
+    return reader.found() ? Executable::yes : Executable::no;
 }
 
 std::uint64_t now_in_seconds() {
@@ -186,11 +186,11 @@ bool is_executable(std::uintptr_t address) {
     if (is_known && ((now - (word & second_mask)) & second_mask) < 2) {
         return false;
     }
-    const Answer answer = ask_the_kernel(address);
-    if (answer == Answer::unknown) {
+    const Executable answer = ask_the_kernel(address);
+    if (answer == Executable::unknown) {
         return true;
     }
-    const std::uint64_t executable = answer == Answer::yes ? 1 : 0;
+    const std::uint64_t executable = answer == Executable::yes ? 1 : 0;
     known.store(page << (second_bits + 1) | executable << second_bits | now,
                 std::memory_order_relaxed);
     return executable != 0;

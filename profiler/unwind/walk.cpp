@@ -27,7 +27,7 @@ struct Position {
     std::uintptr_t address() const { return instruction - (interrupted ? 0 : 1); }
 };
 
-MEMLAB_READS_STACK inline std::uintptr_t word_at(std::uintptr_t address) {
+MEMLAB_READS_STACK inline std::uintptr_t stack_word(std::uintptr_t address) {
     return *reinterpret_cast<const std::uintptr_t*>(address);
 }
 
@@ -102,11 +102,11 @@ MEMLAB_READS_STACK bool step_realigned(Rule rule, Position& at, StackMemory& mem
         !memory.extend(at.bp + word_size, kept)) {
         return false;
     }
-    *cfa = word_at(kept);
+    *cfa = stack_word(kept);
     if (*cfa <= at.bp + word_size || !memory.extend(*cfa, *cfa - word_size)) {
         return false;
     }
-    at = {word_at(*cfa - word_size), *cfa, word_at(at.bp), false};
+    at = {stack_word(*cfa - word_size), *cfa, stack_word(at.bp), false};
     return true;
 }
 
@@ -118,8 +118,8 @@ MEMLAB_READS_STACK bool step_plain(Rule rule, Position& at, StackMemory& memory,
     if (base < at.sp || *cfa < base || !memory.extend(*cfa, saved_at)) {
         return false;
     }
-    const std::uintptr_t saved = word_at(saved_at);
-    at = {word_at(*cfa - word_size), *cfa, rule.keeps_frame_pointer() ? at.bp : saved, false};
+    const std::uintptr_t saved = stack_word(saved_at);
+    at = {stack_word(*cfa - word_size), *cfa, rule.keeps_frame_pointer() ? at.bp : saved, false};
     return true;
 }
 
@@ -259,8 +259,8 @@ template <std::size_t room>
                 stack.addresses[depth] = at.instruction;
                 stack.ends[depth] = cfa;
                 depth += own_size == 0 ? 1 : 0;
-                const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
-                at.instruction = word_at(cfa - word_size);
+                const std::uintptr_t saved = stack_word(cfa - rule.saved_frame_pointer());
+                at.instruction = stack_word(cfa - word_size);
                 at.sp = cfa;
                 at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
                 back = 1;
@@ -301,9 +301,9 @@ template <std::size_t room>
         // The second comparison is cfa <= high, without falling for a sum that went past the end.
         if (rule.is_plain() && base >= at.sp && cfa - at.sp <= high - at.sp) [[likely]] {
             // Without a branch: where rbp is not saved, the word read is the return address.
-            const std::uintptr_t saved = word_at(cfa - rule.saved_frame_pointer());
+            const std::uintptr_t saved = stack_word(cfa - rule.saved_frame_pointer());
             earlier.went(at.sp, address, rule);
-            at.instruction = word_at(cfa - word_size);
+            at.instruction = stack_word(cfa - word_size);
             at.sp = cfa;
             at.bp = rule.keeps_frame_pointer() ? at.bp : saved;
             back = 1;
@@ -345,7 +345,7 @@ template <std::size_t room>
                                                                           std::size_t limit,
                                                                           Bytes left_out) {
     const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-    const Position callers{word_at(frame + word_size), frame + 2 * word_size, word_at(frame),
+    const Position callers{stack_word(frame + word_size), frame + 2 * word_size, stack_word(frame),
                            false};
     const std::uint64_t epoch = unload_epoch();
     const bool complete = walk_quickly(callers, stack, limit, left_out, epoch);

@@ -31,7 +31,7 @@ using report::JsonOutput;
 
 namespace {
 
-constexpr std::array<std::pair<Curve, const char*>, report::curve_count> curves = {
+constexpr std::array<std::pair<Curve, const char*>, report::curve_count> counter_names = {
     {{Curve::requested, "requested"},
      {Curve::allocated, "allocated"},
      {Curve::active, "active"},
@@ -390,7 +390,7 @@ class Curves final : public report::EveryRecord<Curves> {
         }
         const trace::DeviceTotals& device = *aggregator_.devices()[index];
         Shown& shown = shown_[index];
-        for (const auto& [curve, name] : curves) {
+        for (const auto& [curve, name] : counter_names) {
             const auto at = static_cast<std::size_t>(curve);
             const std::uint64_t bytes = device.curves.at(at).current;
             const bool known = curve != Curve::device_used || device.sampled;
@@ -415,7 +415,7 @@ void write_report_curves(const Input& input, TraceEvents& out) {
             continue;
         }
         for (const report::TimelineRow& row : device.timeline.rows) {
-            for (const auto& [curve, name] : curves) {
+            for (const auto& [curve, name] : counter_names) {
                 const auto& values = row.curves.at(static_cast<std::size_t>(curve));
                 if (!values) {
                     continue;

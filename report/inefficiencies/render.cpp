@@ -20,9 +20,10 @@ std::string words(Pattern pattern) {
     return text;
 }
 
-class Text {
+class InefficienciesText {
   public:
-    explicit Text(const ViewOptions& options) : options_(options), page_(options.style) {}
+    explicit InefficienciesText(const ViewOptions& options)
+        : options_(options), page_(options.style) {}
 
     std::string write(const Inefficiencies& found) {
         for (const DeviceFindings& device : found.devices) {
@@ -148,7 +149,7 @@ ordered_json finding_json(const Finding& finding, const Report& report, Resolver
 }  // namespace
 
 std::string render_inefficiencies(const Inefficiencies& found, const ViewOptions& options) {
-    return Text(options).write(found);
+    return InefficienciesText(options).write(found);
 }
 
 std::string inefficiencies_json(const Report& report, Resolver& resolver,

@@ -26,9 +26,9 @@ std::vector<std::string> words_of(const std::string& column) {
     return words;
 }
 
-class Text {
+class LinesText {
   public:
-    Text(const LineTables& tables, const LineTextOptions& options)
+    LinesText(const LineTables& tables, const LineTextOptions& options)
         : tables_(tables), options_(options), page_(options.style) {
         for (const LineTables::Column& column : tables_.columns) {
             std::vector<std::string> words = words_of(column.name);
@@ -187,7 +187,7 @@ ordered_json row_json(const LineTables& tables, int number, const LineTable::Row
 }  // namespace
 
 std::string render_lines(const LineTables& tables, const LineTextOptions& options) {
-    return Text(tables, options).write();
+    return LinesText(tables, options).write();
 }
 
 std::string lines_json(const LineTables& tables) {

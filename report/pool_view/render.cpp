@@ -38,9 +38,9 @@ struct Keeper {
     std::uint64_t free_shared = 0;  ///< of the others
 };
 
-class Text {
+class PoolText {
   public:
-    Text(Resolver& resolver, const PoolViewOptions& options)
+    PoolText(Resolver& resolver, const PoolViewOptions& options)
         : resolver_(resolver), options_(options), style_(options.style), page_(options.style) {}
 
     std::string write(const std::vector<PoolOfDevice>& pools) {
@@ -342,7 +342,7 @@ ordered_json pool_json(const PoolOfDevice& pool, Resolver& resolver) {
 
 std::string render_pools(const std::vector<PoolOfDevice>& pools, Resolver& resolver,
                          const PoolViewOptions& options) {
-    return Text(resolver, options).write(pools);
+    return PoolText(resolver, options).write(pools);
 }
 
 std::string pools_json(const std::vector<PoolOfDevice>& pools, Resolver& resolver) {

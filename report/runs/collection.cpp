@@ -11,6 +11,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "report/names.hpp"
 #include "report/reader.hpp"
 #include "report/runs/run_facts.hpp"
 #include "report/units.hpp"
@@ -39,10 +40,6 @@ std::string text_of(const std::string& path) {
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
-}
-
-std::string base_name(const std::string& path) {
-    return path.substr(path.rfind('/') + 1);
 }
 
 /// A process image is the same in its report, its log and a copy of either.

@@ -210,9 +210,9 @@ bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
     return above(a, b) || above(b, a);
 }
 
-class Comparison {
+class RanksComparer {
   public:
-    explicit Comparison(const RunCollection& run) : run_(run), tree_(build_tree(run)) {}
+    explicit RanksComparer(const RunCollection& run) : run_(run), tree_(build_tree(run)) {}
 
     RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver_of) {
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
@@ -300,7 +300,7 @@ std::optional<std::uint64_t> rank_of(const Process& process) {
 
 RankComparison compare_ranks(const RunCollection& run,
                              const std::function<Resolver&(std::size_t)>& resolver_of) {
-    return Comparison(run).compare(resolver_of);
+    return RanksComparer(run).compare(resolver_of);
 }
 
 }  // namespace memlab::report

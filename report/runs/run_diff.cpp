@@ -63,9 +63,9 @@ std::optional<std::uint64_t> fullest_gpu(const RunView& view, TogetherPeak GpuTo
     return at_least == at_most ? std::optional(at_most) : std::nullopt;
 }
 
-class Comparison {
+class RunComparer {
   public:
-    Comparison(const RunDiffSide& before, const RunDiffSide& after, const DiffOptions& options)
+    RunComparer(const RunDiffSide& before, const RunDiffSide& after, const DiffOptions& options)
         : before_(before), after_(after), options_(options) {}
 
     RunDiff compare() {
@@ -220,7 +220,7 @@ std::string processes_text(std::size_t count) {
 }
 
 RunDiff diff_runs(const RunDiffSide& before, const RunDiffSide& after, const DiffOptions& options) {
-    return Comparison(before, after, options).compare();
+    return RunComparer(before, after, options).compare();
 }
 
 }  // namespace memlab::report

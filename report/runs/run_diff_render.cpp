@@ -20,9 +20,9 @@ const Process& process_of(const RunView& view, std::size_t member) {
     return view.collection.members.at(member).report.process;
 }
 
-class Text {
+class RunDiffText {
   public:
-    Text(const RunView& before, const RunView& after, const DiffOptions& options)
+    RunDiffText(const RunView& before, const RunView& after, const DiffOptions& options)
         : before_(before),
           after_(after),
           options_(options),
@@ -172,7 +172,7 @@ ordered_json member_json(const RunView& view, std::size_t member, const ProcessF
 
 std::string render_run_diff_text(const RunView& before, const RunView& after, const RunDiff& diff,
                                  const DiffOptions& options) {
-    return Text(before, after, options).write(diff);
+    return RunDiffText(before, after, options).write(diff);
 }
 
 std::string render_run_diff_json(const RunView& before, const RunView& after, const RunDiff& diff,

@@ -6,15 +6,15 @@ namespace memlab::report {
 
 namespace {
 
-using nlohmann::json;
+using JsonValue = nlohmann::json;
 
 constexpr std::uint64_t known_version = 1;
 
-std::optional<std::string> optional_text(const json& node) {
+std::optional<std::string> optional_text(const JsonValue& node) {
     return node.is_null() ? std::optional<std::string>() : node.get<std::string>();
 }
 
-RunFacts::Member read_member(const json& node) {
+RunFacts::Member read_member(const JsonValue& node) {
     RunFacts::Member member;
     member.pid = node.at("pid").get<std::uint64_t>();
     member.start_wall_ns = node.at("start_wall_ns").get<std::uint64_t>();
@@ -47,7 +47,7 @@ std::string document_format(std::string_view head) {
 
 bool parse_run_facts(std::string_view text, RunFacts* facts, std::string* error) {
     try {
-        const json root = json::parse(text);
+        const JsonValue root = JsonValue::parse(text);
         const auto version = root.at("version").get<std::uint64_t>();
         if (version != known_version) {
             *error = "has format version " + std::to_string(version) +
@@ -65,15 +65,15 @@ bool parse_run_facts(std::string_view text, RunFacts* facts, std::string* error)
             facts->exit_code = root.at("exit_code").get<std::uint64_t>();
         }
         facts->replaced = root.at("replaced").get<std::map<std::string, std::string>>();
-        for (const json& node : root.at("processes")) {
+        for (const JsonValue& node : root.at("processes")) {
             facts->members.push_back(read_member(node));
         }
-        for (const json& node : root.at("ancestors")) {
+        for (const JsonValue& node : root.at("ancestors")) {
             facts->ancestors[node.at("pid").get<std::uint64_t>()] = {
                 node.at("parent_pid").get<std::uint64_t>(), node.at("command").get<std::string>()};
         }
         return true;
-    } catch (const json::exception&) {
+    } catch (const JsonValue::exception&) {
         *error = "a damaged run file of memlab-run; the reports beside it are complete without it";
         return false;
     }

@@ -12,9 +12,9 @@ namespace memlab::report {
 
 namespace {
 
-class Text {
+class DiffText {
   public:
-    explicit Text(const DiffOptions& options)
+    explicit DiffText(const DiffOptions& options)
         : options_(options), page_(options.style), tables_(options, page_) {}
 
     std::string write(const DiffSide& before, const DiffSide& after, const Diff& diff) {
@@ -67,7 +67,7 @@ ordered_json device_json(const DeviceDiff& device, const DiffOptions& options) {
 
 std::string render_diff_text(const DiffSide& before, const DiffSide& after, const Diff& diff,
                              const DiffOptions& options) {
-    return Text(options).write(before, after, diff);
+    return DiffText(options).write(before, after, diff);
 }
 
 std::string render_diff_json(const DiffSide& before, const DiffSide& after, const Diff& diff,

@@ -22,9 +22,9 @@ std::string rate(double bytes_per_step) {
     return format_bytes(static_cast<std::uint64_t>(std::llround(positive))) + "/step";
 }
 
-class Text {
+class LeaksText {
   public:
-    explicit Text(const LeakOptions& options) : options_(options), page_(options.style) {}
+    explicit LeaksText(const LeakOptions& options) : options_(options), page_(options.style) {}
 
     std::string write(const Report& report, const Leaks& leaks) {
         if (options_.growth) {
@@ -228,7 +228,7 @@ ordered_json steps_json(const GrowingSteps& growing) {
 
 std::string render_leaks_text(const Report& report, const Leaks& leaks,
                               const LeakOptions& options) {
-    return Text(options).write(report, leaks);
+    return LeaksText(options).write(report, leaks);
 }
 
 std::string render_leaks_json(const std::string& file, const Report& report, Resolver& resolver,

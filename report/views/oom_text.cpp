@@ -14,9 +14,10 @@ namespace memlab::report {
 
 namespace {
 
-class Text {
+class OomText {
   public:
-    Text(const Summary& summary, Resolver& resolver, const ViewOptions& options, std::size_t stacks)
+    OomText(const Summary& summary, Resolver& resolver, const ViewOptions& options,
+            std::size_t stacks)
         : summary_(summary),
           resolver_(resolver),
           options_(options),
@@ -133,7 +134,7 @@ class Text {
 
 std::string render_ooms_text(const Summary& summary, Resolver& resolver, const ViewOptions& options,
                              std::size_t stacks) {
-    return Text(summary, resolver, options, stacks).write();
+    return OomText(summary, resolver, options, stacks).write();
 }
 
 }  // namespace memlab::report

@@ -53,9 +53,9 @@ std::vector<HeldLabel> all_labels(const SiteRow& row) {
     return all;
 }
 
-class Text {
+class SiteText {
   public:
-    explicit Text(const ViewOptions& options) : options_(options), page_(options.style) {}
+    explicit SiteText(const ViewOptions& options) : options_(options), page_(options.style) {}
 
     std::string write(const std::vector<SiteTable>& tables) {
         for (const SiteTable& table : tables) {
@@ -186,7 +186,7 @@ std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
 }
 
 std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options) {
-    return Text(options).write(tables);
+    return SiteText(options).write(tables);
 }
 
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,

@@ -69,9 +69,9 @@ void walk(const CallTree& tree, const ViewOptions& options, const TreeOptions& h
     }
 }
 
-class Text {
+class TreeText {
   public:
-    Text(const ViewOptions& options, const TreeOptions& how)
+    TreeText(const ViewOptions& options, const TreeOptions& how)
         : options_(options), how_(how), page_(options.style) {}
 
     std::string write(const std::vector<CallTree>& trees) {
@@ -250,7 +250,7 @@ ordered_json nodes_json(const CallTree& tree, const ViewOptions& options, const 
 
 std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptions& options,
                              const TreeOptions& tree) {
-    return Text(options, tree).write(trees);
+    return TreeText(options, tree).write(trees);
 }
 
 std::string render_tree_json(const std::string& file, const std::vector<CallTree>& trees,

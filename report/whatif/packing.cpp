@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "report/bounded_sum.hpp"
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
 
@@ -28,12 +29,6 @@ struct Item {
     std::uint32_t end = 0;    ///< exclusive
     std::uint64_t address = 0;
 };
-
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    return a > std::numeric_limits<std::uint64_t>::max() - b
-               ? std::numeric_limits<std::uint64_t>::max()
-               : a + b;
-}
 
 /// The items in the order in which they begin. Requests that no device could hold are left out.
 std::vector<Item> items_of(const Program& program) {
@@ -243,8 +238,8 @@ LowerBound lower_bound(const Program& program) {
         const std::uint64_t bytes = program.allocations[step.subject].requested;
         const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), granularity);
         if (step.kind == StepKind::allocate) {
-            requested = add(requested, bytes);
-            rounded = add(rounded, size);
+            requested = report::bounded_add(requested, bytes);
+            rounded = report::bounded_add(rounded, size);
             bound.requested = std::max(bound.requested, requested);
             bound.rounded = std::max(bound.rounded, rounded);
         } else {

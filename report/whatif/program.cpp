@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "report/bounded_sum.hpp"
 #include "report/read_ahead.hpp"
 
 namespace memlab::whatif {
@@ -16,12 +17,6 @@ namespace {
 
 bool is_in_program(MemoryKind kind) {
     return kind == MemoryKind::device || kind == MemoryKind::async_pool;
-}
-
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    return a > std::numeric_limits<std::uint64_t>::max() - b
-               ? std::numeric_limits<std::uint64_t>::max()
-               : a + b;
 }
 
 std::uint64_t subtract(std::uint64_t a, std::uint64_t b) {
@@ -74,7 +69,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
     if (record.origin == Origin::pool) {
         ++to.program.recorded.pooled;
     } else {
-        to.driver_served = add(to.driver_served, record.size);
+        to.driver_served = report::bounded_add(to.driver_served, record.size);
     }
     to.any_streamless = to.any_streamless || record.kind != MemoryKind::async_pool;
     note(StepKind::allocate, to, id);
@@ -107,9 +102,9 @@ void ProgramBuilder::free(Building& to, const Event& record) {
 
 void ProgramBuilder::reserve(Building& to, const Event& record) {
     Recorded& recorded = to.program.recorded;
-    to.reserved = add(to.reserved, record.size);
+    to.reserved = report::bounded_add(to.reserved, record.size);
     std::uint64_t& here = to.reserved_in[record.context];
-    here = add(here, record.size);
+    here = report::bounded_add(here, record.size);
     recorded.reserved_peak = std::max(recorded.reserved_peak, to.reserved);
     ++recorded.segment_allocs;
 }
@@ -189,8 +184,9 @@ void ProgramBuilder::on(const trace::OomEvent& record) {
 void ProgramBuilder::on(const trace::DeviceSample& record) {
     Building& to = building(record.device);
     to.program.outside_known = true;
-    to.program.outside_bytes = std::max(to.program.outside_bytes,
-                                        subtract(record.used, add(to.reserved, to.driver_served)));
+    to.program.outside_bytes =
+        std::max(to.program.outside_bytes,
+                 subtract(record.used, report::bounded_add(to.reserved, to.driver_served)));
 }
 
 void ProgramBuilder::on(const trace::ContextLost& record) {

@@ -22,7 +22,7 @@ const char* name_of(PolicyKind kind) {
     return "unknown";
 }
 
-json share_beside(std::uint64_t part, std::uint64_t whole) {
+json share_json(std::uint64_t part, std::uint64_t whole) {
     if (whole == 0) {
         return nullptr;
     }
@@ -62,9 +62,9 @@ json row_json(const Program& program, const Row& row, const PlaceOf& place_of) {
     out["allocated_peak_bytes"] = outcome.allocated_peak;
     out["active_peak_bytes"] = outcome.active_peak;
     out["fragmentation"] = {
-        {"at_peak", share_beside(outcome.active_peak, outcome.reserved_peak)},
-        {"external", share_beside(outcome.at_growth.largest, outcome.at_growth.total)},
-        {"internal", share_beside(outcome.requested_at_peak, outcome.allocated_peak)}};
+        {"at_peak", share_json(outcome.active_peak, outcome.reserved_peak)},
+        {"external", share_json(outcome.at_growth.largest, outcome.at_growth.total)},
+        {"internal", share_json(outcome.requested_at_peak, outcome.allocated_peak)}};
     out["driver"] = {{"allocs", outcome.calls.allocs},
                      {"frees", outcome.calls.frees},
                      {"maps", outcome.calls.maps},

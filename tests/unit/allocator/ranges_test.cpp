@@ -12,7 +12,7 @@ namespace {
 
 using Call = SimulatedBackend::Call;
 using What = Seen::What;
-constexpr BackendStatus out_of_memory{BackendStatus::Kind::out_of_memory, 2};
+constexpr BackendStatus device_is_full{BackendStatus::Kind::out_of_memory, 2};
 
 PoolOptions expandable(std::uint64_t range = 0, FreeSync sync = FreeSync::automatic) {
     PoolOptions options = with(sync);
@@ -167,7 +167,7 @@ TEST_CASE("out of memory: free pages are unmapped, and then mapped where they ar
     world.give(c.address);
     Address elsewhere = 0;  // as another process
     REQUIRE(world.backend.segment_alloc(18 * mib, &elsewhere).ok());
-    world.backend.fail(Call::pages_map, 1, out_of_memory);
+    world.backend.fail(Call::pages_map, 1, device_is_full);
     const BlockInfo d = world.get(78 * mib);
     CHECK(d.address == b.address + 2 * mib);
     CHECK(world.pool.stats().num_alloc_retries == 1);

@@ -21,24 +21,24 @@ struct Seen {
     std::size_t limit = CapturedStack::max_depth;
     std::vector<std::uintptr_t> locals;  // of each level of deep(), the root's first
 };
-Seen* seen = nullptr;
+Seen* in_handler = nullptr;
 
 int compare(const void* /*a*/, const void* /*b*/) {
-    if (seen->reference.empty()) {
-        capture_stack(seen->stack, seen->limit);
+    if (in_handler->reference.empty()) {
+        capture_stack(in_handler->stack, in_handler->limit);
         void* frames[256];
         const int depth = backtrace(frames, 256);
-        seen->reference.assign(frames, frames + depth);
+        in_handler->reference.assign(frames, frames + depth);
     }
     return 0;
 }
 
 // qsort calls compare: the stack is compare (ours), qsort's internals (libc's), then ours again.
 __attribute__((noinline)) void through_libc(Seen* where) {
-    seen = where;
+    in_handler = where;
     int values[] = {2, 1};
     qsort(values, 2, sizeof(int), compare);
-    seen = nullptr;
+    in_handler = nullptr;
 }
 
 __attribute__((noinline)) void deep(Seen* where, int depth) {

@@ -42,14 +42,14 @@ std::vector<std::uint64_t> stack_number(std::uint64_t number, std::size_t depth)
     return stack;
 }
 
-class Library {
+class UnloadedLibrary {
   public:
-    Library() : handle_(dlopen("libBrokenLocale.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    UnloadedLibrary() : handle_(dlopen("libBrokenLocale.so.1", RTLD_NOW | RTLD_LOCAL)) {
         REQUIRE(handle_ != nullptr);
     }
-    ~Library() { dlclose(handle_); }
-    Library(const Library&) = delete;
-    Library& operator=(const Library&) = delete;
+    ~UnloadedLibrary() { dlclose(handle_); }
+    UnloadedLibrary(const UnloadedLibrary&) = delete;
+    UnloadedLibrary& operator=(const UnloadedLibrary&) = delete;
 
     std::uint64_t address() const {
         void* symbol = dlsym(handle_, "__ctype_get_mb_cur_max");
@@ -122,7 +122,7 @@ TEST_CASE("threads that define and look up while the table grows agree on every 
 TEST_CASE("after an unload an address is looked up again: unchanged code keeps its number") {
     Collected collected;
     StackTable table(collected);
-    const Library kept;
+    const UnloadedLibrary kept;
     const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
     const std::uint32_t id = table.id_of(stack, false, 1);
     CHECK(table.id_of(stack, false, 2) == id);
@@ -136,7 +136,7 @@ TEST_CASE("after an unload an address is looked up again: unchanged code keeps i
 TEST_CASE("while something is being unloaded every stack is looked up anew") {
     Collected collected;
     StackTable table(collected);
-    const Library kept;
+    const UnloadedLibrary kept;
     const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
     const std::uint32_t id = table.id_of(stack, false, StackTable::no_epoch);
     CHECK(id == 1);
@@ -212,7 +212,7 @@ TEST_CASE("stacks beyond the limit are folded to their innermost frames, and tha
 TEST_CASE("any word may be a return address, and none is taken for a Python frame") {
     Collected collected;
     StackTable table(collected);
-    const Library library;
+    const UnloadedLibrary library;
     std::mt19937_64 random(11);
     const std::uint64_t odd[] = {0,
                                  1,
@@ -258,7 +258,7 @@ TEST_CASE("an address whose library is gone is not named by it; once it is back,
     std::vector<std::uint64_t> stack = {0};
     std::uint32_t loaded = 0;
     {
-        const Library library;
+        const UnloadedLibrary library;
         stack[0] = library.address();
         loaded = table.id_of(stack, false, 1);
     }
@@ -267,7 +267,7 @@ TEST_CASE("an address whose library is gone is not named by it; once it is back,
     CHECK(collected.stacks.at(loaded - 1).frames[0].module == 1);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].module == 0);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].address == stack[0]);
-    const Library again;
+    const UnloadedLibrary again;
     if (again.address() == stack[0]) {  // nothing was mapped there meanwhile
         CHECK(table.id_of(stack, false, 3) == loaded);
         CHECK(collected.stacks.size() == 2);

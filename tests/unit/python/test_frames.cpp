@@ -17,10 +17,10 @@ using namespace memlab::profiler::python;
 
 namespace {
 
-const int code_type = 0;
-const int str_type = 0;
-const int bytes_type = 0;
-const int other_type = 0;
+const int code_object = 0;
+const int str_object = 0;
+const int bytes_object = 0;
+const int other_object = 0;
 int initialized = 1;
 int initialized_reads_left = -1;  // then the interpreter has begun to end
 void* thread = nullptr;
@@ -40,7 +40,7 @@ class World {
   public:
     explicit World(int minor) : layout_(*layout_of(minor)) {
         interpreter.layout = &layout_;
-        interpreter.types = {&code_type, &str_type, &bytes_type};
+        interpreter.types = {&code_object, &str_object, &bytes_object};
         interpreter.is_initialized = [] {
             if (initialized_reads_left >= 0 && initialized_reads_left-- == 0) {
                 initialized = 0;
@@ -58,14 +58,14 @@ class World {
 
     const void* code(const char* name, const char* file, int line) {
         Memory& memory = objects_.emplace_back(400);
-        put(memory, object_type, static_cast<const void*>(&code_type));
+        put(memory, object_type, static_cast<const void*>(&code_object));
         put(memory, layout_.code_qualname, text(name));
         put(memory, layout_.code_filename, text(file));
         put(memory, layout_.code_first_line, line);
         put(memory, layout_.code_first_traceable, 2);
         // Ten instructions on the first line, then ten on the one after.
         Memory& table = objects_.emplace_back(64);
-        put(table, object_type, static_cast<const void*>(&bytes_type));
+        put(table, object_type, static_cast<const void*>(&bytes_object));
         put(table, object_count, std::int64_t{8});
         const unsigned char entries[] = {128 | 13 << 3 | 7, 0, 128 | 13 << 3 | 1, 0,
                                          128 | 13 << 3 | 7, 2, 128 | 13 << 3 | 1, 0};
@@ -103,7 +103,7 @@ class World {
   private:
     const void* text(const std::string& characters) {
         Memory& memory = objects_.emplace_back(layout_.ascii_size + characters.size());
-        put(memory, object_type, static_cast<const void*>(&str_type));
+        put(memory, object_type, static_cast<const void*>(&str_object));
         put(memory, text_length, static_cast<std::int64_t>(characters.size()));
         put(memory, text_state, std::uint32_t{1U << 2 | 1U << 5 | 1U << 6});
         std::memcpy(memory.data() + layout_.ascii_size, characters.data(), characters.size());
@@ -209,7 +209,7 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     }
     SECTION("a frame without a code object is no frame") {
         Memory nothing(400);
-        put(nothing, object_type, static_cast<const void*>(&other_type));
+        put(nothing, object_type, static_cast<const void*>(&other_object));
         world.activation(&records[0], world.frame(nothing.data(), 3, inner), &records[1]);
         read_frames(world.interpreter, 100, nothing_known(), frames);
         CHECK(frames.implausible);

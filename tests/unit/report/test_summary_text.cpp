@@ -31,7 +31,7 @@ std::string row_of(const Place& place, int width) {
     return text.substr(begin, text.find('\n', begin) - begin);
 }
 
-bool has(const std::string& text, const char* part) {
+bool shows(const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -45,10 +45,10 @@ TEST_CASE(
     place.module = "/torch/lib/libtorch_cuda.so";
     place.through = "libc10_cuda.so";
     const std::string wide = row_of(place, 140);
-    CHECK(has(wide, "libtorch_cuda.so  at::cuda::setWorkspaceForHandle  via libc10_cuda.so"));
+    CHECK(shows(wide, "libtorch_cuda.so  at::cuda::setWorkspaceForHandle  via libc10_cuda.so"));
     const std::string narrow = row_of(place, 80);
-    CHECK(has(narrow, "at::cuda::setWorkspaceForHandle"));
-    CHECK_FALSE(has(narrow, "libc10_cuda.so"));
+    CHECK(shows(narrow, "at::cuda::setWorkspaceForHandle"));
+    CHECK_FALSE(shows(narrow, "libc10_cuda.so"));
 }
 
 TEST_CASE("a place with source keeps its line in a narrow terminal") {
@@ -59,8 +59,8 @@ TEST_CASE("a place with source keeps its line in a narrow terminal") {
     place.line = 1234;
     place.module = "/home/user/project/train";
     const std::string narrow = row_of(place, 80);
-    CHECK(has(narrow, "trainer.cpp:1234"));
-    CHECK(has(narrow, "of_its_own"));
+    CHECK(shows(narrow, "trainer.cpp:1234"));
+    CHECK(shows(narrow, "of_its_own"));
 }
 
 TEST_CASE("scopes, names and the verdict on the steps are in the summary") {
@@ -102,11 +102,11 @@ TEST_CASE("scopes, names and the verdict on the steps are in the summary") {
     TextOptions options;
     options.style.ascii = true;
     const std::string text = render_text(summary, resolver, options);
-    CHECK(has(text, "5,000  train/step #\n"));
+    CHECK(shows(text, "5,000  train/step #\n"));
     CHECK(text.find("train/step #\n") < text.find("  train\n"));
-    CHECK(has(text, "2.00 MiB    1.00 MiB       1  weights\n"));
-    CHECK(has(text, "5,000 steps by scope \"train/step #\": growing\n"));
-    CHECK(has(text, "1.00 KiB/step  (no stack)\n"));
-    CHECK(has(text, "9,000 steps by mark \"end\": steady, between 0 B and 0 B"));
-    CHECK(has(render_short(summary, options), "growing\n"));
+    CHECK(shows(text, "2.00 MiB    1.00 MiB       1  weights\n"));
+    CHECK(shows(text, "5,000 steps by scope \"train/step #\": growing\n"));
+    CHECK(shows(text, "1.00 KiB/step  (no stack)\n"));
+    CHECK(shows(text, "9,000 steps by mark \"end\": steady, between 0 B and 0 B"));
+    CHECK(shows(render_short(summary, options), "growing\n"));
 }

@@ -14,8 +14,6 @@ using namespace memlab::report;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-
 RunMember process(std::uint64_t pid, const std::string& executable,
                   const std::vector<std::string>& arguments = {}) {
     RunMember member = made_up(pid, 1, 1000 + pid);

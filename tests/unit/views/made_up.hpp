@@ -9,6 +9,8 @@
 
 namespace memlab::report {
 
+inline constexpr std::uint64_t mib = 1 << 20;
+
 /// A report in the making: one GPU, Python frames, which need no symbols.
 class MadeUp {
   public:

@@ -9,8 +9,6 @@ using namespace memlab::report;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-
 std::vector<CallTree> trees_of(const Report& report, const ViewOptions& options,
                                const TreeOptions& how) {
     Resolver resolver(report, nullptr);

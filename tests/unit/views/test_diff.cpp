@@ -9,8 +9,6 @@ using namespace memlab::report;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-
 /// Resolvers and sides of two reports.
 struct Sides {
     Sides(const Report& a, const Report& b)
@@ -27,7 +25,7 @@ struct Sides {
     DiffSide after;
 };
 
-MadeUp training() {
+MadeUp two_sites() {
     MadeUp made;
     made.site({"forward", "step"}, 6 * mib);
     made.site({"load", "main"}, mib);
@@ -57,8 +55,8 @@ TEST_CASE("changes read as people write them") {
 }
 
 TEST_CASE("code that moved, in another folder, is the same site") {
-    MadeUp a = training();
-    MadeUp b = training();
+    MadeUp a = two_sites();
+    MadeUp b = two_sites();
     for (PythonFrame& frame : b.report.python_frames) {
         frame.line += 100;
         frame.file = "/elsewhere" + frame.file;
@@ -77,7 +75,7 @@ TEST_CASE("code that moved, in another folder, is the same site") {
 }
 
 TEST_CASE("another function, another file, another kind is another site") {
-    MadeUp a = training();
+    MadeUp a = two_sites();
     MadeUp b;
     b.site({"forward", "validate"}, 6 * mib);
     b.site({"load", "main"}, mib, "array");
@@ -93,7 +91,7 @@ TEST_CASE("another function, another file, another kind is another site") {
 }
 
 TEST_CASE("what is left out is summed up, and the total is of everything") {
-    MadeUp a = training();
+    MadeUp a = two_sites();
     MadeUp b;
     b.site({"forward", "step"}, 10 * mib);
     b.site({"load", "main"}, 3 * mib);
@@ -115,8 +113,8 @@ TEST_CASE("what is left out is summed up, and the total is of everything") {
 }
 
 TEST_CASE("a GPU that only one of them used") {
-    MadeUp a = training();
-    MadeUp b = training();
+    MadeUp a = two_sites();
+    MadeUp b = two_sites();
     b.report.devices[0].index = 1;
     for (Site& site : b.report.sites) {
         site.device = 1;
@@ -141,8 +139,8 @@ TEST_CASE("callers are shown before folders, since they tell stacks apart") {
 }
 
 TEST_CASE("scopes by their path") {
-    MadeUp a = training();
-    MadeUp b = training();
+    MadeUp a = two_sites();
+    MadeUp b = two_sites();
     for (MadeUp* made : {&a, &b}) {
         made->report.scopes.resize(2);
         made->report.scopes[0].name = "train";
@@ -161,8 +159,8 @@ TEST_CASE("scopes by their path") {
 }
 
 TEST_CASE("what makes it less than exact is said") {
-    MadeUp a = training();
-    MadeUp b = training();
+    MadeUp a = two_sites();
+    MadeUp b = two_sites();
     b.report.process.ended = "cut off";
     b.report.log.dropped = 7;
     const auto notes = Sides(a.report, b.report).diff({}).notes;

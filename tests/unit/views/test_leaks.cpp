@@ -9,10 +9,8 @@ using namespace memlab::report;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-
 /// forward leaks, a library keeps a workspace, load gave everything back.
-MadeUp training() {
+MadeUp leaking() {
     MadeUp made;
     made.report.process.ended = "exit";
     made.site({"forward", "step"}, 6 * mib).live_count = 2;
@@ -43,7 +41,7 @@ std::string problem_of(std::string_view text) {
 }  // namespace
 
 TEST_CASE("what lives at the end is a leak") {
-    const MadeUp made = training();
+    const MadeUp made = leaking();
     const Leaks leaks = leaks_of(made.report, {});
     REQUIRE(leaks.devices.size() == 1);
     CHECK(leaks.devices[0].rows.size() == 2);
@@ -52,7 +50,7 @@ TEST_CASE("what lives at the end is a leak") {
 }
 
 TEST_CASE("what libraries keep with their handles is none") {
-    const MadeUp made = training();
+    const MadeUp made = leaking();
     const Leaks leaks = leaks_of(made.report, default_suppressions());
     const DeviceLeaks& device = leaks.devices[0];
     REQUIRE(device.rows.size() == 1);
@@ -94,7 +92,7 @@ TEST_CASE("a file of suppressions") {
     CHECK(read.list[0].reason == "on purpose = yes");
     CHECK(read.list[0].filter.text() == "func=forward, kind=device");
     CHECK(read.list[1].api == "cuMem*");
-    const MadeUp made = training();
+    const MadeUp made = leaking();
     // The first that matches takes it.
     const Leaks leaks = leaks_of(made.report, read.list);
     CHECK(leaks.devices[0].rows.empty());
@@ -104,7 +102,7 @@ TEST_CASE("a file of suppressions") {
 }
 
 TEST_CASE("all patterns of a suppression must match") {
-    const MadeUp made = training();
+    const MadeUp made = leaking();
     const auto left = [&](const std::string& patterns) {
         const ReadSuppressions read = parse_suppressions("[a]\nreason = b\n" + patterns);
         REQUIRE(read.problem.empty());
@@ -150,7 +148,7 @@ TEST_CASE("generated suppressions suppress what they were made for, whatever its
 }
 
 TEST_CASE("growth is suppressed by the user only") {
-    MadeUp made = training();
+    MadeUp made = leaking();
     made.report.steps.resize(1);
     Steps& steps = made.report.steps[0];
     steps.kind = "mark";
@@ -175,14 +173,14 @@ TEST_CASE("growth is suppressed by the user only") {
 }
 
 TEST_CASE("a program that still runs has no leaks yet") {
-    MadeUp made = training();
+    MadeUp made = leaking();
     made.report.process.ended = "running";
     CHECK(render_leaks_text(made.report, leaks_of(made.report, {}), {}).find("no leak yet") !=
           std::string::npos);
 }
 
 TEST_CASE("leaks for scripts") {
-    const MadeUp made = training();
+    const MadeUp made = leaking();
     Resolver resolver(made.report, nullptr);
     LeakOptions options;
     options.top = 1;

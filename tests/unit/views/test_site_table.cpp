@@ -11,15 +11,13 @@ using namespace memlab::report;
 
 namespace {
 
-constexpr std::uint64_t mib = 1 << 20;
-
 std::vector<SiteTable> tables_of(const Report& report, const ViewOptions& options) {
     Resolver resolver(report, nullptr);
     return site_tables(report, resolver, std::vector<bool>(report.sites.size(), true), options);
 }
 
 /// forward by two ways, backward, pinned memory of forward, and one without a stack.
-MadeUp training() {
+MadeUp many_ways() {
     MadeUp made;
     made.site({"forward", "step"}, 4 * mib).temporaries = 5;
     made.site({"forward", "validate"}, 2 * mib);
@@ -40,7 +38,7 @@ TEST_CASE("the kinds of memory that curves count are those that the aggregator c
 }
 
 TEST_CASE("sites of one place and kind are one row") {
-    const MadeUp made = training();
+    const MadeUp made = many_ways();
     const auto tables = tables_of(made.report, {});
     REQUIRE(tables.size() == 1);
     const auto& rows = tables[0].rows;
@@ -59,7 +57,7 @@ TEST_CASE("sites of one place and kind are one row") {
 }
 
 TEST_CASE("rows come in the order that was asked for") {
-    const MadeUp made = training();
+    const MadeUp made = many_ways();
     ViewOptions options;
     options.order = order_of("bytes");
     CHECK(tables_of(made.report, options)[0].rows[0].kind == "pinned");
@@ -90,7 +88,7 @@ TEST_CASE("the program's names stand below the place, those of all its sites") {
 }
 
 TEST_CASE("shares are of the device, whatever is taken") {
-    const MadeUp made = training();
+    const MadeUp made = many_ways();
     Resolver resolver(made.report, nullptr);
     ViewOptions options;
     options.style.ascii = true;
@@ -106,7 +104,7 @@ TEST_CASE("shares are of the device, whatever is taken") {
 }
 
 TEST_CASE("what does not fit is summed up") {
-    const MadeUp made = training();
+    const MadeUp made = many_ways();
     ViewOptions options;
     options.top = 1;
     const auto tables = tables_of(made.report, options);
