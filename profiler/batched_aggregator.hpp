@@ -19,8 +19,8 @@
 #include <mutex>
 
 #include "profiler/packed_records.hpp"
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/prefetch.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/prefetch.hpp"
 
 namespace memlab::profiler {
 

@@ -1,6 +1,6 @@
 #include "profiler/note_names.hpp"
 
-#include "profiler/trace/folded_name.hpp"
+#include "trace/folded_name.hpp"
 
 namespace memlab::profiler {
 namespace {

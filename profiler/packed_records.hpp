@@ -15,8 +15,8 @@
 #include <memory>
 #include <tuple>
 
-#include "profiler/trace/prefetch.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/prefetch.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::profiler {
 

@@ -21,10 +21,10 @@
 #include "profiler/stack_table.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/thread_name.hpp"
-#include "profiler/trace/definitions.hpp"
-#include "profiler/trace/no_cancellation.hpp"
-#include "profiler/trace/prefetch.hpp"
 #include "profiler/unwind/unloads.hpp"
+#include "trace/definitions.hpp"
+#include "trace/no_cancellation.hpp"
+#include "trace/prefetch.hpp"
 
 namespace memlab::profiler {
 

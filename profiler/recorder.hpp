@@ -14,9 +14,9 @@
 
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/stack_table.hpp"
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_writer.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/log_writer.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::profiler {
 

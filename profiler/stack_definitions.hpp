@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "profiler/trace/record.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::profiler {
 

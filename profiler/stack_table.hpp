@@ -27,7 +27,7 @@
 #include "profiler/loaded_modules.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::profiler {
 

@@ -5,10 +5,10 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/aggregator.hpp"
-#include "report/json_writer.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::report {
 

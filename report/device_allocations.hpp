@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "report/bounded_sum.hpp"
 #include "report/model.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

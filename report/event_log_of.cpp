@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "profiler/trace/log_reader.hpp"
 #include "report/every_record.hpp"
 #include "report/reader.hpp"
+#include "trace/log_reader.hpp"
 
 namespace memlab::report {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "profiler/trace/record.hpp"
 #include "report/model.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 

@@ -2,7 +2,7 @@
 // overloads for those that it treats otherwise.
 #pragma once
 
-#include "profiler/trace/record.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 

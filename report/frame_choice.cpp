@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "report/names.hpp"
-#include "report/python_source.hpp"
+#include "trace/json/python_source.hpp"
 
 namespace memlab::report {
 

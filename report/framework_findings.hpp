@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "report/framework_caches.hpp"
 #include "report/model.hpp"
+#include "trace/json/framework_caches.hpp"
 
 namespace memlab::report {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "report/held_label.hpp"
 #include "report/source_frame.hpp"
+#include "trace/json/held_label.hpp"
 
 namespace memlab::report {
 

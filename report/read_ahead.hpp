@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "profiler/trace/log_reader.hpp"
+#include "trace/log_reader.hpp"
 
 namespace memlab::report {
 

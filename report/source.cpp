@@ -9,8 +9,8 @@
 #include <cstring>
 #include <ctime>
 
-#include "profiler/trace/log_format.hpp"
 #include "report/reader.hpp"
+#include "trace/log_format.hpp"
 
 namespace memlab::report {
 

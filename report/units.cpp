@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "report/size_text.hpp"
+#include "trace/json/size_text.hpp"
 
 namespace memlab::report {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include "report/json_output.hpp"
+#include "trace/json/json_output.hpp"
 
 namespace memlab::tools {
 

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "report/ending_signals.hpp"
-#include "report/json_writer.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::tools {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "report/framework_caches.hpp"
+#include "trace/json/framework_caches.hpp"
 
 namespace memlab::tools {
 

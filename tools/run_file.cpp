@@ -7,8 +7,8 @@
 #include <cstring>
 #include <set>
 
-#include "report/json_output.hpp"
-#include "report/json_writer.hpp"
+#include "trace/json/json_output.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::tools {
 

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <iostream>
 
-#include "report/json_writer.hpp"
 #include "report/reader.hpp"
 #include "report/summary.hpp"
 #include "report/units.hpp"
 #include "tools/diagnostics.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::tools {
 

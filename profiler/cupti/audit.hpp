@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "profiler/trace/record.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::profiler::cupti {
 

@@ -9,9 +9,9 @@
 #include "profiler/object_symbols.hpp"
 #include "profiler/python/public_api_check.hpp"
 #include "profiler/stack_table.hpp"
-#include "profiler/trace/no_cancellation.hpp"
 #include "profiler/unwind/executable_memory.hpp"
 #include "profiler/unwind/stack_memory.hpp"
+#include "trace/no_cancellation.hpp"
 
 namespace memlab::profiler::python {
 PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& definitions)

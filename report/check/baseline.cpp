@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "report/ending_signals.hpp"
-#include "report/json_writer.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::check {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "profiler/trace/record.hpp"
 #include "report/filter.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::check {
 

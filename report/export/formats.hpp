@@ -13,7 +13,7 @@
 #include "report/export/pprof.hpp"
 #include "report/export/pytorch.hpp"
 #include "report/export/speedscope.hpp"
-#include "report/json_output.hpp"
+#include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "report/json_output.hpp"
+#include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/trace/live_table.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/aggregate/live_table.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::exports {
 

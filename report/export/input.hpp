@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "profiler/trace/record.hpp"
 #include "report/filter.hpp"
 #include "report/model.hpp"
 #include "report/resolver.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::exports {
 

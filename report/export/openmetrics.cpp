@@ -9,7 +9,7 @@
 
 #include "report/export/output.hpp"
 #include "report/names.hpp"
-#include "report/rank_variables.hpp"
+#include "trace/json/rank_variables.hpp"
 
 namespace memlab::exports {
 

@@ -1,6 +1,6 @@
 #include "report/export/output.hpp"
 
-#include "report/utf8.hpp"
+#include "trace/json/utf8.hpp"
 
 namespace memlab::exports {
 

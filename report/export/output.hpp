@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "report/json_output.hpp"
+#include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
 

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
@@ -23,6 +22,7 @@
 #include "report/symbolizer.hpp"
 #include "report/thread_text.hpp"
 #include "report/units.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::exports {
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/trace/pool_figures.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/pickler.hpp"
@@ -16,6 +15,7 @@
 #include "report/names.hpp"
 #include "report/read_ahead.hpp"
 #include "report/units.hpp"
+#include "trace/aggregate/pool_figures.hpp"
 
 namespace memlab::exports {
 

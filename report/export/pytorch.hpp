@@ -13,7 +13,7 @@
 #pragma once
 
 #include "report/export/input.hpp"
-#include "report/json_output.hpp"
+#include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
 

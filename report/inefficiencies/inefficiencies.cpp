@@ -7,12 +7,12 @@
 #include <set>
 #include <utility>
 
-#include "profiler/trace/record.hpp"
 #include "report/device_allocations.hpp"
 #include "report/inefficiencies/watch.hpp"
 #include "report/inefficiencies/weigh.hpp"
 #include "report/units.hpp"
 #include "report/views/site_table.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 

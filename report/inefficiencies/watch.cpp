@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
 #include "report/inefficiencies/busy_times.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
 

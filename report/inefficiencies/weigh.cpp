@@ -4,9 +4,9 @@
 #include <array>
 #include <limits>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
 

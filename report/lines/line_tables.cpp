@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/names.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "profiler/trace/memory_stat_keys.hpp"
+#include "trace/aggregate/memory_stat_keys.hpp"
 
 namespace memlab::report {
 

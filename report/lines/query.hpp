@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/filter.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/record.hpp"
 #include "report/lines/query.hpp"
 #include "report/reader.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
 

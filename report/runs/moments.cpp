@@ -7,10 +7,10 @@
 #include <queue>
 #include <utility>
 
-#include "profiler/trace/aggregator.hpp"
-#include "report/bounded_sum.hpp"
 #include "report/event_log_of.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

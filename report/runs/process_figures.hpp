@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "report/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/model.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

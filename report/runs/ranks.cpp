@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "report/bounded_sum.hpp"
 #include "report/names.hpp"
-#include "report/rank_variables.hpp"
 #include "report/runs/tree.hpp"
+#include "trace/json/bounded_sum.hpp"
+#include "trace/json/rank_variables.hpp"
 
 namespace memlab::report {
 

@@ -1,7 +1,7 @@
 // The ranks of a job side by side: what each needed, how uneven they are, and which code makes the
 // difference.
 //
-// A rank is a process with a rank variable (report/rank_variables.hpp). Helpers inherit the
+// A rank is a process with a rank variable (trace/json/rank_variables.hpp). Helpers inherit the
 // variable (data loaders, an exec): of the processes of one rank the one with the largest allocated
 // peak stands for it, and the others are counted. Figures are sums over the GPUs that it used.
 #pragma once

@@ -8,11 +8,11 @@
 #include <map>
 #include <utility>
 
-#include "profiler/trace/aggregator.hpp"
 #include "report/every_record.hpp"
-#include "report/json_writer.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
 
 namespace memlab::report {
 

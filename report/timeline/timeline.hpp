@@ -1,7 +1,7 @@
 // A stretch of a recording: its curves, marks, scopes and failures, as fine as its source has them.
 //
 // From an event log the stretch is read anew, so that the narrower it is, the finer it gets: up to
-// 1024 buckets of time, each with lowest, highest and last values (profiler/trace/timeline.hpp),
+// 1024 buckets of time, each with lowest, highest and last values (trace/aggregate/timeline.hpp),
 // which for a stretch of a millisecond are single events. Highest values and their times are exact
 // always. From a report there is what it keeps: buckets of its whole duration, no scopes.
 //

@@ -7,12 +7,12 @@
 #include <set>
 #include <utility>
 
-#include "report/bounded_sum.hpp"
 #include "report/device_allocations.hpp"
 #include "report/names.hpp"
 #include "report/summary.hpp"
 #include "report/units.hpp"
 #include "report/views/calls.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

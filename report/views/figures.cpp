@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "report/bounded_sum.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/bounded_sum.hpp"
 #include "report/json_values.hpp"
 #include "report/page.hpp"
 #include "report/place_text.hpp"
 #include "report/text.hpp"
 #include "report/units.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 

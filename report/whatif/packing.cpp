@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "report/bounded_sum.hpp"
 #include "report/whatif/free_ranges.hpp"
 #include "report/whatif/model.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::whatif {
 

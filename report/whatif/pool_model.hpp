@@ -3,7 +3,7 @@
 //
 // A freed block becomes reusable when the log says that the device was done with it (the models of
 // stream-ordered allocators need not wait for that), or at once when all work is taken to go to one
-// stream (interpose/one_stream.hpp). When memory is short the pool may order the
+// stream (interpose/driver/one_stream.hpp). When memory is short the pool may order the
 // device's future work behind a block's fence, as it does live; the simulated device agrees.
 //
 // The pool's clock (trim_after) moves with the allocations' times, as a program's timer would
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "profiler/trace/hash_index.hpp"
 #include "report/whatif/model.hpp"
 #include "report/whatif/past_space.hpp"
+#include "trace/hash_index.hpp"
 
 namespace memlab::whatif {
 

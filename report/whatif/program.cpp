@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "report/bounded_sum.hpp"
 #include "report/read_ahead.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::whatif {
 

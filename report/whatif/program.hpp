@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace/address_map.hpp"
-#include "profiler/trace/log_reader.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/address_map.hpp"
+#include "trace/log_reader.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::whatif {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "allocator/pool_options.hpp"
-#include "profiler/trace/log_reader.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/log_reader.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::whatif {
 

@@ -23,8 +23,8 @@
 #include <string>
 #include <string_view>
 
-#include "profiler/trace/log_writer.hpp"
 #include "tests/cli/synthetic_run.hpp"
+#include "trace/log_writer.hpp"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <string>
 
-#include "profiler/trace/log_writer.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/log_writer.hpp"
 
 int main(int argc, char** argv) {
     using namespace memlab::test;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "allocator/simulated_backend.hpp"
+#include "tests/support/simulated_backend.hpp"
 #include "tests/unit/allocator/random.hpp"
 
 namespace memlab::test {

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "profiler/trace/log_writer.hpp"
+#include "trace/log_writer.hpp"
 
 namespace memlab::test {
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "report/utf8.hpp"
+#include "trace/json/utf8.hpp"
 
 namespace memlab::fuzz {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace/log_format.hpp"
+#include "trace/log_format.hpp"
 
 namespace memlab::fuzz {
 

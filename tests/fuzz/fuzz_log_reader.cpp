@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_reader.hpp"
-#include "report/json_writer.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
+#include "trace/log_reader.hpp"
 
 using namespace memlab::trace;
 using namespace memlab::fuzz;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "profiler/stack_table.hpp"
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/definitions.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/definitions.hpp"
 
 using namespace memlab;
 using fuzz::require;

@@ -3,10 +3,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "profiler/trace/log_format.hpp"
-#include "profiler/trace/log_writer.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_format.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 

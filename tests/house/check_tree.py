@@ -152,12 +152,12 @@ def check_presets(tree):
 # Which rooms a room may include from; dependencies point one way. The first match counts.
 ROOMS = [
     ("allocator/", ("allocator/",)),
-    ("profiler/trace/", ("profiler/trace/",)),
+    ("trace/", ("trace/",)),
     ("profiler/", ("profiler/",)),
-    ("report/", ("report/", "profiler/trace/", "allocator/")),
+    ("report/", ("report/", "trace/", "allocator/")),
     ("interpose/options/", ("interpose/options/", "allocator/")),
     ("interpose/", ("interpose/", "allocator/", "profiler/", "report/")),
-    ("tools/", ("tools/", "report/", "profiler/trace/", "allocator/", "interpose/options/")),
+    ("tools/", ("tools/", "report/", "trace/", "allocator/", "interpose/options/")),
 ]
 
 

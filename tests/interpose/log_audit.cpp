@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/trace/log_reader.hpp"
-#include "profiler/trace/record.hpp"
+#include "trace/log_reader.hpp"
+#include "trace/record.hpp"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <string>
 
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_reader.hpp"
-#include "report/json_writer.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
+#include "trace/log_reader.hpp"
 
 int main(int argc, char** argv) {
     if (argc != 2) {

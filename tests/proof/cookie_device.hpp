@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/simulated_backend.hpp"
 #include "tests/proof/model_device.hpp"
+#include "tests/support/simulated_backend.hpp"
 
 namespace memlab::proof {
 

@@ -75,7 +75,7 @@ enum class Mutation : std::uint8_t {
     one_stream_is_idle,        ///< a free need not wait for the one stream
 };
 
-/// What is known of the streams that were given work (interpose/one_stream.hpp).
+/// What is known of the streams that were given work (interpose/driver/one_stream.hpp).
 enum class Streams : std::uint8_t {
     none,      ///< nothing was submitted
     one,       ///< all work went to one
@@ -84,10 +84,11 @@ enum class Streams : std::uint8_t {
     many,
 };
 
-/// The rules of the work clock (interpose/work_clock.hpp), as a plain state machine: a submission
-/// is under way from before its work is there, and ticks after it; a fence's time is read before it
-/// is recorded; while the clock shows the time of a fence that completed, everything that ticked is
-/// done; and while it shows the time of the newest fence, that fence covers everything that ticked.
+/// The rules of the work clock (interpose/driver/work_clock.hpp), as a plain state machine: a
+/// submission is under way from before its work is there, and ticks after it; a fence's time is
+/// read before it is recorded; while the clock shows the time of a fence that completed, everything
+/// that ticked is done; and while it shows the time of the newest fence, that fence covers
+/// everything that ticked.
 class ModelClock {
   public:
     /// What the clock shows while a submission is under way: no time.

@@ -16,13 +16,13 @@
 
 #include <unistd.h>
 
-#include "interpose/pool_recorder.hpp"
+#include "interpose/memory/pool_recorder.hpp"
 #include "profiler/recorder.hpp"
-#include "profiler/trace/log_reader.hpp"
 #include "report/whatif/replay.hpp"
 #include "tests/catch.hpp"
 #include "tests/proof/random_machine.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/log_reader.hpp"
 
 namespace memlab::proof {
 

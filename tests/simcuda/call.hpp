@@ -12,8 +12,8 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "profiler/trace/no_cancellation.hpp"
 #include "tests/simcuda/driver_abi.hpp"
+#include "trace/no_cancellation.hpp"
 
 namespace memlab::simcuda {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "tests/counted_heap.hpp"
+#include "tests/support/counted_heap.hpp"
 #include "tests/unit/allocator/random.hpp"
 
 namespace memlab::allocator::testing {

@@ -1,5 +1,5 @@
 // The simulated device itself: it must notice what it is there to notice.
-#include "allocator/simulated_backend.hpp"
+#include "tests/support/simulated_backend.hpp"
 
 #include <cstdint>
 

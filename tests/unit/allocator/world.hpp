@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "allocator/pool.hpp"
-#include "allocator/simulated_backend.hpp"
 #include "tests/catch.hpp"
+#include "tests/support/simulated_backend.hpp"
 #include "tests/unit/allocator/checking_observer.hpp"
 
 namespace memlab::allocator::testing {

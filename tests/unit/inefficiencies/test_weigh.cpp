@@ -5,13 +5,13 @@
 #include <random>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_writer.hpp"
 #include "report/inefficiencies/weigh.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;

@@ -1,4 +1,4 @@
-"""Checks interpose/hooked_functions.inc against <cuda.h> and <cudaTypedefs.h>.
+"""Checks interpose/driver/hooked_functions.inc against <cuda.h> and <cudaTypedefs.h>.
 
 For every function family of the table, every version and per-thread-stream variant that the header
 declares must be a line of the table, with the CUDA version in which that variant appeared. Every

@@ -1,5 +1,5 @@
 // The bytes that a copy of rows or planes names, from the first to the last.
-#include "interpose/call_ranges.hpp"
+#include "interpose/memory/call_ranges.hpp"
 
 #include <utility>
 

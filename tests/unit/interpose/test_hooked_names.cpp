@@ -1,5 +1,5 @@
 // Only exact names are ours: matching on a prefix once broke curl under another interposer.
-#include "interpose/hooked_names.hpp"
+#include "interpose/driver/hooked_names.hpp"
 
 #include "tests/catch.hpp"
 

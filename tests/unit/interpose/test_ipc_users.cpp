@@ -1,5 +1,5 @@
 // Which libraries share device memory with other processes, and when it is worth looking.
-#include "interpose/ipc_users.hpp"
+#include "interpose/process/ipc_users.hpp"
 
 #include "tests/catch.hpp"
 

@@ -1,5 +1,5 @@
 // A free has two halves around the driver's call; nobody may see the address reused in between.
-#include "interpose/live_allocations.hpp"
+#include "interpose/memory/live_allocations.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
 // Where a process writes: the pattern, the exclusive claim, the fallback.
-#include "interpose/output_files.hpp"
+#include "interpose/process/output_files.hpp"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "interpose/run_line.hpp"
+#include "interpose/process/run_line.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::interpose;

@@ -1,5 +1,5 @@
 // The line that a process adds to its run's manifest, against /proc and against real parents.
-#include "interpose/run_line.hpp"
+#include "interpose/process/run_line.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // How often the driver is asked how much of a device is in use.
-#include "interpose/sample_schedule.hpp"
+#include "interpose/memory/sample_schedule.hpp"
 
 #include "tests/catch.hpp"
 

@@ -1,5 +1,5 @@
 // Which pool owns an address, with stale segments in the way.
-#include "interpose/segment_index.hpp"
+#include "interpose/memory/segment_index.hpp"
 
 #include <memory>
 

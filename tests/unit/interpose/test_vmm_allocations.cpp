@@ -1,5 +1,5 @@
 // Physical memory lives until its last handle and its last mapping are gone.
-#include "interpose/vmm_allocations.hpp"
+#include "interpose/memory/vmm_allocations.hpp"
 
 #include <algorithm>
 #include <map>

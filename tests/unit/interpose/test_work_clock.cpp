@@ -1,7 +1,7 @@
 // Which driver functions the work clock knows, and what it says when it was told to trust nothing.
-#include "interpose/work_clock.hpp"
+#include "interpose/driver/work_clock.hpp"
 
-#include "interpose/hooked_names.hpp"
+#include "interpose/driver/hooked_names.hpp"
 #include "tests/catch.hpp"
 
 using memlab::interpose::is_known_function;

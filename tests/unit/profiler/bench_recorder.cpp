@@ -19,7 +19,7 @@
 
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
-#include "tests/counted_heap.hpp"
+#include "tests/support/counted_heap.hpp"
 
 namespace memlab::profiler {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "profiler/clock.hpp"
 #include "profiler/thread_id.hpp"
-#include "profiler/trace/log_reader.hpp"
 #include "tests/catch.hpp"
+#include "trace/log_reader.hpp"
 
 using memlab::profiler::Recorder;
 using memlab::profiler::StackLimits;

@@ -8,8 +8,8 @@
 
 #include "profiler/clock.hpp"
 #include "profiler/recorder.hpp"
-#include "profiler/trace/log_reader.hpp"
 #include "tests/catch.hpp"
+#include "trace/log_reader.hpp"
 
 namespace {
 

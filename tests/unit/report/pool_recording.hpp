@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "profiler/trace/log_writer.hpp"
 #include "report/model.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_writer.hpp"
 
 namespace memlab::test {
 

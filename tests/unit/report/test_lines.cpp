@@ -2,7 +2,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/log_writer.hpp"
 #include "report/event_log_of.hpp"
 #include "report/lines/line_tables.hpp"
 #include "report/lines/render.hpp"
@@ -11,6 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;

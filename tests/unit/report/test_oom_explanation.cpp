@@ -1,12 +1,12 @@
 // An OOM's explanation: the verdict and the advice follow from the figures, one case each, and no
 // figures make it wrong or endless.
-#include "report/oom_explanation.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 #include <limits>
 #include <random>
 
-#include "report/size_text.hpp"
 #include "tests/catch.hpp"
+#include "trace/json/size_text.hpp"
 
 using namespace memlab;
 using report::OomFigures;

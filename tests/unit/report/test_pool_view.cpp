@@ -1,7 +1,6 @@
 // The pool's layout at chosen moments, from recordings whose every block is known.
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/log_writer.hpp"
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"
 #include "report/reader.hpp"
@@ -9,6 +8,7 @@
 #include "tests/unit/report/pool_recording.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::report;

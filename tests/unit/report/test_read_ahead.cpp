@@ -1,12 +1,12 @@
 // Reading ahead delivers what reading does, in the same order, whatever the log and its end.
 #include <stdexcept>
 
-#include "profiler/trace/log_writer.hpp"
 #include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using memlab::report::read_log_ahead;

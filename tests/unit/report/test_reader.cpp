@@ -13,9 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
-#include "profiler/trace/log_writer.hpp"
-#include "report/json_writer.hpp"
 #include "report/place_text.hpp"
 #include "report/reader.hpp"
 #include "report/resolver.hpp"
@@ -23,6 +20,9 @@
 #include "report/table_text.hpp"
 #include "report/thread_text.hpp"
 #include "tests/catch.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab;
 using nlohmann::json;

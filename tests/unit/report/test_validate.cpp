@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "report/embed_symbols.hpp"
-#include "report/json_writer.hpp"
 #include "report/resolver.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/json/json_writer.hpp"
 
 using namespace memlab;
 using nlohmann::json;

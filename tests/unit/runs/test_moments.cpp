@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "profiler/trace/log_writer.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab;
 using memlab::test::TemporaryFolder;

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/scopes_model.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::test {
 

@@ -1,5 +1,5 @@
 // The aggregator against the obvious model, and its promises one by one.
-#include "profiler/trace/aggregator.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 #include <algorithm>
 #include <numeric>

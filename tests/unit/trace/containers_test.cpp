@@ -3,11 +3,11 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/trace/address_map.hpp"
-#include "profiler/trace/hash_index.hpp"
-#include "profiler/trace/live_table.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/address_map.hpp"
+#include "trace/aggregate/live_table.hpp"
+#include "trace/hash_index.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

@@ -1,6 +1,6 @@
 // The JSON report: the same online and from the log, exact, valid whatever the strings hold, and
 // written whole or not at all.
-#include "report/json_writer.hpp"
+#include "trace/json/json_writer.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -13,12 +13,12 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/log_reader.hpp"
-#include "profiler/trace/log_writer.hpp"
-#include "report/json_output.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/json/json_output.hpp"
+#include "trace/log_reader.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

@@ -17,11 +17,11 @@
 #include <functional>
 #include <new>
 
-#include "profiler/trace/log_reader.hpp"
-#include "profiler/trace/log_writer.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/log_reader.hpp"
+#include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 using namespace memlab::trace;

@@ -12,9 +12,9 @@
 #include <variant>
 #include <vector>
 
-#include "profiler/trace/log_format.hpp"
-#include "profiler/trace/record.hpp"
-#include "profiler/trace/record_codec.hpp"
+#include "trace/log_format.hpp"
+#include "trace/record.hpp"
+#include "trace/record_codec.hpp"
 
 namespace memlab::test {
 

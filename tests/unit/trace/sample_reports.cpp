@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "report/json_writer.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/json/json_writer.hpp"
 
 using namespace memlab::test;
 

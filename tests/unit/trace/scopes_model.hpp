@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "profiler/trace/scopes.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/aggregate/scopes.hpp"
 
 namespace memlab::test {
 

@@ -1,14 +1,14 @@
 // Scopes: against the obvious model on random programs, and what the bounds do.
-#include "profiler/trace/scopes.hpp"
+#include "trace/aggregate/scopes.hpp"
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "profiler/trace/aggregator.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/scopes_model.hpp"
+#include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::test {
 namespace {

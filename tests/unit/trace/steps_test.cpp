@@ -1,5 +1,5 @@
 // Growth from step to step: programs whose verdict is known, and site figures against a recount.
-#include "profiler/trace/steps.hpp"
+#include "trace/aggregate/steps.hpp"
 
 #include <cmath>
 #include <functional>

@@ -2,10 +2,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "profiler/trace/record.hpp"
 #include "report/views/site_table.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/views/made_up.hpp"
+#include "trace/record.hpp"
 
 using namespace memlab::report;
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "allocator/simulated_backend.hpp"
-#include "profiler/trace/log_reader.hpp"
+#include "tests/support/simulated_backend.hpp"
 #include "tests/unit/trace/recording.hpp"
+#include "trace/log_reader.hpp"
 
 namespace memlab::test {
 

@@ -1,0 +1,72 @@
+// Knows whether a stream capture is under way, and keeps our driver calls out of it.
+//
+// A fence inside a capture would invalidate it. So cuStreamBeginCapture takes the gate exclusively,
+// our own calls of that kind hold it shared: between the look and the call no capture begins. What
+// waits for the device must not hold it (the device may wait for what is submitted after the next
+// capture) and runs in relaxed mode instead. Lock order: pool -> gate.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "interpose/driver/cuda_abi.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread.
+class CaptureGate {
+  public:
+    /// Held around the look for a capture and the call that must not fall into one. Not recursive.
+    class Shared {
+      public:
+        explicit Shared(CaptureGate& gate) : gate_(gate) { gate_.mutex_.lock_shared(); }
+        ~Shared() { gate_.mutex_.unlock_shared(); }
+        Shared(const Shared&) = delete;
+        Shared& operator=(const Shared&) = delete;
+
+        /// True while any stream of the process captures; stays so while this is held or turns
+        /// false.
+        bool capturing() const { return gate_.capturing(); }
+
+      private:
+        CaptureGate& gate_;
+    };
+
+    /// True while any stream of the process captures. Without the gate held this may be over by the
+    /// time it is looked at.
+    bool capturing() const { return active_.load(std::memory_order_acquire) != 0; }
+
+    /// Runs the real cuStreamBeginCapture* with the gate closed. `context` is the stream's.
+    template <class Begin>
+    CUresult begin(CUstream stream, bool per_thread, CUcontext context, const Begin& real_begin) {
+        const std::unique_lock lock(mutex_);
+        const CUresult result = real_begin();
+        if (result == CUDA_SUCCESS) {
+            insert(stream, per_thread, context);
+        }
+        return result;
+    }
+
+    /// The stream no longer captures (ended, failed or destroyed). True when it was the last one.
+    bool end(CUstream stream, bool per_thread);
+
+    /// The context was destroyed or reset, and its streams' captures with it. True as end().
+    bool end_all_of(CUcontext context);
+
+  private:
+    using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
+    static Key key_of(CUstream stream, bool per_thread);
+    void insert(CUstream stream, bool per_thread, CUcontext context);
+    void count();
+
+    std::shared_mutex mutex_;
+    std::atomic<int> active_{0};
+    std::mutex streams_mutex_;
+    std::map<Key, CUcontext> streams_;
+};
+
+}  // namespace memlab::interpose

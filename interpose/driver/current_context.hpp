@@ -1,0 +1,50 @@
+// Which context is current, or a stream's; and making one current for a scope.
+#pragma once
+
+#include "interpose/driver/driver.hpp"
+
+namespace memlab::interpose {
+
+/// The calling thread's; null when there is none.
+inline CUcontext current_context() {
+    CUcontext context = nullptr;
+    return call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+/// Whether this is one of the default streams, which belong to the current context.
+inline bool is_default_stream(CUstream stream) {
+    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/// The context in which work of this stream runs; null when there is none.
+inline CUcontext context_of(CUstream stream) {
+    CUcontext context = nullptr;
+    if (is_default_stream(stream)) {
+        return current_context();
+    }
+    return call_real(&Driver::cuStreamGetCtx, stream, &context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+/// Does nothing where the context is current already.
+class CurrentContext {
+  public:
+    explicit CurrentContext(CUcontext context) {
+        CUcontext current = nullptr;
+        if (call_real(&Driver::cuCtxGetCurrent, &current) == CUDA_SUCCESS && current != context) {
+            pushed_ = call_real(&Driver::cuCtxPushCurrent_v2, context) == CUDA_SUCCESS;
+        }
+    }
+    ~CurrentContext() {
+        if (pushed_) {
+            CUcontext popped = nullptr;
+            call_real(&Driver::cuCtxPopCurrent_v2, &popped);
+        }
+    }
+    CurrentContext(const CurrentContext&) = delete;
+    CurrentContext& operator=(const CurrentContext&) = delete;
+
+  private:
+    bool pushed_ = false;
+};
+
+}  // namespace memlab::interpose

@@ -1,0 +1,38 @@
+// Errors that stay: after a fault on the device every later call answers them, until the process
+// ends or the device is reset. A pool that goes on serving from its cache would hide that.
+#pragma once
+
+#include <atomic>
+
+#include "interpose/driver/cuda_abi.hpp"
+
+namespace memlab::interpose {
+
+/// Whether the driver repeats this error from its first appearance on.
+constexpr bool is_sticky(CUresult result) {
+    switch (result) {
+        case CUDA_ERROR_ECC_UNCORRECTABLE:
+        case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+        case CUDA_ERROR_CONTAINED:
+        case CUDA_ERROR_ILLEGAL_ADDRESS:
+        case CUDA_ERROR_LAUNCH_TIMEOUT:
+        case CUDA_ERROR_ASSERT:
+        case CUDA_ERROR_HARDWARE_STACK_ERROR:
+        case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+        case CUDA_ERROR_MISALIGNED_ADDRESS:
+        case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+        case CUDA_ERROR_INVALID_PC:
+        case CUDA_ERROR_LAUNCH_FAILED:
+        case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+        case CUDA_ERROR_UNKNOWN:
+            return true;
+        default:
+            return false;
+    }
+}
+
+/// Set by the first sticky error that any call of the driver answered (call_real), never cleared: a
+/// reset may have mended the device, so from then on it is asked (broken_context()).
+inline constinit std::atomic<bool> sticky_error_seen{false};
+
+}  // namespace memlab::interpose

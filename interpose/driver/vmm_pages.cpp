@@ -1,0 +1,206 @@
+#include "interpose/driver/vmm_pages.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "interpose/driver/driver.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+bool has(CUdevice device, CUdevice_attribute attribute) {
+    int value = 0;
+    return call_real(&Driver::cuDeviceGetAttribute, &value, attribute, device) == CUDA_SUCCESS &&
+           value != 0;
+}
+
+}  // namespace
+
+VmmPages::VmmPages(CUdevice device) : device_(device), accessors_{device} {}
+
+bool VmmPages::supported() {
+    if (support_ != Support::unknown) {
+        return support_ == Support::yes;
+    }
+    support_ = Support::no;
+    if (!has(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        return false;
+    }
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties_.location.id = device_;
+    properties_.allocFlags.gpuDirectRDMACapable =
+        has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
+    std::size_t granularity = 0;
+    const CUresult result = call_real(&Driver::cuMemGetAllocationGranularity, &granularity,
+                                      &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result == CUDA_SUCCESS && granularity != 0 && page % granularity == 0) {
+        support_ = Support::yes;
+    }
+    return support_ == Support::yes;
+}
+
+CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
+    const std::lock_guard lock(mutex_);
+    if (!supported()) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CUdeviceptr address = 0;
+    const CUresult result =
+        call_real(&Driver::cuMemAddressReserve, &address, std::size_t{bytes}, std::size_t{page},
+                  CUdeviceptr{0}, static_cast<unsigned long long>(0));
+    *base = address;
+    if (result == CUDA_SUCCESS) {
+        reserved_[address] = bytes;
+    }
+    return result;
+}
+
+CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    reserved_.erase(base);
+    return call_real(&Driver::cuMemAddressFree, CUdeviceptr{base}, std::size_t{bytes});
+}
+
+CUresult VmmPages::map_page(std::uint64_t address) {
+    CUmemGenericAllocationHandle handle = 0;
+    CUresult result = call_real(&Driver::cuMemCreate, &handle, std::size_t{page},
+                                static_cast<const CUmemAllocationProp*>(&properties_), 0ULL);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = call_real(&Driver::cuMemMap, CUdeviceptr{address}, std::size_t{page}, std::size_t{0},
+                       handle, 0ULL);
+    call_real(&Driver::cuMemRelease, handle);
+    return result;
+}
+
+CUresult VmmPages::give_access(std::uint64_t address, std::uint64_t bytes) {
+    std::vector<CUmemAccessDesc> access;
+    for (const CUdevice accessor : accessors_) {
+        CUmemAccessDesc description{};
+        description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        description.location.id = accessor;
+        description.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        access.push_back(description);
+    }
+    return call_real(&Driver::cuMemSetAccess, CUdeviceptr{address}, std::size_t{bytes},
+                     static_cast<const CUmemAccessDesc*>(access.data()), access.size());
+}
+
+CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t done = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (done != bytes && result == CUDA_SUCCESS) {
+        result = map_page(address + done);
+        done += result == CUDA_SUCCESS ? page : 0;
+    }
+    if (result == CUDA_SUCCESS) {
+        result = give_access(address, bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        if (done != 0) {
+            call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{done});
+        }
+        return result;
+    }
+    note_mapped(address, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    note_unmapped(address, bytes);
+    return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
+}
+
+bool VmmPages::owns(std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    const auto above = reserved_.upper_bound(address);
+    if (above == reserved_.begin()) {
+        return false;
+    }
+    const auto& [start, bytes] = *std::prev(above);
+    return address - start < bytes;
+}
+
+void VmmPages::drop_all() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [start, end] : mapped_) {
+        call_real(&Driver::cuMemUnmap, CUdeviceptr{start}, std::size_t{end - start});
+    }
+    mapped_.clear();
+    for (const auto& [start, bytes] : reserved_) {
+        call_real(&Driver::cuMemAddressFree, CUdeviceptr{start}, std::size_t{bytes});
+    }
+    reserved_.clear();
+}
+
+CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
+    if (accessor == device_) {
+        return CUDA_SUCCESS;
+    }
+    const std::lock_guard lock(mutex_);
+    const auto known = std::find(accessors_.begin(), accessors_.end(), accessor);
+    if ((known != accessors_.end()) == enabled) {
+        return CUDA_SUCCESS;
+    }
+    if (enabled) {
+        accessors_.push_back(accessor);
+    } else {
+        accessors_.erase(known);
+    }
+    CUmemAccessDesc description{};
+    description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    description.location.id = accessor;
+    description.flags =
+        enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUresult result = CUDA_SUCCESS;
+    for (const auto& [start, end] : mapped_) {
+        const CUresult answer =
+            call_real(&Driver::cuMemSetAccess, CUdeviceptr{start}, std::size_t{end - start},
+                      static_cast<const CUmemAccessDesc*>(&description), std::size_t{1});
+        if (answer != CUDA_SUCCESS) {
+            result = answer;
+        }
+    }
+    return result;
+}
+
+void VmmPages::note_mapped(std::uint64_t address, std::uint64_t bytes) {
+    std::uint64_t start = address;
+    std::uint64_t end = address + bytes;
+    auto above = mapped_.lower_bound(start);
+    if (above != mapped_.end() && above->first == end) {
+        end = above->second;
+        above = mapped_.erase(above);
+    }
+    if (above != mapped_.begin()) {
+        const auto below = std::prev(above);
+        if (below->second == start) {
+            start = below->first;
+            mapped_.erase(below);
+        }
+    }
+    mapped_[start] = end;
+}
+
+void VmmPages::note_unmapped(std::uint64_t address, std::uint64_t bytes) {
+    const auto above = mapped_.upper_bound(address);
+    if (above == mapped_.begin()) {
+        return;
+    }
+    const auto holder = std::prev(above);
+    const std::uint64_t start = holder->first;
+    const std::uint64_t end = holder->second;
+    mapped_.erase(holder);
+    if (start < address) {
+        mapped_[start] = address;
+    }
+    if (address + bytes < end) {
+        mapped_[address + bytes] = end;
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,55 @@
+#include "interpose/driver/work_clock.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "interpose/driver/hooked_names.hpp"
+
+namespace memlab::interpose {
+
+namespace {
+
+constexpr auto hooked_bases = sorted_names({
+#define MEMLAB_HOOK(symbol, base, version, per_thread) #base,
+#include "interpose/driver/hooked_functions.inc"
+#undef MEMLAB_HOOK
+});
+
+constexpr auto other_bases = sorted_names({
+#define MEMLAB_KNOWN(base) #base,
+#include "interpose/driver/known_functions.inc"
+#undef MEMLAB_KNOWN
+});
+
+/// "cuMemcpyHtoDAsync_v2_ptsz" -> "cuMemcpyHtoDAsync".
+std::string_view base_of(std::string_view symbol) {
+    if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) {
+        symbol.remove_suffix(5);
+    }
+    const std::size_t version = symbol.rfind("_v");
+    if (version != std::string_view::npos && version + 2 < symbol.size() &&
+        symbol.find_first_not_of("0123456789", version + 2) == std::string_view::npos) {
+        symbol = symbol.substr(0, version);
+    }
+    return symbol;
+}
+
+}  // namespace
+
+constinit WorkClock work_clock;
+
+bool is_hooked_function(std::string_view base) {
+    return std::binary_search(hooked_bases.begin(), hooked_bases.end(), base);
+}
+
+bool is_known_function(std::string_view base) {
+    return is_hooked_function(base) ||
+           std::binary_search(other_bases.begin(), other_bases.end(), base);
+}
+
+bool is_known_symbol(std::string_view symbol) {
+    return is_hooked_name(symbol) ||
+           std::binary_search(other_bases.begin(), other_bases.end(), base_of(symbol));
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,261 @@
+// Contexts: what ends one ends the memory in it; who may use whose memory decides what a fence
+// must cover. A context enters the registry when memory is first allocated in it.
+#include <initializer_list>
+
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/one_stream.hpp"
+#include "interpose/hooks/hook.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+// The call may end these contexts; `gone(result)` says whether it did.
+template <class Gone, class Real>
+CUresult end_contexts(Session& session, std::initializer_list<CUcontext> contexts, const Real& real,
+                      const Gone& gone) {
+    session.cupti().before_context_ends();
+    for (const CUcontext each : contexts) {
+        session.contexts().ends(each);
+    }
+    const CUresult result = real();
+    for (const CUcontext each : contexts) {
+        session.contexts().ended(each, result == CUDA_SUCCESS && gone(each));
+    }
+    return result;
+}
+
+template <class Real>
+CUresult destroy_context(CUcontext context, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            return end_contexts(session, {context}, real, [](CUcontext) { return true; });
+        },
+        real);
+}
+
+bool primary_is_gone(CUdevice device) {
+    unsigned flags = 0;
+    int active = 1;
+    return mi::call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) ==
+               CUDA_SUCCESS &&
+           active == 0;
+}
+
+template <class Real>
+CUresult reset_primary(CUdevice device, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            return end_contexts(session, {session.contexts().primary_of(device)}, real,
+                                [](CUcontext) { return true; });
+        },
+        real);
+}
+
+// The last release destroys the primary context as a reset does.
+template <class Real>
+CUresult release_primary(CUdevice device, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            return end_contexts(session, {session.contexts().primary_of(device)}, real,
+                                [device](CUcontext) { return primary_is_gone(device); });
+        },
+        real);
+}
+
+CUresult got_context(CUresult result, const CUcontext* context) {
+    if (result == CUDA_SUCCESS) {
+        if (Session* session = Session::current()) {
+            session->contexts().seen(*context);
+        }
+        mi::one_stream.has_context(*context);
+    }
+    return result;
+}
+
+// A process that makes contexts of its own may have several.
+CUresult created(CUresult result, const CUcontext* context) {
+    if (Session* session = Session::current()) {
+        session->contexts().expect_several();
+    }
+    return got_context(result, context);
+}
+
+template <class Real>
+CUresult enable_peer_access(CUcontext peer, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            const CUcontext accessor = mi::current_context();
+            // Enabled already: by a call from before memlab was there, or with the first mapping
+            // of another process's memory.
+            const bool enabled =
+                result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+            if (enabled && accessor != nullptr) {
+                session.contexts().share_memory(accessor, peer);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
+                                           CUdevice device) {
+    return created(mi::call_real(&Driver::cuCtxCreate, context, flags, device), context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
+                                              CUdevice device) {
+    return created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device), context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
+                                              int affinities, unsigned int flags, CUdevice device) {
+    return created(
+        mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device),
+        context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
+                                              unsigned int flags, CUdevice device) {
+    return created(mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device),
+                   context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
+    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
+    return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy_v2, context));
+}
+
+// Both are deprecated and still work: a context that was made by cuCtxCreate ends with the detach
+// that its usage count has come to nothing by, and is no longer current then.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxAttach(CUcontext* context, unsigned int flags) {
+    return got_context(mi::call_real(&Driver::cuCtxAttach, context, flags), context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext context) {
+    const auto real = mi::real_call(&Driver::cuCtxDetach, context);
+    return mi::hook(
+        [&](Session& session) {
+            return end_contexts(session, {context}, real,
+                                [](CUcontext each) { return mi::current_context() != each; });
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+    return enable_peer_access(peer, mi::real_call(&Driver::cuCtxEnablePeerAccess, peer, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
+    const auto real = mi::real_call(&Driver::cuCtxDisablePeerAccess, peer);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.contexts().unshare_memory(peer);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    return got_context(mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device), context);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
+    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return release_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxRelease_v2, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device) {
+    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    return reset_primary(device, mi::real_call(&Driver::cuDevicePrimaryCtxReset_v2, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags, device, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags_v2, device, flags);
+}
+
+// Green contexts share their device's primary context and its memory, and each retains it: the last
+// one may end it.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
+                                                CUdevice device, unsigned int flags) {
+    return mi::call_real(&Driver::cuGreenCtxCreate, context, resources, device, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+    const auto real = mi::real_call(&Driver::cuCtxFromGreenCtx, context, green);
+    const CUresult answer = mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                CUdevice device = 0;
+                CUresult known = CUDA_ERROR_UNKNOWN;
+                {
+                    const mi::CurrentContext current(*context);
+                    known = mi::call_real(&Driver::cuCtxGetDevice, &device);
+                }
+                if (known == CUDA_SUCCESS) {
+                    session.contexts().add_green(*context, device);
+                }
+            }
+            return result;
+        },
+        real);
+    if (answer == CUDA_SUCCESS) {
+        mi::one_stream.has_context(*context);
+    }
+    return answer;
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
+    const auto real = mi::real_call(&Driver::cuGreenCtxDestroy, green);
+    return mi::hook(
+        [&](Session& session) {
+            CUcontext context = nullptr;
+            CUdevice device = -1;
+            if (mi::call_real(&Driver::cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS) {
+                const mi::CurrentContext current(context);
+                if (mi::call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+                    device = -1;
+                }
+            } else {
+                context = nullptr;
+            }
+            // Its streams end with it, as with cuStreamDestroy.
+            mi::one_stream.count_on_nothing("a context that ended");
+            const CUcontext primary = device >= 0 ? session.contexts().primary_of(device) : nullptr;
+            const CUresult result = end_contexts(
+                session, {context, primary}, real,
+                [&](CUcontext each) { return each == context || primary_is_gone(device); });
+            session.contexts().forget_stream(0);
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green,
+                                                      unsigned int flags, int priority) {
+    return mi::call_real(&Driver::cuGreenCtxStreamCreate, stream, green, flags, priority);
+}

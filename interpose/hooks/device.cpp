@@ -1,0 +1,89 @@
+// cuMemAlloc and its kin: device memory that the pool serves, and managed memory.
+//
+// The first versions of these functions (CUDA 2.0) pass addresses and sizes in 32 bits; no program
+// that runs on today's drivers can use their memory, so they go to the driver as they are.
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/free_caller.hpp"
+#include "interpose/memory/pitch.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::trace::MemoryKind;
+using mi::Api;
+using mi::Driver;
+using mi::Session;
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1* address, unsigned int bytes) {
+    return mi::call_real(&Driver::cuMemAlloc, address, bytes);
+}
+
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
+                                                                  size_t bytes) {
+    return mi::hook(
+        [&](Session& session) {
+            return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes);
+        },
+        mi::real_call(&Driver::cuMemAlloc_v2, address, bytes));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
+    return mi::call_real(&Driver::cuMemFree, address);
+}
+
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
+    const mi::FreeEntry entry(__builtin_dwarf_cfa());
+    const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
+    return mi::hook(
+        [&](Session& session) {
+            return mi::free_device(session, Api::cuMemFree_v2, address, real);
+        },
+        [&] { return mi::free_nested(Session::current(), Api::cuMemFree_v2, address, real); });
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1* address, unsigned int* pitch,
+                                               unsigned int width, unsigned int height,
+                                               unsigned int element_size) {
+    return mi::call_real(&Driver::cuMemAllocPitch, address, pitch, width, height, element_size);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
+                                                  size_t height, unsigned int element_size) {
+    const auto real =
+        mi::real_call(&Driver::cuMemAllocPitch_v2, address, pitch, width, height, element_size);
+    return mi::hook(
+        [&](Session& session) {
+            std::size_t bytes = 0;
+            std::size_t our_pitch = 0;
+            const bool known =
+                mi::pitched_size(session, width, height, element_size, &our_pitch, &bytes);
+            if (known && address != nullptr && pitch != nullptr && session.pooling()) {
+                const CUresult result =
+                    mi::allocate_device(session, Api::cuMemAllocPitch_v2, address, bytes);
+                if (result == CUDA_SUCCESS) {
+                    *pitch = our_pitch;
+                }
+                return result;
+            }
+            mi::DriverAllocation allocation;
+            allocation.requested = known ? bytes : width * height;
+            allocation.estimated = !known;
+            return mi::allocate_from_driver(session, Api::cuMemAllocPitch_v2, allocation, real,
+                                            [&] { return *address; });
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* address, size_t bytes,
+                                                 unsigned int flags) {
+    const auto real = mi::real_call(&Driver::cuMemAllocManaged, address, bytes, flags);
+    return mi::hook(
+        [&](Session& session) {
+            mi::DriverAllocation allocation;
+            allocation.kind = MemoryKind::managed;
+            allocation.requested = bytes;
+            mi::make_room_for_managed(session, bytes);
+            return mi::allocate_from_driver(session, Api::cuMemAllocManaged, allocation, real,
+                                            [&] { return *address; });
+        },
+        real);
+}

@@ -1,0 +1,311 @@
+// Graphs with memory nodes. What a node allocates is recorded as memory of kind "graph" from the
+// node's creation until no graph made with it is left, or the program frees it outside.
+#include "interpose/driver/one_stream.hpp"
+#include "interpose/driver/work_clock.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/hooks/sampled_call.hpp"
+#include "interpose/memory/bounds.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/graph_memory.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Api;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+void record_node(Session& session, Api api, CUgraph graph, CUdeviceptr address, size_t bytes) {
+    mi::DriverAllocation allocation;
+    allocation.kind = memlab::trace::MemoryKind::graph;
+    allocation.requested = bytes;
+    mi::record_driver_allocation(session, api, allocation, address);
+    mi::graph_memory().add(graph, address);
+}
+
+// A node that copies or fills: refused past the end of an allocation, as the copy itself. `context`
+// is the one that the node is for.
+template <class Parameters, class Real>
+CUresult node(const Parameters* parameters, CUcontext context, const Real& real) {
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            if (mi::names_outside(session, parameters)) {
+                const CUresult answer = mi::answer_to_outside(CU_STREAM_LEGACY);
+                if (answer != CUDA_SUCCESS) {
+                    return answer;
+                }
+            }
+            const auto uses = [&](CUdeviceptr address, std::size_t /*bytes*/) {
+                session.contexts().used_by_graph(address, context);
+            };
+            mi::ranges::of_call(uses, parameters);
+            return real();
+        },
+        real);
+}
+
+// The same of a node of any type.
+template <class Real>
+CUresult any_node(const CUgraphNodeParams* parameters, const Real& real) {
+    if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        return node(&parameters->memcpy.copyParams, parameters->memcpy.copyCtx, real);
+    }
+    if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        const CUDA_MEMSET_NODE_PARAMS_v2& fill = parameters->memset;
+        const CUDA_MEMSET_NODE_PARAMS same{fill.dst,         fill.pitch, fill.value,
+                                           fill.elementSize, fill.width, fill.height};
+        return node(&same, fill.ctx, real);
+    }
+    return real();
+}
+
+template <class Real>
+CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, const Real& real) {
+    if (parameters == nullptr || parameters->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        return any_node(parameters, real);
+    }
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                record_node(session, api, graph, parameters->alloc.dptr,
+                            parameters->alloc.bytesize);
+            }
+            return result;
+        },
+        real);
+}
+
+// `made` is made from `from` and keeps its memory, unless plain CUDA refuses.
+template <class Made, class Real, class Refusal>
+CUresult make_from(const void* from, const Made* made, const Real& real, const Refusal& refusal) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult refused = refusal(session);
+            if (refused != CUDA_SUCCESS) {
+                return refused;
+            }
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::graph_memory().share(from, *made);
+            }
+            return result;
+        },
+        real);
+}
+
+template <class Made, class Real>
+CUresult make_from(const void* from, const Made* made, const Real& real) {
+    return make_from(from, made, real, [](Session& /*session*/) { return CUDA_SUCCESS; });
+}
+
+template <class Real>
+CUresult instantiate(CUgraph graph, CUgraphExec* executable, const Real& real) {
+    return make_from(graph, executable, real, [graph](Session& session) {
+        return mi::fills_outside(session, graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    });
+}
+
+// A graph runs as a whole in the order of the stream that it is launched in.
+void before_launch(CUstream stream, bool per_thread) {
+    if (mi::one_stream.notices()) {
+        mi::one_stream.before_work(mi::stream_key(stream, per_thread));
+    }
+    if (Session* session = Session::current()) {
+        const mi::InsideMemlab inside;
+        if (!inside.nested()) {
+            session->contexts().graph_runs_in(stream);
+        }
+    }
+}
+
+template <class Real>
+CUresult destroy(Api api, const void* graph, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::graph_memory().destroyed(session, api, graph);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph,
+                                                      const CUgraphNode* dependencies, size_t count,
+                                                      CUDA_MEM_ALLOC_NODE_PARAMS* parameters) {
+    const auto real = mi::real_call(&Driver::cuGraphAddMemAllocNode, node, graph, dependencies,
+                                    count, parameters);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                record_node(session, Api::cuGraphAddMemAllocNode, graph, parameters->dptr,
+                            parameters->bytesize);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph,
+                                                     const CUgraphNode* dependencies, size_t count,
+                                                     CUdeviceptr address) {
+    return mi::call_real(&Driver::cuGraphAddMemFreeNode, node, graph, dependencies, count, address);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode* node, CUgraph graph,
+                                              const CUgraphNode* dependencies, size_t count,
+                                              CUgraphNodeParams* parameters) {
+    return add_node(
+        Api::cuGraphAddNode, graph, parameters,
+        mi::real_call(&Driver::cuGraphAddNode, node, graph, dependencies, count, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph,
+                                                 const CUgraphNode* dependencies,
+                                                 const CUgraphEdgeData* edges, size_t count,
+                                                 CUgraphNodeParams* parameters) {
+    return add_node(Api::cuGraphAddNode_v2, graph, parameters,
+                    mi::real_call(&Driver::cuGraphAddNode_v2, node, graph, dependencies, edges,
+                                  count, parameters));
+}
+
+// Nodes that copy or fill, new ones and with other parameters.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode* made, CUgraph graph,
+                                                    const CUgraphNode* dependencies, size_t count,
+                                                    const CUDA_MEMCPY3D* copy, CUcontext context) {
+    return node(copy, context,
+                mi::real_call(&Driver::cuGraphAddMemcpyNode, made, graph, dependencies, count, copy,
+                              context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphMemcpyNodeSetParams(CUgraphNode changed,
+                                                          const CUDA_MEMCPY3D* copy) {
+    return node(copy, nullptr, mi::real_call(&Driver::cuGraphMemcpyNodeSetParams, changed, copy));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec executable,
+                                                              CUgraphNode changed,
+                                                              const CUDA_MEMCPY3D* copy,
+                                                              CUcontext context) {
+    return node(
+        copy, context,
+        mi::real_call(&Driver::cuGraphExecMemcpyNodeSetParams, executable, changed, copy, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode* made, CUgraph graph,
+                                                    const CUgraphNode* dependencies, size_t count,
+                                                    const CUDA_MEMSET_NODE_PARAMS* fill,
+                                                    CUcontext context) {
+    return node(fill, context,
+                mi::real_call(&Driver::cuGraphAddMemsetNode, made, graph, dependencies, count, fill,
+                              context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphMemsetNodeSetParams(CUgraphNode changed,
+                                                          const CUDA_MEMSET_NODE_PARAMS* fill) {
+    return node(fill, nullptr, mi::real_call(&Driver::cuGraphMemsetNodeSetParams, changed, fill));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec executable,
+                                                              CUgraphNode changed,
+                                                              const CUDA_MEMSET_NODE_PARAMS* fill,
+                                                              CUcontext context) {
+    return node(
+        fill, context,
+        mi::real_call(&Driver::cuGraphExecMemsetNodeSetParams, executable, changed, fill, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode changed,
+                                                    CUgraphNodeParams* parameters) {
+    return any_node(parameters, mi::real_call(&Driver::cuGraphNodeSetParams, changed, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec executable, CUgraphNode changed,
+                                                        CUgraphNodeParams* parameters) {
+    return any_node(parameters, mi::real_call(&Driver::cuGraphExecNodeSetParams, executable,
+                                              changed, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* executable, CUgraph graph,
+                                                  CUgraphNode* error_node, char* log,
+                                                  size_t log_size) {
+    return instantiate(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiate, executable, graph, error_node, log, log_size));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* executable, CUgraph graph,
+                                                     CUgraphNode* error_node, char* log,
+                                                     size_t log_size) {
+    return instantiate(graph, executable,
+                       mi::real_call(&Driver::cuGraphInstantiate_v2, executable, graph, error_node,
+                                     log, log_size));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
+                                                           unsigned long long flags) {
+    return instantiate(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiateWithFlags, executable, graph, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams(
+    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+    return instantiate(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiateWithParams, executable, graph, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
+    CUgraphExec* executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+    return instantiate(
+        graph, executable,
+        mi::real_call(&Driver::cuGraphInstantiateWithParams_ptsz, executable, graph, parameters));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphClone(CUgraph* clone, CUgraph original) {
+    return make_from(original, clone, mi::real_call(&Driver::cuGraphClone, clone, original));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec executable, CUgraph graph,
+                                                 CUgraphNode* error_node,
+                                                 CUgraphExecUpdateResult* outcome) {
+    return make_from(
+        graph, &executable,
+        mi::real_call(&Driver::cuGraphExecUpdate, executable, graph, error_node, outcome));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
+                                                    CUgraphExecUpdateResultInfo* info) {
+    return make_from(graph, &executable,
+                     mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
+}
+
+// Memory of a graph takes physical space at its first launch. A launch is work for the device.
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    before_launch(stream, false);
+    const mi::WorkClock::Submission submission(mi::work_clock);
+    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
+    before_launch(stream, true);
+    const mi::WorkClock::Submission submission(mi::work_clock);
+    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {
+    return destroy(Api::cuGraphDestroy, graph, mi::real_call(&Driver::cuGraphDestroy, graph));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec executable) {
+    return destroy(Api::cuGraphExecDestroy, executable,
+                   mi::real_call(&Driver::cuGraphExecDestroy, executable));
+}

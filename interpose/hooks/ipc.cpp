@@ -1,0 +1,164 @@
+// Memory that crosses process and API borders.
+//
+// A legacy IPC handle names the driver's allocation, the pool's segment, not the block: an importer
+// would get the segment's base. A block at its segment's base exports exactly. Any other fails with
+// a message, never the wrong memory; and from the first export on, new memory comes from the driver
+// so that later exports are exact.
+#include <algorithm>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/sticky_errors.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/context_registry.hpp"
+#include "interpose/memory/device_memory.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::trace::MemoryKind;
+using mi::Api;
+using mi::Driver;
+using mi::HandleClass;
+using mi::Session;
+
+namespace {
+
+mi::DriverAllocation import_of(std::size_t bytes) {
+    mi::DriverAllocation allocation;
+    allocation.kind = MemoryKind::ipc_import;
+    allocation.requested = bytes;
+    return allocation;
+}
+
+// Where the mapping would end that plain CUDA has for this block.
+CUdeviceptr end_of_mapping(const mi::PooledBlock& pooled) {
+    constexpr std::uint64_t unit = memlab::allocator::page_bytes;
+    const memlab::allocator::BlockInfo& block = *pooled.block;
+    return std::min((block.address + block.size + unit - 1) / unit * unit,
+                    block.segment + block.segment_size);
+}
+
+std::size_t size_at(CUdeviceptr address) {
+    std::size_t size = 0;
+    CUdeviceptr base = 0;
+    return mi::call_real(&Driver::cuMemGetAddressRange_v2, &base, &size, address) == CUDA_SUCCESS
+               ? size
+               : 0;
+}
+
+// Memory on another device: the driver enables the current context's access to that device with it,
+// as cuCtxEnablePeerAccess does, and the program need never say so itself.
+template <class Real>
+CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                int device = 0;
+                if ((flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 &&
+                    mi::call_real(&Driver::cuPointerGetAttribute, static_cast<void*>(&device),
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, *address) == CUDA_SUCCESS) {
+                    session.contexts().share_memory_of(device);
+                }
+                mi::record_driver_allocation(session, api, import_of(size_at(*address)), *address);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuIpcGetMemHandle, handle, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            session.stop_pooling_quietly(
+                "memory is shared with other processes: device memory allocated since the first "
+                "export was not pooled, so that handles are exact");
+            if (!pooled) {
+                return real();
+            }
+            if (!pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            if (const CUresult broken = mi::broken_context(); broken != CUDA_SUCCESS) {
+                return broken;
+            }
+            if (pooled->context->backend().pages().owns(address)) {
+                mi::warn(
+                    "cuIpcGetMemHandle cannot export memory of MEMLAB_BACKEND=vmm and was refused; "
+                    "run this program with MEMLAB_BACKEND=classic");
+                return CUDA_ERROR_NOT_SUPPORTED;
+            }
+            if (mi::exports_exactly(*pooled)) {
+                return real();
+            }
+            mi::warn(
+                "cuIpcGetMemHandle of a block inside a pooled segment cannot be exact and was "
+                "refused; run this program with MEMLAB_POOL=off");
+            return CUDA_ERROR_NOT_SUPPORTED;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
+                                                  unsigned int flags) {
+    return open_ipc(Api::cuIpcOpenMemHandle, address, flags,
+                    mi::real_call(&Driver::cuIpcOpenMemHandle, address, handle, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
+                                                     unsigned int flags) {
+    return open_ipc(Api::cuIpcOpenMemHandle_v2, address, flags,
+                    mi::real_call(&Driver::cuIpcOpenMemHandle_v2, address, handle, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuIpcCloseMemHandle, address);
+    return mi::hook(
+        [&](Session& session) {
+            return mi::free_from_driver(session, Api::cuIpcCloseMemHandle, HandleClass::memory,
+                                        address, real);
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI
+cuExternalMemoryGetMappedBuffer(CUdeviceptr* address, CUexternalMemory memory,
+                                const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* descriptor) {
+    const auto real =
+        mi::real_call(&Driver::cuExternalMemoryGetMappedBuffer, address, memory, descriptor);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::record_driver_allocation(session, Api::cuExternalMemoryGetMappedBuffer,
+                                             import_of(descriptor->size), *address);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address,
+                                                             size_t bytes,
+                                                             CUmemRangeHandleType type,
+                                                             unsigned long long flags) {
+    // The handle names a range of host pages, exact for pooled memory too. Plain CUDA takes pages
+    // of any memory that is mapped, which it maps in units of 2 MiB.
+    const auto real =
+        mi::real_call(&Driver::cuMemGetHandleForAddressRange, handle, address, bytes, type, flags);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            constexpr CUdeviceptr last_of_page = 4095;
+            std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (pooled && !pooled->block) {  // a neighbour's bytes come first in the page
+                pooled = mi::find_pooled(session, address | last_of_page);
+            }
+            if (pooled && (!pooled->block || bytes > end_of_mapping(*pooled) - address)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            return real();
+        },
+        real);
+}

@@ -1,0 +1,333 @@
+// NVTX v3, from the tool's side. A program that uses NVTX looks for a tool in the library that
+// NVTX_INJECTION64_PATH names, and hands it a table of its functions; each instance of the header
+// in the process does so once. Ranges, marks, names of memory and threads become notes of the
+// recording; colours, categories and payloads are not memory's business.
+//
+// A domain's handle is its number, a registered string's handle the name itself: nothing is freed,
+// nothing looked up.
+#define NVTX_NO_IMPL
+#include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtMem.h>
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <cwchar>
+#include <string_view>
+
+#include "interpose/driver/loader.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/process/program_notes.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::profiler::NoteName;
+using memlab::profiler::NoteNames;
+
+namespace {
+
+constexpr std::size_t enough_bytes = NoteNames::max_bytes + 1;
+
+/// The beginning of a wide text as UTF-8; what is no character becomes '?'.
+class Narrowed {
+  public:
+    explicit Narrowed(const wchar_t* text) {
+        while (text != nullptr && *text != 0 && size_ + 4 < sizeof bytes_) {
+            add(static_cast<std::uint32_t>(*text++));
+        }
+    }
+    operator std::string_view() const { return {bytes_, size_}; }
+
+  private:
+    void add(std::uint32_t c) {
+        if (c >= 0x110000 || (c >= 0xd800 && c < 0xe000)) {
+            c = '?';
+        }
+        if (c < 0x80) {
+            put(c);
+        } else if (c < 0x800) {
+            put(0xc0 | c >> 6);
+            put(0x80 | (c & 0x3f));
+        } else if (c < 0x10000) {
+            put(0xe0 | c >> 12);
+            put(0x80 | (c >> 6 & 0x3f));
+            put(0x80 | (c & 0x3f));
+        } else {
+            put(0xf0 | c >> 18);
+            put(0x80 | (c >> 12 & 0x3f));
+            put(0x80 | (c >> 6 & 0x3f));
+            put(0x80 | (c & 0x3f));
+        }
+    }
+    void put(std::uint32_t byte) { bytes_[size_++] = static_cast<char>(byte); }
+
+    char bytes_[enough_bytes + 8];
+    std::size_t size_ = 0;
+};
+
+std::uint32_t number_of(nvtxDomainHandle_t domain) {
+    const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(domain));
+    return number <= NoteNames::nvtx_domain || number >= NoteNames::max_domains
+               ? NoteNames::nvtx_domain
+               : number;
+}
+
+nvtxDomainHandle_t handle_of(std::uint32_t domain) {
+    return reinterpret_cast<nvtxDomainHandle_t>(static_cast<std::uintptr_t>(domain));
+}
+
+const NoteName* name_of(std::uint32_t domain, const char* text) {
+    return mi::note_name(
+        domain, text == nullptr ? "" : std::string_view(text, strnlen(text, enough_bytes)));
+}
+
+const NoteName* name_of(std::uint32_t domain, const wchar_t* text) {
+    return mi::note_name(domain, Narrowed(text));
+}
+
+const NoteName* name_of(std::uint32_t domain, std::int64_t type, const nvtxMessageValue_t& value) {
+    switch (type) {
+        case NVTX_MESSAGE_TYPE_ASCII:
+            return name_of(domain, value.ascii);
+        case NVTX_MESSAGE_TYPE_UNICODE:
+            return name_of(domain, value.unicode);
+        case NVTX_MESSAGE_TYPE_REGISTERED:
+            if (value.registered != nullptr) {
+                return reinterpret_cast<const NoteName*>(value.registered);
+            }
+            break;
+        default:
+            break;
+    }
+    return name_of(domain, "");
+}
+
+const NoteName* name_of(std::uint32_t domain, const nvtxEventAttributes_t* attributes) {
+    constexpr std::size_t needed =
+        offsetof(nvtxEventAttributes_t, message) + sizeof(nvtxMessageValue_t);
+    if (attributes == nullptr || attributes->size < needed) {
+        return name_of(domain, "");
+    }
+    return name_of(domain, attributes->messageType, attributes->message);
+}
+
+// ---- the functions of the first version: the domain without a name
+
+void mark_ex(const nvtxEventAttributes_t* attributes) {
+    mi::note_mark(name_of(NoteNames::nvtx_domain, attributes));
+}
+template <class Character>
+void mark(const Character* message) {
+    mi::note_mark(name_of(NoteNames::nvtx_domain, message));
+}
+nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* attributes) {
+    return mi::begin_range(name_of(NoteNames::nvtx_domain, attributes));
+}
+template <class Character>
+nvtxRangeId_t range_start(const Character* message) {
+    return mi::begin_range(name_of(NoteNames::nvtx_domain, message));
+}
+void range_end(nvtxRangeId_t id) {
+    mi::end_range(id);
+}
+
+// Push and pop say that nobody keeps track of the depth, as they do without a tool: a program must
+// not notice this one.
+int push_ex(const nvtxEventAttributes_t* attributes) {
+    mi::begin_scope(NoteNames::nvtx_domain, name_of(NoteNames::nvtx_domain, attributes));
+    return NVTX_NO_PUSH_POP_TRACKING;
+}
+template <class Character>
+int push(const Character* message) {
+    mi::begin_scope(NoteNames::nvtx_domain, name_of(NoteNames::nvtx_domain, message));
+    return NVTX_NO_PUSH_POP_TRACKING;
+}
+int pop() {
+    mi::end_scope(NoteNames::nvtx_domain);
+    return NVTX_NO_PUSH_POP_TRACKING;
+}
+
+template <class Character>
+void name_thread(std::uint32_t thread, const Character* name) {
+    mi::name_thread(thread, name_of(NoteNames::nvtx_domain, name));
+}
+
+// ---- domains
+
+void domain_mark_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+    mi::note_mark(name_of(number_of(domain), attributes));
+}
+nvtxRangeId_t domain_range_start_ex(nvtxDomainHandle_t domain,
+                                    const nvtxEventAttributes_t* attributes) {
+    return mi::begin_range(name_of(number_of(domain), attributes));
+}
+void domain_range_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
+    mi::end_range(id);
+}
+int domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+    mi::begin_scope(number_of(domain), name_of(number_of(domain), attributes));
+    return NVTX_NO_PUSH_POP_TRACKING;
+}
+int domain_pop(nvtxDomainHandle_t domain) {
+    mi::end_scope(number_of(domain));
+    return NVTX_NO_PUSH_POP_TRACKING;
+}
+template <class Character>
+nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const Character* text) {
+    return reinterpret_cast<nvtxStringHandle_t>(
+        const_cast<NoteName*>(name_of(number_of(domain), text)));
+}
+nvtxDomainHandle_t create_domain_a(const char* name) {
+    return handle_of(mi::note_domain(
+        name == nullptr ? "" : std::string_view(name, strnlen(name, enough_bytes))));
+}
+nvtxDomainHandle_t create_domain_w(const wchar_t* name) {
+    return handle_of(mi::note_domain(Narrowed(name)));
+}
+/// A name for whatever is at a pointer: of interest when that is memory of ours.
+nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
+                                     nvtxResourceAttributes_t* attributes) {
+    if (attributes != nullptr && attributes->size >= sizeof(nvtxResourceAttributes_t) &&
+        attributes->identifierType == NVTX_RESOURCE_TYPE_GENERIC_POINTER) {
+        mi::label_memory(reinterpret_cast<std::uintptr_t>(attributes->identifier.pValue), true,
+                         name_of(number_of(domain), attributes->messageType, attributes->message));
+    }
+    return nullptr;
+}
+
+// ---- memory
+
+/// The heap's name is that of the allocation that it lies in. Its address is its handle, as the
+/// header wants it.
+nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDesc_t* heap) {
+    if (heap == nullptr || heap->structSize < sizeof(nvtxMemHeapDesc_t) ||
+        heap->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || heap->typeSpecificDesc == nullptr ||
+        heap->typeSpecificDescSize < sizeof(nvtxMemVirtualRangeDesc_t)) {
+        return nullptr;
+    }
+    const auto* range = static_cast<const nvtxMemVirtualRangeDesc_t*>(heap->typeSpecificDesc);
+    if (heap->messageType != NVTX_MESSAGE_UNKNOWN) {
+        mi::label_memory(reinterpret_cast<std::uintptr_t>(range->ptr), false,
+                         name_of(number_of(domain), heap->messageType, heap->message));
+    }
+    return static_cast<nvtxMemHeapHandle_t>(const_cast<void*>(range->ptr));
+}
+
+/// A region inside a heap is not an allocation of its own: only one that begins where an allocation
+/// begins names it.
+void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsNameBatch_t) ||
+        batch->regionElements == nullptr ||
+        batch->regionElementSize < sizeof(nvtxMemRegionNameDesc_t)) {
+        return;
+    }
+    const auto* at = reinterpret_cast<const char*>(batch->regionElements);
+    for (std::size_t i = 0; i < batch->regionCount; ++i, at += batch->regionElementSize) {
+        const auto* region = reinterpret_cast<const nvtxMemRegionNameDesc_t*>(at);
+        if (region->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER) {
+            mi::label_memory(reinterpret_cast<std::uintptr_t>(region->region.pointer), true,
+                             name_of(number_of(domain), region->nameType, region->name));
+        }
+    }
+}
+
+// ---- attaching
+
+/// Functions of one module of the program's NVTX, to be set to ours.
+class Table {
+  public:
+    Table(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module) {
+        if (callbacks.GetModuleFunctionTable(module, &functions_, &size_) == 0) {
+            size_ = 0;
+        }
+    }
+
+    template <class Function>
+    void set(unsigned index, Function* function) {
+        if (index < size_ && functions_[index] != nullptr) {
+            *functions_[index] = reinterpret_cast<NvtxFunctionPointer>(function);
+        }
+    }
+
+  private:
+    NvtxFunctionTable functions_ = nullptr;
+    unsigned size_ = 0;
+};
+
+void attach_core(const NvtxExportTableCallbacks& callbacks) {
+    Table core(callbacks, NVTX_CB_MODULE_CORE);
+    core.set(NVTX_CBID_CORE_MarkEx, mark_ex);
+    core.set(NVTX_CBID_CORE_MarkA, mark<char>);
+    core.set(NVTX_CBID_CORE_MarkW, mark<wchar_t>);
+    core.set(NVTX_CBID_CORE_RangeStartEx, range_start_ex);
+    core.set(NVTX_CBID_CORE_RangeStartA, range_start<char>);
+    core.set(NVTX_CBID_CORE_RangeStartW, range_start<wchar_t>);
+    core.set(NVTX_CBID_CORE_RangeEnd, range_end);
+    core.set(NVTX_CBID_CORE_RangePushEx, push_ex);
+    core.set(NVTX_CBID_CORE_RangePushA, push<char>);
+    core.set(NVTX_CBID_CORE_RangePushW, push<wchar_t>);
+    core.set(NVTX_CBID_CORE_RangePop, pop);
+    core.set(NVTX_CBID_CORE_NameOsThreadA, name_thread<char>);
+    core.set(NVTX_CBID_CORE_NameOsThreadW, name_thread<wchar_t>);
+}
+
+void attach_domains(const NvtxExportTableCallbacks& callbacks) {
+    Table core(callbacks, NVTX_CB_MODULE_CORE2);
+    core.set(NVTX_CBID_CORE2_DomainMarkEx, domain_mark_ex);
+    core.set(NVTX_CBID_CORE2_DomainRangeStartEx, domain_range_start_ex);
+    core.set(NVTX_CBID_CORE2_DomainRangeEnd, domain_range_end);
+    core.set(NVTX_CBID_CORE2_DomainRangePushEx, domain_push_ex);
+    core.set(NVTX_CBID_CORE2_DomainRangePop, domain_pop);
+    core.set(NVTX_CBID_CORE2_DomainResourceCreate, create_resource);
+    core.set(NVTX_CBID_CORE2_DomainRegisterStringA, register_string<char>);
+    core.set(NVTX_CBID_CORE2_DomainRegisterStringW, register_string<wchar_t>);
+    core.set(NVTX_CBID_CORE2_DomainCreateA, create_domain_a);
+    core.set(NVTX_CBID_CORE2_DomainCreateW, create_domain_w);
+}
+
+/// Whether the program's calls of CUDA come to this library, as they do when it is preloaded. NVTX
+/// loads it by itself where LD_PRELOAD did not reach a process (sudo, env -i): there is nothing to
+/// be recorded there, and a report would say that no memory was allocated.
+bool serves_the_program() {
+    void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+    return program != nullptr && mi::is_own_export(mi::real_dlsym()(program, "cuMemAlloc_v2"));
+}
+
+}  // namespace
+
+/// Called once by each instance of NVTX in the process. Not 0: the tool is attached.
+MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
+    if (!serves_the_program()) {
+        return 0;
+    }
+    const auto* callbacks =
+        static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+    if (callbacks == nullptr || callbacks->struct_size < sizeof(NvtxExportTableCallbacks)) {
+        return 0;
+    }
+    attach_core(*callbacks);
+    attach_domains(*callbacks);
+    const auto* version =
+        static_cast<const NvtxExportTableVersionInfo*>(get_export_table(NVTX_ETID_VERSIONINFO));
+    if (version != nullptr && version->struct_size >= sizeof(NvtxExportTableVersionInfo) &&
+        version->SetInjectionNvtxVersion != nullptr) {
+        version->SetInjectionNvtxVersion(NVTX_VERSION);
+    }
+    return 1;
+}
+
+/// The same for NVTX's extensions, of which that for memory is ours. 0: the extension does nothing.
+MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+    if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
+        module->segmentsCount == 0 || module->segments == nullptr || !serves_the_program()) {
+        return 0;
+    }
+    const nvtxExtModuleSegment_t& slots = module->segments[0];
+    const auto set = [&slots](std::size_t index, auto* function) {
+        if (index < slots.slotCount) {
+            slots.functionSlots[index] = reinterpret_cast<intptr_t>(function);
+        }
+    };
+    set(NVTX3EXT_CBID_nvtxMemHeapRegister, register_heap);
+    set(NVTX3EXT_CBID_nvtxMemRegionsName, name_regions);
+    return 1;
+}

@@ -1,0 +1,148 @@
+// What memlab.h calls.
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/include/memlab/memlab.h"
+#include "interpose/process/program_notes.hpp"
+#include "trace/json/json_writer.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::profiler::NoteName;
+using memlab::profiler::NoteNames;
+
+namespace {
+
+const NoteName* own_name(const char* name) {
+    // What is cut off needs not be read; cut_text() wants to see where a character ends.
+    constexpr std::size_t enough = NoteNames::max_bytes + 1;
+    return mi::note_name(NoteNames::own_domain,
+                         name == nullptr ? "" : std::string_view(name, strnlen(name, enough)));
+}
+
+/// Where a snapshot of this name goes; empty: nowhere.
+std::string snapshot_path(const mi::Session& session, std::string_view name) {
+    if (name.find('/') != std::string_view::npos) {
+        return std::string(name);
+    }
+    std::string path = session.report_path();
+    if (path.empty()) {
+        return path;
+    }
+    constexpr std::string_view extension = ".json";
+    if (path.size() > extension.size() && path.ends_with(extension)) {
+        path.resize(path.size() - extension.size());
+    }
+    return path + "." + std::string(name.empty() ? "snapshot" : name) + std::string(extension);
+}
+
+bool write_snapshot(mi::Session& session, std::string_view name) {
+    try {
+        const std::string path = snapshot_path(session, name);
+        std::string text;
+        bool complete = false;
+        session.recorder()->look_at_aggregate([&](const memlab::trace::Aggregator& aggregate) {
+            try {
+                text = memlab::report::report_to_string(aggregate, memlab::report::Moment::running);
+                complete = true;
+            } catch (const std::bad_alloc&) {  // said below
+            }
+        });
+        if (path.empty() || !complete) {
+            return false;
+        }
+        const memlab::report::WriteResult written =
+            memlab::report::write_text(text, path, memlab::report::Existing::replace);
+        if (!written.ok()) {
+            mi::warn(written.error);
+        }
+        return written.ok();
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+void fill(memlab_device_stats& stats, const memlab::trace::DeviceTotals& device) {
+    using memlab::trace::CurveName;
+    const auto& requested = device.curve(CurveName::requested);
+    const auto& allocated = device.curve(CurveName::allocated);
+    const auto& active = device.curve(CurveName::active);
+    const auto& reserved = device.curve(CurveName::reserved);
+    stats.requested_bytes = requested.current;
+    stats.allocated_bytes = allocated.current;
+    stats.active_bytes = active.current;
+    stats.reserved_bytes = reserved.current;
+    stats.requested_peak_bytes = requested.peak;
+    stats.allocated_peak_bytes = allocated.peak;
+    stats.active_peak_bytes = active.peak;
+    stats.reserved_peak_bytes = reserved.peak;
+    for (std::size_t kind = 0; kind < device.kinds.size(); ++kind) {
+        if (memlab::trace::counts_as_device_memory(static_cast<memlab::trace::MemoryKind>(kind))) {
+            stats.allocation_count += device.kinds[kind].count;
+            stats.live_count += device.kinds[kind].live_count;
+        }
+    }
+    stats.oom_count = device.pool.stats.num_ooms;
+}
+
+}  // namespace
+
+MEMLAB_EXPORT void memlab_api_scope_begin(const char* name) {
+    mi::begin_scope(NoteNames::own_domain, own_name(name));
+}
+
+MEMLAB_EXPORT void memlab_api_scope_end(void) {
+    mi::end_scope(NoteNames::own_domain);
+}
+
+MEMLAB_EXPORT void memlab_api_mark(const char* name) {
+    mi::note_mark(own_name(name));
+}
+
+MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    return address != 0 && mi::label_memory(address, false, own_name(name)) ? 0 : -1;
+}
+
+MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr) {
+        return 0;
+    }
+    return session->captures().capturing() ? 0 : session->contexts().release_cached(-1, nullptr);
+}
+
+MEMLAB_EXPORT int memlab_api_snapshot(const char* name) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr || session->recorder() == nullptr) {
+        return -1;
+    }
+    return write_snapshot(*session, name == nullptr ? "" : name) ? 0 : -1;
+}
+
+MEMLAB_EXPORT int memlab_api_stats(int device, void* stats, size_t size) {
+    const mi::InsideMemlab inside;
+    mi::Session* session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr || session->recorder() == nullptr) {
+        return -1;
+    }
+    if (device < 0) {
+        const mi::Context* current = session->contexts().current();
+        device = current == nullptr ? -1 : current->device();
+    }
+    memlab_device_stats filled{};
+    session->recorder()->look_at_aggregate([&](const memlab::trace::Aggregator& aggregate) {
+        const auto index = static_cast<std::size_t>(device);
+        if (device >= 0 && index < aggregate.devices().size() &&
+            aggregate.devices()[index] != nullptr) {
+            filled.size = std::min(size, sizeof(filled));
+            fill(filled, *aggregate.devices()[index]);
+        }
+    });
+    std::memcpy(stats, &filled, std::min(size, sizeof(filled)));
+    return filled.size == 0 ? -1 : 0;
+}

@@ -1,0 +1,282 @@
+// What a program can ask about memory: a pooled pointer must look like an allocation of its own.
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::allocator::BlockInfo;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+// Far above what the driver counts its own buffers with.
+constexpr unsigned long long pooled_buffer_ids = 1ULL << 62;
+
+// What the driver says of an address that is nobody's. Of one in a segment it would describe the
+// segment, so it is asked about another, and the one answer that depends on it put right.
+CUresult attributes_of_nothing(unsigned count, CUpointer_attribute* attributes, void** values,
+                               CUdeviceptr address) {
+    static const char nothing = 0;
+    const CUresult result = mi::call_real(&Driver::cuPointerGetAttributes, count, attributes,
+                                          values, reinterpret_cast<CUdeviceptr>(&nothing));
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+            *static_cast<CUdeviceptr*>(values[i]) = address;
+        }
+    }
+    return result;
+}
+
+// Blocks for which the program asked for synchronous memory operations. The driver can only mark
+// their whole segments, and its mark stays: slower for the neighbours, wrong for nobody.
+class SynchronousBlocks {
+  public:
+    bool contains(const BlockInfo& block) {
+        const std::lock_guard lock(mutex_);
+        return ids_.contains(block.id);
+    }
+    void set(const BlockInfo& block, bool on) {
+        const std::lock_guard lock(mutex_);
+        if (on) {
+            ids_.insert(block.id);
+        } else {
+            ids_.erase(block.id);
+        }
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<std::uint64_t> ids_;
+};
+
+SynchronousBlocks& synchronous_blocks() {
+    static auto& once = *new SynchronousBlocks;
+    return once;
+}
+
+// Plain CUDA maps allocations of more than 1 MiB each by itself, in units of 2 MiB; smaller ones
+// share such a unit, as they do in the pool's segments.
+bool has_own_mapping(const BlockInfo& block) {
+    return block.requested > memlab::allocator::page_bytes / 2;
+}
+
+std::size_t own_mapping_size(const BlockInfo& block) {
+    constexpr std::uint64_t unit = memlab::allocator::page_bytes;
+    return std::min((block.requested + unit - 1) / unit * unit,
+                    block.segment + block.segment_size - block.address);
+}
+
+// Overwrites the answers that would show the segment instead of the block.
+void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& pooled, void* value) {
+    const BlockInfo& block = *pooled.block;
+    switch (attribute) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments belong to none
+            *static_cast<CUcontext*>(value) = pooled.context->handle();
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *static_cast<CUdeviceptr*>(value) = block.address;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *static_cast<std::size_t*>(value) = block.requested;
+            break;
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+            *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+            if (has_own_mapping(block)) {
+                *static_cast<CUdeviceptr*>(value) = block.address;
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+            if (has_own_mapping(block)) {
+                *static_cast<std::size_t*>(value) = own_mapping_size(block);
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+            if (has_own_mapping(block)) {
+                *static_cast<unsigned long long*>(value) = pooled_buffer_ids + block.id;
+            }
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            *static_cast<unsigned*>(value) =
+                mi::exports_exactly(pooled) ? *static_cast<unsigned*>(value) : 0;
+            break;
+        case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+            *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
+            break;
+        default:
+            break;
+    }
+}
+
+// Cached memory counts as free, and of a limited device there is no more than the limit.
+void show_memory(Session& session, std::size_t* free, std::size_t* total) {
+    const mi::Context* current = session.contexts().current();
+    if (current == nullptr) {
+        return;
+    }
+    std::uint64_t cached = 0;
+    for (const mi::Context* context : session.contexts().all(current->device())) {
+        cached += context->cached_bytes();
+    }
+    const mi::VisibleMemory visible =
+        mi::visible_memory(*free, *total, cached, session.limits().of(current->device()));
+    *free = visible.free;
+    *total = visible.total;
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int* free, unsigned int* total) {
+    return mi::call_real(&Driver::cuMemGetInfo, free, total);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
+    const auto real = mi::real_call(&Driver::cuMemGetInfo_v2, free, total);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && free != nullptr && total != nullptr) {
+                show_memory(session, free, total);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem(unsigned int* bytes, CUdevice device) {
+    return mi::call_real(&Driver::cuDeviceTotalMem, bytes, device);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+    const auto real = mi::real_call(&Driver::cuDeviceTotalMem_v2, bytes, device);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            const std::uint64_t limit = session.limits().of(device);
+            if (result == CUDA_SUCCESS && limit != 0) {
+                *bytes = limit;
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr_v1* base, unsigned int* size,
+                                                    CUdeviceptr_v1 address) {
+    return mi::call_real(&Driver::cuMemGetAddressRange, base, size, address);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size,
+                                                       CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuMemGetAddressRange_v2, base, size, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+            if (!pooled || (base == nullptr && size == nullptr)) {
+                return real();
+            }
+            // The driver still answers for the state of things (no context, a sticky error).
+            CUdeviceptr segment = 0;
+            const CUresult result = mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
+                                                  static_cast<std::size_t*>(nullptr), address);
+            if (result == CUDA_SUCCESS && !pooled->block) {
+                return CUDA_ERROR_NOT_FOUND;
+            }
+            if (result == CUDA_SUCCESS) {
+                if (base != nullptr) {
+                    *base = pooled->block->address;
+                }
+                if (size != nullptr) {
+                    *size = pooled->block->requested;
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,
+                                                     CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuPointerGetAttribute, value, attribute, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+            if (pooled && !pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && pooled) {
+                correct_attribute(attribute, *pooled, value);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
+                                                      CUpointer_attribute* attributes,
+                                                      void** values, CUdeviceptr address) {
+    const auto real =
+        mi::real_call(&Driver::cuPointerGetAttributes, count, attributes, values, address);
+    return mi::hook_nested(
+        [&](Session& session, bool nested) {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
+            if (pooled && !pooled->block) {
+                return attributes_of_nothing(count, attributes, values, address);
+            }
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS && pooled) {
+                for (unsigned i = 0; i < count; ++i) {
+                    correct_attribute(attributes[i], *pooled, values[i]);
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
+                                                     CUpointer_attribute attribute,
+                                                     CUdeviceptr address) {
+    const auto real = mi::real_call(&Driver::cuPointerSetAttribute, value, attribute, address);
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
+            if (!pooled) {
+                return real();
+            }
+            if (!pooled->block) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            const bool page = pooled->context->backend().pages().owns(address);
+            if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || value == nullptr) {
+                // The driver would say something else about pages than about cuMemAlloc's memory.
+                return page ? CUDA_ERROR_INVALID_VALUE : real();
+            }
+            if (page) {
+                mi::warn(
+                    "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS cannot be set for memory of "
+                    "MEMLAB_BACKEND=vmm; run this program with MEMLAB_BACKEND=classic");
+                return CUDA_ERROR_NOT_SUPPORTED;
+            }
+            // Programs that ask for it (RDMA) ask again for later memory.
+            session.stop_pooling_quietly(
+                "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
+                "allocated since was not pooled, so that the attribute hits only what it names");
+            const unsigned mark = 1;
+            const CUresult result =
+                mi::call_real(&Driver::cuPointerSetAttribute, static_cast<const void*>(&mark),
+                              attribute, address);
+            if (result == CUDA_SUCCESS) {
+                synchronous_blocks().set(*pooled->block, *static_cast<const unsigned*>(value) != 0);
+            }
+            return result;
+        },
+        real);
+}

@@ -1,0 +1,56 @@
+// cuInit: where memlab begins. And the calls with which a CUDA runtime begins each of its own: they
+// are passed on, and in a child of fork their answer tells that the program uses CUDA there.
+#include "interpose/hooks/hook.hpp"
+#include "interpose/process/fork_notice.hpp"
+
+using memlab::interpose::call_real;
+using memlab::interpose::Driver;
+using memlab::interpose::driver_not_initialized;
+using memlab::interpose::Session;
+
+MEMLAB_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
+    const memlab::interpose::InsideMemlab inside;
+    const CUresult result = call_real(&Driver::cuInit, flags);
+    if (result == CUDA_SUCCESS && !inside.nested()) {
+        Session::start(false);
+    } else if (result == CUDA_ERROR_NOT_INITIALIZED) {
+        driver_not_initialized();
+    }
+    return result;
+}
+
+namespace {
+
+CUresult watched(CUresult result) {
+    if (result == CUDA_ERROR_NOT_INITIALIZED) [[unlikely]] {
+        driver_not_initialized();
+    }
+    return result;
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
+    return watched(call_real(&Driver::cuDeviceGetCount, count));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags,
+                                                          int* active) {
+    return watched(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
+    return watched(call_real(&Driver::cuCtxSetCurrent, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
+    return watched(call_real(&Driver::cuCtxGetCurrent, context));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
+    return watched(call_real(&Driver::cuCtxGetDevice, device));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+    return watched(call_real(&Driver::cuCtxGetDevice_v2, device, context));
+}

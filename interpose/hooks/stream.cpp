@@ -1,0 +1,131 @@
+// Streams, as far as captures go: no call of ours may fall into one.
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/one_stream.hpp"
+#include "interpose/hooks/hook.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Driver;
+using mi::Session;
+
+namespace {
+
+template <class Real>
+CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
+    mi::one_stream.give_up("a stream capture");
+    return mi::hook(
+        [&](Session& session) {
+            return session.captures().begin(stream, per_thread, mi::context_of(stream), real);
+        },
+        real);
+}
+
+bool still_capturing(CUstream stream, bool per_thread) {
+    const CUstream queried = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return mi::call_real(&Driver::cuStreamIsCapturing, queried, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+template <class Real>
+CUresult end_capture(CUstream stream, bool per_thread, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            // A call by the wrong thread leaves the capture running; a failed capture ends here
+            // too.
+            if ((result == CUDA_SUCCESS || !still_capturing(stream, per_thread)) &&
+                session.captures().end(stream, per_thread)) {
+                session.contexts().captures_over();
+            }
+            return result;
+        },
+        real);
+}
+
+template <class Real>
+CUresult destroy_stream(CUstream stream, const Real& real) {
+    return mi::hook(
+        [&](Session& session) {
+            mi::one_stream.before_destroy(stream);
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                session.contexts().forget_stream(mi::stream_key(stream, false));
+                if (session.captures().end(stream, false)) {
+                    session.contexts().captures_over();
+                }
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int flags) {
+    return mi::call_real(&Driver::cuStreamCreate, stream, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned int flags,
+                                                          int priority) {
+    return mi::call_real(&Driver::cuStreamCreateWithPriority, stream, flags, priority);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
+    return destroy_stream(stream, mi::real_call(&Driver::cuStreamDestroy, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream) {
+    return destroy_stream(stream, mi::real_call(&Driver::cuStreamDestroy_v2, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream stream) {
+    return begin_capture(stream, false, mi::real_call(&Driver::cuStreamBeginCapture, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream stream) {
+    return begin_capture(stream, true, mi::real_call(&Driver::cuStreamBeginCapture_ptsz, stream));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+    return begin_capture(stream, false,
+                         mi::real_call(&Driver::cuStreamBeginCapture_v2, stream, mode));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream stream,
+                                                            CUstreamCaptureMode mode) {
+    return begin_capture(stream, true,
+                         mi::real_call(&Driver::cuStreamBeginCapture_v2_ptsz, stream, mode));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                                           const CUgraphNode* dependencies,
+                                                           const CUgraphEdgeData* edges,
+                                                           size_t count, CUstreamCaptureMode mode) {
+    return begin_capture(stream, false,
+                         mi::real_call(&Driver::cuStreamBeginCaptureToGraph, stream, graph,
+                                       dependencies, edges, count, mode));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+                                                                const CUgraphNode* dependencies,
+                                                                const CUgraphEdgeData* edges,
+                                                                size_t count,
+                                                                CUstreamCaptureMode mode) {
+    return begin_capture(stream, true,
+                         mi::real_call(&Driver::cuStreamBeginCaptureToGraph_ptsz, stream, graph,
+                                       dependencies, edges, count, mode));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+    return end_capture(stream, false, mi::real_call(&Driver::cuStreamEndCapture, stream, graph));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
+    return end_capture(stream, true,
+                       mi::real_call(&Driver::cuStreamEndCapture_ptsz, stream, graph));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+    // The mode is the thread's own; our calls in between exchange it and put it back.
+    return mi::call_real(&Driver::cuThreadExchangeStreamCaptureMode, mode);
+}

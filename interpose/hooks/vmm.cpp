@@ -1,0 +1,157 @@
+// The virtual memory management API: physical memory is recorded from its creation until the last
+// handle and mapping are gone; address reservations hold no memory and pass through.
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/vmm_allocations.hpp"
+
+namespace mi = memlab::interpose;
+using memlab::trace::MemoryKind;
+using mi::Api;
+using mi::Driver;
+using mi::HandleClass;
+using mi::Session;
+
+namespace {
+
+void record_dead(Session& session, Api api, const std::vector<std::uint64_t>& dead) {
+    for (const std::uint64_t number : dead) {
+        mi::record_driver_free(session, api, HandleClass::vmm_allocation, number);
+    }
+}
+
+// The pool's own pages are not the program's to change or to hold on to. The driver would let it;
+// of memory that cuMemAlloc gave it does not.
+template <class Ours, class Real>
+CUresult unless_pooled(CUdeviceptr address, std::size_t bytes, const Ours& ours, const Real& real) {
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            const CUdeviceptr last = bytes == 0 ? address : address + bytes - 1;
+            if (mi::find_pooled(session, address) || mi::find_pooled(session, last)) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            return ours(session);
+        },
+        real);
+}
+
+mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
+    mi::DriverAllocation allocation;
+    allocation.handles = HandleClass::vmm_allocation;
+    allocation.kind = kind;
+    allocation.requested = bytes;
+    return allocation;
+}
+
+}  // namespace
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
+                                           const CUmemAllocationProp* properties,
+                                           unsigned long long flags) {
+    const auto real = mi::real_call(&Driver::cuMemCreate, handle, bytes, properties, flags);
+    return mi::hook(
+        [&](Session& session) {
+            // Host-located physical memory is not the device's.
+            const bool on_device =
+                properties == nullptr || properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+            mi::DriverAllocation allocation =
+                vmm(on_device ? MemoryKind::vmm : MemoryKind::pinned, bytes);
+            if (on_device && properties != nullptr) {
+                allocation.device = properties->location.id;
+            }
+            return mi::allocate_from_driver(session, Api::cuMemCreate, allocation, real,
+                                            [&] { return mi::vmm_allocations().created(*handle); });
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+    const auto real = mi::real_call(&Driver::cuMemRelease, handle);
+    return mi::hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                record_dead(session, Api::cuMemRelease, mi::vmm_allocations().released(handle));
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+                                        CUmemGenericAllocationHandle handle,
+                                        unsigned long long flags) {
+    const auto real = mi::real_call(&Driver::cuMemMap, address, bytes, offset, handle, flags);
+    return unless_pooled(
+        address, bytes,
+        [&](Session& /*session*/) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::vmm_allocations().mapped(address, bytes, handle);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
+    const auto real = mi::real_call(&Driver::cuMemUnmap, address, bytes);
+    return unless_pooled(
+        address, bytes,
+        [&](Session& session) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                record_dead(session, Api::cuMemUnmap,
+                            mi::vmm_allocations().unmapped(address, bytes));
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
+                                              const CUmemAccessDesc* access, size_t count) {
+    const auto real = mi::real_call(&Driver::cuMemSetAccess, address, bytes, access, count);
+    return unless_pooled(
+        address, bytes, [&](Session& /*session*/) { return real(); }, real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
+                                                           void* address) {
+    const auto real = mi::real_call(&Driver::cuMemRetainAllocationHandle, handle, address);
+    return unless_pooled(
+        reinterpret_cast<CUdeviceptr>(address), 0,
+        [&](Session& /*session*/) {
+            const CUresult result = real();
+            if (result == CUDA_SUCCESS) {
+                mi::vmm_allocations().retained(*handle);
+            }
+            return result;
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
+                                                              void* shareable,
+                                                              CUmemAllocationHandleType type) {
+    const auto real =
+        mi::real_call(&Driver::cuMemImportFromShareableHandle, handle, shareable, type);
+    return mi::hook(
+        [&](Session& session) {
+            return mi::allocate_from_driver(session, Api::cuMemImportFromShareableHandle,
+                                            vmm(MemoryKind::ipc_import, 0), real,
+                                            [&] { return mi::vmm_allocations().created(*handle); });
+        },
+        real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* address, size_t bytes,
+                                                   size_t alignment, CUdeviceptr wish,
+                                                   unsigned long long flags) {
+    return mi::call_real(&Driver::cuMemAddressReserve, address, bytes, alignment, wish, flags);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+    const auto real = mi::real_call(&Driver::cuMemAddressFree, address, bytes);
+    return unless_pooled(
+        address, bytes, [&](Session& /*session*/) { return real(); }, real);
+}

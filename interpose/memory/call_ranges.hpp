@@ -1,0 +1,245 @@
+// The ranges of device memory that a copy or fill names, by the types of its arguments.
+//
+// A range is [address, address + bytes) with bytes > 0; of a copy or fill of rows it is all from
+// the first byte of the first row to the last byte of the last, as the driver checks it. What a
+// call names in other ways (arrays, host pointers) is left out, and so is what a signature that is
+// not listed here names.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+
+#include "interpose/driver/cuda_abi.hpp"
+
+namespace memlab::interpose::ranges {
+
+/// Calls `visit(CUdeviceptr, std::size_t)`. Any address of rows that wraps around reaches as far as
+/// can be: no allocation holds it.
+template <class Visit>
+void rows(Visit& visit, CUdeviceptr begin, std::size_t width, std::size_t height,
+          std::size_t pitch) {
+    if (width == 0 || height == 0) {
+        return;
+    }
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(height - 1, pitch, &bytes) ||
+        __builtin_add_overflow(bytes, width, &bytes)) {
+        bytes = static_cast<std::size_t>(-1);
+    }
+    visit(begin, bytes);
+}
+
+template <class Visit>
+void bytes(Visit& visit, CUdeviceptr begin, std::size_t count) {
+    rows(visit, begin, count, 1, 0);
+}
+
+/// An argument of just this type: nothing converts to it.
+template <class Type>
+struct Is {
+    Type value;
+};
+
+inline bool may_be_device(CUmemorytype type) {
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+}
+
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<const CUDA_MEMCPY2D*> copy, Rest... /*rest*/) {
+    if (copy.value == nullptr) {
+        return;
+    }
+    const auto side = [&](CUmemorytype type, CUdeviceptr base, std::size_t x, std::size_t y,
+                          std::size_t pitch) {
+        if (may_be_device(type)) {
+            const std::size_t row = pitch != 0 ? pitch : copy.value->WidthInBytes;
+            rows(visit, base + y * row + x, copy.value->WidthInBytes, copy.value->Height, row);
+        }
+    };
+    side(copy.value->srcMemoryType, copy.value->srcDevice, copy.value->srcXInBytes,
+         copy.value->srcY, copy.value->srcPitch);
+    side(copy.value->dstMemoryType, copy.value->dstDevice, copy.value->dstXInBytes,
+         copy.value->dstY, copy.value->dstPitch);
+}
+
+// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER name these alike.
+template <class Visit, class Copy>
+void volumes(Visit& visit, const Copy* copy) {
+    if (copy == nullptr || copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0) {
+        return;
+    }
+    const auto side = [&](CUmemorytype type, CUdeviceptr base, std::size_t x, std::size_t y,
+                          std::size_t z, std::size_t pitch, std::size_t height) {
+        if (!may_be_device(type)) {
+            return;
+        }
+        const std::size_t row = pitch != 0 ? pitch : copy->WidthInBytes;
+        const std::size_t slice = height != 0 ? height : copy->Height;
+        rows(visit, base + (z * slice + y) * row + x, copy->WidthInBytes,
+             (copy->Depth - 1) * slice + copy->Height, row);
+    };
+    side(copy->srcMemoryType, copy->srcDevice, copy->srcXInBytes, copy->srcY, copy->srcZ,
+         copy->srcPitch, copy->srcHeight);
+    side(copy->dstMemoryType, copy->dstDevice, copy->dstXInBytes, copy->dstY, copy->dstZ,
+         copy->dstPitch, copy->dstHeight);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<const CUDA_MEMCPY3D*> copy, Rest... /*rest*/) {
+    volumes(visit, copy.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<const CUDA_MEMCPY3D_PEER*> copy, Rest... /*rest*/) {
+    volumes(visit, copy.value);
+}
+
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<const CUDA_MEMSET_NODE_PARAMS*> fill, Rest... /*rest*/) {
+    if (fill.value != nullptr) {
+        rows(visit, fill.value->dst, fill.value->width * fill.value->elementSize,
+             fill.value->height, fill.value->pitch);
+    }
+}
+
+// To the device, from the device, within it, and between contexts.
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<const void*> /*from*/, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, to.value, count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<void*> /*to*/, Is<CUdeviceptr> from, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, from.value, count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<CUdeviceptr> from, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, to.value, count.value);
+    bytes(visit, from.value, count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<CUcontext> /*to*/, Is<CUdeviceptr> from,
+        Is<CUcontext> /*from*/, Is<std::size_t> count, Rest... /*rest*/) {
+    bytes(visit, to.value, count.value);
+    bytes(visit, from.value, count.value);
+}
+
+// Between arrays and linear memory.
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUarray> /*to*/, Is<std::size_t> /*offset*/, Is<CUdeviceptr> from,
+        Is<std::size_t> count, Rest... /*rest*/) {
+    bytes(visit, from.value, count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<CUarray> /*from*/, Is<std::size_t> /*offset*/,
+        Is<std::size_t> count, Rest... /*rest*/) {
+    bytes(visit, to.value, count.value);
+}
+
+// Fills, of one row and of several.
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned char> /*value*/, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, to.value, count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned short> /*value*/, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, to.value, 2 * count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned int> /*value*/, Is<std::size_t> count,
+        Rest... /*rest*/) {
+    bytes(visit, to.value, 4 * count.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned char> /*value*/,
+        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+    rows(visit, to.value, width.value, height.value, pitch.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned short> /*value*/,
+        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+    rows(visit, to.value, 2 * width.value, height.value, pitch.value);
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned int> /*value*/,
+        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+    rows(visit, to.value, 4 * width.value, height.value, pitch.value);
+}
+
+// Values that a stream writes or waits for: the driver looks where they begin.
+template <class Visit>
+void of(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at, Is<cuuint32_t> /*value*/,
+        Is<unsigned> /*flags*/) {
+    bytes(visit, at.value, 1);
+}
+template <class Visit>
+void of(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at, Is<cuuint64_t> /*value*/,
+        Is<unsigned> /*flags*/) {
+    bytes(visit, at.value, 1);
+}
+
+template <class Visit>
+void of(Visit& visit, Is<CUstream> /*stream*/, Is<unsigned> count,
+        Is<CUstreamBatchMemOpParams*> operations, Is<unsigned> /*flags*/) {
+    for (unsigned i = 0; operations.value != nullptr && i < count.value; ++i) {
+        const CUstreamBatchMemOpParams& each = operations.value[i];
+        switch (each.operation) {
+            case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+            case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+                bytes(visit, each.waitValue.address, 1);
+                break;
+            case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+            case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+                bytes(visit, each.writeValue.address, 1);
+                break;
+            default:
+                break;
+        }
+    }
+}
+
+// cuMemcpyBatchAsync and cuMemcpy3DBatchAsync, in both their versions.
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<CUdeviceptr*> targets, Is<CUdeviceptr*> sources, Is<std::size_t*> sizes,
+        Is<std::size_t> count, Rest... /*rest*/) {
+    if (targets.value == nullptr || sources.value == nullptr || sizes.value == nullptr) {
+        return;
+    }
+    for (std::size_t i = 0; i < count.value; ++i) {
+        bytes(visit, targets.value[i], sizes.value[i]);
+        bytes(visit, sources.value[i], sizes.value[i]);
+    }
+}
+template <class Visit, class... Rest>
+void of(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP*> copies, Rest... /*rest*/) {
+    for (std::size_t i = 0; copies.value != nullptr && i < count.value; ++i) {
+        const CUDA_MEMCPY3D_BATCH_OP& copy = copies.value[i];
+        if (copy.extent.depth == 0) {
+            continue;
+        }
+        for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
+            if (side->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+                const auto& place = side->op.ptr;
+                // Lengths in elements; of one byte where nothing else is said.
+                const std::size_t row = place.rowLength != 0 ? place.rowLength : copy.extent.width;
+                const std::size_t slice =
+                    place.layerHeight != 0 ? place.layerHeight : copy.extent.height;
+                rows(visit, place.ptr, copy.extent.width,
+                     (copy.extent.depth - 1) * slice + copy.extent.height, row);
+            }
+        }
+    }
+}
+
+// Of no other call.
+template <class Visit, class... Others>
+void of(Visit& /*visit*/, Others... /*others*/) {}
+
+template <class Visit, class... Arguments>
+void of_call(Visit& visit, Arguments... arguments) {
+    of(visit, Is<Arguments>{arguments}...);
+}
+
+}  // namespace memlab::interpose::ranges

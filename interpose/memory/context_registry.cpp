@@ -1,0 +1,395 @@
+#include "interpose/memory/context_registry.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/driver.hpp"
+#include "interpose/driver/one_stream.hpp"
+#include "interpose/driver/uuid.hpp"
+#include "interpose/memory/memory.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+// What a thread looked up last, good for as long as the registry's generation is the same.
+struct LastContext {
+    CUcontext handle;
+    Context* context;
+    std::uint64_t generation;
+};
+__attribute__((tls_model("initial-exec"))) thread_local LastContext last_context{};
+
+std::uint64_t unique_id_of(CUcontext handle) {
+    unsigned long long id = 0;
+    return call_real(&Driver::cuCtxGetId, handle, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+// The one that a retain returns. Only asked when it is active: a retain would otherwise create it.
+CUcontext active_primary(CUdevice device) {
+    unsigned flags = 0;
+    int active = 0;
+    CUcontext primary = nullptr;
+    if (call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) != CUDA_SUCCESS ||
+        active == 0 ||
+        call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) != CUDA_SUCCESS) {
+        return nullptr;
+    }
+    call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+    return primary;
+}
+
+}  // namespace
+
+Context::Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary)
+    : handle_(handle),
+      device_(device),
+      id_(id),
+      primary_(primary),
+      unique_id_(unique_id_of(handle)),
+      backend_(memory, *this, handle),
+      observer_(memory.recorder(), static_cast<std::uint32_t>(device), id),
+      pool_(memory.settings().pool_options, backend_, &observer_) {}
+
+std::uint64_t Context::cached_bytes() const {
+    const allocator::PoolStats stats = pool_.stats();
+    const std::int64_t cached = stats.reserved_bytes.all.current - stats.active_bytes.all.current;
+    return cached > 0 ? static_cast<std::uint64_t>(cached) : 0;
+}
+
+Context* ContextRegistry::find(CUcontext handle) const {
+    const std::shared_lock lock(mutex_);
+    const auto it = contexts_.find(handle);
+    return it == contexts_.end() ? nullptr : it->second;
+}
+
+[[gnu::hot]] Context* ContextRegistry::current() {
+    CUcontext handle = nullptr;
+    if (call_real(&Driver::cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == nullptr) {
+        return nullptr;
+    }
+    const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+    if (last_context.handle == handle && last_context.generation == generation) {
+        return last_context.context;
+    }
+    seen(handle);
+    Context* known = find(handle);
+    if (known == nullptr) {
+        known = add(handle);
+    }
+    last_context = {handle, known, known != nullptr ? generation : 0};
+    return known;
+}
+
+// A broken one can no longer be retained, but was known before.
+CUcontext ContextRegistry::primary_of(CUdevice device) const {
+    for (const Context* context : all(device)) {
+        if (context->primary()) {
+            return context->handle();
+        }
+    }
+    return active_primary(device);
+}
+
+void ContextRegistry::seen(CUcontext handle) {
+    const Context* known = find(handle);
+    // A green context's handle stands for its primary.
+    if (known == nullptr || known->handle() != handle || known->unique_id() == 0) {
+        return;
+    }
+    const std::uint64_t id = unique_id_of(handle);
+    if (id != 0 && id != known->unique_id()) {
+        ended(handle, true);
+    }
+}
+
+Context* ContextRegistry::add(CUcontext handle) {
+    CUdevice device = 0;
+    if (call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        return nullptr;
+    }
+    const bool primary = active_primary(device) == handle;
+    const std::unique_lock lock(mutex_);
+    if (const auto it = contexts_.find(handle); it != contexts_.end()) {
+        return it->second;
+    }
+    describe_locked(device);
+    const auto id = static_cast<std::uint32_t>(owned_.size() + 1);
+    if (profiler::Recorder* recorder = memory_.recorder()) {
+        trace::ContextInfo info;
+        info.id = id;
+        info.device = static_cast<std::uint32_t>(device);
+        info.primary = primary;
+        recorder->record(info);
+    }
+    owned_.push_back(std::make_unique<Context>(memory_, handle, device, id, primary));
+    Context* context = owned_.back().get();
+    for (const DeviceAccess& access : device_accesses_) {
+        let_use(*context, access);
+    }
+    contexts_[handle] = context;
+    memory_.has_pool();
+    int devices = 0;
+    if (owned_.size() > 1 || call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS ||
+        devices > 1) {
+        expect_several();
+    }
+    return context;
+}
+
+void ContextRegistry::describe_device(CUdevice device) {
+    const std::unique_lock lock(mutex_);
+    describe_locked(device);
+}
+
+void ContextRegistry::describe_locked(CUdevice device) {
+    if (std::find(described_devices_.begin(), described_devices_.end(), device) !=
+        described_devices_.end()) {
+        return;
+    }
+    described_devices_.push_back(device);
+    profiler::Recorder* recorder = memory_.recorder();
+    if (recorder == nullptr) {
+        return;
+    }
+    trace::DeviceInfo info;
+    info.index = static_cast<std::uint32_t>(device);
+    char name[256] = "";
+    if (call_real(&Driver::cuDeviceGetName, name, static_cast<int>(sizeof(name)), device) ==
+        CUDA_SUCCESS) {
+        info.name = name;
+    }
+    info.uuid = uuid_of(device);
+    std::size_t total = 0;
+    if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS) {
+        info.total_bytes = total;
+    }
+    info.limit_bytes = memory_.limits().of(device);
+    call_real(&Driver::cuDriverGetVersion, &info.driver_version);
+    recorder->record(info);
+}
+
+std::vector<Context*> ContextRegistry::all(CUdevice device) const {
+    const std::shared_lock lock(mutex_);
+    std::vector<Context*> found;
+    for (const auto& [handle, context] : contexts_) {
+        if (context->handle() == handle && (device < 0 || context->device() == device)) {
+            found.push_back(context);
+        }
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Context* a, const Context* b) { return a->id() < b->id(); });
+    return found;
+}
+
+void ContextRegistry::add_green(CUcontext green, CUdevice device) {
+    CUcontext primary = nullptr;
+    if (call_real(&Driver::cuDevicePrimaryCtxRetain, &primary, device) != CUDA_SUCCESS) {
+        return;
+    }
+    Context* owner = find(primary);
+    if (owner == nullptr) {
+        const CurrentContext current(primary);
+        owner = add(primary);
+    }
+    call_real(&Driver::cuDevicePrimaryCtxRelease_v2, device);
+    if (owner != nullptr) {
+        const std::unique_lock lock(mutex_);
+        contexts_[green] = owner;
+        generation_.fetch_add(1, std::memory_order_release);
+    }
+}
+
+void ContextRegistry::ends(CUcontext handle) {
+    for (Context* context : all()) {
+        context->backend().fences().peer_ends(handle);
+    }
+}
+
+void ContextRegistry::ended(CUcontext handle, bool destroyed) {
+    if (handle == nullptr) {
+        return;
+    }
+    for (Context* context : all()) {
+        context->backend().fences().peer_ended(handle, destroyed);
+    }
+    if (destroyed) {
+        {
+            const std::unique_lock lock(mutex_);
+            std::erase_if(device_accesses_, [handle](const DeviceAccess& access) {
+                return access.accessor == handle;
+            });
+        }
+        drop(handle);
+        if (memory_.captures().end_all_of(handle)) {
+            captures_over();
+        }
+    }
+}
+
+void ContextRegistry::drop(CUcontext handle) {
+    Context* context = nullptr;
+    {
+        const std::unique_lock lock(mutex_);
+        const auto it = contexts_.find(handle);
+        if (it == contexts_.end()) {
+            return;
+        }
+        if (it->second->handle() != handle) {  // a green one
+            contexts_.erase(it);
+            generation_.fetch_add(1, std::memory_order_release);
+            return;
+        }
+        context = it->second;
+        one_stream.count_on_nothing("a context that ended");
+        std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
+        std::erase(used_by_graphs_, context);
+        generation_.fetch_add(1, std::memory_order_release);
+    }
+    memory_.segments().remove_all(context);
+    memory_.live().remove_context(context->id());
+    context->pool().abandon();
+    context->backend().fences().context_ended();
+    context->backend().pages().drop_all();
+    if (profiler::Recorder* recorder = memory_.recorder()) {
+        recorder->context_lost(context->id());
+    }
+}
+
+void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
+    Context* owning = find(owner);
+    if (owning == nullptr) {
+        const CurrentContext current(owner);
+        owning = add(owner);
+    }
+    if (owning != nullptr) {
+        owning->backend().fences().add_peer(accessor);
+        CUdevice device = 0;
+        if (call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS) {
+            owning->backend().pages().set_peer(device, true);
+        }
+    }
+}
+
+void ContextRegistry::let_use(Context& owner, const DeviceAccess& access) {
+    if (owner.device() == access.owner) {
+        owner.backend().fences().add_peer(access.accessor);
+        owner.backend().pages().set_peer(access.accessor_device, true);
+    }
+}
+
+void ContextRegistry::share_memory_of(CUdevice owner) {
+    DeviceAccess access{primary_if_green(current_context()), 0, owner};
+    if (access.accessor == nullptr ||
+        call_real(&Driver::cuCtxGetDevice, &access.accessor_device) != CUDA_SUCCESS ||
+        access.accessor_device == owner) {
+        return;
+    }
+    {
+        const std::unique_lock lock(mutex_);
+        if (std::find(device_accesses_.begin(), device_accesses_.end(), access) !=
+            device_accesses_.end()) {
+            return;
+        }
+        device_accesses_.push_back(access);
+    }
+    for (Context* context : all(owner)) {
+        let_use(*context, access);
+    }
+}
+
+void ContextRegistry::unshare_memory(CUcontext owner) {
+    CUdevice device = 0;
+    Context* owning = find(owner);
+    if (owning == nullptr || call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        return;
+    }
+    owning->backend().pages().set_peer(device, false);
+    const DeviceAccess taken{primary_if_green(current_context()), device, owning->device()};
+    const std::unique_lock lock(mutex_);
+    std::erase(device_accesses_, taken);
+}
+
+void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
+    Context* owner = memory_.segments().find(address);
+    if (owner == nullptr) {
+        return;
+    }
+    owner->backend().fences().add_peer(primary_if_green(accessor));
+}
+
+// A green context's work is its primary context's.
+CUcontext ContextRegistry::primary_if_green(CUcontext handle) const {
+    const Context* known = find(handle);
+    return known != nullptr ? known->handle() : handle;
+}
+
+void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor) {
+    Context* owner = memory_.segments().find(address);
+    if (owner == nullptr) {
+        return;
+    }
+    if (accessor != nullptr && several()) {
+        owner->backend().fences().add_peer(primary_if_green(accessor));
+    }
+    const std::unique_lock lock(mutex_);
+    if (std::find(used_by_graphs_.begin(), used_by_graphs_.end(), owner) == used_by_graphs_.end()) {
+        used_by_graphs_.push_back(owner);
+        any_used_by_graphs_.store(true, std::memory_order_release);
+    }
+}
+
+void ContextRegistry::graph_runs_in(CUstream stream) {
+    if (!several() || !any_used_by_graphs_.load(std::memory_order_acquire)) {
+        return;
+    }
+    const CUcontext handle = context_of(stream);
+    if (handle == nullptr) {
+        return;
+    }
+    std::vector<Context*> owners;
+    {
+        const std::shared_lock lock(mutex_);
+        owners = used_by_graphs_;
+    }
+    const CUcontext running = primary_if_green(handle);
+    for (Context* owner : owners) {
+        owner->backend().fences().add_peer(running);
+    }
+}
+
+void ContextRegistry::order_second_stream() noexcept {
+    const std::shared_lock lock(mutex_);
+    for (const auto& [handle, context] : contexts_) {
+        if (context->handle() == handle) {
+            context->backend().fences().order_second_stream();
+        }
+    }
+}
+
+std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* but) {
+    std::uint64_t released = 0;
+    for (Context* context : all(device)) {
+        if (context != but) {
+            released += context->pool().release_cached(true);
+        }
+    }
+    return released;
+}
+
+void ContextRegistry::captures_over() {
+    if (memory_.captures().capturing()) {
+        return;
+    }
+    for (Context* context : all()) {
+        context->pool().fence_deferred();
+    }
+}
+
+void ContextRegistry::forget_stream(std::uint64_t stream) {
+    for (Context* context : all()) {
+        context->pool().forget_stream(stream);
+    }
+}
+
+}  // namespace memlab::interpose

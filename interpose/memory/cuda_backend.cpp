@@ -1,0 +1,175 @@
+#include "interpose/memory/cuda_backend.hpp"
+
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/driver.hpp"
+#include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/memory/context_registry.hpp"
+#include "interpose/memory/free_caller.hpp"
+#include "interpose/memory/memory.hpp"
+#include "trace/no_cancellation.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using allocator::BackendStatus;
+using allocator::Fence;
+using allocator::FenceState;
+
+BackendStatus status_of(CUresult result) {
+    BackendStatus status;
+    status.code = result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        status.kind = BackendStatus::Kind::out_of_memory;
+    } else if (result != CUDA_SUCCESS) {
+        status.kind = BackendStatus::Kind::error;
+    }
+    return status;
+}
+
+[[gnu::hot]] BackendStatus status_of_fence(CUresult result) {
+    BackendStatus status;
+    status.code = result;
+    if (result != CUDA_SUCCESS) {
+        status.kind = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? BackendStatus::Kind::not_now
+                                                                      : BackendStatus::Kind::error;
+    }
+    return status;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(Memory& memory, Context& context, CUcontext handle)
+    : memory_(memory),
+      context_(context),
+      handle_(handle),
+      fences_(memory.captures(), handle, memory.started_late()),
+      pages_(context.device()) {}
+
+BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address* address) {
+    const trace::NoCancellation no_cancellation;
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    CUdeviceptr pointer = 0;
+    const CUresult result = memory_.limits().take(context_.device(), bytes, [&] {
+        return call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
+    });
+    if (result == CUDA_SUCCESS) {
+        memory_.note_growth();
+        *address = pointer;
+        memory_.made(pointer);
+        if (!memory_.segments().add(pointer, bytes, &context_)) {
+            call_real(&Driver::cuMemFree_v2, pointer);
+            return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+        }
+    }
+    return status_of(result);
+}
+
+// cuMemFree waits for the device, which may wait for work that another thread submits after it
+// began a capture: so in relaxed mode, not behind the gate.
+BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    // Out of the index before the driver can give the address to somebody else.
+    memory_.segments().remove(address, bytes, &context_);
+    return status_of(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
+}
+
+BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    const CUresult result = pages_.reserve(bytes, base);
+    if (result == CUDA_SUCCESS && !memory_.segments().add(*base, bytes, &context_)) {
+        pages_.release(*base, bytes);
+        return {BackendStatus::Kind::error, allocator::out_of_memory_code};
+    }
+    return status_of(result);
+}
+
+BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    memory_.segments().remove(base, bytes, &context_);
+    return status_of(pages_.release(base, bytes));
+}
+
+BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    memory_.note_growth();
+    // Mapping needs no context; an allocation in one that is gone or broken must fail all the same.
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
+        return status_of(broken);
+    }
+    return status_of(memory_.limits().take(context_.device(), bytes,
+                                           [&] { return pages_.map(address, bytes); }));
+}
+
+BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    fences_.settle_barrier();
+    const RelaxedCapture relaxed(true);
+    const CurrentContext current(handle_);
+    return status_of(pages_.unmap(address, bytes));
+}
+
+// What the program may see of the device: a limit counts as its size.
+std::uint64_t CudaBackend::total_memory() const {
+    if (const std::uint64_t limit = memory_.limits().of(context_.device()); limit != 0) {
+        return limit;
+    }
+    std::size_t total = 0;
+    return call_real(&Driver::cuDeviceTotalMem_v2, &total, context_.device()) == CUDA_SUCCESS
+               ? total
+               : 0;
+}
+
+[[gnu::hot]] BackendStatus CudaBackend::fence_record(Fence* fence) {
+    return status_of_fence(fences_.record(fence));
+}
+
+BackendStatus CudaBackend::fence_record_in(allocator::StreamId stream, Fence* fence, bool* alone) {
+    return status_of_fence(fences_.record_in(stream, fence, alone));
+}
+
+[[gnu::hot]] bool CudaBackend::fence_needs_host_wait(Fence fence) {
+    return CudaFences::needs_host_wait(fence);
+}
+
+[[gnu::hot]] FenceState CudaBackend::fence_query(Fence fence) {
+    return fences_.query(fence);
+}
+
+BackendStatus CudaBackend::fence_wait_device(Fence fence) {
+    return status_of(fences_.wait_device(fence));
+}
+
+[[gnu::hot]] bool CudaBackend::ordered_behind(Fence fence) {
+    return fences_.ordered_behind(fence);
+}
+
+BackendStatus CudaBackend::fence_wait_host(Fence fence) {
+    const trace::NoCancellation no_cancellation;
+    return status_of(fences_.wait_host(fence));
+}
+
+[[gnu::hot]] void CudaBackend::fence_release(Fence fence) {
+    fences_.release(fence);
+}
+
+BackendStatus CudaBackend::wait_host() {
+    const trace::NoCancellation no_cancellation;
+    return status_of(fences_.wait_for_context_and_peers());
+}
+
+[[gnu::hot]] bool CudaBackend::caller_needs_host_wait() const {
+    return caller_relies_on_host_wait();
+}
+
+[[gnu::hot]] bool CudaBackend::caller_surely_goes_on() const {
+    return caller_is_known_to_go_on();
+}
+
+}  // namespace memlab::interpose

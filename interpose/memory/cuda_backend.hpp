@@ -1,0 +1,53 @@
+// The real device behind a pool: one CUDA context. Segments come from cuMemAlloc, expandable ranges
+// and their pages from VmmPages; fences are CudaFences.
+#pragma once
+
+#include "allocator/backend.hpp"
+#include "interpose/driver/cuda_abi.hpp"
+#include "interpose/driver/cuda_fences.hpp"
+#include "interpose/driver/vmm_pages.hpp"
+
+namespace memlab::interpose {
+
+class Context;
+class Memory;
+
+/// Called with the pool's lock held and the capture gate not: what a capture forbids takes the gate
+/// itself.
+class CudaBackend final : public allocator::DeviceBackend {
+  public:
+    CudaBackend(Memory& memory, Context& context, CUcontext handle);
+
+    allocator::BackendStatus segment_alloc(std::uint64_t bytes,
+                                           allocator::Address* address) override;
+    allocator::BackendStatus segment_free(allocator::Address address, std::uint64_t bytes) override;
+    allocator::BackendStatus range_reserve(allocator::Address* base, std::uint64_t bytes) override;
+    allocator::BackendStatus range_release(allocator::Address base, std::uint64_t bytes) override;
+    allocator::BackendStatus pages_map(allocator::Address address, std::uint64_t bytes) override;
+    allocator::BackendStatus pages_unmap(allocator::Address address, std::uint64_t bytes) override;
+    std::uint64_t total_memory() const override;
+    allocator::BackendStatus fence_record(allocator::Fence* fence) override;
+    allocator::BackendStatus fence_record_in(allocator::StreamId stream, allocator::Fence* fence,
+                                             bool* alone) override;
+    bool fence_needs_host_wait(allocator::Fence fence) override;
+    allocator::FenceState fence_query(allocator::Fence fence) override;
+    allocator::BackendStatus fence_wait_device(allocator::Fence fence) override;
+    bool ordered_behind(allocator::Fence fence) override;
+    allocator::BackendStatus fence_wait_host(allocator::Fence fence) override;
+    void fence_release(allocator::Fence fence) override;
+    allocator::BackendStatus wait_host() override;
+    bool caller_needs_host_wait() const override;
+    bool caller_surely_goes_on() const override;
+
+    CudaFences& fences() { return fences_; }
+    VmmPages& pages() { return pages_; }
+
+  private:
+    Memory& memory_;
+    Context& context_;
+    const CUcontext handle_;
+    CudaFences fences_;
+    VmmPages pages_;
+};
+
+}  // namespace memlab::interpose

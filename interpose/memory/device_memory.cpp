@@ -1,0 +1,403 @@
+#include "interpose/memory/device_memory.hpp"
+
+#include <array>
+
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/nested_frees.hpp"
+#include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/driver/sticky_errors.hpp"
+#include "interpose/memory/driver_allocation.hpp"
+#include "interpose/memory/oom_report.hpp"
+#include "interpose/memory/plain_sites.hpp"
+#include "interpose/memory/sample_schedule.hpp"
+#include "profiler/clock.hpp"
+#include "profiler/cupti/current_call.hpp"
+#include "trace/no_cancellation.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using allocator::AllocResult;
+using allocator::BackendStatus;
+using allocator::FenceTiming;
+using allocator::FreeResult;
+using trace::Event;
+using trace::EventType;
+using trace::MemoryKind;
+using trace::Origin;
+
+constexpr int max_sampled_devices = 64;
+
+[[gnu::hot]] std::uint32_t call_site(Memory& memory) {
+    return memory.recorder() != nullptr ? memory.recorder()->capture_call_site() : 0;
+}
+
+[[gnu::hot]] void record_event(Memory& memory, EventType type, const LiveAllocation& allocation,
+                               std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
+                               CUstream stream) {
+    if (memory.recorder() == nullptr) {
+        return;
+    }
+    Event event;
+    event.type = type;
+    event.kind = allocation.kind;
+    event.origin = Origin::driver;
+    event.device = allocation.device;
+    event.context = allocation.context;
+    event.api = api_id;
+    event.stack = stack;
+    event.stream = reinterpret_cast<std::uintptr_t>(stream);
+    event.address = address;
+    event.requested = allocation.requested;
+    event.size = allocation.requested;
+    event.correlation = profiler::cupti::current_call().correlation;
+    memory.recorder()->record(event);
+}
+
+// Of kinds whose handle is not an address CUPTI's records say nothing that could be compared.
+bool has_an_address(MemoryKind kind) {
+    return kind == MemoryKind::device || kind == MemoryKind::managed ||
+           kind == MemoryKind::pinned || kind == MemoryKind::async_pool;
+}
+
+[[gnu::hot]] void record_and_keep(Memory& memory, Api api, const DriverAllocation& allocation,
+                                  std::uint64_t address, const Context* context) {
+    const std::uint32_t stack = call_site(memory);
+    LiveAllocation live;
+    live.kind = allocation.kind;
+    live.requested = allocation.requested;
+    if (context != nullptr) {
+        live.device = static_cast<std::uint32_t>(context->device());
+        live.context = context->id();
+    }
+    if (has_an_address(allocation.kind)) {
+        memory.made(address);
+    }
+    const std::uint32_t api_id = memory.api_id(api);
+    const bool kept = memory.live().add(allocation.handles, address, live, [&] {
+        record_event(memory, EventType::alloc, live, address, api_id, stack, allocation.stream);
+    });
+    if (!kept && memory.recorder() != nullptr) {
+        memory.recorder()->missed("the host was out of memory: an allocation was not recorded",
+                                  allocation.requested);
+    }
+}
+
+// The same of a free in a stream's order: one of the driver's own memory, which waits for nothing.
+CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
+    CUdeviceptr probe = 0;
+    {
+        const RelaxedCapture relaxed(true);
+        const CurrentContext current(owner.handle());
+        const CUresult made = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
+        if (made != CUDA_SUCCESS) {
+            return made == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : made;
+        }
+    }
+    const CUresult answer = call_real(&Driver::cuMemFreeAsync, probe, stream);
+    if (answer != CUDA_SUCCESS) {
+        const RelaxedCapture relaxed(true);
+        const CurrentContext current(owner.handle());
+        call_real(&Driver::cuMemFree_v2, probe);
+    }
+    return answer;
+}
+
+// A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
+[[gnu::hot]] std::optional<CUresult> free_pooled(Memory& memory, Api api, CUdeviceptr address,
+                                                 StreamKey stream) {
+    Context* owner = memory.segments().find(address);
+    if (owner == nullptr) {
+        return std::nullopt;
+    }
+    if (memory.recorder() != nullptr) {
+        memory.recorder()->expect(EventType::free_requested);
+    }
+    FenceTiming timing = FenceTiming::now;
+    if (memory.captures().capturing()) {
+        const CUresult answer = stream == no_stream
+                                    ? ask_driver_in_capture()
+                                    : ask_driver_to_free_in(*owner, stream_of_key(stream));
+        if (answer != CUDA_SUCCESS) {
+            return answer;
+        }
+        timing = FenceTiming::deferred;
+    } else if (const CUresult broken = broken_context(); broken != CUDA_SUCCESS) {
+        return broken;
+    }
+    const allocator::Tag tag = tag_of(memory.api_id(api), 0);
+    const FreeResult result = stream == no_stream ? owner->pool().free(address, tag, timing)
+                                                  : owner->pool().free_in(stream, address, tag);
+    switch (result.kind) {
+        case FreeResult::Kind::freed:
+            // A capture that began meanwhile only delays the fence: this free came first.
+            return static_cast<CUresult>(
+                result.status.kind == BackendStatus::Kind::not_now ? 0 : result.status.code);
+        case FreeResult::Kind::refused:
+            return static_cast<CUresult>(result.status.code);
+        case FreeResult::Kind::invalid:
+            return CUDA_ERROR_INVALID_VALUE;
+        case FreeResult::Kind::not_ours:
+            break;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+[[gnu::hot]] CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address,
+                                      std::size_t bytes) {
+    const auto from_driver = [&] {
+        DriverAllocation allocation;
+        allocation.requested = bytes;
+        return allocate_from_driver(
+            memory, api, allocation,
+            [&] { return call_real(&Driver::cuMemAlloc_v2, address, bytes); },
+            [&] { return *address; });
+    };
+    if (address == nullptr || bytes == 0 || !memory.pooling()) {
+        return from_driver();
+    }
+    if (nested_frees.any()) {
+        serve_nested_frees(memory);
+    }
+    const Passthrough& rules = memory.settings().passthrough;
+    if (!rules.empty() && goes_to_plain_cuda(rules, bytes)) {
+        return from_driver();
+    }
+    if (memory.recorder() != nullptr) {
+        memory.recorder()->expect(EventType::alloc);
+    }
+    const std::uint32_t stack = call_site(memory);
+    // During a capture the driver decides: it refuses what plain CUDA refuses.
+    Context* context = memory.captures().capturing() ? nullptr : memory.contexts().current();
+    if (context == nullptr || broken_context() != CUDA_SUCCESS) {
+        return from_driver();
+    }
+    const allocator::Tag tag = tag_of(memory.api_id(api), stack);
+    AllocResult result = context->pool().allocate(bytes, tag);
+    if (result.status.kind == BackendStatus::Kind::out_of_memory &&
+        memory.contexts().release_cached(context->device(), context) != 0) {
+        result = context->pool().allocate(bytes, tag);
+    }
+    memory.look_after_growth();
+    sample_device(memory, *context);
+    if (result.status.ok()) {
+        *address = result.block.address;
+        return CUDA_SUCCESS;
+    }
+    // The device is well, but our own books are not: no host memory, or a segment that cannot be
+    // one. The driver serves the program.
+    if (result.status.kind == BackendStatus::Kind::error &&
+        (result.status.code == allocator::out_of_memory_code ||
+         result.status.code == allocator::unusable_segment_code)) {
+        memory.step_aside("the pool could not keep its books");
+        return from_driver();
+    }
+    *address = 0;  // as the driver does
+    const auto error = static_cast<CUresult>(result.status.code);
+    if (result.status.kind == BackendStatus::Kind::out_of_memory) {
+        report_oom(memory, api, stack, context, MemoryKind::device, bytes,
+                   result.largest_free_block, error);
+    }
+    return error;
+}
+
+CUresult free_nested(Memory* memory, Api api, CUdeviceptr address, DriverFree real_free) {
+    Context* owner = memory != nullptr ? memory->segments().find(address) : nullptr;
+    if (owner == nullptr) {
+        return real_free();
+    }
+    bool busy = false;
+    const std::optional<allocator::BlockInfo> block = owner->pool().try_find(address, &busy);
+    if (!busy && (!block || block->address != address)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    switch (nested_frees.note(api, address)) {
+        case NestedFrees::Answer::twice:
+            return CUDA_ERROR_INVALID_VALUE;
+        case NestedFrees::Answer::noted:
+        case NestedFrees::Answer::full:  // kept until the process ends: the answer stays right
+            break;
+    }
+    return CUDA_SUCCESS;
+}
+
+// The host waits for nothing here: another call's time is not the free's.
+void serve_nested_frees(Memory& memory) {
+    nested_frees.take([&](Api api, CUdeviceptr address) {
+        if (Context* owner = memory.segments().find(address)) {
+            owner->pool().free(address, tag_of(memory.api_id(api), 0),
+                               memory.captures().capturing() ? FenceTiming::deferred
+                                                             : FenceTiming::now_host_goes_on);
+        }
+    });
+}
+
+[[gnu::hot]] CUresult free_device(Memory& memory, Api api, CUdeviceptr address,
+                                  DriverFree real_free) {
+    if (nested_frees.any()) {
+        serve_nested_frees(memory);
+    }
+    if (address != 0) {
+        if (const std::optional<CUresult> result = free_pooled(memory, api, address, no_stream)) {
+            return *result;
+        }
+    }
+    return free_from_driver(memory, api, HandleClass::memory, address, real_free);
+}
+
+[[gnu::hot]] CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address,
+                                        StreamKey stream, DriverFree real_free) {
+    if (nested_frees.any()) {
+        serve_nested_frees(memory);
+    }
+    if (address != 0) {
+        if (const std::optional<CUresult> result = free_pooled(memory, api, address, stream)) {
+            return *result;
+        }
+    }
+    return free_from_driver(memory, api, HandleClass::memory, address, real_free);
+}
+
+void make_room_for_managed(Memory& memory, std::uint64_t bytes) {
+    const Context* const current = memory.contexts().current();
+    if (current == nullptr || memory.captures().capturing()) {
+        return;
+    }
+    std::uint64_t cached = 0;
+    for (const Context* context : memory.contexts().all(current->device())) {
+        cached += context->cached_bytes();
+    }
+    if (cached == 0) {
+        return;
+    }
+    const auto device = static_cast<std::uint32_t>(current->device());
+    const std::uint64_t managed =
+        memory.live().bytes_by_kind(device)[static_cast<std::size_t>(MemoryKind::managed)];
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) == CUDA_SUCCESS &&
+        (bytes > free || managed > free - bytes)) {
+        memory.contexts().release_cached(current->device(), nullptr);
+    }
+}
+
+[[gnu::hot]] CUresult allocate_from_driver(Memory& memory, Api api,
+                                           const DriverAllocation& allocation,
+                                           FunctionRef<CUresult()> real,
+                                           FunctionRef<std::uint64_t()> address) {
+    const trace::NoCancellation no_cancellation;
+    if (memory.recorder() != nullptr) {
+        memory.recorder()->expect(EventType::alloc);  // it comes while the driver works
+    }
+    const auto within_limit = [&] {
+        return allocate_within_limit(memory, allocation, real, address);
+    };
+    CUresult result = within_limit();
+    Context* context = nullptr;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        context = memory.contexts().current();
+        if (context != nullptr &&
+            memory.contexts().release_cached(context->device(), nullptr) != 0) {
+            result = within_limit();
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        const std::uint64_t where = address();
+        if (where != 0) {
+            context = memory.contexts().current();
+            record_and_keep(memory, api, allocation, where, context);
+            if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
+                sample_device(memory, *context);
+            }
+        }
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        report_oom(memory, api, call_site(memory), context, allocation.kind, allocation.requested,
+                   0, result);
+    }
+    return result;
+}
+
+void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& allocation,
+                              std::uint64_t address) {
+    record_and_keep(memory, api, allocation, address, memory.contexts().current());
+}
+
+[[gnu::hot]] CUresult free_from_driver(Memory& memory, Api api, HandleClass handles,
+                                       std::uint64_t address, DriverFree real_free) {
+    const trace::NoCancellation no_cancellation;
+    const std::optional<LiveAllocation> known = memory.live().begin_free(handles, address);
+    if (known && memory.recorder() != nullptr) {
+        memory.recorder()->expect(EventType::free_requested, profiler::Freed::later);
+    }
+    const CUresult result = real_free();
+    if (known) {
+        const std::uint32_t api_id = memory.api_id(api);
+        memory.live().finish_free(handles, address, result == CUDA_SUCCESS, [&] {
+            record_event(memory, EventType::free_requested, *known, address, api_id, 0, nullptr);
+        });
+    }
+    return result;
+}
+
+void record_driver_free(Memory& memory, Api api, HandleClass handles, std::uint64_t address) {
+    free_from_driver(memory, api, handles, address, [] { return CUDA_SUCCESS; });
+}
+
+std::optional<PooledBlock> find_pooled(Memory& memory, CUdeviceptr address, bool nested) {
+    Context* owner = memory.segments().find(address);
+    if (owner == nullptr) {
+        return std::nullopt;
+    }
+    bool busy = false;
+    PooledBlock found{
+        owner, nested ? owner->pool().try_find(address, &busy) : owner->pool().find(address)};
+    if (busy && !nested_frees.has(address)) {
+        return std::nullopt;
+    }
+    // What lies behind the requested bytes is rounding; plain CUDA knows no allocation there.
+    if (found.block && (address - found.block->address >= found.block->requested ||
+                        nested_frees.has(found.block->address))) {
+        found.block.reset();
+    }
+    return found;
+}
+
+bool exports_exactly(const PooledBlock& pooled) {
+    return pooled.block->address == pooled.block->segment &&
+           !pooled.context->backend().pages().owns(pooled.block->address);
+}
+
+[[gnu::hot]] void sample_device(Memory& memory, Context& context) {
+    static std::array<SampleSchedule, max_sampled_devices> schedules;
+    const int device = context.device();
+    if (memory.recorder() == nullptr || device < 0 || device >= max_sampled_devices) {
+        return;
+    }
+    SampleSchedule& schedule = schedules[static_cast<std::size_t>(device)];
+    if (!schedule.worth_a_look(__builtin_ia32_rdtsc())) {
+        return;
+    }
+    const std::uint64_t now = profiler::monotonic_ns();
+    if (!schedule.take(now)) {
+        return;
+    }
+    const CaptureGate::Shared gate(memory.captures());
+    if (gate.capturing()) {
+        return;
+    }
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (call_real(&Driver::cuMemGetInfo_v2, &free, &total) == CUDA_SUCCESS) {
+        trace::DeviceSample sample;
+        sample.device = static_cast<std::uint32_t>(device);
+        sample.used = total - free;
+        sample.total = total;
+        memory.recorder()->record(sample);
+    }
+    schedule.took(now, profiler::monotonic_ns());
+}
+
+}  // namespace memlab::interpose

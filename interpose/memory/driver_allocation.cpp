@@ -1,0 +1,130 @@
+#include "interpose/memory/driver_allocation.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "interpose/driver/async_pools.hpp"
+#include "interpose/driver/current_context.hpp"
+#include "interpose/driver/relaxed_capture.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using trace::MemoryKind;
+
+/// Where an allocation's memory comes from.
+struct Source {
+    CUdevice device = 0;
+    Context* other = nullptr;     ///< a context on the device, where the current one is not
+    CUmemoryPool pool = nullptr;  ///< of stream-ordered memory
+    std::uint64_t reserved = 0;   ///< what that pool holds already
+};
+
+/// Nothing for memory that no limit is for.
+std::optional<Source> source_of(Memory& memory, const DriverAllocation& allocation) {
+    // A graph takes its memory when it is launched.
+    if (!memory.limits().wanted() || !trace::counts_as_device_memory(allocation.kind) ||
+        allocation.kind == MemoryKind::graph) {
+        return std::nullopt;
+    }
+    const Context* current = memory.contexts().current();
+    Source source;
+    source.device = allocation.device;
+    if (allocation.device < 0) {
+        if (current == nullptr) {
+            return std::nullopt;  // the call will say so
+        }
+        source.device = current->device();
+    }
+    if (allocation.kind == MemoryKind::async_pool) {
+        source.pool = allocation.pool;
+        if (source.pool == nullptr) {
+            call_real(&Driver::cuDeviceGetMemPool, &source.pool, source.device);
+        }
+        source.device = async_pools().device_of(source.pool, source.device);
+        source.reserved = reserved_by(source.pool);
+    }
+    if (memory.limits().of(source.device) == 0) {
+        return std::nullopt;
+    }
+    if (current == nullptr || current->device() != source.device) {
+        const std::vector<Context*> there = memory.contexts().all(source.device);
+        if (there.empty()) {
+            if (profiler::Recorder* recorder = memory.recorder()) {
+                recorder->missed(
+                    "a device without a context of this process could not be asked "
+                    "how full it is: MEMLAB_LIMIT was not applied to it",
+                    allocation.requested);
+            }
+            return std::nullopt;
+        }
+        source.other = there.front();
+    }
+    return source;
+}
+
+void undo(const DriverAllocation& allocation, std::uint64_t address, const Source& source) {
+    const RelaxedCapture relaxed(true);
+    if (allocation.handles == HandleClass::array) {
+        call_real(&Driver::cuArrayDestroy, reinterpret_cast<CUarray>(address));
+    } else if (allocation.handles == HandleClass::mipmapped_array) {
+        call_real(&Driver::cuMipmappedArrayDestroy, reinterpret_cast<CUmipmappedArray>(address));
+    } else if (allocation.kind == MemoryKind::async_pool) {
+        call_real(&Driver::cuMemFreeAsync, CUdeviceptr{address}, allocation.stream);
+        // The pool gives back only what no stream can still use.
+        call_real(&Driver::cuStreamSynchronize, allocation.stream);
+        call_real(&Driver::cuMemPoolTrimTo, source.pool, std::size_t{source.reserved});
+    } else {
+        call_real(&Driver::cuMemFree_v2, CUdeviceptr{address});
+    }
+}
+
+CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const Source& source,
+              FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address) {
+    if (source.pool == nullptr && !allocation.estimated) {
+        return limits.take(source.device, allocation.requested, real);
+    }
+    // A pool may serve the allocation from what it holds: only what exceeds that is certain.
+    const std::uint64_t certain =
+        source.pool == nullptr
+            ? allocation.requested
+            : allocation.requested - std::min(allocation.requested, source.reserved);
+    return limits.take(source.device, certain, real, [&] { undo(allocation, address(), source); });
+}
+
+}  // namespace
+
+// The driver itself says so to an allocation of the same standing, and ends the capture where it
+// would have.
+CUresult ask_driver_in_capture() {
+    CUdeviceptr probe = 0;
+    const CUresult answer = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
+    if (answer == CUDA_SUCCESS) {
+        return call_real(&Driver::cuMemFree_v2, probe);
+    }
+    // Out of memory says nothing about the capture.
+    return answer == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : answer;
+}
+
+[[gnu::hot]] CUresult allocate_within_limit(Memory& memory, const DriverAllocation& allocation,
+                                            FunctionRef<CUresult()> real,
+                                            FunctionRef<std::uint64_t()> address) {
+    const std::optional<Source> source = source_of(memory, allocation);
+    if (!source) {
+        return real();
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (source->other == nullptr) {
+        result = take(memory.limits(), allocation, *source, real, address);
+    } else {
+        const CurrentContext current(source->other->handle());
+        result = take(memory.limits(), allocation, *source, real, address);
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.captures().capturing()) {
+        const CUresult in_capture = ask_driver_in_capture();
+        return in_capture == CUDA_SUCCESS ? result : in_capture;
+    }
+    return result;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,44 @@
+// Memory that belongs to CUDA graphs: allocated by a node, alive as long as any graph or executable
+// graph that was made with it, or until the program frees it outside.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "interpose/driver/cuda_abi.hpp"
+#include "interpose/memory/memory.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread.
+class GraphMemory {
+  public:
+    /// A node of `graph` allocates at `address`.
+    void add(CUgraph graph, std::uint64_t address);
+
+    /// `made` (a clone or an executable graph) keeps what `from` keeps alive.
+    void share(const void* from, const void* made);
+
+    /// A graph or executable graph is gone; memory that nothing keeps any more is recorded as
+    /// freed. `api` is the function that destroyed it.
+    void destroyed(Memory& memory, Api api, const void* graph);
+
+  private:
+    using Addresses = std::set<std::uint64_t>;
+
+    std::mutex mutex_;
+    // What each graph keeps; addresses are counted over all of them.
+    std::unordered_map<const void*, Addresses> owners_;
+    std::unordered_map<std::uint64_t, int> references_;
+};
+
+/// The process's one, never destroyed.
+GraphMemory& graph_memory();
+
+/// The graph that `stream` is being captured into; null when it is not capturing.
+CUgraph capturing_graph(Memory& memory, CUstream stream, bool per_thread);
+
+}  // namespace memlab::interpose

@@ -1,0 +1,55 @@
+#include "interpose/memory/memory.hpp"
+
+#include <new>
+#include <utility>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "profiler/cupti/current_call.hpp"
+
+namespace memlab::interpose {
+
+Memory::Memory(Settings settings, bool late)
+    : settings_(std::move(settings)),
+      started_late_(late),
+      limits_(settings_.limits),
+      contexts_(*this) {}
+
+void Memory::step_aside(const char* why) noexcept {
+    if (!pooling_.exchange(false, std::memory_order_relaxed)) {
+        return;
+    }
+    try {
+        warn(std::string(why) + "; new memory now comes from the driver");
+        if (recorder_) {
+            recorder_->missed(std::string(why) + "; memory allocated since was not pooled", 0);
+        }
+    } catch (const std::bad_alloc&) {  // nothing left to say it with
+    }
+}
+
+void Memory::stop_pooling_quietly(const char* why) {
+    if (pooling_.exchange(false, std::memory_order_relaxed)) {
+        debug(why);
+        if (recorder_) {
+            recorder_->missed(why, 0);
+        }
+    }
+}
+
+[[gnu::hot]] std::uint32_t Memory::api_id(Api api) {
+    if (!recorder_ || api == Api::none) {
+        return 0;
+    }
+    if (const std::uint32_t outer = profiler::cupti::current_call().api) {
+        return outer;
+    }
+    std::atomic<std::uint32_t>& cached = api_ids_[static_cast<std::size_t>(api)];
+    std::uint32_t id = cached.load(std::memory_order_relaxed);
+    if (id == 0) {
+        id = recorder_->string_id(name_of(api));
+        cached.store(id, std::memory_order_relaxed);
+    }
+    return id;
+}
+
+}  // namespace memlab::interpose

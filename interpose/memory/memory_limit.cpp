@@ -1,0 +1,82 @@
+#include "interpose/memory/memory_limit.hpp"
+
+#include <algorithm>
+
+#include "interpose/driver/driver.hpp"
+#include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/driver/uuid.hpp"
+
+namespace memlab::interpose {
+
+CUresult device_memory_info(std::size_t* free, std::size_t* total) {
+    const RelaxedCapture relaxed(true);
+    return call_real(&Driver::cuMemGetInfo_v2, free, total);
+}
+
+[[gnu::hot]] bool MemoryLimits::wanted() const {
+    return std::any_of(wanted_.begin(), wanted_.end(),
+                       [](const DeviceLimit& limit) { return limit.bytes != 0; });
+}
+
+bool MemoryLimits::applies() {
+    int count = 0;
+    call_real(&Driver::cuDeviceGetCount, &count);
+    for (CUdevice device = 0; device < count; ++device) {
+        if (of(device) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+std::uint64_t MemoryLimits::of(CUdevice device) {
+    if (device < 0 || device >= max_devices || !wanted()) {
+        return 0;
+    }
+    std::uint64_t known = known_[device].load(std::memory_order_relaxed);
+    if (known == unknown) {
+        std::uint64_t limit = limit_of(wanted_, device, uuid_of(device));
+        std::size_t total = 0;
+        if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS &&
+            limit >= total) {
+            limit = 0;
+        }
+        known = limit + 1;
+        known_[device].store(known, std::memory_order_relaxed);
+    }
+    return known - 1;
+}
+
+CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real) {
+    return of(device) == 0 ? real() : take_locked(device, bytes, real, nullptr);
+}
+
+CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real,
+                            FunctionRef<void()> undo) {
+    return of(device) == 0 ? real() : take_locked(device, bytes, real, &undo);
+}
+
+CUresult MemoryLimits::take_locked(CUdevice device, std::uint64_t bytes,
+                                   FunctionRef<CUresult()> real, const FunctionRef<void()>* undo) {
+    const std::uint64_t limit = of(device);
+    const std::lock_guard lock(growing_[device]);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) != CUDA_SUCCESS) {
+        return real();  // the driver itself says what is wrong
+    }
+    if (bytes != 0 && !fits_limit(bytes, free, total, limit)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const CUresult result = real();
+    std::size_t free_after = 0;
+    if (undo != nullptr && result == CUDA_SUCCESS &&
+        device_memory_info(&free_after, &total) == CUDA_SUCCESS && free_after < free &&
+        !fits_limit(0, free_after, total, limit)) {
+        (*undo)();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result;
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,278 @@
+#include "interpose/memory/oom_report.hpp"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "profiler/object_symbols.hpp"
+#include "trace/json/oom_explanation.hpp"
+#include "trace/json/size_text.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using report::OomHolder;
+using report::size_text;
+using trace::MemoryKind;
+
+constexpr std::size_t shown_sites = 5;
+constexpr std::size_t shown_frames = 6;  // a static CUDA runtime takes the first few
+
+std::string hexadecimal(std::uint64_t number) {
+    char digits[16];
+    const auto [end, error] = std::to_chars(digits, digits + sizeof(digits), number, 16);
+    static_cast<void>(error);  // 64 bits always fit
+    return "0x" + std::string(digits, end);
+}
+
+std::string_view file_name(std::string_view path) {
+    return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+/// Frames of the way from the application's call to memlab: they are the same for all.
+bool is_cudas_own(std::string_view module) {
+    constexpr std::string_view own[] = {"libcuda.so", "libcudart", "libcupti", "libmemlab"};
+    return std::any_of(std::begin(own), std::end(own),
+                       [module](std::string_view name) { return module.starts_with(name); });
+}
+
+/// A function's name without its parameters, which would fill the line.
+std::string without_parameters(std::string name) {
+    constexpr std::string_view tail = " const";
+    if (name.size() > tail.size() && name.ends_with(tail)) {
+        name.resize(name.size() - tail.size());
+    }
+    if (name.empty() || name.back() != ')') {
+        return name;
+    }
+    std::size_t depth = 0;
+    for (std::size_t at = name.size(); at-- > 0;) {
+        depth += name[at] == ')' ? 1 : 0;
+        depth -= name[at] == '(' ? 1 : 0;
+        if (depth == 0) {
+            name.resize(at);
+            break;
+        }
+    }
+    return name;
+}
+
+/// "name+0x12" of the dynamic symbol at an address of this process; empty when there is none.
+std::string symbol_at(std::uint64_t address) {
+    const profiler::ObjectSymbols::Symbol found =
+        profiler::ObjectSymbols::at(address).containing(address);
+    if (found.name == nullptr) {
+        return {};
+    }
+    int status = 0;
+    char* const demangled = abi::__cxa_demangle(found.name, nullptr, nullptr, &status);
+    std::string name =
+        demangled != nullptr ? without_parameters(demangled) : std::string(found.name);
+    std::free(demangled);
+    return name + "+" + hexadecimal(address - found.address);
+}
+
+/// A call as the binary has it: the return address less one lies in the call.
+std::string place_text(const OomHolder::Place& place) {
+    const std::uint64_t call = place.address - 1;
+    if (place.module.empty()) {
+        return hexadecimal(call);
+    }
+    const std::string in_module = std::string(file_name(place.module)) + "+" + hexadecimal(call);
+    const std::string symbol = symbol_at(call + place.bias);
+    return symbol.empty() ? in_module : symbol + " (" + in_module + ")";
+}
+
+/// The Python code that called, the program's own lines before those of packages.
+std::vector<const OomHolder::Place*> python_frames(const OomHolder& holder) {
+    std::vector<const OomHolder::Place*> own;
+    std::vector<const OomHolder::Place*> all;
+    for (const OomHolder::Place& frame : holder.frames) {
+        if (!frame.python.empty()) {
+            all.push_back(&frame);
+            if (!frame.library) {
+                own.push_back(&frame);
+            }
+        }
+    }
+    return own.empty() ? all : own;
+}
+
+/// The API function and the frames that called it, and the command that names their lines.
+void add_place(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
+    std::vector<const OomHolder::Place*> python = python_frames(holder);
+    if (!python.empty()) {
+        python.resize(std::min(python.size(), shown_frames));
+        line += holder.api;
+        for (const OomHolder::Place* frame : python) {
+            line += " < " + frame->python;
+        }
+        lines.push_back(std::move(line));
+        return;
+    }
+    std::vector<const OomHolder::Place*> shown;
+    for (const OomHolder::Place& frame : holder.frames) {
+        const std::string_view module = file_name(frame.module);
+        if (shown.size() == shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
+            break;  // where main or the thread was started
+        }
+        if (!is_cudas_own(module)) {
+            shown.push_back(&frame);
+        }
+    }
+    line += holder.api;
+    for (const OomHolder::Place* frame : shown) {
+        line += " < " + place_text(*frame);
+    }
+    lines.push_back(std::move(line));
+    if (!shown.empty() && !shown.front()->module.empty()) {
+        line = "      addr2line -Cfipe " + shown.front()->module;
+        for (const OomHolder::Place* frame : shown) {
+            if (frame->module == shown.front()->module) {
+                line += " " + hexadecimal(frame->address - 1);
+            }
+        }
+        lines.push_back(std::move(line));
+    }
+}
+
+[[gnu::noinline]] std::string device_name(CUdevice device) {
+    char name[256] = "";
+    return call_real(&Driver::cuDeviceGetName, name, static_cast<int>(sizeof(name)), device) ==
+                   CUDA_SUCCESS
+               ? std::string(" (") + name + ")"
+               : std::string();
+}
+
+/// What is known without a recording: the pools' own figures, and what the driver serves.
+[[gnu::noinline]] report::OomFigures figures_of_pools(Memory& memory,
+                                                      const trace::OomEvent& event) {
+    report::OomFigures figures{.oom = {},
+                               .async_pools = false,
+                               .vmm_backend = memory.settings().pool_options.expandable,
+                               .caches = {},
+                               .labels = {}};
+    trace::OomTotals& oom = figures.oom;
+    oom.event = event;
+    for (Context* context : memory.contexts().all(static_cast<CUdevice>(event.device))) {
+        const allocator::PoolStats stats = context->pool().stats();
+        const auto now = [](const allocator::StatByPool& stat) {
+            return static_cast<std::uint64_t>(std::max<std::int64_t>(stat.all.current, 0));
+        };
+        oom.pool.reserved += now(stats.reserved_bytes);
+        oom.pool.active += now(stats.active_bytes);
+        oom.pool.allocated += now(stats.allocated_bytes);
+        const std::int64_t large_free =
+            stats.reserved_bytes.large_pool.current - stats.active_bytes.large_pool.current;
+        oom.pool.large_free += static_cast<std::uint64_t>(std::max<std::int64_t>(large_free, 0));
+        oom.current[0] += now(stats.requested_bytes);
+    }
+    oom.pool.largest_free = std::min(event.largest_free_block, oom.pool.reserved - oom.pool.active);
+    oom.kinds = memory.live().bytes_by_kind(event.device);
+    std::uint64_t served_by_driver = 0;
+    for (std::size_t kind = 0; kind < oom.kinds.size(); ++kind) {
+        const bool counts = trace::counts_as_device_memory(static_cast<MemoryKind>(kind));
+        served_by_driver += counts ? oom.kinds[kind] : 0;
+    }
+    oom.kinds[static_cast<std::size_t>(MemoryKind::device)] += oom.pool.allocated;
+    oom.current = {oom.current[0] + served_by_driver, oom.pool.allocated + served_by_driver,
+                   oom.pool.active + served_by_driver, oom.pool.reserved + served_by_driver};
+    return figures;
+}
+
+void explain(Memory& memory, const trace::OomEvent& event, Api api, CUdevice device) {
+    report::OomFigures figures;
+    OomHolder request;
+    std::vector<OomHolder> holders;
+    if (profiler::Recorder* recorder = memory.recorder()) {
+        recorder->look_at_aggregate([&](const trace::Aggregator& aggregate) {
+            if (!aggregate.ooms().empty()) {
+                const trace::OomTotals& oom = aggregate.ooms().back();
+                figures = report::oom_figures(aggregate, oom);
+                request = report::oom_request(aggregate, oom);
+                holders = report::oom_holders(aggregate, oom, shown_sites);
+            }
+        });
+    } else {
+        figures = figures_of_pools(memory, event);
+    }
+    std::vector<std::string> lines;
+    const bool host = event.kind == MemoryKind::pinned;
+    lines.push_back(
+        "out of memory: " + std::string(name_of(api)) + " of " + size_text(event.requested) +
+        (host ? std::string() : " on GPU " + std::to_string(device) + device_name(device)) +
+        " failed with error " + std::to_string(event.error) + ".");
+    for (std::string& sentence : report::explain_oom(figures)) {
+        lines.push_back("  " + sentence);
+    }
+    if (!request.frames.empty()) {
+        add_place("  Asked for by ", request, lines);
+    }
+    if (!holders.empty() && !host) {
+        lines.emplace_back("  The largest holders of device memory:");
+        for (const OomHolder& holder : holders) {
+            const std::string names = report::labels_text(holder.labels, holder.bytes);
+            add_place("    " + size_text(holder.bytes) + " in " +
+                          report::count_text(holder.count, "allocation") +
+                          (names.empty() ? names : " (" + names + ")") + ": ",
+                      holder, lines);
+        }
+    }
+    const std::string where = memory.report_path();
+    lines.push_back(
+        "  The program got CUDA's error and goes on; later failures are " +
+        (where.empty()
+             ? std::string("not shown.")
+             : "only in " + where + ", written at the end: memlab-report shows it, with lines."));
+    warn(lines);
+}
+
+/// True once in a process: a forked child has a memory of its own.
+bool first_in(const Memory& memory) {
+    static std::atomic<const Memory*> explained{nullptr};
+    return explained.exchange(&memory, std::memory_order_relaxed) != &memory;
+}
+
+}  // namespace
+
+void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, MemoryKind kind,
+                std::uint64_t requested, std::uint64_t largest_free_block,
+                CUresult error) noexcept {
+    if (context == nullptr) {
+        return;
+    }
+    try {
+        trace::OomEvent oom;
+        oom.device = static_cast<std::uint32_t>(context->device());
+        oom.context = context->id();
+        oom.api = memory.api_id(api);
+        oom.stack = stack;
+        oom.kind = kind;
+        oom.requested = requested;
+        std::size_t free = 0;
+        std::size_t total = 0;
+        if (device_memory_info(&free, &total) == CUDA_SUCCESS) {
+            oom.device_free = free;
+            oom.device_total = total;
+        }
+        oom.limit = memory.limits().of(context->device());
+        oom.largest_free_block = largest_free_block;
+        oom.error = error;
+        if (profiler::Recorder* recorder = memory.recorder()) {
+            recorder->record(oom);
+        }
+        if (first_in(memory)) {
+            explain(memory, oom, api, context->device());
+        }
+    } catch (const std::bad_alloc&) {  // the host is full too: the program's error says enough
+    }
+}
+
+}  // namespace memlab::interpose

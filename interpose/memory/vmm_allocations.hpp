@@ -1,0 +1,67 @@
+// Physical allocations of the virtual memory management API. Their memory lives until every handle
+// is released and every mapping removed; the handle's value may be reused before that, so the
+// recording knows them by a number of their own.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "interpose/driver/cuda_abi.hpp"
+#include "trace/address_map.hpp"
+#include "trace/hash_index.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread.
+class VmmAllocations {
+  public:
+    using Handle = CUmemGenericAllocationHandle;
+
+    /// A new allocation with one reference; returns its number.
+    std::uint64_t created(Handle handle);
+
+    /// cuMemRetainAllocationHandle gave the handle out once more.
+    void retained(Handle handle);
+
+    void mapped(CUdeviceptr address, std::size_t bytes, Handle handle);
+
+    /// The numbers of allocations that died with the call.
+    std::vector<std::uint64_t> unmapped(CUdeviceptr address, std::size_t bytes);
+    std::vector<std::uint64_t> released(Handle handle);
+
+  private:
+    struct Allocation {
+        std::uint64_t number;
+        int handles;
+        int mappings;
+    };
+    struct Mapping {
+        std::size_t bytes;
+        std::uint32_t allocation;
+    };
+    struct Named {
+        Handle handle;
+        std::uint32_t allocation;
+    };
+
+    static std::uint64_t hash(Handle handle) { return trace::HashIndex::spread(handle); }
+    std::uint32_t named(Handle handle) const;
+    void name(Handle handle, std::uint32_t allocation);
+    void forget(std::uint32_t name);
+    void erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead);
+
+    std::mutex mutex_;
+    std::uint64_t next_number_ = 1;
+    // A place is used again, so that a program in its steady state asks for no memory.
+    std::vector<Allocation> allocations_;
+    std::vector<std::uint32_t> free_;
+    std::vector<Named> names_;  // of handles that are not released, packed
+    trace::HashIndex index_;
+    trace::AddressMap<Mapping> mappings_;
+};
+
+/// The process's one, never destroyed.
+VmmAllocations& vmm_allocations();
+
+}  // namespace memlab::interpose

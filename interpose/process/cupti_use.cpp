@@ -1,0 +1,245 @@
+#include "interpose/process/cupti_use.hpp"
+
+#include <cstdlib>
+#include <ctime>
+#include <new>
+#include <string_view>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/loaded_objects.hpp"
+#include "interpose/driver/loader.hpp"
+#include "interpose/driver/reentrancy.hpp"
+#include "interpose/memory/memory.hpp"
+#include "interpose/process/process_description.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using profiler::cupti::Seat;
+
+struct Known {
+    std::string_view beginning;
+    const char* name;
+};
+constexpr Known known_profilers[] = {
+    {"libtorch_cpu.so", "PyTorch, whose profiler (kineto) uses CUPTI,"},
+    {"libkineto", "kineto"},
+    {"xla_cuda_plugin", "XLA (JAX), whose profiler uses CUPTI,"},
+    {"libtensorflow", "TensorFlow, whose profiler uses CUPTI,"},
+    {"libToolsInjection", "a tool of NVIDIA's"},
+    {"libscorep_adapter_cuda", "Score-P"},
+};
+
+bool is_set(const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && value[0] != '\0';
+}
+
+}  // namespace
+
+const char* profiler_of_file(const char* file_name) {
+    const std::string_view name(file_name);
+    for (const Known& known : known_profilers) {
+        if (name.starts_with(known.beginning)) {
+            return known.name;
+        }
+    }
+    return nullptr;
+}
+
+std::string other_profiler() {
+    const char* name = nullptr;
+    unsigned long long loads = 0;
+    find_loaded_object(&loads, [&name](const char* file) {
+        name = profiler_of_file(file);
+        return name != nullptr;
+    });
+    return name == nullptr ? std::string() : name;
+}
+
+std::string CuptiSeat::reason_not_to_sit(const Memory& memory) const {
+    const Settings& settings = memory.settings();
+    if (settings.cupti == CuptiUse::off) {
+        return "MEMLAB_CUPTI=off.";
+    }
+    if (settings.cupti == CuptiUse::on) {
+        return {};
+    }
+    constexpr const char* insist = " (MEMLAB_CUPTI=on takes it all the same).";
+    for (const char* variable : {"CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"}) {
+        if (is_set(variable)) {
+            return std::string(variable) + " is set: CUPTI's only seat is left to that tool" +
+                   insist;
+        }
+    }
+    if (const std::string tool = tool_at_work(); !tool.empty()) {
+        return tool + " is at work: CUPTI's only seat is left to it" + insist;
+    }
+    if (const std::string other = other_profiler(); !other.empty()) {
+        return other + " is in the process: CUPTI's only seat is left to it" + insist;
+    }
+    return {};
+}
+
+bool CuptiSeat::start(Memory& memory) noexcept {
+    const Settings& settings = memory.settings();
+    const bool insists = settings.cupti == CuptiUse::on;
+    profiler::Recorder* const recorder = memory.recorder();
+    if (recorder == nullptr || (!insists && !settings.audit && !settings.kernels)) {
+        return false;
+    }
+    memory_ = &memory;
+    automatic_ = !insists;
+    try {
+        if (const std::string reason = reason_not_to_sit(memory); !reason.empty()) {
+            cover(false, reason, 0, 0);
+            return false;
+        }
+        int driver_version = 0;
+        call_real(&Driver::cuDriverGetVersion, &driver_version);
+        const profiler::cupti::Library library =
+            profiler::cupti::open_library(real_dlsym(), driver_version);
+        library_ = library.name;
+        if (!library.usable) {
+            cover(false, library.problem, 0, 0);
+            return false;
+        }
+        profiler::cupti::SeatOptions options;
+        options.audit = settings.audit || insists;
+        options.work = settings.kernels;
+        options.inside_memlab = &thread_is_inside_memlab;
+        audit_ = options.audit;
+        auto* const seat = new Seat(library, *recorder, options);  // never destroyed
+        seat_.store(seat, std::memory_order_release);              // before its first callback
+        memory.audit_with(&seat->audit());
+        if (const std::string problem = seat->take(); !problem.empty()) {
+            memory.audit_with(nullptr);
+            seat_.store(nullptr, std::memory_order_release);
+            cover(false, problem, 0, 0);
+            return false;
+        }
+        debug("sits in CUPTI's seat: " + library_);
+        return true;
+    } catch (const std::bad_alloc&) {
+        recorder->missed("the host was out of memory: CUPTI was not used", 0);
+        return false;
+    }
+}
+
+void CuptiSeat::look_for_others() noexcept {
+    const Seat* const seat = seat_.load(std::memory_order_acquire);
+    if (seat == nullptr || !automatic_ || !seat->taken()) {
+        return;
+    }
+    unsigned long long loads = objects_seen_.load(std::memory_order_relaxed);
+    const bool found = find_loaded_object(
+        &loads, [](const char* file) { return profiler_of_file(file) != nullptr; });
+    objects_seen_.store(loads, std::memory_order_relaxed);
+    if (found) {
+        leave_wanted_.store(true, std::memory_order_relaxed);
+        memory_->note_growth();
+    }
+}
+
+void CuptiSeat::make_room() noexcept {
+    leave();
+}
+
+void CuptiSeat::before_context_ends() noexcept {
+    if (Seat* const seat = seat_.load(std::memory_order_acquire)) {
+        seat->flush();
+    }
+}
+
+void CuptiSeat::leave() noexcept {
+    Seat* const seat = seat_.load(std::memory_order_acquire);
+    if (seat == nullptr) {
+        return;
+    }
+    const std::lock_guard lock(leaving_);
+    leave_wanted_.store(false, std::memory_order_relaxed);
+    if (!seat->leave()) {
+        return;
+    }
+    try {
+        debug("leaves CUPTI's seat to another profiler");
+        left_for_ =
+            "Another profiler asked for CUPTI's only seat, and memlab left it: what came after "
+            "that "
+            "was not seen.";
+        conclude();
+    } catch (const std::bad_alloc&) {
+        memory_->recorder()->missed("the host was out of memory: the audit was not finished", 0);
+    }
+}
+
+void CuptiSeat::finish() noexcept {
+    Seat* const seat = seat_.load(std::memory_order_acquire);
+    if (seat == nullptr) {
+        return;
+    }
+    const std::lock_guard lock(leaving_);
+    if (!seat->leave()) {
+        return;
+    }
+    // Another thread may be between the driver's answer and its hook's note of it.
+    for (int patience = 0; patience < 20 && audit_ && seat->audit().waits(); ++patience) {
+        const timespec moment{0, 1'000'000};
+        nanosleep(&moment, nullptr);
+    }
+    try {
+        conclude();
+    } catch (const std::bad_alloc&) {
+        memory_->recorder()->missed("the host was out of memory: the audit was not finished", 0);
+    }
+}
+
+void CuptiSeat::conclude() {
+    if (!audit_) {
+        cover(false,
+              left_for_.empty() ? "Nobody asked for an audit; MEMLAB_AUDIT=on does." : left_for_, 0,
+              0);
+        return;
+    }
+    profiler::Recorder& recorder = *memory_->recorder();
+    const profiler::cupti::Audit::Result found =
+        seat_.load(std::memory_order_acquire)->audit().result();
+    std::string because = left_for_;
+    if (because.empty() && found.overflowed) {
+        because = "The driver made more allocations at once than the audit can keep apart.";
+    } else if (because.empty() && found.records == 0 && found.made != 0) {
+        because = "CUPTI delivered no record of an allocation, though there were " +
+                  std::to_string(found.made) + ".";
+    }
+    if (!found.overflowed) {
+        for (const profiler::cupti::Audit::Left& left : found.bypassed) {
+            memory_->contexts().describe_device(static_cast<CUdevice>(left.record.device));
+            trace::Bypass bypass;
+            bypass.kind = left.record.kind;
+            bypass.device = left.record.device;
+            bypass.api = left.api;
+            bypass.stack = left.stack;
+            bypass.address = left.record.address;
+            bypass.bytes = left.record.bytes;
+            recorder.record(bypass);
+        }
+    }
+    cover(because.empty(), because, found.records, found.bytes);
+}
+
+void CuptiSeat::cover(bool audited, const std::string& because, std::uint64_t count,
+                      std::uint64_t bytes) {
+    profiler::Recorder& recorder = *memory_->recorder();
+    trace::Coverage coverage;
+    coverage.audited = audited;
+    coverage.because = because.empty() ? 0 : recorder.string_id(because);
+    coverage.cupti = library_.empty() ? 0 : recorder.string_id(library_);
+    coverage.count = count;
+    coverage.bytes = bytes;
+    if (const Seat* const seat = seat_.load(std::memory_order_acquire)) {
+        coverage.lost = seat->lost_records();
+    }
+    recorder.record(coverage);
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,182 @@
+#include "interpose/process/output_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "interpose/process/run_line.hpp"
+#include "trace/own_descriptor.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr const char* default_name = "memlab.%e.%p.json";
+constexpr int max_attempts = 10000;
+
+// A value must not lead out of the folder that the pattern names.
+std::string as_file_name(const std::string& text) {
+    std::string name = text;
+    for (char& c : name) {
+        if (c == '/') {
+            c = '_';
+        }
+    }
+    return name;
+}
+
+std::string expand(const std::string& pattern, const PatternValues& values) {
+    std::string path;
+    for (std::size_t i = 0; i < pattern.size(); ++i) {
+        if (pattern[i] != '%' || i + 1 == pattern.size()) {
+            path += pattern[i];
+            continue;
+        }
+        switch (pattern[++i]) {
+            case 'e':
+                path += as_file_name(values.executable);
+                break;
+            case 'p':
+                path += values.pid;
+                break;
+            case 'h':
+                path += as_file_name(values.host);
+                break;
+            case 'r':
+                path += as_file_name(values.rank);
+                break;
+            default:
+                path += pattern[i];
+                break;
+        }
+    }
+    return path;
+}
+
+bool ends_with(const std::string& text, const char* suffix) {
+    const std::size_t length = std::strlen(suffix);
+    return text.size() >= length && text.compare(text.size() - length, length, suffix) == 0;
+}
+
+// The path without ".json"; the report and the log share it.
+std::string stem_of(const std::string& report) {
+    return ends_with(report, ".json") ? report.substr(0, report.size() - 5) : report;
+}
+
+bool make_folders(const std::string& path, std::string* problem) {
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+        const std::string folder = path.substr(0, slash);
+        if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+            const int error = errno;
+            struct stat status {};
+            if (stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+                continue;  // a read-only parent of something that is there
+            }
+            *problem = "cannot create folder " + folder + ": " + std::strerror(error);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether strangers share the folder: the sticky bit keeps them from each other's files, as in
+// /tmp.
+bool is_everybodys(const std::string& folder) {
+    constexpr mode_t marks = S_ISVTX | S_IWOTH;
+    struct stat status {};
+    return stat(folder.c_str(), &status) == 0 && (status.st_mode & marks) == marks;
+}
+
+bool claim(const std::string& report, std::uint64_t limit, unsigned mode, ClaimedFiles* files,
+           std::string* problem) {
+    if (!make_folders(report, problem)) {
+        return false;
+    }
+    if (is_everybodys(report.substr(0, report.rfind('/') + 1))) {
+        mode = mode_in_shared_folder;
+    }
+    const std::string stem = stem_of(report);
+    const std::string suffix = ends_with(report, ".json") ? ".json" : "";
+    for (int attempt = 1; attempt <= max_attempts; ++attempt) {
+        const std::string numbered = attempt == 1 ? stem : stem + "." + std::to_string(attempt);
+        if (access((numbered + suffix).c_str(), F_OK) == 0) {
+            continue;  // a report whose log was not kept
+        }
+        trace::LogWriter::Result created = trace::LogWriter::create(
+            numbered + ".memlog", limit, trace::LogStorage::automatic, mode);
+        if (created.writer) {
+            files->mode = mode;
+            files->writer = std::move(created.writer);
+            files->log = numbered + ".memlog";
+            files->report = numbered + suffix;
+            return true;
+        }
+        *problem = created.error;
+        if (created.error_number != EEXIST) {
+            return false;
+        }
+    }
+    return false;
+}
+
+std::string working_directory() {
+    std::string path(PATH_MAX, '\0');
+    return getcwd(path.data(), path.size()) != nullptr ? path.c_str() : "/";
+}
+
+}  // namespace
+
+std::string expand_pattern(const std::string& pattern, const PatternValues& values,
+                           const std::string& directory) {
+    std::string path = expand(pattern, values);
+    if (path.empty() || path.back() == '/') {
+        path += expand(default_name, values);
+    }
+    return path.front() == '/' ? path : directory + "/" + path;
+}
+
+ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) {
+    ClaimedFiles files;
+    std::string problem;
+    const std::string wished = expand_pattern(settings.output, values, working_directory());
+    if (claim(wished, settings.log_limit, files.mode, &files, &problem)) {
+        return files;
+    }
+    std::string second_problem;
+    if (claim(fallback_report(values), settings.log_limit, mode_in_shared_folder, &files,
+              &second_problem)) {
+        files.problem = problem + "; writing " + files.report + " instead (set MEMLAB_OUTPUT)";
+    } else {
+        files.problem = problem + "; " + second_problem +
+                        "; nothing will be written (set MEMLAB_OUTPUT to a writable place)";
+    }
+    return files;
+}
+
+std::string fallback_report(const PatternValues& values) {
+    const char* temporary = std::getenv("TMPDIR");
+    const std::string folder = temporary != nullptr && *temporary == '/' ? temporary : "/tmp";
+    return expand_pattern(default_name, values, folder);
+}
+
+void announce(const Settings& settings, const ClaimedFiles& files) {
+    if (settings.run_manifest.empty() || files.log.empty()) {
+        return;
+    }
+    const int fd = trace::move_out_of_the_way(
+        open(settings.run_manifest.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+    if (fd < 0) {
+        return;  // the run is over
+    }
+    const std::string line = run_line(files.log, files.report, settings.arguments);
+    const ssize_t written = write(fd, line.data(), line.size());
+    static_cast<void>(written);  // memlab-run then does not know of us; the files are there
+    close(fd);
+}
+
+}  // namespace memlab::interpose

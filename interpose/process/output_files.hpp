@@ -1,0 +1,49 @@
+// Names and claims the files that a process writes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "interpose/options/settings.hpp"
+#include "trace/log_writer.hpp"
+#include "trace/record.hpp"
+
+namespace memlab::interpose {
+
+/// What %e, %p, %h and %r stand for.
+struct PatternValues {
+    std::string executable;  ///< file name only
+    std::string pid;
+    std::string host;
+    std::string rank;  ///< "0" where no launcher set one
+};
+
+/// Expands the pattern and makes the path absolute. A result that ends in '/' gets the default
+/// file name appended.
+std::string expand_pattern(const std::string& pattern, const PatternValues& values,
+                           const std::string& working_directory);
+
+struct ClaimedFiles {
+    std::unique_ptr<trace::LogWriter> writer;
+    std::string report;
+    std::string log;
+    std::string problem;   ///< one sentence when the wished-for place could not be used
+    unsigned mode = 0666;  ///< who may read them, less the umask
+};
+
+/// Of files that end up in a folder which the user did not name, or which everybody may write to.
+inline constexpr unsigned mode_in_shared_folder = 0600;
+
+/// Creates the event log exclusively, and with it the right to the report's name: where the name is
+/// taken (exec keeps the pid) a number is inserted before the suffix. Creates missing folders.
+/// Where that fails, falls back to TMPDIR or /tmp, readable by the user alone, else to no files at
+/// all.
+ClaimedFiles claim_files(const Settings& settings, const PatternValues& values);
+
+/// The report's path in TMPDIR or /tmp.
+std::string fallback_report(const PatternValues& values);
+
+/// Appends this process's line to memlab-run's manifest, where there is one.
+void announce(const Settings& settings, const ClaimedFiles& files);
+
+}  // namespace memlab::interpose

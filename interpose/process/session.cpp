@@ -1,0 +1,431 @@
+#include "interpose/process/session.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/one_stream.hpp"
+#include "interpose/driver/reentrancy.hpp"
+#include "interpose/driver/work_clock.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/process/fork_notice.hpp"
+#include "interpose/process/interrupted_heap.hpp"
+#include "interpose/process/output_files.hpp"
+#include "interpose/process/process_description.hpp"
+#include "interpose/process/program_notes.hpp"
+#include "interpose/process/unknown_functions.hpp"
+#include "profiler/thread_id.hpp"
+#include "profiler/unwind/unloads.hpp"
+#include "trace/json/framework_caches.hpp"
+#include "trace/json/json_writer.hpp"
+#include "trace/no_cancellation.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+enum class State : std::uint8_t {
+    idle,  // no CUDA yet
+    running,
+    off,  // disabled, or over
+};
+
+std::atomic<State> state{State::idle};
+
+// Where the session is published: in memory that a forked child finds empty, however it was forked.
+// One that was made by clone() alone runs no handler and lacks what the parent's session is made
+// of; nothing of it is found there.
+std::atomic<Session*> published_anywhere{nullptr};
+std::atomic<std::atomic<Session*>*> instance{&published_anywhere};
+Session* started = nullptr;  // the same, and known to forget_after_fork()
+
+void publish(Session* session) {
+    started = session;
+    if (instance.load(std::memory_order_relaxed) == &published_anywhere) {
+        void* const page = mmap(nullptr, sizeof(std::atomic<Session*>), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page != MAP_FAILED &&
+            madvise(page, sizeof(std::atomic<Session*>), MADV_WIPEONFORK) == 0) {
+            instance.store(new (page) std::atomic<Session*>(nullptr), std::memory_order_release);
+        }
+    }
+    instance.load(std::memory_order_relaxed)->store(session, std::memory_order_release);
+}
+
+pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+class StartLock {
+  public:
+    StartLock() { pthread_mutex_lock(&start_lock); }
+    ~StartLock() { pthread_mutex_unlock(&start_lock); }
+    StartLock(const StartLock&) = delete;
+    StartLock& operator=(const StartLock&) = delete;
+};
+
+std::string file_name_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+profiler::python::Mode python_mode(PythonFrames frames) {
+    switch (frames) {
+        case PythonFrames::off:
+            return profiler::python::Mode::off;
+        case PythonFrames::verify:
+            return profiler::python::Mode::verify;
+        case PythonFrames::automatic:
+            break;
+    }
+    return profiler::python::Mode::automatic;
+}
+
+/// The least that is left of a recording where nothing can be written.
+void say_peaks(const trace::Aggregator& aggregate) {
+    for (std::size_t index = 0; index < aggregate.devices().size(); ++index) {
+        if (const auto& device = aggregate.devices()[index]; device != nullptr) {
+            warn("GPU " + std::to_string(index) + ": at most " +
+                 std::to_string(device->curve(trace::CurveName::allocated).peak) +
+                 " bytes allocated at a time");
+        }
+    }
+}
+
+std::atomic<std::int32_t> exit_code{trace::End::unknown_code};
+
+// Handlers run from the last to the first: what one that was registered before this one gives to
+// exit() anew is not seen.
+void note_exit_code(int status, void* /*unused*/) {
+    constexpr int seen_by_parent = 0xff;
+    exit_code.store(status & seen_by_parent, std::memory_order_relaxed);
+}
+
+// The next two are registered late, so that they run before whatever CUDA registered.
+
+/// The trimming thread must not meet a driver that is being taken down.
+void stop_trimmer_at_exit() {
+    if (Session* session = Session::current()) {
+        session->trimmer().stop();
+    }
+}
+
+void leave_cupti_at_exit() {
+    if (Session* session = Session::current()) {
+        const InsideMemlab inside;
+        if (!inside.nested() &&
+            session->recorder()->comes_free()) {  // else locks may be held for ever
+            session->cupti().finish();
+        }
+    }
+}
+
+void step_aside_for_unknown(const char* why) {
+    if (Session* session = Session::current()) {
+        session->step_aside(why);
+    }
+}
+
+// exit() runs the destructors of loaded objects; quick_exit() only what was registered with it.
+void at_quick_exit_handler() {
+    Session::finish(trace::EndKind::quick_exit);
+}
+
+__attribute__((destructor)) void at_exit() {
+    Session::finish(trace::EndKind::exit);
+}
+
+}  // namespace
+
+[[gnu::hot]] Session* Session::current() {
+    return instance.load(std::memory_order_acquire)->load(std::memory_order_acquire);
+}
+
+bool Session::may_start() {
+    return state.load(std::memory_order_acquire) == State::idle;
+}
+
+Session* Session::wait_for_start() {
+    const StartLock lock;
+    return current();
+}
+
+[[gnu::hot]] Session* Session::current_or_late() {
+    Session* session = current();
+    if (session != nullptr || state.load(std::memory_order_acquire) != State::idle) {
+        return session;
+    }
+    CUcontext context = nullptr;
+    const CUresult found = call_real(&Driver::cuCtxGetCurrent, &context);
+    if (found == CUDA_ERROR_NOT_INITIALIZED) {
+        driver_not_initialized();
+    }
+    if (found != CUDA_SUCCESS || context == nullptr) {
+        return nullptr;
+    }
+    start(true);
+    return current();
+}
+
+void Session::start(bool late) {
+    if (state.load(std::memory_order_acquire) != State::idle) {
+        return;
+    }
+    if (Session* session = start_once(late)) {
+        session->look_for_ipc_users();
+        if (session->cupti_.start(*session)) {
+            std::atexit(leave_cupti_at_exit);
+        }
+    }
+}
+
+/// The session, if this call was the one to start it.
+Session* Session::start_once(bool late) {
+    const trace::NoCancellation no_cancellation;
+    // Before the lock: a child that is forked while it is held has it locked for ever otherwise.
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, &Session::forget_after_fork); });
+    const StartLock lock;
+    if (state.load(std::memory_order_relaxed) != State::idle) {
+        return nullptr;
+    }
+    try {
+        LoadedSettings loaded = load_settings(environ);
+        if (loaded.settings.disabled) {
+            state.store(State::off, std::memory_order_release);
+            return nullptr;
+        }
+        set_verbosity(loaded.settings.verbosity);
+        for (const std::string& problem : loaded.problems) {
+            warn(problem);
+        }
+        auto* session = new Session(std::move(loaded), late);
+        look_for_other_nvtx_tools(*session);
+        record_early_notes(*session);
+        publish(session);
+        state.store(State::running, std::memory_order_release);
+        return session;
+    } catch (...) {
+        state.store(State::off, std::memory_order_release);
+        warn("could not start (out of memory); this process runs without memlab");
+        return nullptr;
+    }
+}
+
+Session::Session(LoadedSettings loaded, bool late)
+    : Memory(std::move(loaded.settings), late), owner_pid_(getpid()) {
+    prepare_fork_notice();
+    tell_of_unknown_to_pools(step_aside_for_unknown);
+    if (settings_.record) {
+        const trace::ProcessInfo process = describe_process(late, settings_.arguments);
+        PatternValues values;
+        values.executable = file_name_of(process.executable);
+        values.pid = std::to_string(process.pid);
+        values.host = process.host;
+        values.rank = rank_of(process);
+        ClaimedFiles claimed = claim_files(settings_, values);
+        if (!claimed.problem.empty()) {
+            warn(claimed.problem);
+        }
+        announce(settings_, claimed);
+        files_ = {claimed.report, claimed.log, claimed.mode, fallback_report(values)};
+        report_path_ = files_.report;
+        recorder_ = std::make_unique<profiler::Recorder>(
+            std::move(claimed.writer),
+            profiler::StackLimits{settings_.stack_depth, settings_.most_stacks}, process,
+            python_mode(settings_.python));
+        for (const auto& [name, value] : loaded.values) {
+            recorder_->record(trace::OptionValue{name, value});
+        }
+        // What switches other caches off decides what there is to see here.
+        for (const report::FrameworkCache& cache : report::framework_caches()) {
+            const char* value =
+                cache.switch_name == nullptr ? nullptr : std::getenv(cache.switch_name);
+            if (value != nullptr) {
+                recorder_->record(trace::OptionValue{cache.switch_name, value});
+            }
+        }
+        at_quick_exit(at_quick_exit_handler);
+        on_exit(note_exit_code, nullptr);
+    }
+    choose_pooling();
+    if (!settings_.work_clock || late) {
+        work_clock.distrust();
+    }
+    if (settings_.one_stream && work_clock.trusted()) {
+        one_stream.begin([] {
+            if (Session* session = Session::current()) {
+                session->contexts().order_second_stream();
+            }
+        });
+    }
+    if (limits().wanted() && !limits().applies()) {
+        warn("MEMLAB_LIMIT changes nothing: no device of this process is named by it and larger");
+    }
+    debug("at work in process " + std::to_string(owner_pid_) +
+          (files_.report.empty() ? std::string() : ", report " + files_.report) +
+          (pooling() ? ", pooling" : ", not pooling"));
+}
+
+void Session::choose_pooling() {
+    if (!settings_.pool) {
+        pooling_.store(false, std::memory_order_relaxed);
+        return;
+    }
+    if (const std::string unknown = unknown_function_to_pools(); !unknown.empty()) {
+        step_aside(unknown.c_str());
+        return;
+    }
+    const std::string reason = reason_not_to_pool();
+    if (!reason.empty()) {
+        pooling_.store(false, std::memory_order_relaxed);
+        if (recorder_) {
+            recorder_->missed(reason, 0);
+        }
+    }
+}
+
+void Session::look_for_ipc_users() noexcept {
+    IpcUsers::Name name;
+    if (!settings_.look_for_ipc || !pooling() || !ipc_users_.look(&name)) {
+        return;
+    }
+    try {
+        const std::string why =
+            std::string(name.data()) +
+            " is loaded, which may share device memory with other processes: memory allocated "
+            "since was not pooled, so that its handles are exact (MEMLAB_IPC=off pools it all the "
+            "same)";
+        stop_pooling_quietly(why.c_str());
+    } catch (const std::bad_alloc&) {
+        step_aside("a library that shares device memory is loaded");
+    }
+}
+
+void Session::has_pool() {
+    if (trimmer_.start(*this, settings_.pool_options.trim_after_ns)) {
+        std::atexit(stop_trimmer_at_exit);
+    }
+}
+
+void Session::look_around() noexcept {
+    look_for_ipc_users();
+    cupti_.look_for_others();
+    cupti_.leave_if_wanted();
+}
+
+void Session::finish(trace::EndKind kind) {
+    Session* session = current();
+    if (session == nullptr || session->owner_pid_ != getpid()) {
+        return;
+    }
+    const InsideMemlab inside;
+    const trace::NoCancellation no_cancellation;
+    const std::int32_t code = kind == trace::EndKind::exit
+                                  ? exit_code.load(std::memory_order_relaxed)
+                                  : trace::End::unknown_code;
+    session->trimmer_.stop();
+    if (inside.nested() || heap_may_be_interrupted()) {
+        // A signal handler ends the process: what it interrupted may hold any lock of memlab's, and
+        // the heap's. The log has everything; with its end, where that can be had, it is whole.
+        if (session->recorder_) {
+            session->recorder_->finish_log_only(kind, code);
+        }
+        return;
+    }
+    serve_nested_frees(*session);
+    debug("work clock: " + std::to_string(work_clock.ticks()) + " submissions" +
+          (work_clock.trusted() ? "" : ", not trusted"));
+    debug(std::string("one stream: ") + one_stream.describe());
+    if (!session->recorder_) {
+        return;
+    }
+    // A thread that was stopped for good inside memlab, as by a handler that does not return.
+    if (!session->recorder_->comes_free()) {
+        warn(
+            "a thread that does not run any more keeps the recording locked: no report; the event "
+            "log " +
+            session->files_.log + " holds everything: memlab-report reads it");
+        return;
+    }
+    if (const std::uint32_t children = refused_children()) {
+        session->recorder_->missed(
+            "processes forked from this one after CUDA had started tried to use it, which the "
+            "driver refuses: start them with exec (Python: multiprocessing's 'spawn' start "
+            "method), or fork before the first CUDA call",
+            0, children);
+    }
+    session->cupti_.finish();
+    session->recorder_->finish(kind, code);
+    try {
+        session->leave_report();
+    } catch (...) {
+        warn("out of memory while writing " + session->files_.report);
+    }
+}
+
+void Session::leave_report() {
+    const std::string log_problem = recorder_->log_problem();
+    if (!log_problem.empty()) {
+        warn(log_problem);
+    }
+    if (files_.report.empty()) {
+        return;
+    }
+    const trace::Aggregator& aggregate = recorder_->aggregate();
+    const report::WriteResult written =
+        report::write_report(aggregate, files_.report, report::Existing::refuse, files_.mode);
+    if (written.ok()) {
+        if (!settings_.keep_log && log_problem.empty()) {
+            unlink(files_.log.c_str());
+        }
+        return;
+    }
+    // A full disk, most likely; what the recording amounts to is still here.
+    report::WriteResult elsewhere;
+    std::string path = files_.fallback_report;
+    constexpr int most_names = 100;
+    for (int number = 2; number < most_names; ++number) {
+        elsewhere =
+            report::write_report(aggregate, path, report::Existing::refuse, mode_in_shared_folder);
+        if (elsewhere.error_number != EEXIST) {
+            break;
+        }
+        constexpr std::size_t suffix = 5;  // ".json"
+        path = files_.fallback_report;
+        path.insert(path.size() - suffix, "." + std::to_string(number));
+    }
+    warn(written.error +
+         (elsewhere.ok() ? "; it is " + path + " instead" : "; " + elsewhere.error) +
+         "; the event log " + files_.log +
+         (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
+         ": memlab-report reads it");
+    if (!elsewhere.ok()) {
+        say_peaks(aggregate);
+    }
+}
+
+// CUDA does not survive a fork, and the parent's files are the parent's. Whatever the parent's
+// other threads held locked stays so; nothing of it is touched again.
+void Session::forget_after_fork() {
+    start_lock = PTHREAD_MUTEX_INITIALIZER;
+    profiler::forget_thread_id();
+    profiler::cupti::Seat::forget_after_fork();
+    profiler::unwind::forget_unloads_after_fork();
+    forget_inside_after_fork();
+    forget_notes_after_fork();
+    one_stream.forget_after_fork();
+    Session* const parents = std::exchange(started, nullptr);
+    instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);
+    note_fork(parents != nullptr);
+    if (parents != nullptr && parents->recorder_) {
+        parents->recorder_->abandon_after_fork();
+    }
+    state.store(State::idle, std::memory_order_release);
+}
+
+}  // namespace memlab::interpose

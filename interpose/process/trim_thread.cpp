@@ -1,0 +1,111 @@
+#include "interpose/process/trim_thread.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include <algorithm>
+
+#include "interpose/driver/reentrancy.hpp"
+#include "interpose/memory/memory.hpp"
+#include "profiler/clock.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::uint64_t shortest_interval_ns = 10'000'000;
+constexpr std::uint64_t longest_interval_ns = 1'000'000'000;
+constexpr std::uint64_t longest_wait_at_exit_ns = 1'000'000'000;
+
+class AllSignalsBlocked {
+  public:
+    AllSignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+    AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+  private:
+    sigset_t before_;
+};
+
+timespec after(std::uint64_t nanoseconds) {
+    constexpr std::uint64_t second = 1'000'000'000;
+    const std::uint64_t until = profiler::monotonic_ns() + nanoseconds;
+    timespec time;
+    time.tv_sec = static_cast<time_t>(until / second);
+    time.tv_nsec = static_cast<long>(until % second);
+    return time;
+}
+
+}  // namespace
+
+bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
+    if (trim_after_ns == 0 || started_.exchange(true)) {
+        return false;
+    }
+    memory_ = &memory;
+    interval_ns_ = std::clamp(trim_after_ns / 2, shortest_interval_ns, longest_interval_ns);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&stopped_changed_, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    const AllSignalsBlocked blocked;  // the new thread inherits the mask
+    pthread_t thread{};
+    if (pthread_create(&thread, nullptr, &TrimThread::run, this) != 0) {
+        return false;
+    }
+    pthread_detach(thread);
+    return true;
+}
+
+void TrimThread::stop() {
+    if (!started_.load()) {
+        return;
+    }
+    stopped_.store(true);
+    const timespec until = after(longest_wait_at_exit_ns);
+    if (pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until) == 0) {
+        pthread_mutex_unlock(&mutex_);
+    }
+}
+
+void* TrimThread::run(void* self) {
+    const InsideMemlab inside;
+    static_cast<TrimThread*>(self)->loop();
+    return nullptr;
+}
+
+void TrimThread::loop() {
+    pthread_mutex_lock(&mutex_);
+    while (!stopped_.load()) {
+        const timespec until = after(interval_ns_);
+        pthread_cond_timedwait(&stopped_changed_, &mutex_, &until);
+        trim();
+    }
+    pthread_mutex_unlock(&mutex_);
+}
+
+void TrimThread::trim() {
+    if (memory_->captures().capturing()) {
+        return;
+    }
+    try {
+        const std::uint64_t now = profiler::monotonic_ns();
+        for (Context* context : memory_->contexts().all()) {
+            if (stopped_.load()) {
+                return;
+            }
+            if (context->backend().fences().idle()) {
+                context->pool().tick(now);
+            }
+        }
+    } catch (const std::bad_alloc&) {  // another time
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,124 @@
+#include "interpose/process/unknown_functions.hpp"
+
+#include <link.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/hooked_names.hpp"
+#include "interpose/driver/loader.hpp"
+#include "interpose/driver/one_stream.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using Table = std::array<std::uint8_t, sizeof(CUuuid)>;
+
+constexpr Table runtime_tables[] = {
+    // Of the CUDA runtimes 11 to 13.
+    {0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
+     0xf2},
+    {0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
+     0xd9},
+    {0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
+     0xdc},
+    {0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+     0x66},
+    {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+     0xf9},
+    {0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
+     0x7e},
+    {0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+     0x93},
+    // Of cuBLAS, cuFFT and the runtime of 13.4.
+    {0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+     0xf2},
+    // Of cuFFT.
+    {0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+     0x1e},
+};
+
+// By how their files' names begin: profilers and compilers, which submit no work of the program's,
+// and libraries whose every kernel was seen to pass the hooks (CUPTI counted the same ones).
+constexpr std::string_view harmless_callers[] = {
+    "libcupti",  "libcheckpoint", "libnvperf", "libnvrtc",    "libnvJitLink", "libnvvm",
+    "libcublas", "libcudnn",      "libcufft",  "libcusolver", "libcusparse",  "libcurand"};
+
+// The first function that a pool would have had to see. Written once, by who takes it.
+constinit std::atomic_flag taken = ATOMIC_FLAG_INIT;
+constinit std::atomic<bool> told{false};
+constinit std::atomic<void (*)(const char*)> told_to{nullptr};
+constinit char unseen_function[64] = "";
+
+std::string_view file_of(const void* code) {
+    const auto* const object = static_cast<const link_map*>(object_of(code));
+    const std::string_view path = object == nullptr ? std::string_view() : object->l_name;
+    return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace
+
+void unknown_function(const char* name) noexcept {
+    work_goes_unseen();
+    if (!pool_must_see(name) || taken.test_and_set()) {
+        return;
+    }
+    std::strncpy(unseen_function, name, sizeof(unseen_function) - 1);
+    told.store(true, std::memory_order_release);
+    if (const auto step_aside = told_to.load(std::memory_order_acquire)) {
+        try {
+            step_aside(unknown_function_to_pools().c_str());
+        } catch (const std::bad_alloc&) {
+            step_aside("the program uses a driver function that memlab does not know");
+        }
+    }
+}
+
+void tell_of_unknown_to_pools(void (*step_aside)(const char* why)) {
+    told_to.store(step_aside, std::memory_order_release);
+}
+
+std::string unknown_function_to_pools() {
+    if (!told.load(std::memory_order_acquire)) {
+        return {};
+    }
+    return std::string("the program uses a version of ") + unseen_function +
+           " that this memlab does not know";
+}
+
+bool is_runtime_table(const CUuuid& table) {
+    return std::any_of(std::begin(runtime_tables), std::end(runtime_tables),
+                       [&](const Table& known) {
+                           return std::memcmp(known.data(), table.bytes, known.size()) == 0;
+                       });
+}
+
+void private_table(const CUuuid& table, const void* caller) noexcept {
+    if (is_runtime_table(table)) {
+        return;
+    }
+    const std::string_view file = file_of(caller);
+    if (std::any_of(std::begin(harmless_callers), std::end(harmless_callers),
+                    [file](std::string_view beginning) { return file.starts_with(beginning); })) {
+        return;
+    }
+    work_goes_unseen();
+    try {
+        constexpr char digits[] = "0123456789abcdef";
+        std::string text = "the work clock is not trusted: a private table of the driver, ";
+        for (const char byte : table.bytes) {
+            text += digits[static_cast<unsigned char>(byte) >> 4];
+            text += digits[static_cast<unsigned char>(byte) & 15];
+        }
+        debug(text + ", was given to " + std::string(file));
+    } catch (const std::bad_alloc&) {  // only a hint
+    }
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,49 @@
+// The keys of torch.cuda.memory_stats, in PyTorch's order, which is the alphabet's.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "trace/aggregate/pool_figures.hpp"
+
+namespace memlab::trace {
+
+/// Calls visit(name, pool, figure, value) for each: "active_bytes", ".all", ".peak", 42; a plain
+/// figure has neither pool nor figure: "num_ooms", "", "", 1; an oversize one no pool.
+/// max_split_size is left to the caller: it alone may be negative. `value` is passed by reference
+/// to what `stats` holds.
+template <typename Visit>
+void visit_memory_stats(const MemoryStats& stats, Visit visit) {
+    const auto one = [&](std::string_view name, std::string_view pool, const Stat& stat) {
+        visit(name, pool, std::string_view(".allocated"), stat.allocated);
+        visit(name, pool, std::string_view(".current"), stat.current);
+        visit(name, pool, std::string_view(".freed"), stat.freed);
+        visit(name, pool, std::string_view(".peak"), stat.peak);
+    };
+    const auto all = [&](std::string_view name, const StatByPool& stat) {
+        one(name, ".all", stat.all);
+        one(name, ".large_pool", stat.large_pool);
+        one(name, ".small_pool", stat.small_pool);
+    };
+    const auto plain = [&](std::string_view name, const std::uint64_t& value) {
+        visit(name, std::string_view(), std::string_view(), value);
+    };
+    all("active", stats.active);
+    all("active_bytes", stats.active_bytes);
+    all("allocated_bytes", stats.allocated_bytes);
+    all("allocation", stats.allocation);
+    all("inactive_split", stats.inactive_split);
+    all("inactive_split_bytes", stats.inactive_split_bytes);
+    plain("num_alloc_retries", stats.num_alloc_retries);
+    plain("num_device_alloc", stats.num_device_alloc);
+    plain("num_device_free", stats.num_device_free);
+    plain("num_ooms", stats.num_ooms);
+    plain("num_sync_all_streams", stats.num_sync_all_streams);
+    one("oversize_allocations", "", stats.oversize_allocations);
+    one("oversize_segments", "", stats.oversize_segments);
+    all("requested_bytes", stats.requested_bytes);
+    all("reserved_bytes", stats.reserved_bytes);
+    all("segment", stats.segment);
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,402 @@
+#include "trace/aggregate/pool_figures.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace memlab::trace {
+namespace {
+
+/// The end of a range, which no input makes wrap.
+std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - address;
+    return address + std::min(size, room);
+}
+
+}  // namespace
+
+/// The first segment that a range from `address` on may touch: the one that holds it, or the next.
+template <typename These>
+auto PoolFigures::first_overlapping(These& segments, std::uint64_t address) {
+    const auto above = segments.upper_bound(address);
+    if (above != segments.begin()) {
+        const auto before = std::prev(above);
+        if (address - before->first < before->second.size) {
+            return before;
+        }
+    }
+    return above;
+}
+
+std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
+    std::vector<std::uint64_t> found;
+    const std::uint64_t end = end_of(address, size);
+    for (const std::uint64_t base : segments_in(address, size)) {
+        const Blocks& blocks = segments_.find(base)->second.blocks;
+        auto block = blocks.floor(address);
+        if (block == blocks.end()) {
+            block = blocks.begin();
+        } else if (address - blocks.key_at(block) >= blocks.at(block)) {
+            block = blocks.next(block);
+        }
+        for (; block != blocks.end(); block = blocks.next(block)) {
+            const std::uint64_t key = blocks.key_at(block);
+            if (key >= end && key != address) {
+                break;
+            }
+            found.push_back(key);
+        }
+    }
+    return found;
+}
+
+std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
+                                                    std::uint64_t size) const {
+    std::vector<std::uint64_t> found;
+    const std::uint64_t end = end_of(address, size);
+    for (auto at = first_overlapping(segments_, address);
+         at != segments_.end() && (at->first < end || at->first == address); ++at) {
+        found.push_back(at->first);
+    }
+    return found;
+}
+
+PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
+    if (segment.active_bytes == 0) {
+        return {};
+    }
+    return {segment.gaps, segment.size - segment.active_bytes};
+}
+
+void PoolFigures::account(bool small, Split before, Split after) {
+    stats.inactive_split.change(small, before.count, after.count);
+    stats.inactive_split_bytes.change(small, before.bytes, after.bytes);
+}
+
+PoolFigures::Segment* PoolFigures::segment_of(std::uint64_t address) {
+    Segment*& hint = hints_[(address >> hint_shift) % hints];
+    if (hint != nullptr && address - hint->base < hint->size) {
+        return hint;
+    }
+    const auto at = first_overlapping(segments_, address);
+    if (at == segments_.end() || address < at->first) {
+        return nullptr;
+    }
+    hint = &at->second;
+    return hint;
+}
+
+std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
+    const auto at = segments_.find(address);
+    return at == segments_.end() ? 0 : at->second.size;
+}
+
+std::vector<PoolFigures::Range> PoolFigures::segments() const {
+    std::vector<Range> all;
+    all.reserve(segments_.size());
+    for (const auto& [base, segment] : segments_) {
+        all.push_back({base, segment.size});
+    }
+    return all;
+}
+
+std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const {
+    std::vector<std::uint64_t> found;
+    for (const auto& [base, segment] : segments_) {
+        if (segment.context == context) {
+            found.push_back(base);
+        }
+    }
+    return found;
+}
+
+template <typename Use>
+void PoolFigures::for_each_gap(const Segment& segment, Use use) {
+    const Blocks& blocks = segment.blocks;
+    std::uint64_t at = segment.base;
+    for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
+        if (blocks.key_at(block) > at) {
+            use(blocks.key_at(block) - at);
+        }
+        at = blocks.key_at(block) + blocks.at(block);
+    }
+    if (at < segment.end()) {
+        use(segment.end() - at);
+    }
+}
+
+std::uint64_t PoolFigures::largest_gap() {
+    std::uint64_t largest = 0;
+    for (auto& [base, segment] : segments_) {
+        if (segment.recount_gaps) {
+            segment.largest_gap = 0;
+            for_each_gap(segment, [&each = segment](std::uint64_t size) {
+                each.largest_gap = std::max(each.largest_gap, size);
+            });
+            segment.recount_gaps = false;
+        }
+        largest = std::max(largest, segment.largest_gap);
+    }
+    return largest;
+}
+
+/// The figures of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
+/// changes of mapped segments. It must have been left out.
+void PoolFigures::recount(Segment& segment) {
+    segment.gaps = segment.largest_gap = 0;
+    segment.active_bytes = segment.size;
+    segment.recount_gaps = false;
+    for_each_gap(segment, [&segment](std::uint64_t size) {
+        ++segment.gaps;
+        segment.largest_gap = std::max(segment.largest_gap, size);
+        segment.active_bytes -= size;
+    });
+    gap_bytes_ += segment.size - segment.active_bytes;
+    account(segment.small, {}, split_of(segment));
+}
+
+void PoolFigures::leave_out(const Segment& segment) {
+    account(segment.small, split_of(segment), {});
+    gap_bytes_ -= segment.size - segment.active_bytes;
+}
+
+std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size,
+                                       std::uint32_t context, bool mapped) {
+    size = end_of(address, size) - address;
+    if (size == 0) {
+        return 0;
+    }
+    ++stats.num_device_alloc;
+    if (mapped) {
+        add_mapped(address, size, context);
+        return size;
+    }
+    const bool small = size <= small_segment;
+    stats.segment.increase(small, 1);
+    if (oversize(size)) {
+        stats.oversize_segments.increase(1);
+    }
+    stats.reserved_bytes.increase(small, size);
+    Segment& segment = segments_[address];
+    segment.base = address;
+    segment.size = size;
+    segment.gaps = 1;
+    segment.largest_gap = size;
+    segment.context = context;
+    segment.small = small;
+    gap_bytes_ += size;
+    return size;
+}
+
+/// Grows the neighbour in front, or takes in the one behind, or both: blocks may span the seam.
+void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context) {
+    const auto joins = [context](const Segment& segment) {
+        return segment.mapped && segment.context == context;
+    };
+    auto behind = segments_.find(address + size);
+    if (behind != segments_.end() && !joins(behind->second)) {
+        behind = segments_.end();
+    }
+    Segment* front = address == 0 ? nullptr : segment_of(address - 1);
+    if (front != nullptr && !joins(*front)) {
+        front = nullptr;
+    }
+    bool small = size <= small_segment;
+    if (front != nullptr) {
+        small = front->small;
+    } else if (behind != segments_.end()) {
+        small = behind->second.small;
+    }
+    stats.reserved_bytes.increase(small, size);
+    const auto leave = [&](const Segment& segment) {
+        leave_out(segment);
+        if (segment.small != small) {  // the seam joins the two pools: the front's wins
+            stats.reserved_bytes.decrease(segment.small, segment.size);
+            stats.reserved_bytes.increase(small, segment.size);
+        }
+    };
+    if (behind != segments_.end()) {
+        leave(behind->second);
+    }
+    if (front != nullptr) {
+        leave(*front);
+        front->size += size;
+        if (behind != segments_.end()) {
+            front->size += behind->second.size;
+            copy_blocks(behind->second, *front);
+            erase(behind);
+        }
+        recount(*front);
+        return;
+    }
+    if (behind != segments_.end()) {
+        auto node = segments_.extract(behind);
+        node.key() = address;
+        segments_.insert(std::move(node));
+    }
+    Segment& segment = segments_[address];
+    segment.base = address;
+    segment.size += size;
+    segment.context = context;
+    segment.mapped = true;
+    segment.small = small;
+    recount(segment);
+}
+
+void PoolFigures::set_max_split_size(std::uint64_t bytes) {
+    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+    stats.max_split_size = static_cast<std::int64_t>(std::min(bytes, most));
+}
+
+std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
+    const auto at = segments_.find(address);
+    if (at == segments_.end()) {
+        return 0;
+    }
+    const Segment& segment = at->second;
+    const std::uint64_t size = segment.size;
+    ++stats.num_device_free;
+    if (!segment.mapped) {
+        stats.segment.decrease(segment.small, 1);
+        if (oversize(size)) {
+            stats.oversize_segments.decrease(1);
+        }
+    }
+    stats.reserved_bytes.decrease(segment.small, size);
+    leave_out(segment);
+    erase(at);
+    return size;
+}
+
+std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t end = end_of(address, size);
+    std::uint64_t gone = 0;
+    for (const std::uint64_t base : segments_in(address, size)) {
+        const auto at = segments_.find(base);
+        if (!at->second.mapped) {
+            continue;
+        }
+        const Segment segment = std::move(at->second);
+        leave_out(segment);
+        erase(at);
+        const std::uint64_t cut_from = std::max(base, address);
+        const std::uint64_t cut_to = std::min(segment.end(), end);
+        keep(segment, base, cut_from);
+        keep(segment, cut_to, segment.end());
+        stats.reserved_bytes.decrease(segment.small, cut_to - cut_from);
+        gone += cut_to - cut_from;
+    }
+    stats.num_device_free += gone != 0 ? 1 : 0;
+    return gone;
+}
+
+/// [from, to) of a mapped segment that is no longer there stays, as one of its own.
+void PoolFigures::keep(const Segment& of, std::uint64_t from, std::uint64_t to) {
+    if (from >= to) {
+        return;
+    }
+    Segment& piece = segments_[from];
+    piece.base = from;
+    piece.size = to - from;
+    piece.context = of.context;
+    piece.mapped = true;
+    piece.small = of.small;
+    copy_blocks(of, piece);
+    recount(piece);
+}
+
+/// Those that lie in `to`.
+void PoolFigures::copy_blocks(const Segment& from, Segment& to) {
+    const Blocks& blocks = from.blocks;
+    for (auto block = blocks.lower_bound(to.base);
+         block != blocks.end() && blocks.key_at(block) < to.end(); block = blocks.next(block)) {
+        to.blocks.insert(blocks.key_at(block), blocks.at(block));
+    }
+}
+
+void PoolFigures::erase(Segments::iterator segment) {
+    hints_.fill(nullptr);
+    segments_.erase(segment);
+}
+
+/// `previous` and `next`: the blocks around it, or end().
+PoolFigures::Gap PoolFigures::gap_between(const Segment& segment, Blocks::Place previous,
+                                          Blocks::Place next) {
+    const Blocks& blocks = segment.blocks;
+    return {previous == blocks.end() ? segment.base : blocks.key_at(previous) + blocks.at(previous),
+            next == blocks.end() ? segment.end() : blocks.key_at(next)};
+}
+
+PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
+    Segment* const in = segment_of(address);
+    if (in == nullptr || size == 0 || size > in->end() - address) [[unlikely]] {
+        return add_without_layout(address, size);
+    }
+    Segment& segment = *in;
+    const std::uint64_t end = address + size;
+    const auto next = segment.blocks.lower_bound(address);
+    const Gap gap = gap_between(segment, segment.blocks.previous(next), next);
+    if (gap.start > address || gap.end < end) {
+        return {.overlaps = true};
+    }
+    segment.blocks.insert(next, address, size);
+    const Split before = split_of(segment);
+    segment.gaps += static_cast<std::uint64_t>(gap.start != address) +
+                    static_cast<std::uint64_t>(gap.end != end);
+    segment.gaps -= 1;
+    segment.active_bytes += size;
+    gap_bytes_ -= size;
+    if (segment.gaps <= 1) {
+        segment.largest_gap = segment.size - segment.active_bytes;
+        segment.recount_gaps = false;
+    } else if (gap.end - gap.start == segment.largest_gap) {
+        segment.recount_gaps = true;
+    }
+    account(segment.small, before, split_of(segment));
+    stats.active.increase(segment.small, 1);
+    stats.active_bytes.increase(segment.small, size);
+    return {.small = segment.small};
+}
+
+PoolFigures::AddedBlock PoolFigures::add_without_layout(std::uint64_t address, std::uint64_t size) {
+    if (!blocks_in(address, size).empty()) {
+        return {.overlaps = true};
+    }
+    const bool small = size <= small_block;
+    stats.active.increase(small, 1);
+    stats.active_bytes.increase(small, size);
+    return {.small = small};
+}
+
+void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool small) {
+    stats.active.decrease(small, 1);
+    stats.active_bytes.decrease(small, size);
+    Segment* const in = segment_of(address);
+    if (in == nullptr) {
+        return;  // it had no layout
+    }
+    Segment& segment = *in;
+    const auto block = segment.blocks.find(address);
+    if (block == segment.blocks.end() || segment.blocks.at(block) != size) {
+        return;
+    }
+    const Gap gap =
+        gap_between(segment, segment.blocks.previous(block), segment.blocks.next(block));
+    segment.blocks.erase(block);
+    const Split before = split_of(segment);
+    segment.gaps -= static_cast<std::uint64_t>(gap.start != address) +
+                    static_cast<std::uint64_t>(gap.end != address + size);
+    segment.gaps += 1;
+    segment.active_bytes -= size;
+    gap_bytes_ += size;
+    if (segment.gaps == 1) {
+        segment.largest_gap = segment.size - segment.active_bytes;
+        segment.recount_gaps = false;
+    } else {
+        segment.largest_gap = std::max(segment.largest_gap, gap.end - gap.start);
+    }
+    account(small, before, split_of(segment));
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,237 @@
+#include "trace/aggregate/steps.hpp"
+
+#include <algorithm>
+
+namespace memlab::trace {
+namespace {
+
+constexpr std::uint64_t fewest_steps = 8;
+constexpr std::uint64_t fewest_for_sawtooth = 16;
+constexpr std::size_t fewest_blocks = 6;
+
+struct Range {
+    std::uint64_t min = 0;
+    std::uint64_t max = 0;
+};
+
+template <typename Block>
+Range range_of(const Block* first, const Block* last) {
+    Range range{first->min, first->max};
+    for (const Block* block = first; block != last; ++block) {
+        range.min = std::min(range.min, block->min);
+        range.max = std::max(range.max, block->max);
+    }
+    return range;
+}
+
+/// The least-squares slope of the minima, per block.
+template <typename Block>
+double slope_of(const Block* blocks, std::size_t count) {
+    const double middle = (static_cast<double>(count) - 1) / 2;
+    double above = 0;
+    double below = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        const double x = static_cast<double>(i) - middle;
+        // Differences first: doubles have 53 bits, and slopes are small.
+        const double y = static_cast<double>(blocks[i].min) - static_cast<double>(blocks[0].min);
+        above += x * y;
+        below += x * x;
+    }
+    return below == 0 ? 0 : above / below;
+}
+
+/// Mann and Kendall's test: do more pairs of minima rise than fall, by more than chance gives in
+/// one of two hundred cases (2.6 standard deviations)?
+template <typename Block>
+bool rises_by_more_than_chance(const Block* blocks, std::size_t count) {
+    int more = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t j = i + 1; j < count; ++j) {
+            more += blocks[j].min > blocks[i].min ? 1 : 0;
+            more -= blocks[j].min < blocks[i].min ? 1 : 0;
+        }
+    }
+    const auto n = static_cast<double>(count);
+    const double variance = n * (n - 1) * (2 * n + 5) / 18;
+    return more > 0 && static_cast<double>(more) * more >= 2.6 * 2.6 * variance;
+}
+
+/// Growth that goes on, not one jump and not noise.
+template <typename Block>
+bool grows(const Block* blocks, std::size_t count) {
+    if (!rises_by_more_than_chance(blocks, count)) {
+        return false;
+    }
+    const std::size_t quarter = std::max<std::size_t>(count / 4, 1);
+    if (range_of(blocks + count - quarter, blocks + count).min <=
+        range_of(blocks, blocks + quarter).max) {
+        return false;
+    }
+    int rising = 0;
+    bool at_last = false;
+    for (std::size_t part = 0; part < 4; ++part) {
+        const std::uint64_t from = blocks[part * (count - 1) / 4].min;
+        const std::uint64_t to = blocks[(part + 1) * (count - 1) / 4].min;
+        at_last = to > from;
+        rising += at_last ? 1 : 0;
+    }
+    return at_last && rising >= 3;
+}
+
+}  // namespace
+
+const char* name_of(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::too_few_steps:
+            return "too few steps";
+        case Verdict::steady:
+            return "steady";
+        case Verdict::growing:
+            return "growing";
+        case Verdict::sawtooth:
+            return "sawtooth";
+    }
+    return "steady";
+}
+
+const char* name_of(StepKind kind) {
+    switch (kind) {
+        case StepKind::mark:
+            return "mark";
+        case StepKind::scope:
+            return "scope";
+        case StepKind::range:
+            return "range";
+    }
+    return "mark";
+}
+
+template <std::size_t size>
+Trend judge(const StepBlocks<size>& values) {
+    Trend trend;
+    if (values.used() == 0) {
+        return trend;
+    }
+    const std::size_t warm_up = values.used() / 4;
+    const auto* const blocks = values.blocks() + warm_up;
+    const std::size_t count = values.used() - warm_up;
+    const Range range = range_of(blocks, blocks + count);
+    trend.warm_up_steps = warm_up * values.steps_per_block();
+    trend.first_bytes = blocks->min;
+    trend.last_bytes = values.last();
+    trend.min_bytes = range.min;
+    trend.max_bytes = range.max;
+    if (values.steps() < fewest_steps || count < fewest_blocks) {
+        return trend;
+    }
+    trend.bytes_per_step = slope_of(blocks, count) / static_cast<double>(values.steps_per_block());
+    // Many rises and few falls, each of which gives back most of it, of a size that matters.
+    const std::uint64_t height = range.max - range.min;
+    const bool sawtooth = values.steps() >= fewest_for_sawtooth && values.falls() >= 2 &&
+                          values.rises() >= 2 * values.falls() &&
+                          values.fallen() / values.falls() >= height / 2 &&
+                          height >= range.max / 100;
+    trend.verdict = grows(blocks, count) ? Verdict::growing
+                    : sawtooth           ? Verdict::sawtooth
+                                         : Verdict::steady;
+    return trend;
+}
+
+template Trend judge(const StepBlocks<StepTotals::blocks>& values);
+template Trend judge(const StepBlocks<StepFigures::site_blocks>& values);
+
+void StepFigures::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
+    const std::uint64_t key = (static_cast<std::uint64_t>(kind) << 32) | path;
+    auto at = index_.find(key);
+    if (at == index_.end()) {
+        const auto candidate = candidates_.find(key);
+        if (candidate == candidates_.end()) {
+            if (may_begin && candidates_.size() < max_candidates) {
+                candidates_.emplace(key, level);
+            }
+            return;
+        }
+        if (!may_begin || kinds_.size() == max_kinds) {
+            return;
+        }
+        kinds_.emplace_back();
+        kinds_.back().kind = kind;
+        kinds_.back().path = path;
+        kinds_.back().values.add(candidate->second);
+        kinds_.back().by_site = followed_ < max_followed;
+        followed_ += kinds_.back().by_site ? 1 : 0;
+        at = index_.emplace(key, static_cast<std::uint32_t>(kinds_.size() - 1)).first;
+        candidates_.erase(candidate);
+    }
+    Kind& each = kinds_[at->second];
+    each.values.add(level);
+    if (each.by_site) {
+        ++each.since_followed;
+        ++steps_ended_;
+    }
+}
+
+void StepFigures::look_at(std::uint32_t site, std::uint64_t live) {
+    if (site >= seen_.size()) {
+        seen_.resize(std::size_t{site} + 1);
+    }
+    for (Kind& kind : kinds_) {
+        if (!kind.by_site) {
+            continue;
+        }
+        if (site >= kind.place.size()) {
+            kind.place.resize(std::size_t{site} + 1);
+        }
+        std::uint32_t& place = kind.place[site];
+        constexpr std::uint32_t left_out = ~std::uint32_t{0};
+        if (place == left_out) {
+            continue;
+        }
+        if (place == 0) {
+            if (kind.sites.size() == max_sites) {
+                place = left_out;
+                ++kind.left_out;
+                continue;
+            }
+            kind.sites.push_back({.site = site, .values = {}});
+            place = static_cast<std::uint32_t>(kind.sites.size());
+        }
+        StepBlocks<site_blocks>& values = kind.sites[place - 1].values;
+        values.add(live, kind.since_followed - values.steps());
+    }
+    seen_[site] = steps_ended_;
+}
+
+/// Sites count as growing only where all that is allocated moved by half as much at least: what one
+/// site gains and another loses is no growth.
+StepTotals StepFigures::totals_of(const Kind& kind, std::vector<SiteTrend> sites) {
+    StepTotals totals{.kind = kind.kind, .path = kind.path, .steps = kind.values.steps()};
+    totals.trend = judge(kind.values);
+    totals.steps_per_block = kind.values.steps_per_block();
+    totals.values.assign(kind.values.blocks(), kind.values.blocks() + kind.values.used());
+    totals.by_site = kind.by_site;
+    totals.sites_left_out = kind.left_out;
+    totals.verdict = totals.trend.verdict;
+    if (totals.verdict == Verdict::too_few_steps) {
+        return totals;
+    }
+    std::erase_if(sites,
+                  [](const SiteTrend& site) { return site.trend.verdict != Verdict::growing; });
+    std::sort(sites.begin(), sites.end(), [](const SiteTrend& a, const SiteTrend& b) {
+        return a.trend.bytes_per_step != b.trend.bytes_per_step
+                   ? a.trend.bytes_per_step > b.trend.bytes_per_step
+                   : a.site < b.site;
+    });
+    std::uint64_t grown = 0;
+    for (const SiteTrend& site : sites) {
+        grown += site.trend.max_bytes - site.trend.min_bytes;
+    }
+    const bool moved = totals.trend.max_bytes - totals.trend.min_bytes >= grown / 2;
+    if (totals.verdict == Verdict::growing || (!sites.empty() && moved)) {
+        totals.verdict = Verdict::growing;
+        totals.growing = std::move(sites);
+    }
+    return totals;
+}
+
+}  // namespace memlab::trace

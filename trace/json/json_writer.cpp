@@ -1,0 +1,996 @@
+#include "trace/json/json_writer.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+#include <span>
+#include <utility>
+
+#include "trace/aggregate/memory_stat_keys.hpp"
+#include "trace/json/json_output.hpp"
+#include "trace/json/json_scopes.hpp"
+#include "trace/json/oom_explanation.hpp"
+#include "trace/log_file.hpp"
+
+namespace memlab::report {
+namespace {
+
+using trace::Aggregator;
+using trace::Composition;
+using trace::CurveName;
+using trace::DeviceTotals;
+using trace::MemoryStats;
+using trace::Timeline;
+
+constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
+                                     CurveName::reserved, CurveName::device_used};
+constexpr std::size_t max_holders = 256;
+constexpr std::size_t max_labels_of_site = 16;
+constexpr std::size_t max_kernels = 64;
+
+/// A short name put together without memory from the heap.
+class ShortName {
+  public:
+    ShortName& operator<<(std::string_view text) {
+        for (const char c : text) {
+            if (size_ < sizeof text_) {
+                text_[size_++] = c;
+            }
+        }
+        return *this;
+    }
+    explicit operator std::string_view() const { return {text_, size_}; }
+
+  private:
+    char text_[64];
+    std::size_t size_ = 0;
+};
+
+std::string_view view(const ShortName& name) {
+    return static_cast<std::string_view>(name);
+}
+
+// ---- the process
+
+void put_padded(char*& to, std::uint64_t value, int digits) {
+    for (int i = digits - 1; i >= 0; --i) {
+        to[i] = static_cast<char>('0' + value % 10);
+        value /= 10;
+    }
+    to += digits;
+}
+
+/// "2026-01-31T12:34:56.123456Z", by hand: gmtime and strftime know about time zones and locales.
+void start_time(JsonOutput& json, std::uint64_t wall_ns) {
+    constexpr std::uint64_t ns_per_second = 1000000000;
+    constexpr std::uint64_t seconds_per_day = 86400;
+    const std::uint64_t seconds = wall_ns / ns_per_second;
+    const std::uint64_t second_of_day = seconds % seconds_per_day;
+    // Days to a date, Howard Hinnant's civil_from_days: years begin in March, eras have 400 years.
+    const std::uint64_t days = seconds / seconds_per_day + 719468;
+    const std::uint64_t era = days / 146097;
+    const std::uint64_t day_of_era = days % 146097;
+    const std::uint64_t year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    const std::uint64_t day_of_year =
+        day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    const std::uint64_t shifted_month = (5 * day_of_year + 2) / 153;
+    const std::uint64_t day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    const std::uint64_t month = shifted_month < 10 ? shifted_month + 3 : shifted_month - 9;
+    const std::uint64_t year = era * 400 + year_of_era + (month <= 2 ? 1 : 0);
+
+    char text[32];
+    char* at = text;
+    put_padded(at, year, 4);
+    *at++ = '-';
+    put_padded(at, month, 2);
+    *at++ = '-';
+    put_padded(at, day, 2);
+    *at++ = 'T';
+    put_padded(at, second_of_day / 3600, 2);
+    *at++ = ':';
+    put_padded(at, second_of_day / 60 % 60, 2);
+    *at++ = ':';
+    put_padded(at, second_of_day % 60, 2);
+    *at++ = '.';
+    put_padded(at, wall_ns % ns_per_second / 1000, 6);
+    *at++ = 'Z';
+    json.member("start_iso8601", std::string_view(text, static_cast<std::size_t>(at - text)));
+}
+
+const char* name_of(trace::Ended ended) {
+    switch (ended) {
+        case trace::Ended::exit:
+            return "exit";
+        case trace::Ended::quick_exit:
+            return "quick_exit";
+        case trace::Ended::cut_off:
+            return "cut off";
+    }
+    return "cut off";
+}
+
+void process(JsonOutput& json, const Aggregator& from, Moment moment) {
+    const trace::ProcessInfo& info = from.process();
+    json.key("process");
+    json.begin_object();
+    json.member("pid", info.pid);
+    json.member("parent_pid", info.parent_pid);
+    json.member("executable", info.executable);
+    json.key("arguments");
+    json.begin_array();
+    for (const std::string& argument : info.arguments) {
+        json.string(argument);
+    }
+    json.end_array();
+    json.member("host", info.host);
+    json.member("start_wall_ns", info.start_wall_ns);
+    start_time(json, info.start_wall_ns);
+    json.member("duration_ns", from.duration_ns());
+    json.member("ended", moment == Moment::running ? "running" : name_of(from.ended()));
+    if (moment != Moment::running && from.end().exit_code != trace::End::unknown_code) {
+        json.member("exit_code", from.end().exit_code);
+    }
+    json.member("started_late", info.started_late);
+    json.key("ranks");
+    json.begin_object();
+    for (std::size_t i = 0; i < info.ranks.size(); ++i) {
+        const auto& name = info.ranks[i].first;
+        const auto same = [&name](const auto& rank) { return rank.first == name; };
+        const auto position = info.ranks.begin() + static_cast<std::ptrdiff_t>(i);
+        if (std::find_if(info.ranks.begin(), position, same) == position) {
+            json.member(name, info.ranks[i].second);
+        }
+    }
+    json.end_object();
+    json.end_object();
+}
+
+// ---- devices
+
+void curves(JsonOutput& json, const DeviceTotals& device) {
+    json.key("curves");
+    json.begin_object();
+    for (const CurveName name : curve_names) {
+        const trace::Curve& curve = device.curve(name);
+        json.key(trace::name_of(name));
+        json.begin_object();
+        if (name == CurveName::device_used && !device.sampled) {
+            for (const char* member : {"peak_bytes", "peak_time_ns", "at_end_bytes"}) {
+                json.key(member);
+                json.null();
+            }
+        } else {
+            json.member("peak_bytes", curve.peak);
+            json.member("peak_time_ns", curve.peak_time_ns);
+            json.member("at_end_bytes", curve.current);
+        }
+        json.end_object();
+    }
+    json.end_object();
+}
+
+void kinds(JsonOutput& json, const DeviceTotals& device) {
+    json.key("kinds");
+    json.begin_object();
+    for (std::size_t i = 0; i < device.kinds.size(); ++i) {
+        const trace::KindTotals& kind = device.kinds[i];
+        if (kind.count == 0) {
+            continue;
+        }
+        json.key(trace::name_of(static_cast<trace::MemoryKind>(i)));
+        json.begin_object();
+        json.member("count", kind.count);
+        json.member("bytes", kind.bytes);
+        json.member("peak_bytes", kind.peak_bytes);
+        json.member("live_count", kind.live_count);
+        json.member("live_bytes", kind.live_bytes);
+        json.end_object();
+    }
+    json.end_object();
+}
+
+void memory_stats(JsonOutput& json, const MemoryStats& stats) {
+    json.key("memory_stats");
+    json.begin_object();
+    bool split_size_written = false;
+    trace::visit_memory_stats(stats, [&](std::string_view name, std::string_view pool,
+                                         std::string_view figure, std::uint64_t value) {
+        if (!split_size_written && name > "max_split_size") {
+            json.member("max_split_size", stats.max_split_size);
+            split_size_written = true;
+        }
+        json.member(view(ShortName() << name << pool << figure), value);
+    });
+    json.end_object();
+}
+
+/// 1 - part / whole.
+void ratio(JsonOutput& json, std::string_view name, std::uint64_t part, std::uint64_t whole) {
+    json.key(name);
+    if (whole == 0) {
+        json.null();
+        return;
+    }
+    const std::uint64_t missing = whole - std::min(part, whole);
+    json.number(static_cast<double>(missing) / static_cast<double>(whole));
+}
+
+void fragmentation(JsonOutput& json, const trace::Fragmentation& figures) {
+    json.key("fragmentation");
+    json.begin_object();
+    ratio(json, "at_peak", figures.peak_active, figures.peak_reserved);
+    ratio(json, "external", figures.largest_free, figures.total_free);
+    ratio(json, "internal", figures.requested_at_peak, figures.allocated_at_peak);
+    json.member("largest_free_bytes", figures.largest_free);
+    json.member("total_free_bytes", figures.total_free);
+    json.end_object();
+}
+
+void timeline(JsonOutput& json, const Timeline& timeline) {
+    json.key("timeline");
+    json.begin_object();
+    json.member("start_ns", timeline.start_ns());
+    json.member("bucket_ns", timeline.bucket_ns());
+    json.key("columns");
+    json.begin_array();
+    json.string("bucket");
+    for (const CurveName name : curve_names) {
+        for (const char* suffix : {"_min", "_max", "_last"}) {
+            json.string(view(ShortName() << trace::name_of(name) << suffix));
+        }
+    }
+    json.end_array();
+    json.key("rows");
+    json.begin_array();
+    std::uint64_t index = 0;
+    for (const Timeline::Bucket& bucket : timeline.buckets()) {
+        if (bucket.used) {
+            json.new_line();
+            json.begin_array();
+            json.number(index);
+            for (std::size_t curve = 0; curve < trace::curve_count; ++curve) {
+                for (const std::uint64_t value :
+                     {bucket.min[curve], bucket.max[curve], bucket.last[curve]}) {
+                    if (value == Timeline::unknown) {
+                        json.null();
+                    } else {
+                        json.number(value);
+                    }
+                }
+            }
+            json.end_array();
+        }
+        ++index;
+    }
+    json.end_array();
+    json.end_object();
+}
+
+/// The members of a composition, within an object that the caller opened.
+/// `of_site`, where there is one, adds members of its own to the object of the site at an index.
+template <typename OfSite>
+void composition(JsonOutput& json, const Composition& who, OfSite of_site) {
+    json.member("count", who.count);
+    json.member("bytes", who.bytes);
+    json.key("sites");
+    json.begin_array();
+    for (std::size_t i = 0; i < who.sites.size(); ++i) {
+        const trace::Holder& holder = who.sites[i];
+        json.begin_object();
+        json.member("site", holder.site);
+        json.member("count", holder.count);
+        json.member("bytes", holder.bytes);
+        of_site(i);
+        json.end_object();
+    }
+    json.end_array();
+    json.key("other");
+    json.begin_object();
+    json.member("sites", who.other_sites);
+    json.member("count", who.other_count);
+    json.member("bytes", who.other_bytes);
+    json.end_object();
+}
+
+void composition(JsonOutput& json, const Composition& who) {
+    composition(json, who, [](std::size_t) {});
+}
+
+void limit(JsonOutput& json, std::uint64_t bytes) {
+    json.key("limit_bytes");
+    if (bytes == 0) {
+        json.null();
+    } else {
+        json.number(bytes);
+    }
+}
+
+/// Only where there are records of work: `work`, and what of it ran at the allocated peak.
+void work(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
+    const auto has_work = [](const trace::WorkTotals& totals) { return totals.count != 0; };
+    if (std::none_of(device.work.begin(), device.work.end(), has_work)) {
+        return;
+    }
+    json.new_line();
+    json.key("work");
+    json.begin_object();
+    for (int kind = 0; kind < trace::work_kind_count; ++kind) {
+        const trace::WorkTotals& totals = device.work[static_cast<std::size_t>(kind)];
+        json.key(trace::name_of(static_cast<trace::WorkKind>(kind)));
+        json.begin_object();
+        json.member("count", totals.count);
+        json.member("busy_ns", totals.busy_ns);
+        json.member("bytes", totals.bytes);
+        json.end_object();
+    }
+    json.end_object();
+    const std::uint64_t begin = device.curve(CurveName::allocated).peak_time_ns;
+    const std::vector<trace::KernelAtPeak> kernels = from.kernels_at_peak(device.info.index);
+    json.new_line();
+    json.key("kernels_at_peak");
+    json.begin_object();
+    json.member("from_ns", begin);
+    json.member("to_ns", std::min(device.peak_moment.end_ns(begin), from.duration_ns()));
+    json.key("kernels");
+    json.begin_array();
+    std::uint64_t other_names = 0;
+    std::uint64_t other_count = 0;
+    std::uint64_t other_ns = 0;
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        const trace::KernelAtPeak& kernel = kernels[i];
+        if (i >= max_kernels) {
+            ++other_names;
+            other_count += kernel.count;
+            other_ns += kernel.busy_ns;
+            continue;
+        }
+        json.begin_object();
+        json.member("name", from.string(kernel.name));
+        json.member("count", kernel.count);
+        json.member("busy_ns", kernel.busy_ns);
+        json.end_object();
+    }
+    json.end_array();
+    json.key("other");
+    json.begin_object();
+    json.member("names", other_names);
+    json.member("count", other_count);
+    json.member("busy_ns", other_ns);
+    json.end_object();
+    json.end_object();
+}
+
+void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
+    json.begin_object();
+    json.member("index", device.info.index);
+    json.member("name", device.info.name);
+    json.member("uuid", device.info.uuid);
+    json.member("total_bytes", device.info.total_bytes);
+    limit(json, device.info.limit_bytes);
+    json.member("driver_version", device.info.driver_version);
+    json.new_line();
+    curves(json, device);
+    json.new_line();
+    kinds(json, device);
+    json.new_line();
+    memory_stats(json, device.pool.stats);
+    json.new_line();
+    fragmentation(json, device.fragmentation);
+    json.new_line();
+    timeline(json, device.timeline);
+    json.new_line();
+    json.key("at_peak");
+    json.begin_object();
+    json.member("time_ns", device.curve(CurveName::allocated).peak_time_ns);
+    composition(json, from.composition_at_peak(device.info.index, max_holders));
+    json.end_object();
+    json.new_line();
+    json.key("live");
+    json.begin_object();
+    composition(json, from.composition_now(device.info.index, max_holders));
+    json.end_object();
+    work(json, from, device);
+    json.end_object();
+}
+
+/// The four curves at one moment, within an object that the caller opened.
+void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
+    json.member("requested_bytes", values[0]);
+    json.member("allocated_bytes", values[1]);
+    json.member("active_bytes", values[2]);
+    json.member("reserved_bytes", values[3]);
+}
+
+// ---- the tables
+
+/// The program's names for what a site held; absent where it has none.
+void held_labels(JsonOutput& json, const std::vector<HeldLabel>& labels) {
+    if (labels.empty()) {
+        return;
+    }
+    json.key("labels");
+    json.begin_array();
+    for (std::size_t i = 0; i < std::min(max_labels_of_site, labels.size()); ++i) {
+        json.begin_object();
+        json.member("name", labels[i].name);
+        json.member("count", labels[i].count);
+        json.member("bytes", labels[i].bytes);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+/// The names that the allocations of one site were given; absent where there are none.
+void site_labels(JsonOutput& json, const Aggregator& from,
+                 std::span<const trace::SiteLabel> labels) {
+    if (labels.empty()) {
+        return;
+    }
+    json.key("labels");
+    json.begin_array();
+    for (const trace::SiteLabel& label :
+         labels.first(std::min(max_labels_of_site, labels.size()))) {
+        json.begin_object();
+        json.member("name", label_name(from, label.name));
+        json.member("count", label.count);
+        json.member("live_count", label.live_count);
+        json.member("live_bytes", label.live_bytes);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void site(JsonOutput& json, const Aggregator& from, std::uint32_t index,
+          std::span<const trace::SiteLabel> labels) {
+    const trace::Site& site = from.sites()[index];
+    const trace::Holder at_peak = from.held_at_peak(index);
+    json.begin_object();
+    json.member("id", index);
+    json.member("device", site.device);
+    json.member("kind", trace::name_of(site.kind));
+    json.member("api", from.string(site.api));
+    json.member("stack", site.stack);
+    json.member("count", site.count);
+    json.member("requested_bytes", site.requested_bytes);
+    json.member("bytes", site.bytes);
+    json.member("peak_bytes", site.peak_bytes);
+    json.member("peak_time_ns", site.peak_time_ns);
+    json.member("at_peak_count", at_peak.count);
+    json.member("at_peak_bytes", at_peak.bytes);
+    json.member("live_count", site.live_count);
+    json.member("live_bytes", site.live_bytes);
+    json.member("temporaries", site.temporaries);
+    json.member("segment_count", site.segment_count);
+    json.member("segment_bytes", site.segment_bytes);
+    json.key("lifetime_ns");
+    if (site.lifetimes.empty()) {
+        json.null();
+    } else {
+        json.begin_object();
+        json.member("min", site.lifetimes.min());
+        json.member("median", site.lifetimes.median());
+        json.member("max", site.lifetimes.max());
+        json.end_object();
+    }
+    site_labels(json, from, labels);
+    json.end_object();
+}
+
+/// Present where there are any; the first one is "no Python frame".
+void python_frames(JsonOutput& json, const Aggregator& from) {
+    if (from.python_frames().size() == 1) {
+        return;
+    }
+    json.key("python_frames");
+    json.begin_array();
+    for (const trace::PythonFrameDef& frame : from.python_frames()) {
+        json.new_line();
+        json.begin_object();
+        json.member("function", from.string(frame.function));
+        json.member("file", from.string(frame.file));
+        json.member("line", frame.line);
+        json.member("first_line", frame.first_line);
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+}
+
+void stacks(JsonOutput& json, const Aggregator& from) {
+    json.key("stacks");
+    json.begin_array();
+    for (const trace::StackFrames& stack : from.stacks()) {
+        json.new_line();
+        json.begin_object();
+        json.key("frames");
+        json.begin_array();
+        for (const std::uint32_t frame : stack.frames) {
+            json.number(frame);
+        }
+        json.end_array();
+        json.member("truncated", stack.truncated);
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+    json.key("frames");
+    json.begin_array();
+    for (const trace::Frame& frame : from.frames()) {
+        json.new_line();
+        json.begin_object();
+        json.member("module", frame.module);
+        json.member("address", frame.address);
+        if (frame.python != 0) {
+            json.member("python", frame.python);
+        }
+        json.end_object();
+    }
+    json.end_array();
+    json.new_line();
+    python_frames(json, from);
+    json.key("modules");
+    json.begin_array();
+    for (const trace::ModuleDef& module : from.modules()) {
+        json.new_line();
+        json.begin_object();
+        json.member("path", module.path);
+        json.member("build_id", module.build_id);
+        json.member("bias", module.bias);
+        json.member("start", module.start);
+        json.member("end", module.end);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void contexts(JsonOutput& json, const Aggregator& from) {
+    json.key("contexts");
+    json.begin_array();
+    for (const trace::ContextTotals& context : from.contexts()) {
+        json.begin_object();
+        json.member("id", context.info.id);
+        json.member("device", context.info.device);
+        json.member("primary", context.info.primary);
+        json.key("lost_time_ns");
+        if (context.lost) {
+            json.number(context.lost_time_ns);
+        } else {
+            json.null();
+        }
+        json.end_object();
+    }
+    json.end_array();
+}
+
+/// Present where a thread has a name.
+void threads(JsonOutput& json, const Aggregator& from) {
+    if (from.thread_names().empty()) {
+        return;
+    }
+    json.new_line();
+    json.key("threads");
+    json.begin_array();
+    for (const auto& [thread, name] : from.thread_names()) {
+        json.begin_object();
+        json.member("id", thread);
+        json.member("name", from.string(name));
+        json.end_object();
+    }
+    json.end_array();
+}
+
+void ooms(JsonOutput& json, const Aggregator& from) {
+    json.key("ooms");
+    json.begin_array();
+    for (const trace::OomTotals& oom : from.ooms()) {
+        const trace::OomEvent& event = oom.event;
+        json.new_line();
+        json.begin_object();
+        json.member("time_ns", event.time_ns);
+        json.member("device", event.device);
+        json.member("context", event.context);
+        json.member("thread", event.thread);
+        json.member("api", from.string(event.api));
+        json.member("stack", event.stack);
+        json.member("kind", trace::name_of(event.kind));
+        json.member("requested_bytes", event.requested);
+        json.member("device_free_bytes", event.device_free);
+        json.member("device_total_bytes", event.device_total);
+        limit(json, event.limit);
+        json.member("largest_free_block_bytes", event.largest_free_block);
+        json.member("error", event.error);
+        json.key("current");
+        json.begin_object();
+        current(json, oom.current);
+        json.end_object();
+        json.key("pool");
+        json.begin_object();
+        json.member("reserved_bytes", oom.pool.reserved);
+        json.member("active_bytes", oom.pool.active);
+        json.member("allocated_bytes", oom.pool.allocated);
+        json.member("largest_free_bytes", oom.pool.largest_free);
+        json.member("large_free_bytes", oom.pool.large_free);
+        json.end_object();
+        json.key("kinds");
+        json.begin_object();
+        for (int kind = 0; kind < trace::memory_kind_count; ++kind) {
+            if (oom.kinds[static_cast<std::size_t>(kind)] != 0) {
+                json.member(trace::name_of(static_cast<trace::MemoryKind>(kind)),
+                            oom.kinds[static_cast<std::size_t>(kind)]);
+            }
+        }
+        json.end_object();
+        json.key("holders");
+        json.begin_object();
+        const OomFigures figures = oom_figures(from, oom);
+        composition(json, oom.holders, [&](std::size_t site) {
+            json.member("allocations", oom.allocations[site]);
+            held_labels(json, figures.labels[site]);
+        });
+        json.end_object();
+        json.key("explanation");
+        json.begin_array();
+        for (const std::string& sentence : explain_oom(figures)) {
+            json.string(sentence);
+        }
+        json.end_array();
+        json.end_object();
+    }
+    json.end_array();
+    json.member("oom_count", from.oom_count());
+}
+
+void marks(JsonOutput& json, const Aggregator& from) {
+    json.key("marks");
+    json.begin_array();
+    for (const trace::MarkTotals& mark : from.marks()) {
+        json.new_line();
+        json.begin_object();
+        json.member("type", trace::name_of(mark.type));
+        json.member("name", from.string(mark.name));
+        json.member("time_ns", mark.time_ns);
+        json.member("thread", mark.thread);
+        json.key("devices");
+        json.begin_array();
+        for (const trace::MarkedDevice& device : mark.devices) {
+            json.begin_object();
+            json.member("device", device.device);
+            current(json, device.current);
+            json.member("allocated_peak_bytes", device.allocated_peak);
+            json.member("reserved_peak_bytes", device.reserved_peak);
+            json.end_object();
+        }
+        json.end_array();
+        json.end_object();
+    }
+    json.end_array();
+    json.member("mark_count", from.mark_count());
+}
+
+void missed(JsonOutput& json, const Aggregator& from) {
+    json.key("missed");
+    json.begin_array();
+    for (const trace::MissedTotals& missed : from.missed()) {
+        json.new_line();
+        json.begin_object();
+        json.member("reason", from.string(missed.reason));
+        json.member("count", missed.count);
+        json.member("bytes", missed.bytes);
+        json.member("first_time_ns", missed.first_time_ns);
+        json.end_object();
+    }
+    json.end_array();
+}
+
+/// Of every recording: a reader must not take "nothing was found" for "nobody looked".
+void coverage(JsonOutput& json, const Aggregator& from) {
+    const bool recorded = from.coverage().has_value();
+    const trace::Coverage none;
+    const trace::Coverage& coverage = recorded ? *from.coverage() : none;
+    json.key("coverage");
+    json.begin_object();
+    json.member("audited", coverage.audited);
+    json.member("because", recorded ? from.string(coverage.because)
+                                    : "Nobody asked for an audit; MEMLAB_AUDIT=on does.");
+    json.member("cupti", from.string(coverage.cupti));
+    json.member("driver_count", coverage.count);
+    json.member("driver_bytes", coverage.bytes);
+    json.member("lost_records", coverage.lost);
+    json.member("bypassed_count", from.bypassed_count());
+    json.member("bypassed_bytes", from.bypassed_bytes());
+    json.key("bypassed");
+    json.begin_array();
+    for (const trace::BypassTotals& bypass : from.bypasses()) {
+        json.new_line();
+        json.begin_object();
+        json.member("device", bypass.device);
+        json.member("kind", trace::name_of(bypass.kind));
+        json.member("api", from.string(bypass.api));
+        json.member("stack", bypass.stack);
+        json.member("count", bypass.count);
+        json.member("bytes", bypass.bytes);
+        json.member("first_time_ns", bypass.first_time_ns);
+        json.end_object();
+    }
+    json.end_array();
+    json.end_object();
+}
+
+void integrity_and_log(JsonOutput& json, const Aggregator& from) {
+    const trace::Integrity& integrity = from.integrity();
+    json.key("integrity");
+    json.begin_object();
+    json.member("unmatched_frees", integrity.unmatched_frees);
+    json.member("unmatched_segment_frees", integrity.unmatched_segment_frees);
+    json.member("overwritten_allocations", integrity.overwritten_allocations);
+    json.member("overwritten_segments", integrity.overwritten_segments);
+    json.member("incomplete", integrity.incomplete);
+    json.end_object();
+    json.new_line();
+    json.key("log");
+    json.begin_object();
+    json.member("events", from.event_count());
+    json.member("dropped", from.end().events_dropped);
+    json.member("stopped_because", from.end().log_stopped_because);
+    json.end_object();
+}
+
+bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
+    JsonOutput json(sink);
+    json.begin_object();
+    json.member("format", "memlab-report");
+    json.member("version", 1);
+    json.member("memlab_version", from.process().memlab_version);
+    json.new_line();
+    process(json, from, moment);
+    json.new_line();
+    json.key("options");
+    json.begin_object();
+    for (const trace::OptionValue& option : from.options()) {
+        json.member(option.name, option.value);
+    }
+    json.end_object();
+    json.new_line();
+    json.key("devices");
+    json.begin_array();
+    for (const auto& each : from.devices()) {
+        if (each != nullptr) {
+            json.new_line();
+            device(json, from, *each);
+        }
+    }
+    json.end_array();
+    json.new_line();
+    contexts(json, from);
+    threads(json, from);
+    json.new_line();
+    json.key("sites");
+    json.begin_array();
+    const std::vector<trace::SiteLabel> by_site = from.labels().by_site();
+    auto named = by_site.begin();
+    for (std::uint32_t index = 0; index < from.sites().size(); ++index) {
+        const auto first = named;
+        while (named != by_site.end() && named->site == index) {
+            ++named;
+        }
+        json.new_line();
+        site(json, from, index, {first, named});
+    }
+    json.end_array();
+    json.new_line();
+    stacks(json, from);
+    json.new_line();
+    ooms(json, from);
+    json.new_line();
+    marks(json, from);
+    write_scopes(json, from);
+    json.new_line();
+    missed(json, from);
+    json.new_line();
+    coverage(json, from);
+    json.new_line();
+    integrity_and_log(json, from);
+    json.end_object();
+    return json.finish();
+}
+
+// ---- where it goes
+
+class DescriptorSink final : public ByteSink {
+  public:
+    explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {
+        struct stat status {};
+        if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
+            const off_t at = lseek(descriptor, 0, SEEK_CUR);
+            rlimit limit{};
+            if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+                limit.rlim_cur != RLIM_INFINITY) {
+                const auto position = static_cast<std::uint64_t>(at);
+                room_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
+            }
+        }
+    }
+
+    bool write(const char* data, std::size_t size) override {
+        if (size > room_ - bytes_) {
+            error_ = EFBIG;  // writing on would raise SIGXFSZ
+            return false;
+        }
+        while (size > 0) {
+            const ssize_t written = ::write(descriptor_, data, size);
+            if (written < 0 && errno == EINTR) {
+                continue;
+            }
+            if (written <= 0) {
+                error_ = written == 0 ? ENOSPC : errno;
+                return false;
+            }
+            data += written;
+            size -= static_cast<std::size_t>(written);
+            bytes_ += static_cast<std::uint64_t>(written);
+        }
+        return true;
+    }
+
+    std::uint64_t bytes() const { return bytes_; }
+    int error() const { return error_; }
+
+  private:
+    int descriptor_;
+    std::uint64_t room_ = ~std::uint64_t{0};
+    std::uint64_t bytes_ = 0;
+    int error_ = 0;
+};
+
+WriteResult failure(const std::string& path, int error_number) {
+    WriteResult result;
+    result.error = "cannot write the report '" + path + "': " + trace::describe_errno(error_number);
+    result.error_number = error_number;
+    return result;
+}
+
+/// Moves `from` to `to` unless `to` exists; 0 or errno. Where the file system has neither
+/// RENAME_NOREPLACE nor hard links, looks first: two processes that do so at the same instant
+/// could still meet.
+int rename_without_replacing(const std::string& from, const std::string& to) {
+    constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE
+    if (syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), no_replace) == 0) {
+        return 0;
+    }
+    if (errno == EEXIST) {
+        return EEXIST;
+    }
+    if (link(from.c_str(), to.c_str()) == 0) {
+        unlink(from.c_str());
+        return 0;
+    }
+    if (errno == EEXIST) {
+        return EEXIST;
+    }
+    struct stat status {};
+    if (lstat(to.c_str(), &status) == 0) {
+        return EEXIST;
+    }
+    return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+/// A new file beside `path`, for this process alone. Leftovers of processes that died are passed
+/// by.
+int create_temporary(const std::string& path, unsigned mode, std::string& name) {
+    constexpr int attempts = 100;
+    const std::string stem = path + ".tmp." + std::to_string(getpid());
+    for (int attempt = 0; attempt < attempts; ++attempt) {
+        name = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
+        const int descriptor =
+            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                 static_cast<mode_t>(mode));
+        if (descriptor >= 0) {
+            return trace::move_out_of_the_way(descriptor);
+        }
+        if (errno != EEXIST) {
+            return descriptor;
+        }
+    }
+    return -1;
+}
+
+/// `write` puts the text into a descriptor.
+template <typename Write>
+WriteResult write_file(const std::string& path, Existing existing, unsigned mode, Write write) {
+    std::string temporary;
+    const int descriptor = create_temporary(path, mode, temporary);
+    if (descriptor < 0) {
+        return failure(path, errno);
+    }
+    WriteResult result;
+    try {
+        result = write(descriptor);
+    } catch (...) {
+        close(descriptor);
+        unlink(temporary.c_str());
+        throw;
+    }
+    int error = result.error_number;
+    if (close(descriptor) != 0 && error == 0 && errno != EINTR) {
+        error = errno;  // network file systems tell of a full disk here
+    }
+    if (error == 0) {
+        error = existing == Existing::refuse ? rename_without_replacing(temporary, path)
+                : rename(temporary.c_str(), path.c_str()) == 0 ? 0
+                                                               : errno;
+    }
+    if (error != 0) {
+        unlink(temporary.c_str());
+        return failure(path, error);
+    }
+    return result;
+}
+
+}  // namespace
+
+WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
+    WriteResult result;
+    try {
+        DescriptorSink sink(descriptor);
+        if (!write_json(sink, aggregator, Moment::end)) {
+            result.error_number = sink.error();
+            result.error = "cannot write the report: " + trace::describe_errno(sink.error());
+        }
+        result.bytes = sink.bytes();
+    } catch (const std::bad_alloc&) {
+        result.error = "no host memory";  // short enough to need none
+        result.error_number = ENOMEM;
+    }
+    return result;
+}
+
+/// Runs `work`; out of host memory the result says so.
+template <typename Work>
+static WriteResult with_memory(Work work) {
+    try {
+        return work();
+    } catch (const std::bad_alloc&) {
+        WriteResult result;
+        result.error = "no host memory";
+        result.error_number = ENOMEM;
+        return result;
+    }
+}
+
+WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
+                         Existing existing, unsigned mode) {
+    return with_memory([&] {
+        return write_file(path, existing, mode,
+                          [&](int descriptor) { return write_report(aggregator, descriptor); });
+    });
+}
+
+WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
+    return with_memory([&] {
+        return write_file(path, existing, 0666, [&](int descriptor) {
+            WriteResult result;
+            DescriptorSink sink(descriptor);
+            if (!sink.write(text.data(), text.size())) {
+                result.error_number = sink.error();
+            }
+            result.bytes = sink.bytes();
+            return result;
+        });
+    });
+}
+
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {
+    StringSink sink;
+    write_json(sink, aggregator, moment);
+    return std::move(sink.text);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,379 @@
+#include "trace/json/oom_explanation.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "trace/json/bounded_sum.hpp"
+#include "trace/json/python_source.hpp"
+#include "trace/json/size_text.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+using trace::MemoryKind;
+using trace::OomTotals;
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+constexpr std::size_t most_advice = 3;
+constexpr std::size_t current_allocated = 1;  // of OomTotals::current
+constexpr std::size_t current_reserved = 3;
+
+// What else a context needs is far below it on every GPU measured.
+constexpr std::uint64_t largest_context = gib;
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) {
+    return from - std::min(from, what);
+}
+
+/// The figures from which every sentence is made.
+struct Situation {
+    explicit Situation(const OomTotals& oom)
+        : requested(oom.event.requested),
+          limited(oom.event.limit != 0 && oom.event.limit < oom.event.device_total),
+          visible(limited ? oom.event.limit : oom.event.device_total),
+          used(less(oom.event.device_total, oom.event.device_free)),
+          free(less(visible, used)),
+          reserved(oom.current[current_reserved]),
+          others(less(used, reserved)),
+          cached(less(oom.pool.reserved, oom.pool.active)),
+          pending(less(oom.pool.active, oom.pool.allocated)),
+          reachable(bounded_add(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
+
+    std::uint64_t requested;
+    bool limited;
+    std::uint64_t visible;    ///< of the device: the limit, or its total
+    std::uint64_t used;       ///< as the driver counts it
+    std::uint64_t free;       ///< of what is visible
+    std::uint64_t reserved;   ///< what this program's allocations take from the device
+    std::uint64_t others;     ///< used by anything else
+    std::uint64_t cached;     ///< of memlab's pools: in use by nobody
+    std::uint64_t pending;    ///< freed, not yet safe to reuse
+    std::uint64_t reachable;  ///< free, or cached and of use for this kind of memory
+
+    bool fits_in_pieces() const { return requested <= reachable; }
+    /// What is missing even if all of it were in one piece.
+    std::uint64_t missing() const { return less(requested, reachable); }
+};
+
+std::string device_sentence(const OomTotals& oom, const Situation& now) {
+    std::string text = "The device has " + size_text(now.visible);
+    if (now.limited) {
+        text += " by MEMLAB_LIMIT (" + size_text(oom.event.device_total) + " without)";
+    }
+    return text + ", " + size_text(now.free) + " of it free.";
+}
+
+std::string pool_sentence(const OomTotals& oom, const Situation& now) {
+    std::string text = "memlab's pool holds " + size_text(oom.pool.reserved) + ": " +
+                       size_text(oom.pool.allocated) + " allocated";
+    if (now.pending != 0) {
+        text += ", " + size_text(now.pending) + " freed but not yet safe to reuse";
+    }
+    if (now.cached != 0) {
+        text += ", " + size_text(now.cached) + " reserved but unallocated, in segments that are " +
+                "partly in use";
+        if (oom.pool.largest_free < now.cached) {
+            text += " (the largest piece has " + size_text(oom.pool.largest_free) + ")";
+        }
+    }
+    return text + ".";
+}
+
+/// What this program holds beside the pool, by kind; empty when nothing.
+std::string kinds_sentence(const OomTotals& oom) {
+    std::string list;
+    std::string tail;
+    for (int i = 0; i < trace::memory_kind_count; ++i) {
+        const auto kind = static_cast<MemoryKind>(i);
+        std::uint64_t bytes = oom.kinds[static_cast<std::size_t>(i)];
+        if (kind == MemoryKind::device) {
+            bytes = less(bytes, oom.pool.allocated);
+        }
+        if (bytes == 0 || kind == MemoryKind::pinned) {
+            continue;
+        }
+        if (kind == MemoryKind::managed) {
+            tail = " Its " + size_text(bytes) +
+                   " of managed memory may lie on the device or on the host.";
+        } else if (kind == MemoryKind::ipc_import) {
+            tail += " It also maps " + size_text(bytes) + " of other processes' memory.";
+        } else {
+            list += (list.empty() ? "" : ", ") + size_text(bytes) + " (" + name_of(kind) + ")";
+        }
+    }
+    if (!list.empty()) {
+        list = "Beside the pool this program holds " + list + ".";
+    }
+    if (list.empty() && !tail.empty()) {
+        tail.erase(0, 1);
+    }
+    return list + tail;
+}
+
+std::string verdict(const OomTotals& oom, const Situation& now) {
+    std::string text;
+    if (now.requested > now.visible) {
+        text = now.limited ? "The request is larger than the limit"
+                           : "The request is larger than the whole device";
+    } else if (!now.fits_in_pieces()) {
+        text = "It is short by " + size_text(now.missing()) + ", fragmentation aside";
+    } else if (now.requested > now.free) {
+        text = "There was enough in all (" + size_text(now.reachable) +
+               "), but in pieces: the largest free block of the pool had " +
+               size_text(oom.event.largest_free_block) + ". This is fragmentation";
+    } else {
+        text = "The driver refused it although " + size_text(now.free) +
+               " were free: it needs them in one piece, in whole pages";
+    }
+    if (now.limited && now.requested <= oom.event.device_free) {
+        text += "; without the limit it would have fit";
+    }
+    return text + ".";
+}
+
+/// The largest power of two that is not above.
+std::uint64_t power_below(std::uint64_t bytes) {
+    std::uint64_t power = 1;
+    while (power <= bytes / 2) {
+        power *= 2;
+    }
+    return power;
+}
+
+void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advice) {
+    const auto& sites = figures.oom.holders.sites;
+    for (const FrameworkCache& cache : framework_caches()) {
+        std::uint64_t bytes = 0;
+        for (std::size_t i = 0; i < sites.size() && i < figures.caches.size(); ++i) {
+            bytes = bounded_add(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
+        }
+        if (bytes > figures.oom.holders.bytes / 4) {
+            advice.push_back(size_text(bytes) + " were allocated through " + cache.name + ": " +
+                             cache.advice + ".");
+        }
+    }
+}
+
+void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
+                             std::vector<std::string>& advice) {
+    constexpr std::uint64_t smallest_split_mib = 20;  // less is no value of that option
+    const trace::PoolBytes& pool = figures.oom.pool;
+    const std::uint64_t split_mib = power_below(now.requested / mib);
+    if (bounded_add(now.free, pool.large_free) >= now.requested &&
+        split_mib >= smallest_split_mib) {
+        advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
+                         " are left over of blocks that were split: MEMLAB_MAX_SPLIT_SIZE_MB=" +
+                         std::to_string(split_mib) + " keeps blocks that large for requests that " +
+                         "large.");
+    } else {
+        advice.push_back("The unallocated memory lies between small allocations, " +
+                         size_text(pool.largest_free) +
+                         " at most in one piece: what is freed together should be allocated "
+                         "together.");
+    }
+    if (!figures.vmm_backend) {
+        advice.emplace_back(
+            "MEMLAB_BACKEND=vmm makes one piece of scattered pages of 2 MiB that are free.");
+    }
+}
+
+void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advice) {
+    const OomTotals& oom = figures.oom;
+    constexpr std::uint64_t few = 8;
+    for (std::size_t i = 0; i < oom.holders.sites.size() && i < oom.allocations.size(); ++i) {
+        const trace::Holder& holder = oom.holders.sites[i];
+        const bool cache = i < figures.caches.size() && figures.caches[i] != nullptr;
+        if (!cache && holder.count >= few && holder.count == oom.allocations[i] &&
+            holder.bytes > oom.holders.bytes / 4) {
+            const std::string name =
+                i < figures.labels.size() ? labels_text(figures.labels[i], holder.bytes) : "";
+            advice.push_back("One call site" + (name.empty() ? name : " (" + name + ")") +
+                             " has allocated " + count_text(holder.count, "time") +
+                             " and freed nothing, and holds " + size_text(holder.bytes) +
+                             ": if that is not meant to grow, it is a leak.");
+            return;
+        }
+    }
+}
+
+std::vector<std::string> advice_for(const OomFigures& figures, const Situation& now) {
+    std::vector<std::string> advice;
+    const std::uint64_t missing = now.missing();
+    if (now.requested > now.visible) {
+        if (now.limited && now.requested <= figures.oom.event.device_total) {
+            advice.push_back("A limit of at least " +
+                             size_text(bounded_add(now.requested, now.used)) +
+                             " would let it pass.");
+        } else {
+            advice.push_back("No setting helps: work in pieces of less than " +
+                             size_text(now.visible) + ", or on more devices.");
+        }
+        return advice;
+    }
+    advise_on_caches(figures, advice);
+    if (now.fits_in_pieces() && now.requested > now.free) {
+        advise_on_fragmentation(figures, now, advice);
+    }
+    if (missing != 0 && now.pending >= missing) {
+        advice.push_back("The " + size_text(now.pending) +
+                         " that are freed but not yet safe to reuse would have been enough: they "
+                         "come back when the capture or the work that may use them has ended.");
+    }
+    if (missing != 0 && figures.oom.event.kind != MemoryKind::device && now.cached >= missing) {
+        advice.push_back("The unallocated " + size_text(now.cached) +
+                         " of memlab's pool would have been enough, but only cudaMalloc's memory "
+                         "comes from there: MEMLAB_POOL=off leaves it to the driver.");
+    }
+    if (missing != 0 && now.others > largest_context &&
+        less(now.others, largest_context) >= missing) {
+        advice.push_back(
+            "Other processes probably hold most of the " + size_text(now.others) +
+            " that this program did not allocate (a context takes below 1 GiB): nvidia-smi lists "
+            "them.");
+    }
+    if (missing != 0 && figures.async_pools && now.others >= missing) {
+        advice.push_back(
+            "The driver's stream-ordered pools may keep what was freed to them, up to "
+            "their release threshold: cudaMemPoolTrimTo gives it back.");
+    }
+    advise_on_growth(figures, advice);
+    if (advice.empty() && missing != 0) {
+        advice.push_back("Of the " + size_text(figures.oom.current[current_allocated]) +
+                         " that this program holds, " + size_text(missing) +
+                         " must be freed before, or a part of the work done at a time.");
+    }
+    if (advice.size() > most_advice) {
+        advice.resize(most_advice);
+    }
+    return advice;
+}
+
+bool switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
+    return std::any_of(from.options().begin(), from.options().end(), [&](const auto& option) {
+        return switches_off(cache, option.name, option.value);
+    });
+}
+
+const FrameworkCache* cache_of(const trace::Aggregator& from, std::uint32_t stack) {
+    for (const std::uint32_t frame : from.stacks()[stack].frames) {
+        const std::string& path = from.modules()[from.frames()[frame].module].path;
+        if (const FrameworkCache* cache = framework_of_library(path)) {
+            return switched_off(from, *cache) ? nullptr : cache;
+        }
+    }
+    return nullptr;
+}
+
+std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint32_t stack) {
+    std::vector<OomHolder::Place> places;
+    for (const std::uint32_t index : from.stacks()[stack].frames) {
+        const trace::Frame& frame = from.frames()[index];
+        if (frame.python != 0) {
+            const trace::PythonFrameDef& python = from.python_frames()[frame.python];
+            const std::string& file = from.string(python.file);
+            places.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
+                                        from.string(python.function),
+                              .library = is_python_library(file)});
+            continue;
+        }
+        const trace::ModuleDef& module = from.modules()[frame.module];
+        places.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
+    }
+    return places;
+}
+
+std::vector<HeldLabel> labels_of(const trace::Aggregator& from, const trace::OomTotals& oom,
+                                 std::uint32_t site) {
+    std::vector<HeldLabel> labels;
+    for (const trace::SiteLabel& label : oom.labels) {
+        if (label.site == site) {
+            labels.push_back({.name = label_name(from, label.name),
+                              .count = label.live_count,
+                              .bytes = label.live_bytes});
+        }
+    }
+    return labels;
+}
+
+}  // namespace
+
+std::string label_name(const trace::Aggregator& from, std::uint32_t name) {
+    return name == 0 ? "(other names)" : from.string(name);
+}
+
+OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
+    OomFigures figures{
+        .oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}, .labels = {}};
+    const auto& device = from.devices()[oom.event.device];
+    figures.async_pools =
+        device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
+    for (const trace::OptionValue& option : from.options()) {
+        figures.vmm_backend |= option.name == "MEMLAB_BACKEND" && option.value == "vmm";
+    }
+    figures.caches.reserve(oom.holders.sites.size());
+    figures.labels.reserve(oom.holders.sites.size());
+    for (const trace::Holder& holder : oom.holders.sites) {
+        figures.caches.push_back(cache_of(from, from.sites()[holder.site].stack));
+        figures.labels.push_back(labels_of(from, oom, holder.site));
+    }
+    return figures;
+}
+
+std::vector<std::string> explain_oom(const OomFigures& figures) {
+    const OomTotals& oom = figures.oom;
+    const Situation now(oom);
+    if (oom.event.kind == MemoryKind::pinned) {
+        return {
+            "It is the host's memory that was asked for, to be pinned: what the machine has "
+            "free, the limit of the container and `ulimit -l` decide, not the GPU."};
+    }
+    std::vector<std::string> sentences;
+    if (oom.event.device_total != 0) {
+        sentences.push_back(device_sentence(oom, now));
+    }
+    if (oom.pool.reserved != 0) {
+        sentences.push_back(pool_sentence(oom, now));
+    }
+    if (std::string kinds = kinds_sentence(oom); !kinds.empty()) {
+        sentences.push_back(std::move(kinds));
+    }
+    if (oom.event.device_total == 0) {
+        return sentences;  // the driver did not answer: nothing can be concluded
+    }
+    if (now.others != 0) {
+        sentences.push_back(size_text(now.others) +
+                            " are in use by contexts, modules, the driver's own pools and other "
+                            "processes.");
+    }
+    sentences.push_back(verdict(oom, now));
+    for (std::string& advice : advice_for(figures, now)) {
+        sentences.push_back(std::move(advice));
+    }
+    return sentences;
+}
+
+OomHolder oom_request(const trace::Aggregator& from, const trace::OomTotals& oom) {
+    return {.bytes = 0,
+            .count = 0,
+            .api = from.string(oom.event.api),
+            .frames = places_of(from, oom.event.stack)};
+}
+
+std::vector<OomHolder> oom_holders(const trace::Aggregator& from, const trace::OomTotals& oom,
+                                   std::size_t limit) {
+    std::vector<OomHolder> holders;
+    for (std::size_t i = 0; i < oom.holders.sites.size() && i < limit; ++i) {
+        const trace::Holder& held = oom.holders.sites[i];
+        const trace::Site& site = from.sites()[held.site];
+        holders.push_back({.bytes = held.bytes,
+                           .count = held.count,
+                           .api = from.string(site.api),
+                           .frames = places_of(from, site.stack),
+                           .labels = labels_of(from, oom, held.site)});
+    }
+    return holders;
+}
+
+}  // namespace memlab::report

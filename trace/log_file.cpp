@@ -1,0 +1,403 @@
+#include "trace/log_file.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "trace/crc32c.hpp"
+#include "trace/no_cancellation.hpp"
+#include "trace/prefetch.hpp"
+
+namespace memlab::trace {
+namespace {
+
+constexpr std::uint64_t page_size = 4096;  // x86-64
+constexpr std::uint64_t first_chunk = std::uint64_t{64} << 10;
+constexpr std::uint64_t largest_chunk = std::uint64_t{1} << 20;
+
+constexpr std::uint64_t page_floor(std::uint64_t offset) {
+    return offset & ~(page_size - 1);
+}
+constexpr std::uint64_t page_ceiling(std::uint64_t offset) {
+    return page_floor(offset + page_size - 1);
+}
+
+/// RLIMIT_FSIZE at this moment; the program may change it at any time.
+std::uint64_t file_size_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+    return limit.rlim_cur;
+}
+
+/// File systems whose fallocate() reserves the very blocks that a store to a mapped page goes to,
+/// and whose pages no server can lose. Not Btrfs, F2FS, ZFS or bcachefs, which write elsewhere than
+/// they read. Overlayfs may lie above any of them: only where it passes on the flag of Ext4's
+/// files.
+bool can_be_mapped(int descriptor) {
+    constexpr std::uint64_t xfs = 0x58465342;
+    struct statfs status {};
+    if (fstatfs(descriptor, &status) != 0) {
+        return false;
+    }
+    switch (static_cast<std::uint64_t>(status.f_type) & 0xffffffff) {
+        case EXT4_SUPER_MAGIC:
+        case TMPFS_MAGIC:
+        case xfs:
+            return true;
+        case OVERLAYFS_SUPER_MAGIC: {
+            int flags = 0;
+            return ioctl(descriptor, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_EXTENT_FL) != 0;
+        }
+        default:
+            return false;
+    }
+}
+
+int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
+    while (fallocate(descriptor, 0, static_cast<off_t>(from), static_cast<off_t>(to - from)) != 0) {
+        if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+/// Has the range's pages in memory. Each costs 3 us when it is first stored to through a mapping
+/// (ext4), which is then the price of that event; written in a row they cost 0.1 us. Where this
+/// does not succeed, they come when they are used.
+void fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
+    static const std::array<std::uint8_t, 16384> zeros{};
+    std::array<iovec, 64> pieces;
+    pieces.fill({const_cast<std::uint8_t*>(zeros.data()), zeros.size()});
+    while (from < to) {
+        const std::uint64_t left = to - from;
+        const std::size_t count = std::min<std::uint64_t>(pieces.size(), left / zeros.size());
+        const ssize_t written =
+            count != 0 ? pwritev(descriptor, pieces.data(), static_cast<int>(count),
+                                 static_cast<off_t>(from))
+                       : pwrite(descriptor, zeros.data(), left, static_cast<off_t>(from));
+        if (written <= 0) {
+            return;
+        }
+        from += static_cast<std::uint64_t>(written);
+    }
+}
+
+void store_release(std::uint8_t* byte, std::uint8_t value) {
+    std::atomic_ref<std::uint8_t>(*byte).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+std::string describe_errno(int error_number) {
+    char buffer[128] = "";
+    return strerror_r(error_number, buffer, sizeof buffer);
+}
+
+LogFile::~LogFile() {
+    close();
+}
+
+int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, unsigned mode) {
+    const NoCancellation no_cancellation;
+    const int descriptor =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, static_cast<mode_t>(mode));
+    if (descriptor < 0) {
+        return errno;
+    }
+    file_ = OwnDescriptor(descriptor);
+    open_ = true;
+    limit_ = limit == 0 ? std::numeric_limits<std::uint64_t>::max() : limit;
+    chunk_ = first_chunk;
+    mapped_mode_ = storage == LogStorage::automatic && can_be_mapped(file_.number());
+    if (!mapped_mode_ && storage != LogStorage::write_only) {
+        behind_ = WriteBehind::start(file_, 0);
+    }
+    return 0;
+}
+
+std::uint64_t LogFile::ceiling() const {
+    constexpr std::uint64_t largest_offset = std::numeric_limits<off_t>::max();
+    return std::min({limit_, file_size_limit(), largest_offset});
+}
+
+void LogFile::full_at_ceiling() {
+    const std::uint64_t by_resource = file_size_limit();
+    why_full_ = by_resource < limit_
+                    ? "the event log reached the file size limit of the process (" +
+                          std::to_string(by_resource) + " bytes, RLIMIT_FSIZE)"
+                    : "the event log reached its limit of " + std::to_string(limit_) +
+                          " bytes (MEMLAB_LOG_LIMIT)";
+}
+
+void LogFile::full_by_errno(int error_number) {
+    why_full_ = "the event log could not grow beyond " + std::to_string(size_) +
+                " bytes: " + describe_errno(error_number);
+}
+
+void LogFile::full_by_closing() {
+    why_full_ = "the program closed the event log's file descriptor";
+}
+
+[[gnu::hot]] bool LogFile::append(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                                  std::uint64_t keep_from, unsigned events) {
+    if (!open_ || size == 0) {
+        return size == 0;
+    }
+    const std::uint64_t needed = size_ + size + spare;
+    if (mapped_mode_ && needed > allocated_ && !grow_mapping(needed, keep_from)) {
+        if (mapped_mode_) {
+            return false;
+        }
+    }
+    if (!mapped_mode_) {
+        if (needed > ceiling()) {
+            full_at_ceiling();
+            return false;
+        }
+        return behind_ != nullptr ? write_behind(data, size, spare, events)
+                                  : write_at_end(data, size);
+    }
+    std::uint8_t* const target = window_ + (size_ - window_start_);
+    std::memcpy(target + 1, data + 1, size - 1);
+    next_.store(target, std::memory_order_relaxed);
+    appended_in_place(data[0], size);
+    return true;
+}
+
+bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size_t spare,
+                           unsigned events) {
+    switch (behind_->append(data, size, spare, events)) {
+        case WriteBehind::Outcome::appended:
+            size_ += size;
+            return true;
+        case WriteBehind::Outcome::full:
+            why_full_ = "the event log's file system did not keep up: " +
+                        std::to_string(WriteBehind::capacity >> 20) +
+                        " MiB waited to be written (set MEMLAB_OUTPUT to a local folder)";
+            return false;
+        case WriteBehind::Outcome::failed:
+            break;
+    }
+    const WriteBehind::Failure failure = behind_->give_up();
+    size_ = failure.size;
+    lost_events_ = failure.lost_events;
+    if (failure.error_number == 0) {
+        full_by_closing();
+    } else {
+        full_by_errno(failure.error_number);
+    }
+    return false;
+}
+
+[[gnu::hot]] void LogFile::expect_append() const noexcept {
+    prefetch_to_write<64>(&next_);  // and the fields behind it
+    prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
+}
+
+/// On false either the file is full, or mapped_mode_ was given up.
+bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
+    const NoCancellation no_cancellation;
+    const std::uint64_t cap = ceiling();
+    if (needed > cap) {
+        full_at_ceiling();
+        return false;
+    }
+    if (!file_.check()) {
+        full_by_closing();
+        return false;
+    }
+    const int descriptor = file_.number();
+    const std::uint64_t comfortable =
+        std::min(cap, page_ceiling(std::max(needed, allocated_ + chunk_)));
+    const std::uint64_t just_enough = std::min(cap, page_ceiling(needed));
+    std::uint64_t target = comfortable;
+    int error = allocate(descriptor, allocated_, target);
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+        target = just_enough;
+        error = allocate(descriptor, allocated_, target);
+    }
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO) {
+        full_by_errno(error);
+        return false;
+    }
+    if (error != 0) {  // not supported here after all
+        fall_back_to_write();
+        return false;
+    }
+    fill_with_zeros(descriptor, allocated_, target);
+    allocated_ = target;
+    chunk_ = std::min(chunk_ * 2, largest_chunk);
+    if (!map(keep_from)) {
+        fall_back_to_write();
+        return false;
+    }
+    return true;
+}
+
+bool LogFile::map(std::uint64_t keep_from) {
+    unmap();
+    window_start_ = page_floor(keep_from);
+    const std::uint64_t size = allocated_ - window_start_;
+    void* const window = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(),
+                              static_cast<off_t>(window_start_));
+    if (window == MAP_FAILED) {
+        return false;
+    }
+    window_ = static_cast<std::uint8_t*>(window);
+    window_end_ = window_ + size;
+    return madvise(window_, size, MADV_DONTFORK) == 0;
+}
+
+void LogFile::unmap() {
+    if (window_ != nullptr) {
+        munmap(window_, static_cast<std::size_t>(window_end_ - window_));
+        window_ = nullptr;
+        next_.store(nullptr, std::memory_order_relaxed);
+    }
+}
+
+/// With write(2) a record may be cut anywhere by a kill; what follows must then be the end of the
+/// file, not preallocated zeros that decode.
+void LogFile::fall_back_to_write() {
+    unmap();
+    mapped_mode_ = false;
+    if (ftruncate(file_.number(), static_cast<off_t>(size_)) == 0) {
+        allocated_ = size_;
+    }
+    behind_ = WriteBehind::start(file_, size_);
+}
+
+bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
+    const NoCancellation no_cancellation;
+    if (!file_.check()) {
+        full_by_closing();
+        open_ = false;
+        return false;
+    }
+    std::size_t done = 0;
+    while (done < size) {
+        const ssize_t written =
+            pwrite(file_.number(), data + done, size - done, static_cast<off_t>(size_ + done));
+        if (written > 0) {
+            done += static_cast<std::size_t>(written);
+        } else if (written == 0 || errno != EINTR) {
+            full_by_errno(written == 0 ? ENOSPC : errno);
+            if (ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
+                // The half record stays: a reader sees a log that ends inside a record.
+                open_ = false;
+            }
+            return false;
+        }
+    }
+    size_ += size;
+    return true;
+}
+
+void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
+                    std::size_t last) {
+    if (!open_) {
+        return;
+    }
+    if (mapped_mode_) {
+        std::uint8_t* const target = window_ + (offset - window_start_);
+        for (std::size_t i = 0; i < size; ++i) {
+            if (i != last) {
+                target[i] = data[i];
+            }
+        }
+        store_release(target + last, data[last]);
+        return;
+    }
+    if (offset + size > file_size_limit()) {
+        return;  // lowered below what is written: the block stays open, and readable
+    }
+    const NoCancellation no_cancellation;
+    if (behind_ != nullptr) {
+        behind_->patch(offset, data, size, last);
+    } else if (file_.check()) {
+        write_over(file_.number(), offset, data, size, last);
+    }
+}
+
+std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t size) const {
+    if (!open_) {
+        return {};
+    }
+    if (mapped_mode_) {
+        return crc32c(0, window_ + (offset - window_start_), size);
+    }
+    std::uint32_t sum = 0;
+    if (behind_ != nullptr) {
+        return behind_->checksum(offset, size, &sum) ? std::optional(sum) : std::nullopt;
+    }
+    const NoCancellation no_cancellation;
+    std::array<std::uint8_t, 1024> part;
+    while (size > 0) {
+        const ssize_t got = pread(file_.number(), part.data(), std::min(size, part.size()),
+                                  static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return {};
+        }
+        const auto count = static_cast<std::size_t>(got);
+        sum = crc32c(sum, part.data(), count);
+        offset += count;
+        size -= count;
+    }
+    return sum;
+}
+
+void LogFile::close() {
+    constexpr std::uint64_t patience_ns = 5'000'000'000;
+    const NoCancellation no_cancellation;
+    unmap();
+    open_ = false;
+    if (behind_ != nullptr) {
+        close_error_ = WriteBehind::finish(behind_, patience_ns);
+        behind_ = nullptr;
+        file_ = OwnDescriptor();
+        return;
+    }
+    if (allocated_ > size_ && file_.check() &&
+        ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
+        // The zeros behind the end stay: readers stop at them.
+    }
+    close_error_ = file_.close();
+}
+
+std::string LogFile::why_incomplete() const {
+    if (close_error_ == 0) {
+        return {};
+    }
+    return "the end of the event log may be missing: " +
+           (close_error_ == ETIMEDOUT ? std::string("its file system does not answer")
+                                      : describe_errno(close_error_));
+}
+
+void LogFile::abandon() {
+    window_ = nullptr;
+    next_.store(nullptr, std::memory_order_relaxed);
+    behind_ = nullptr;  // the child has neither the thread nor the memory (MADV_DONTFORK)
+    open_ = false;
+    file_.close();
+}
+
+}  // namespace memlab::trace

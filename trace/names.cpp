@@ -1,0 +1,94 @@
+// The names of enumerators as every output spells them, and which kinds make up the curves.
+#include "trace/record.hpp"
+
+namespace memlab::trace {
+
+const char* name_of(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::device:
+            return "device";
+        case MemoryKind::managed:
+            return "managed";
+        case MemoryKind::pinned:
+            return "pinned";
+        case MemoryKind::array:
+            return "array";
+        case MemoryKind::async_pool:
+            return "async_pool";
+        case MemoryKind::vmm:
+            return "vmm";
+        case MemoryKind::ipc_import:
+            return "ipc_import";
+        case MemoryKind::graph:
+            return "graph";
+    }
+    return "unknown";
+}
+
+[[gnu::hot]] bool counts_as_device_memory(MemoryKind kind) {
+    switch (kind) {
+        case MemoryKind::device:
+        case MemoryKind::array:
+        case MemoryKind::async_pool:
+        case MemoryKind::vmm:
+        case MemoryKind::graph:
+            return true;
+        case MemoryKind::managed:
+        case MemoryKind::pinned:
+        case MemoryKind::ipc_import:
+            return false;
+    }
+    return false;
+}
+
+const char* name_of(WorkKind kind) {
+    switch (kind) {
+        case WorkKind::kernel:
+            return "kernel";
+        case WorkKind::copy:
+            return "copy";
+        case WorkKind::fill:
+            return "fill";
+    }
+    return "unknown";
+}
+
+const char* name_of(EventType type) {
+    switch (type) {
+        case EventType::alloc:
+            return "alloc";
+        case EventType::free_requested:
+            return "free_requested";
+        case EventType::free_completed:
+            return "free_completed";
+        case EventType::segment_alloc:
+            return "segment_alloc";
+        case EventType::segment_free:
+            return "segment_free";
+        case EventType::segment_map:
+            return "segment_map";
+        case EventType::segment_unmap:
+            return "segment_unmap";
+        case EventType::alloc_retry:
+            return "alloc_retry";
+        case EventType::sync:
+            return "sync";
+        case EventType::mark:
+            return "mark";
+        case EventType::scope_begin:
+            return "scope_begin";
+        case EventType::scope_end:
+            return "scope_end";
+        case EventType::empty_cache:
+            return "empty_cache";
+        case EventType::tick:
+            return "tick";
+        case EventType::make_room:
+            return "make_room";
+        case EventType::label:
+            return "label";
+    }
+    return "unknown";
+}
+
+}  // namespace memlab::trace

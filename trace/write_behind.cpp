@@ -1,0 +1,344 @@
+#include "trace/write_behind.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "trace/crc32c.hpp"
+
+namespace memlab::trace {
+namespace {
+
+/// How long what is appended waits for more.
+constexpr std::uint64_t doze_ns = 2'000'000;
+
+timespec after(std::uint64_t nanoseconds) {
+    constexpr std::uint64_t second = 1'000'000'000;
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    const std::uint64_t end = static_cast<std::uint64_t>(time.tv_nsec) + nanoseconds;
+    return {time.tv_sec + static_cast<time_t>(end / second), static_cast<long>(end % second)};
+}
+
+class Locked {
+  public:
+    explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+    ~Locked() { pthread_mutex_unlock(&mutex_); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+
+  private:
+    pthread_mutex_t& mutex_;
+};
+
+bool write_all(int descriptor, const std::uint8_t* data, std::size_t size, std::uint64_t offset) {
+    while (size > 0) {
+        const ssize_t written = pwrite(descriptor, data, size, static_cast<off_t>(offset));
+        if (written > 0) {
+            data += written;
+            size -= static_cast<std::size_t>(written);
+            offset += static_cast<std::uint64_t>(written);
+        } else if (written == 0 || errno != EINTR) {
+            errno = written == 0 ? ENOSPC : errno;
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
+                std::size_t last) {
+    const auto put = [&](std::size_t from, std::size_t to) {
+        return from == to ||
+               pwrite(descriptor, data + from, to - from, static_cast<off_t>(offset + from)) ==
+                   static_cast<ssize_t>(to - from);
+    };
+    if (put(0, last) && put(last + 1, size)) {
+        (void)put(last, last + 1);
+    }
+}
+
+WriteBehind::WriteBehind(const OwnDescriptor& file, std::uint64_t size)
+    : file_(file), appended_(size), written_(size), writing_(size) {
+    places_[place_count_++] = {size, 0};
+}
+
+WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
+    // One mapping for both, not of the heap: finish() has to do without that.
+    void* const memory = mmap(nullptr, mapping_size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return nullptr;
+    }
+    madvise(memory, mapping_size, MADV_DONTFORK);
+    auto* const self = new (static_cast<std::uint8_t*>(memory) + capacity) WriteBehind(file, size);
+    self->ring_ = static_cast<std::uint8_t*>(memory);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->changed_, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);  // the new thread inherits it
+    pthread_t thread{};
+    const int error = pthread_create(&thread, nullptr, &WriteBehind::run, self);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (error != 0) {
+        munmap(memory, mapping_size);
+        return nullptr;
+    }
+    pthread_detach(thread);
+    return self;
+}
+
+WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t size,
+                                         std::size_t spare, unsigned events) {
+    const Locked locked(mutex_);
+    if (failed_) {
+        if (!given_up_ || tail_size_ + size > tail_.size()) {
+            return Outcome::failed;
+        }
+        std::memcpy(tail_.data() + tail_size_, data, size);
+        tail_size_ += size;
+        tail_changed_ = true;
+        pthread_cond_signal(&changed_);
+        return Outcome::appended;
+    }
+    const std::uint64_t waiting = appended_ - written_;
+    if (waiting + size + spare > capacity) {
+        return Outcome::full;
+    }
+    const std::size_t begin = appended_ % capacity;
+    const std::size_t first = std::min(size, capacity - begin);
+    std::memcpy(ring_ + begin, data, first);
+    std::memcpy(ring_, data + first, size - first);
+    appended_ += size;
+    appended_events_ += events;
+    if (appended_ - places_[(place_count_ - 1) % places_.size()].offset >= place_distance) {
+        places_[place_count_++ % places_.size()] = {appended_, appended_events_};
+    }
+    if (idle_ || (waiting <= capacity / 2 && waiting + size > capacity / 2)) {
+        idle_ = false;
+        pthread_cond_signal(&changed_);
+    }
+    return Outcome::appended;
+}
+
+void WriteBehind::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
+                        std::size_t last) {
+    const Locked locked(mutex_);
+    if (failed_) {
+        if (given_up_ && offset >= written_ && offset - written_ + size <= tail_size_) {
+            std::memcpy(tail_.data() + (offset - written_), data, size);
+            tail_changed_ = true;
+            pthread_cond_signal(&changed_);
+        }
+        return;
+    }
+    if (offset >= writing_) {
+        for (std::size_t i = 0; i < size; ++i) {
+            ring_[(offset + i) % capacity] = data[i];
+        }
+        return;
+    }
+    Patch patch{};
+    if (patch_count_ == patches_.size() || size > patch.bytes.size()) {
+        return;  // an unsealed block is readable, too
+    }
+    patch.offset = offset;
+    patch.size = static_cast<std::uint8_t>(size);
+    patch.last = static_cast<std::uint8_t>(last);
+    std::memcpy(patch.bytes.data(), data, size);
+    patches_[patch_count_++] = patch;
+    if (idle_) {
+        idle_ = false;
+        pthread_cond_signal(&changed_);
+    }
+}
+
+bool WriteBehind::checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const {
+    if (size > capacity) {
+        return false;
+    }
+    const std::size_t begin = offset % capacity;
+    const std::size_t first = std::min(size, capacity - begin);
+    *sum = crc32c(crc32c(0, ring_ + begin, first), ring_, size - first);
+    return true;
+}
+
+WriteBehind::Failure WriteBehind::give_up() {
+    const Locked locked(mutex_);
+    given_up_ = true;
+    return {error_number_, written_, appended_events_ - written_events_};
+}
+
+int WriteBehind::finish(WriteBehind* self, std::uint64_t patience_ns) {
+    const timespec until = after(patience_ns);
+    pthread_mutex_lock(&self->mutex_);
+    self->finishing_ = true;
+    self->idle_ = false;
+    pthread_cond_broadcast(&self->changed_);
+    while (!self->finished_) {
+        if (pthread_cond_timedwait(&self->changed_, &self->mutex_, &until) == ETIMEDOUT) {
+            break;
+        }
+    }
+    const bool finished = self->finished_;
+    int error = self->close_error_;
+    if (error == 0 && self->failed_ && !self->given_up_) {
+        // The last bytes: nobody asked why any more.
+        error = self->error_number_ != 0 ? self->error_number_ : EBADF;
+    }
+    pthread_mutex_unlock(&self->mutex_);
+    if (!finished) {
+        return ETIMEDOUT;
+    }
+    pthread_cond_destroy(&self->changed_);
+    munmap(self->ring_, mapping_size);
+    return error;
+}
+
+void* WriteBehind::run(void* self) {
+    static_cast<WriteBehind*>(self)->loop();
+    return nullptr;
+}
+
+void WriteBehind::loop() {
+    bool more = true;
+    while (more) {
+        pthread_mutex_lock(&mutex_);
+        const auto nothing = [this] {
+            return !finishing_ &&
+                   (failed_ ? !tail_changed_ : appended_ == written_ && patch_count_ == 0);
+        };
+        while (nothing()) {
+            idle_ = true;
+            pthread_cond_wait(&changed_, &mutex_);
+        }
+        idle_ = false;
+        if (!finishing_ && !failed_ && appended_ - written_ <= capacity / 2) {
+            const timespec until = after(doze_ns);
+            pthread_cond_timedwait(&changed_, &mutex_, &until);
+        }
+        const bool failed = failed_;
+        pthread_mutex_unlock(&mutex_);
+        if (failed) {
+            write_tail();
+        } else if (!drain()) {
+            cut_back();
+        }
+        pthread_mutex_lock(&mutex_);
+        more =
+            !finishing_ || !(failed_ ? !tail_changed_ : appended_ == written_ && patch_count_ == 0);
+        pthread_mutex_unlock(&mutex_);
+    }
+    const int error = file_.close();
+    pthread_mutex_lock(&mutex_);
+    close_error_ = error;
+    finished_ = true;
+    pthread_cond_broadcast(&changed_);
+    pthread_mutex_unlock(&mutex_);
+}
+
+/// All that was appended by now, then the patches of it. False: the file takes no more.
+bool WriteBehind::drain() {
+    std::array<Patch, most_patches> patches;
+    std::size_t patch_count = 0;
+    std::uint64_t end = 0;
+    std::uint64_t events = 0;
+    {
+        const Locked locked(mutex_);
+        end = writing_ = appended_;
+        events = appended_events_;
+        patch_count = patch_count_;
+        std::copy_n(patches_.begin(), patch_count, patches.begin());
+        patch_count_ = 0;
+    }
+    if (!file_.check()) {
+        errno = 0;
+        return false;
+    }
+    if (!write_up_to(end)) {
+        return false;
+    }
+    for (std::size_t i = 0; i < patch_count; ++i) {
+        write_over(file_.number(), patches[i].offset, patches[i].bytes.data(), patches[i].size,
+                   patches[i].last);
+    }
+    const Locked locked(mutex_);
+    written_ = end;
+    written_events_ = events;
+    return true;
+}
+
+bool WriteBehind::write_up_to(std::uint64_t end) {
+    // Only this thread changes written_.
+    for (std::uint64_t offset = written_; offset < end;) {
+        const std::size_t size =
+            std::min<std::uint64_t>(end - offset, capacity - offset % capacity);
+        if (!write_all(file_.number(), at(offset), size, offset)) {
+            return false;
+        }
+        offset += size;
+    }
+    return true;
+}
+
+/// Whole appends stay, and so many fewer that the last words find room where the others were.
+void WriteBehind::cut_back() {
+    const int error = errno;
+    std::array<Place, std::tuple_size_v<decltype(places_)>> places;
+    {
+        const Locked locked(mutex_);
+        places = places_;
+    }
+    struct stat status {};
+    Place end{written_, written_events_};
+    if (file_.check() && fstat(file_.number(), &status) == 0) {
+        const auto size = static_cast<std::uint64_t>(status.st_size);
+        Place best;
+        for (const Place& place : places) {
+            if (place.offset + tail_.size() <= size && place.offset > best.offset) {
+                best = place;
+            }
+        }
+        if (best.offset != 0) {
+            end = best;
+        }
+        if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
+            file_.close();  // a part of a record stays: a reader sees a log that ends inside it
+        }
+    }
+    const Locked locked(mutex_);
+    written_ = end.offset;
+    written_events_ = end.events;
+    error_number_ = error;
+    failed_ = true;
+}
+
+void WriteBehind::write_tail() {
+    std::array<std::uint8_t, tail_capacity> bytes;
+    std::size_t size = 0;
+    {
+        const Locked locked(mutex_);
+        bytes = tail_;
+        size = tail_size_;
+        tail_changed_ = false;
+    }
+    if (file_.check()) {
+        (void)write_all(file_.number(), bytes.data(), size, written_);
+    }
+}
+
+}  // namespace memlab::trace
