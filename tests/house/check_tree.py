@@ -188,11 +188,12 @@ def check_preload_includes(tree):
 
 
 def check_option_markers(tree):
-    """The README has the place for the generated table of options."""
-    text = (tree.text("README.md") if "README.md" in tree.names else "") or ""
+    """docs/options.md has the place for the generated table of options."""
+    name = "docs/options.md"
+    text = (tree.text(name) if name in tree.names else "") or ""
     for marker in ("<!-- options:begin -->", "<!-- options:end -->"):
         if text.count(marker) != 1:
-            yield f"README.md:1: the marker {marker} must be there once"
+            yield f"{name}:1: the marker {marker} must be there once"
 
 
 CHECKS = [

@@ -2,7 +2,7 @@
 
 Between two allocations the program's own code takes the caches, so memlab's has to come back page by page and line
 by line: functions on that way are marked [[gnu::hot]], which is where the linker puts them beside each other
-(docs/benchmarks.md, "What recording costs a training step"). A function of this list that has lost its mark, or
+(CONTRIBUTING.md). A function of this list that has lost its mark, or
 a linker that does not sort, shows here. So does a compiler that leaves out what only asks for memory ahead
 (trace/prefetch.hpp): nothing else would miss it.
 """

@@ -73,8 +73,8 @@ class CheckTree(unittest.TestCase):
 
     def test_option_markers(self):
         begin, end = "<!-- options:begin -->", "<!-- options:end -->"
-        self.assert_finds(check_tree.check_option_markers, {"README.md": begin + end})
-        self.assert_finds(check_tree.check_option_markers, {"README.md": begin}, "README.md")
+        self.assert_finds(check_tree.check_option_markers, {"docs/options.md": begin + end})
+        self.assert_finds(check_tree.check_option_markers, {"docs/options.md": begin}, "docs/options.md")
 
     def test_every_check_is_in_the_list(self):
         written = {value for name, value in vars(check_tree).items() if name.startswith("check_")}

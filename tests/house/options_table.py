@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+"""The table in docs/options.md is the one that the option table prints.
+
+    options_table.py --check PRINTER PAGE    compares; ends with 1 when they differ
+    options_table.py --update PRINTER PAGE   writes the table into the page
+
+PRINTER is the build's bin/print_option_table, PAGE is docs/options.md.
+"""
+
+import argparse
+import difflib
+import pathlib
+import subprocess
+import sys
+
+BEGIN, END = "<!-- options:begin -->\n", "<!-- options:end -->"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="compare; end with 1 when they differ")
+    what.add_argument("--update", action="store_true", help="write the table into the page")
+    parser.add_argument("printer")
+    parser.add_argument("page", type=pathlib.Path)
+    options = parser.parse_args()
+
+    table = subprocess.run([options.printer], capture_output=True, text=True, check=True).stdout.strip() + "\n"
+    if not table.startswith("|"):
+        sys.exit(f"{options.printer} printed no table:\n{table}")
+    text = options.page.read_text()
+    try:
+        before, rest = text.split(BEGIN)
+        written, after = rest.split(END)
+    except ValueError:
+        sys.exit(f"{options.page}: needs the two lines {BEGIN.strip()} and {END}, once each")
+
+    if written == table:
+        return 0
+    if options.update:
+        options.page.write_text(before + BEGIN + table + END + after)
+        return 0
+    sys.stdout.writelines(difflib.unified_diff(
+        written.splitlines(True), table.splitlines(True), str(options.page), "the option table"))
+    print(f"\nrun: python3 tests/house/options_table.py --update {options.printer} docs/options.md")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
