@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "interpose/options/option_table.hpp"
+#include "interpose/options/quantities.hpp"
 
 namespace memlab::interpose {
 namespace {

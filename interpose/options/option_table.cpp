@@ -1,12 +1,11 @@
 #include "interpose/options/option_table.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstring>
-#include <limits>
 
 #include "interpose/options/pytorch_conf.hpp"
+#include "interpose/options/quantities.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -413,74 +412,6 @@ LoadedSettings load_settings(const char* const* environment) {
         }
     }
     return loaded;
-}
-
-bool parse_duration(std::string_view text, std::uint64_t* nanoseconds) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc()) {
-        return false;
-    }
-    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    std::uint64_t scale = 0;
-    if (unit == "ms") {
-        scale = 1'000'000;
-    } else if (unit == "s" || (unit.empty() && number == 0)) {
-        scale = 1'000'000'000;
-    } else if (unit == "min") {
-        scale = 60'000'000'000;
-    } else {
-        return false;
-    }
-    if (number > std::numeric_limits<std::uint64_t>::max() / scale) {
-        return false;
-    }
-    *nanoseconds = number * scale;
-    return true;
-}
-
-bool parse_bytes(std::string_view text, std::uint64_t* bytes) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc()) {
-        return false;
-    }
-    std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    while (!unit.empty() && unit.front() == ' ') {
-        unit.remove_prefix(1);
-    }
-    unsigned shift = 0;
-    if (!unit.empty() && !(unit.size() == 1 && (unit[0] == 'B' || unit[0] == 'b'))) {
-        switch (std::tolower(static_cast<unsigned char>(unit[0]))) {
-            case 'k':
-                shift = 10;
-                break;
-            case 'm':
-                shift = 20;
-                break;
-            case 'g':
-                shift = 30;
-                break;
-            case 't':
-                shift = 40;
-                break;
-            default:
-                return false;
-        }
-        unit.remove_prefix(1);
-        if (!unit.empty()) {
-            const bool binary = (unit.size() == 2 && (unit[0] == 'i' || unit[0] == 'I') &&
-                                 (unit[1] == 'B' || unit[1] == 'b'));
-            if (!binary) {
-                return false;
-            }
-        }
-    }
-    if (number > (std::numeric_limits<std::uint64_t>::max() >> shift)) {
-        return false;
-    }
-    *bytes = number << shift;
-    return true;
 }
 
 }  // namespace memlab::interpose

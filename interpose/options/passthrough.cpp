@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "interpose/options/option_table.hpp"
+#include "interpose/options/quantities.hpp"
 
 namespace memlab::interpose {
 namespace {

@@ -1,4 +1,5 @@
 #include "profiler/python/interpreter.hpp"
+#include "profiler/python/layouts.hpp"
 
 #include <dlfcn.h>
 

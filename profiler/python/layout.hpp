@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace memlab::profiler::python {
 
@@ -59,11 +58,5 @@ inline constexpr std::size_t type_basic_size = 32;
 inline constexpr std::uint8_t owned_by_generator = 1;
 inline constexpr std::uint8_t owned_by_c_stack = 3;  ///< a shim
 inline constexpr std::size_t instruction_size = 2;
-
-/// Of CPython 3.`minor`; null when it has not been tested.
-const Layout* layout_of(int minor);
-
-/// "3.11, 3.12": the versions that have a row.
-std::string tested_versions();
 
 }  // namespace memlab::profiler::python

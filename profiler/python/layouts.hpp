@@ -2,6 +2,8 @@
 // frame after frame need not look up where everything lies.
 #pragma once
 
+#include <string>
+
 #include "profiler/python/layout.hpp"
 
 namespace memlab::profiler::python {
@@ -78,5 +80,11 @@ inline constexpr Layout layouts[] = {
      .unicode_size = 64,
      .generator_frame = 72},
 };
+
+/// Of CPython 3.`minor`; null when it has not been tested.
+const Layout* layout_of(int minor);
+
+/// "3.11, 3.12": the versions that have a row.
+std::string tested_versions();
 
 }  // namespace memlab::profiler::python

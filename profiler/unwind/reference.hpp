@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "profiler/stack_capture.hpp"
 #include "profiler/unwind/bytes.hpp"
+#include "profiler/unwind/captured_stack.hpp"
 
 namespace memlab::profiler::unwind {
 

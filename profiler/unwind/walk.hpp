@@ -21,8 +21,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "profiler/stack_capture.hpp"
 #include "profiler/unwind/bytes.hpp"
+#include "profiler/unwind/captured_stack.hpp"
 
 namespace memlab::profiler::unwind {
 

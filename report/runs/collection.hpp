@@ -4,13 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "report/model.hpp"
+#include "report/runs/run_facts.hpp"
 
 namespace memlab::report {
 
@@ -22,36 +21,6 @@ struct RunMember {
     bool running = false;   ///< when memlab-run looked
     std::uint64_t start_ticks = 0;  ///< since boot; two images of one process share it; 0: unknown
     Report report;
-};
-
-/// What a run file (memlab-run.<host>.<pid>.json) says beyond the reports.
-struct RunFacts {
-    struct Member {
-        std::uint64_t pid = 0;
-        std::uint64_t start_wall_ns = 0;
-        std::uint64_t start_ticks = 0;
-        bool recovered = false;
-        bool running = false;
-        std::uint64_t held_bytes = 0;
-        std::vector<std::string> arguments;
-        std::optional<std::string> report;  ///< file name; null: there was none
-        std::optional<std::string> log;
-    };
-    struct Ancestor {
-        std::uint64_t parent_pid = 0;
-        std::string command;
-    };
-    std::string file;
-    std::string host;
-    std::uint64_t pid = 0;  ///< of memlab-run
-    std::vector<std::string> command;
-    std::uint64_t start_wall_ns = 0;
-    std::uint64_t end_wall_ns = 0;
-    std::string signal;                      ///< that ended the command; else empty
-    std::optional<std::uint64_t> exit_code;  ///< the command's
-    std::map<std::string, std::string> replaced;
-    std::vector<Member> members;
-    std::map<std::uint64_t, Ancestor> ancestors;  ///< by pid: without CUDA of their own
 };
 
 struct RunCollection {

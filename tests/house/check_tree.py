@@ -149,38 +149,129 @@ def check_presets(tree):
             yield f"{name}:1: '{wanted}' does not build into build/{wanted}/"
 
 
-# Which rooms a room may include from; dependencies point one way. The first match counts.
-ROOMS = [
-    ("allocator/", ("allocator/",)),
-    ("trace/", ("trace/",)),
-    ("profiler/", ("profiler/",)),
-    ("report/", ("report/", "trace/", "allocator/")),
-    ("interpose/options/", ("interpose/options/", "allocator/")),
-    ("interpose/", ("interpose/", "allocator/", "profiler/", "report/")),
-    ("tools/", ("tools/", "report/", "trace/", "allocator/", "interpose/options/")),
+# Which folders a folder may include from, besides itself; dependencies point one way.
+MAY_INCLUDE = {
+    "trace": (),
+    "trace/aggregate": ("trace",),
+    "trace/json": ("trace", "trace/aggregate"),
+    "allocator": (),
+    "profiler/unwind": (),
+    # The recorder's tables of stacks, which these fill, lie in profiler/ itself.
+    "profiler/python": ("trace", "profiler", "profiler/unwind"),
+    "profiler/cupti": ("trace", "profiler"),
+    "profiler": ("trace", "trace/aggregate", "profiler/unwind", "profiler/python"),
+    "interpose/options": ("allocator",),
+    "interpose/driver": ("allocator", "trace", "profiler", "interpose/options"),
+    "interpose/memory": ("allocator", "trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
+                         "interpose/options", "interpose/driver"),
+    "interpose/process": ("trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
+                          "interpose/options", "interpose/driver", "interpose/memory"),
+    "interpose/hooks": ("trace/json", "profiler", "profiler/unwind", "interpose/include/memlab",
+                        "interpose/driver", "interpose/memory", "interpose/process"),
+    "report": ("trace", "trace/aggregate", "trace/json"),
+    "report/views": ("trace/json", "report"),
+    "report/export": ("trace", "trace/aggregate", "trace/json", "report"),
+    "report/lines": ("trace", "trace/aggregate", "report"),
+    "report/whatif": ("trace", "trace/json", "allocator", "report"),
+    "report/runs": ("trace/aggregate", "trace/json", "report", "report/views"),
+    "report/timeline": ("trace/aggregate", "trace/json", "report", "report/views"),
+    "report/pool_view": ("trace/aggregate", "report", "report/views"),
+    "report/inefficiencies": ("trace", "trace/aggregate", "report", "report/views", "report/pool_view"),
+    "report/check": ("trace", "trace/json", "report", "report/views", "report/runs"),
+    "tools": ("trace/json", "interpose/options", "report", "report/check", "report/export",
+              "report/inefficiencies", "report/lines", "report/pool_view", "report/runs", "report/timeline",
+              "report/views", "report/whatif"),
+}
+
+# Modules (a header and its source) that include each other all the same, and why.
+CYCLES = [
+    # A context has a pool and a backend, which ask the memory that has the contexts.
+    {"interpose/memory/context_registry", "interpose/memory/cuda_backend", "interpose/memory/memory"},
+    # What a program says before the session starts waits for it.
+    {"interpose/process/program_notes", "interpose/process/session"},
+    # An unloaded library takes its tables and rules along.
+    {"profiler/unwind/modules", "profiler/unwind/unloads"},
 ]
 
+# Folders with more files than anybody looks through, until they are divided.
+MOST_FILES = 40
+LARGE_FOLDERS = {"report": 64, "tools": 66}
 
-def check_rooms(tree):
-    """A room includes only what it may know."""
+
+def product_includes(tree):
+    """(name, line number, included name) for the product's own files that include each other."""
+    known = set(tree.names)
     for name in tree.names:
-        if pathlib.Path(name).suffix not in C_FAMILY:
-            continue
-        allowed = next((may for room, may in ROOMS if name.startswith(room)), None)
-        if allowed is None:
-            continue
-        for _, number, line in tree.lines([name]):
-            include = re.match(r'\s*#\s*include\s+"([^"]+/[^"]+)"', line)
-            if include and not include.group(1).startswith(allowed):
-                if (tree.root / include.group(1)).exists():
-                    yield f"{name}:{number}: this room must not know {include.group(1)}"
+        if str(pathlib.PurePath(name).parent) in MAY_INCLUDE:
+            for _, number, line in tree.lines([name]):
+                include = re.match(r'\s*#\s*include\s+"([^"]+/[^"]+)"', line)
+                if include and include.group(1) in known:
+                    yield name, number, include.group(1)
+
+
+def check_directions(tree):
+    """A folder includes only what it may know."""
+    for name, number, included in product_includes(tree):
+        folder, other = (str(pathlib.PurePath(each).parent) for each in (name, included))
+        if other != folder and other not in MAY_INCLUDE[folder]:
+            yield f"{name}:{number}: {folder}/ must not know {included}"
+
+
+def cycles(edges):
+    """The sets of nodes that reach each other (Tarjan), without those of one."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in edges.get(node, ()):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = set(stack[stack.index(node):])
+            del stack[stack.index(node):]
+            if len(component) > 1:
+                found.append(component)
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def check_cycles(tree):
+    """No modules include each other, sources taken into account, but for those that are named."""
+    edges = {}
+    for name, _, included in product_includes(tree):
+        module, other = (each.rsplit(".", 1)[0] for each in (name, included))
+        if module != other:
+            edges.setdefault(module, set()).add(other)
+    for cycle in cycles(edges):
+        if cycle not in CYCLES:
+            yield f"{sorted(cycle)[0]}:1: these include each other: {', '.join(sorted(cycle))}"
+
+
+def check_folder_sizes(tree):
+    """A folder of the product has no more files than one looks through."""
+    counts = {}
+    for name in tree.names:
+        folder = str(pathlib.PurePath(name).parent)
+        if folder in MAY_INCLUDE:
+            counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in sorted(counts.items()):
+        if count > LARGE_FOLDERS.get(folder, MOST_FILES):
+            yield f"{folder}:1: has {count} files, more than {LARGE_FOLDERS.get(folder, MOST_FILES)}"
 
 
 def check_preload_includes(tree):
     """What lives inside other people's programs stays clear of the C++ library's heavy parts."""
     pattern = re.compile(r"\s*#\s*include\s+<(iostream|regex|filesystem|locale|thread|future)>")
+    inside = ("trace/", "allocator/", "profiler/", "interpose/")
     for name in tree.names:
-        if pathlib.Path(name).suffix in C_FAMILY and name.startswith(("allocator/", "profiler/", "interpose/")):
+        if pathlib.Path(name).suffix in C_FAMILY and name.startswith(inside):
             for _, number, line in tree.lines([name]):
                 found = pattern.match(line)
                 if found:
@@ -203,7 +294,9 @@ CHECKS = [
     check_links,
     check_docs_index,
     check_presets,
-    check_rooms,
+    check_directions,
+    check_cycles,
+    check_folder_sizes,
     check_preload_includes,
     check_option_markers,
 ]

@@ -60,11 +60,29 @@ class CheckTree(unittest.TestCase):
         self.assert_finds(check_tree.check_presets, bad, "CMakePresets.json", "CMakePresets.json")
         self.assert_finds(check_tree.check_presets, {}, "CMakePresets.json")
 
-    def test_rooms(self):
+    def test_directions(self):
         files = {"report/x.hpp": "", "allocator/y.hpp": "",
                  "allocator/a.cpp": '#include "allocator/y.hpp"\n#include "report/x.hpp"\n',
-                 "interpose/i.cpp": '#include "report/x.hpp"\n#include "allocator/y.hpp"\n'}
-        self.assert_finds(check_tree.check_rooms, files, "allocator/a.cpp")
+                 "report/whatif/w.cpp": '#include "report/x.hpp"\n#include "allocator/y.hpp"\n'}
+        self.assert_finds(check_tree.check_directions, files, "allocator/a.cpp")
+
+    def test_cycles(self):
+        good = {"trace/a.hpp": "", "trace/a.cpp": '#include "trace/a.hpp"\n#include "trace/b.hpp"\n',
+                "trace/b.hpp": '#include "trace/c.hpp"\n', "trace/c.hpp": ""}
+        self.assert_finds(check_tree.check_cycles, good)
+        bad = {**good, "trace/c.cpp": '#include "trace/a.hpp"\n'}  # through a source alone
+        self.assert_finds(check_tree.check_cycles, bad, "trace/a")
+        named = {f"{module}.hpp": "" for cycle in check_tree.CYCLES[:1] for module in cycle}
+        modules = sorted(check_tree.CYCLES[0])
+        for module, other in zip(modules, modules[1:] + modules[:1]):
+            named[f"{module}.cpp"] = f'#include "{other}.hpp"\n'
+        self.assert_finds(check_tree.check_cycles, named)
+
+    def test_folder_sizes(self):
+        files = {f"trace/{i}.hpp": "" for i in range(check_tree.MOST_FILES)}
+        self.assert_finds(check_tree.check_folder_sizes, files)
+        files["trace/more.hpp"] = ""
+        self.assert_finds(check_tree.check_folder_sizes, files, "trace")
 
     def test_preload_includes(self):
         self.assert_finds(check_tree.check_preload_includes, {

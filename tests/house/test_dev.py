@@ -86,6 +86,12 @@ class Dev(unittest.TestCase):
         self.assert_refuses(result, "no apt", "cmake")
         self.assertNotIn("ninja", result.stderr)
 
+    def test_no_install_only_names_what_is_missing(self):
+        self.command("apt-get", "echo called >&2; exit 1")
+        self.command("id", "echo 0")
+        result = self.run_dev("--no-install", "format", "--check")
+        self.assert_refuses(result, "missing to format", "apt-get install clang-format-14")
+
     def test_without_permission_the_missing_packages_are_named(self):
         self.command("apt-get", "echo called >&2; exit 1")
         self.command("id", "echo 1000")
@@ -108,9 +114,11 @@ class Dev(unittest.TestCase):
         self.command("id", "echo 0")
         self.command("apt-get", f'echo "$*" >>{log}\n[[ $* != *clang-format-14* ]] || '
                                 f"{{ echo '#!{shutil.which('bash')}' >{tool}; {shutil.which('chmod')} +x {tool}; }}")
-        for _ in range(2):
+        for run in range(2):
             result = self.run_dev("format", "--check")
             self.assertEqual(result.returncode, 0, result)
+            said = "dev: installing what is missing to format: clang-format-14\n"
+            self.assertEqual(result.stderr, said if run == 0 else "")
         calls = log.read_text().splitlines()
         self.assertEqual(calls[:2], ["-qq update", "-qq install -y --no-install-recommends clang-format-14"])
         # Then what is nice to have, each for itself, and nothing at the second run.

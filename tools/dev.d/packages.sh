@@ -99,13 +99,17 @@ missing_packages() {
     printf '%s' "${missing[*]}"
 }
 
-# need NEED...: installs what is missing, or explains in one line what to install.
+# need PURPOSE NEED...: installs what is missing, or explains in one line what to install.
 need() {
-    local missing log package
+    local missing log package purpose=$1
     local -a as_root=() wanted
+    shift
     missing=$(missing_packages "$@")
     if [[ -z $missing ]]; then return 0; fi
 
+    if [[ -n ${no_install:-} ]]; then
+        die "missing to $purpose: apt-get install $missing (Debian/Ubuntu names)"
+    fi
     if ! command -v apt-get >/dev/null; then
         die "missing here, and there is no apt to install them with (Debian/Ubuntu names): $missing"
     fi
@@ -117,7 +121,7 @@ need() {
         fi
     fi
 
-    say "installing $missing"
+    say "installing what is missing to $purpose: $missing"
     log=$(mktemp)
     read -r -a wanted <<<"$missing"
     as_root+=(env DEBIAN_FRONTEND=noninteractive apt-get -qq)

@@ -1,5 +1,6 @@
 // The option table: every default parses, what is set wins, what is wrong is named and ignored.
 #include "interpose/options/option_table.hpp"
+#include "interpose/options/quantities.hpp"
 
 #include <cstring>
 #include <set>

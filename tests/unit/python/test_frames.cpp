@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/layouts.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "tests/catch.hpp"
 

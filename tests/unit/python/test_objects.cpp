@@ -1,4 +1,5 @@
 // Texts as CPython keeps them, and as they must never crash: every width, cut, foreign, too long.
+#include "profiler/python/layouts.hpp"
 #include "profiler/python/objects.hpp"
 
 #include <cstring>

@@ -1,5 +1,3 @@
-#include "profiler/python/layout.hpp"
-
 #include "profiler/python/layouts.hpp"
 
 namespace memlab::profiler::python {
