@@ -60,7 +60,7 @@ std::string problem_of(const char* name, const Stat& stat, const Stat& truth) {
     return {};
 }
 
-class DeafObserver final : public PoolObserver {
+class NullObserver final : public PoolObserver {
   public:
     void on_alloc(const BlockInfo&, Tag) override {}
     void on_free_requested(const BlockInfo&, Tag) override {}
@@ -198,7 +198,7 @@ class Pool::Impl {
 
     const SizePolicy policy_;
     DeviceBackend& backend_;
-    DeafObserver deaf_;
+    NullObserver deaf_;
     PoolObserver& observer_;
 
     mutable std::mutex mutex_;

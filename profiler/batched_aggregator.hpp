@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include "profiler/packed_records.hpp"
+#include "profiler/event_batch.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/prefetch.hpp"
 
@@ -40,23 +40,23 @@ class BatchedAggregator {
     /// Of the records that a program makes all the time. May give the order back, as the last thing
     /// that is done under it.
     void add(const trace::Event& event, Order& order) {
-        batches_[filling_].add(event, UsualEvents::sort_of(event.type), packed_);
+        batches_[filling_].add(event, EventTemplates::sort_of(event.type), packed_);
         added(order);
     }
     /// A free_requested of the pool and its free_completed of the same time.
     void add_freed(const trace::Event& free_requested, Order& order) {
-        batches_[filling_].add(free_requested, UsualEvents::freed, packed_);
+        batches_[filling_].add(free_requested, EventTemplates::freed, packed_);
         added(order);
     }
     void add(const trace::DeviceSample& sample, Order& order) {
         batches_[filling_].add(sample);
         added(order);
     }
-    /// An event of this sort (UsualEvents) will be added soon. Without the order.
-    void expect(std::size_t sort) const noexcept {
+    /// An event of this sort (EventTemplates) will be added soon. Without the order.
+    void prefetch(std::size_t sort) const noexcept {
         trace::prefetch_to_write<sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_>(
             &filling_);
-        packed_.expect(sort);
+        packed_.prefetch(sort);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
     /// Adds up what waits, if that is worth it: the program is about to wait. Whether it did, and
@@ -101,7 +101,7 @@ class BatchedAggregator {
     }
 
   private:
-    using Batch = PackedRecords;
+    using Batch = EventBatch;
 
     void added(Order& order) {
         const Batch& batch = batches_[filling_];
@@ -121,8 +121,8 @@ class BatchedAggregator {
 
     void add_up(Batch& batch) { batch.take_all(aggregator_, taken_); }
 
-    UsualEvents packed_;                       // under the order
-    UsualEvents taken_;                        // under mutex_
+    EventTemplates packed_;                    // under the order
+    EventTemplates taken_;                     // under mutex_
     std::size_t filling_ = 0;                  // changed under the order and mutex_
     std::atomic<const void*> next_ = nullptr;  // where the next record goes
     std::mutex mutex_;

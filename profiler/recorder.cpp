@@ -42,14 +42,14 @@ class Recorder::Impl final : private StackDefinitions {
         emit(process);
     }
 
-    void expect(trace::EventType type, Freed freed) const noexcept {
+    void prefetch(trace::EventType type, Freed freed) const noexcept {
         trace::prefetch_to_write<sizeof mutex_ + sizeof finished_>(&mutex_);
         trace::prefetch_to_write<sizeof clock_>(&clock_);
-        aggregator_.expect(type == trace::EventType::free_requested && freed == Freed::at_once
-                               ? UsualEvents::freed
-                               : UsualEvents::sort_of(type));
+        aggregator_.prefetch(type == trace::EventType::free_requested && freed == Freed::at_once
+                                 ? EventTemplates::freed
+                                 : EventTemplates::sort_of(type));
         if (log_) {
-            log_->expect(type);
+            log_->prefetch(type);
         }
     }
 
@@ -342,7 +342,7 @@ class Recorder::Impl final : private StackDefinitions {
             return id_of(native, epoch);
         }
         const StackHash parts = python::hash_of_parts(native, frames, epoch);
-        const std::uint32_t known = python_.known_stacks().find(parts);
+        const std::uint32_t known = python_.merged_stack_cache().find(parts);
         return known != 0 ? known : merge_parts(parts);
     }
 
@@ -367,7 +367,7 @@ class Recorder::Impl final : private StackDefinitions {
                 ? stacks_.id_of(words.first(merged.depth), merged.truncated, epoch, &merged.python)
                 : id_of(native, epoch);
         if (id != 0 && epoch != StackTable::no_epoch) {
-            python_.known_stacks().keep(parts, id);
+            python_.merged_stack_cache().keep(parts, id);
         }
         return id;
     }
@@ -487,8 +487,8 @@ Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
 
 Recorder::~Recorder() = default;
 
-[[gnu::hot]] void Recorder::expect(trace::EventType type, Freed freed) const noexcept {
-    impl_->expect(type, freed);
+[[gnu::hot]] void Recorder::prefetch(trace::EventType type, Freed freed) const noexcept {
+    impl_->prefetch(type, freed);
 }
 
 [[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {

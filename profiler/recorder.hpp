@@ -40,7 +40,7 @@ class Recorder {
 
     /// An alloc or a free_requested will be recorded soon, by record_freed() or, `later`, by
     /// record(): what that takes is brought into the processor's caches meanwhile.
-    void expect(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
+    void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
     std::uint32_t capture_call_site() noexcept;

@@ -114,8 +114,8 @@ struct StackTable::Resolved {
     std::vector<std::size_t> module_of;  // index into modules, or SIZE_MAX
 };
 
-StackTable::StackTable(StackDefinitions& definitions, std::uint32_t most_stacks)
-    : definitions_(definitions), most_stacks_(most_stacks) {
+StackTable::StackTable(StackDefinitions& definitions, std::uint32_t max_stacks)
+    : definitions_(definitions), max_stacks_(max_stacks) {
     all_slots_.push_back(std::make_unique<Slots>(first_capacity));
     slots_.store(all_slots_.back().get(), std::memory_order_release);
 }
@@ -133,21 +133,21 @@ StackTable::~StackTable() = default;
             return known->id;
         }
     }
-    const std::uint32_t id = define(key, most_stacks_);
+    const std::uint32_t id = define(key, max_stacks_);
     return id != 0 ? id : folded_id_of(key);
 }
 
 // What a stack counts as when there is no room for it.
 std::uint32_t StackTable::folded_id_of(const Key& key) {
     if (!folding_.exchange(true, std::memory_order_relaxed)) {
-        definitions_.missed("the program came from more than " + std::to_string(most_stacks_) +
+        definitions_.missed("the program came from more than " + std::to_string(max_stacks_) +
                             " different call stacks (MEMLAB_MAX_STACKS): what came from others is "
                             "counted by their innermost frames, 8 or fewer");
     }
     const bool epoch_is_kept = key.epoch != no_epoch;
-    std::size_t room = most_stacks_;
+    std::size_t room = max_stacks_;
     for (const std::size_t kept : {std::size_t{8}, std::size_t{1}}) {
-        room += most_stacks_ / 8 + 8;
+        room += max_stacks_ / 8 + 8;
         if (key.stack.size() < kept) {
             continue;
         }

@@ -37,10 +37,10 @@ class StackTable {
   public:
     static constexpr std::uint32_t default_most_stacks = 200'000;
 
-    /// `definitions` must outlive it. `most_stacks`: how many stacks are kept whole; a quarter
+    /// `definitions` must outlive it. `max_stacks`: how many stacks are kept whole; a quarter
     /// more, and a few, of what others are folded to.
     explicit StackTable(StackDefinitions& definitions,
-                        std::uint32_t most_stacks = default_most_stacks);
+                        std::uint32_t max_stacks = default_most_stacks);
     ~StackTable();
     StackTable(const StackTable&) = delete;
     StackTable& operator=(const StackTable&) = delete;
@@ -81,7 +81,7 @@ class StackTable {
     std::uint32_t module_id(const LoadedModule& module);
 
     StackDefinitions& definitions_;
-    const std::uint32_t most_stacks_;
+    const std::uint32_t max_stacks_;
     std::atomic<Slots*> slots_;
     std::atomic<std::size_t> entry_count_{0};
     std::atomic<bool> folding_{false};

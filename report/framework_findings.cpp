@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t pytorch_unit = 2ULL << 20;  // every segment of its allocator is a multiple
 
-constexpr std::uint64_t most_regions = 64;
+constexpr std::uint64_t max_regions = 64;
 
 /// Libraries that frameworks call and that allocate for themselves.
 bool allocates_for_itself(std::string_view path) {
@@ -52,7 +52,7 @@ bool looks_cached(const FrameworkCache& cache, const Use& use) {
         return use.whole_units;
     }
     // XLA's allocator doubles what it has, and gives all of it back at the end.
-    return key == "jax" ? use.count <= most_regions : use.live_count == use.count;
+    return key == "jax" ? use.count <= max_regions : use.live_count == use.count;
 }
 
 std::string own_cache(const FrameworkCache& cache) {

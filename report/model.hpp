@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "report/source_frame.hpp"
-#include "trace/json/held_label.hpp"
+#include "trace/json/memory_label.hpp"
 
 namespace memlab::report {
 

@@ -30,15 +30,15 @@ std::string progress_line(std::string_view path, std::uint64_t done, std::uint64
                           bool ascii) {
     constexpr std::string_view before = "Reading ";
     constexpr std::size_t per_cent = 5;  // " 100%"
-    constexpr std::size_t longest_bar = 40;
-    constexpr std::size_t shortest_bar = 10;
+    constexpr std::size_t max_bar = 40;
+    constexpr std::size_t min_bar = 10;
     const auto columns = static_cast<std::size_t>(std::max(width, 1));
-    const std::size_t around = before.size() + 1 + shortest_bar + per_cent;
+    const std::size_t around = before.size() + 1 + min_bar + per_cent;
     const std::string name = shorten_begin(printable(path.substr(path.rfind('/') + 1), ascii),
                                            columns - std::min(columns, around), ascii);
     std::string line = std::string(before) + name + " ";
     const std::size_t taken = display_width(line) + per_cent;
-    const std::size_t bar = std::min(columns - std::min(columns, taken), longest_bar);
+    const std::size_t bar = std::min(columns - std::min(columns, taken), max_bar);
     const double share = std::min(static_cast<double>(done) / static_cast<double>(total), 1.0);
     const auto full = static_cast<std::size_t>(share * static_cast<double>(bar));
     for (std::size_t i = 0; i < bar; ++i) {

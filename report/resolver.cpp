@@ -16,7 +16,7 @@ const std::vector<StackFrame>& Resolver::frames(std::size_t stack) {
     if (const auto known = kept_.find(stack); known != kept_.end()) {
         return known->second;
     }
-    if (kept_order_.size() == most_kept) {
+    if (kept_order_.size() == max_kept) {
         kept_.erase(kept_order_.front());
         kept_order_.pop_front();
     }

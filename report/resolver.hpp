@@ -60,7 +60,7 @@ class Resolver {
         const Place* place = nullptr;  ///< null: not known yet
         std::size_t frame = no_frame;
     };
-    static constexpr std::size_t most_kept = 1024;
+    static constexpr std::size_t max_kept = 1024;
 
     const Chosen& choose(std::size_t stack);
     void resolve_frame(std::size_t frame, std::vector<StackFrame>& out);

@@ -17,7 +17,7 @@ namespace memlab::report {
 namespace {
 
 /// A report holds bounded lists but for sites and stacks; far beyond this it is no report.
-constexpr std::uint64_t largest_report = 4ULL << 30;
+constexpr std::uint64_t max_report = 4ULL << 30;
 
 class File {
   public:
@@ -65,7 +65,7 @@ std::string read_all(int fd, std::string* text) {
             return {};
         }
         text->append(buffer.data(), static_cast<std::size_t>(got));
-        if (text->size() > largest_report) {
+        if (text->size() > max_report) {
             return "larger than any report; give a memlab.*.json or .memlog file";
         }
     }

@@ -38,7 +38,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::size_t most_stacks = 8;
+constexpr std::size_t max_stacks = 8;
 
 json ratio_json(const std::optional<double>& ratio) {
     return ratio ? json(*ratio) : json(nullptr);
@@ -71,7 +71,7 @@ json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t
         }
         json stacks = json::array();
         for (const std::size_t stack : share.stacks) {
-            if (stacks.size() < most_stacks && stack != 0) {
+            if (stacks.size() < max_stacks && stack != 0) {
                 stacks.push_back(stack_json(resolver.frames(stack)));
             }
         }

@@ -11,7 +11,7 @@ namespace memlab::report {
 
 namespace {
 
-constexpr int largest_power = 4;
+constexpr int max_power = 4;
 
 template <typename... Args>
 std::string print(const char* format, Args... args) {
@@ -23,8 +23,8 @@ std::string print(const char* format, Args... args) {
 }  // namespace
 
 const char* ByteUnit::name() const {
-    static constexpr std::array<const char*, largest_power + 1> names = {"B", "KiB", "MiB", "GiB",
-                                                                         "TiB"};
+    static constexpr std::array<const char*, max_power + 1> names = {"B", "KiB", "MiB", "GiB",
+                                                                     "TiB"};
     return names.at(static_cast<std::size_t>(power));
 }
 
@@ -35,7 +35,7 @@ double ByteUnit::bytes() const {
 ByteUnit unit_for(std::uint64_t bytes) {
     ByteUnit unit;
     // 1023.995 KiB would print as "1024.00 KiB": it belongs to the next unit.
-    while (unit.power < largest_power &&
+    while (unit.power < max_power &&
            static_cast<double>(bytes) / unit.bytes() >= (unit.power == 0 ? 1024.0 : 1023.995)) {
         ++unit.power;
     }

@@ -15,11 +15,11 @@ namespace {
 using JsonValue = nlohmann::json;
 __extension__ using WideSum = unsigned __int128;
 
-constexpr std::size_t most_problems = 5;
-constexpr std::size_t most_rows = 1024;
-constexpr std::size_t most_ooms = 32;
-constexpr std::size_t most_marks = 4096;
-constexpr std::size_t most_bypassed = 4096;
+constexpr std::size_t max_problems = 5;
+constexpr std::size_t max_rows = 1024;
+constexpr std::size_t max_ooms = 32;
+constexpr std::size_t max_marks = 4096;
+constexpr std::size_t max_bypassed = 4096;
 
 std::string number(WideSum value) {
     return value > ~std::uint64_t{0} ? std::string("more than 2^64")
@@ -57,7 +57,7 @@ class Validator {
 
   private:
     void problem(const std::string& what) {
-        if (out_.problems.size() < most_problems) {
+        if (out_.problems.size() < max_problems) {
             out_.problems.push_back(what);
         } else {
             ++out_.more;
@@ -93,14 +93,14 @@ class Validator {
         if (report_.modules.empty() || !report_.modules.front().path.empty()) {
             problem("modules[0] is not the unknown one");
         }
-        at_most(report_.ooms.size(), most_ooms, "the number of ooms", "there may be");
+        at_most(report_.ooms.size(), max_ooms, "the number of ooms", "there may be");
         at_most(report_.ooms.size(), report_.oom_count, "the number of ooms", "oom_count");
-        at_most(report_.marks.size(), most_marks, "the number of marks", "there may be");
+        at_most(report_.marks.size(), max_marks, "the number of marks", "there may be");
         at_most(report_.marks.size(), report_.mark_count, "the number of marks", "mark_count");
-        if (report_.ooms.size() < most_ooms) {
+        if (report_.ooms.size() < max_ooms) {
             equal(report_.oom_count, report_.ooms.size(), "oom_count", "the number of ooms is");
         }
-        if (report_.marks.size() < most_marks) {
+        if (report_.marks.size() < max_marks) {
             equal(report_.mark_count, report_.marks.size(), "mark_count", "the number of marks is");
         }
         std::uint64_t before = 0;
@@ -240,7 +240,7 @@ class Validator {
     void timeline(const Device& device, const std::string& where) {
         static constexpr const char* names[curve_count] = {"requested", "allocated", "active",
                                                            "reserved", "device_used"};
-        at_most(device.timeline.rows.size(), most_rows, where + ".timeline's number of rows",
+        at_most(device.timeline.rows.size(), max_rows, where + ".timeline's number of rows",
                 "there may be");
         for (std::size_t c = 0; c < curve_count; ++c) {
             const std::string curve = where + ".timeline's " + names[c];
@@ -277,7 +277,7 @@ class Validator {
             count += each.count;
             bytes += each.bytes;
         }
-        if (coverage.bypassed.size() < most_bypassed) {
+        if (coverage.bypassed.size() < max_bypassed) {
             equal(coverage.bypassed_count, count, "coverage.bypassed_count", "its parts are");
             equal(coverage.bypassed_bytes, bytes, "coverage.bypassed_bytes", "its parts are");
         }

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "report/event_log_of.hpp"
 #include "report/export/formats.hpp"
+#include "report/find_event_log.hpp"
 #include "report/symbolizer.hpp"
 #include "tools/debuginfod_option.hpp"
 #include "tools/diagnostics.hpp"
@@ -106,7 +106,7 @@ int export_to(const ExportArguments& arguments, const Format& format) {
         return fail(problem);
     }
     const std::string& file = loaded->file;
-    std::string log = report::event_log_of(file, loaded->report);
+    std::string log = report::find_event_log(file, loaded->report);
     const exports::Recording recording{std::move(loaded->report), std::move(log),
                                        std::move(loaded->warning)};
     if (format.needs_log && recording.log.empty()) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/inefficiencies/inefficiencies.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "tools/report_options.hpp"
@@ -123,7 +123,7 @@ int inefficiencies_command(int argc, char** argv) {
         query.taken = arguments.filter.sites(open.report, open.resolver);
         std::string problem;
         const Inefficiencies found = find_inefficiencies(
-            open.report, open.resolver, event_log_of(open.file, open.report), query, &problem);
+            open.report, open.resolver, find_event_log(open.file, open.report), query, &problem);
         if (!problem.empty()) {
             throw CannotShow{problem};
         }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/lines/line_tables.hpp"
 #include "report/lines/render.hpp"
 #include "tools/report_options.hpp"
@@ -113,7 +113,7 @@ int lines_command(int argc, char** argv) {
     const auto show = [&](const OpenReport& open) {
         std::string problem;
         const LineTables tables =
-            line_tables(open.report, open.resolver, event_log_of(open.file, open.report),
+            line_tables(open.report, open.resolver, find_event_log(open.file, open.report),
                         arguments.query, &problem, &moments);
         if (!problem.empty()) {
             throw CannotShow{problem};

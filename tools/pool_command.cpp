@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"
 #include "tools/report_options.hpp"
@@ -17,7 +17,7 @@ namespace {
 using namespace memlab::report;
 
 /// Failures whose moments are shown; more say the same again.
-constexpr std::size_t most_ooms = 3;
+constexpr std::size_t max_ooms = 3;
 
 void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
     add_files(app, options);
@@ -63,7 +63,7 @@ int pool_command(int argc, char** argv) {
             }
         }
         const std::vector<PoolOfDevice> pools =
-            pools_of(devices, event_log_of(open.file, open.report), most_ooms);
+            pools_of(devices, find_event_log(open.file, open.report), max_ooms);
         return options.json ? pools_json(pools, open.resolver)
                             : render_pools(pools, open.resolver, view);
     });

@@ -146,14 +146,14 @@ std::string render_run_file(const RunDescription& run, const LaunchResult& resul
 }
 
 std::string write_run_file(const RunDescription& run, const std::string& text) {
-    constexpr int most_tries = 1000;
+    constexpr int max_tries = 1000;
     std::string host = host_name();
     for (char& c : host) {
         c = c == '/' ? '_' : c;
     }
     const std::string stem = run.folder + "memlab-run." + host + "." + std::to_string(getpid());
     int error = EEXIST;
-    for (int attempt = 1; error == EEXIST && attempt <= most_tries; ++attempt) {
+    for (int attempt = 1; error == EEXIST && attempt <= max_tries; ++attempt) {
         const std::string path =
             stem + (attempt == 1 ? "" : "." + std::to_string(attempt)) + ".json";
         error = report::write_text(text, path, report::Existing::refuse).error_number;

@@ -1,6 +1,6 @@
 // How memlab-run learns which files belong to its run: it names an empty file to its children, and
-// each process that begins to record appends a line (interpose/process/run_line.hpp says which).
-// Looking for new files in a folder would mix up runs that share it.
+// each process that begins to record appends a line (interpose/process/manifest_line.hpp says
+// which). Looking for new files in a folder would mix up runs that share it.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace {
 using namespace memlab::report;
 
 /// Summaries of more processes than this would push the program's own output off the screen.
-constexpr std::size_t most_summaries = 4;
+constexpr std::size_t max_summaries = 4;
 
 struct Recorded {
     std::string file;
@@ -85,7 +85,7 @@ class RunReport {
             return peak(a.report) > peak(b.report);
         });
         for (std::size_t i = 0; i < recorded_.size(); ++i) {
-            if (i == most_summaries) {
+            if (i == max_summaries) {
                 tools::diagnostics().info("{} more reports beside these", recorded_.size() - i);
                 break;
             }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/json_values.hpp"
 #include "report/reader.hpp"
 #include "report/symbolizer.hpp"
@@ -131,7 +131,7 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 
 int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
     const report::Report& report = loaded.report;
-    const std::string log = report::event_log_of(loaded.file, report);
+    const std::string log = report::find_event_log(loaded.file, report);
     if (const std::string problem = problem_of_device(report, arguments.device); !problem.empty()) {
         return fail(loaded.file + ": " + problem);
     }

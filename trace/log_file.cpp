@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::uint64_t page_size = 4096;  // x86-64
 constexpr std::uint64_t first_chunk = std::uint64_t{64} << 10;
-constexpr std::uint64_t largest_chunk = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_chunk = std::uint64_t{1} << 20;
 
 constexpr std::uint64_t page_floor(std::uint64_t offset) {
     return offset & ~(page_size - 1);
@@ -132,8 +132,8 @@ int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, u
 }
 
 std::uint64_t LogFile::ceiling() const {
-    constexpr std::uint64_t largest_offset = std::numeric_limits<off_t>::max();
-    return std::min({limit_, file_size_limit(), largest_offset});
+    constexpr std::uint64_t max_offset = std::numeric_limits<off_t>::max();
+    return std::min({limit_, file_size_limit(), max_offset});
 }
 
 void LogFile::full_at_ceiling() {
@@ -205,7 +205,7 @@ bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size
     return false;
 }
 
-[[gnu::hot]] void LogFile::expect_append() const noexcept {
+[[gnu::hot]] void LogFile::prefetch_append() const noexcept {
     prefetch_to_write<64>(&next_);  // and the fields behind it
     prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
 }
@@ -242,7 +242,7 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
     }
     fill_with_zeros(descriptor, allocated_, target);
     allocated_ = target;
-    chunk_ = std::min(chunk_ * 2, largest_chunk);
+    chunk_ = std::min(chunk_ * 2, max_chunk);
     if (!map(keep_from)) {
         fall_back_to_write();
         return false;

@@ -75,7 +75,7 @@ class LogFile {
     std::optional<std::uint32_t> checksum(std::uint64_t offset, std::size_t size) const;
 
     /// An append() will come soon. From any thread.
-    void expect_append() const noexcept;
+    void prefetch_append() const noexcept;
 
     /// Overwrites bytes that were appended, the one at `last` after all others.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);

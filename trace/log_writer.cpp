@@ -24,7 +24,7 @@ namespace {
 /// clean end.
 constexpr std::size_t room_for_end = 320;
 constexpr std::size_t room_for_last_words = 2 * room_for_end;
-constexpr std::size_t longest_reason = 200;
+constexpr std::size_t max_reason = 200;
 
 template <typename Integer>
 void put_little_endian(std::uint8_t* to, Integer value) {
@@ -103,11 +103,11 @@ class LogWriter::Impl {
         }
     }
 
-    [[gnu::hot]] void expect(EventType type) const noexcept {
+    [[gnu::hot]] void prefetch(EventType type) const noexcept {
         prefetch_to_write<event_fields>(&ended_);
         prefetch_to_write<sizeof state_.time_ns + sizeof state_.address>(&state_.time_ns);
         prefetch_to_write<sizeof(Event)>(&state_.last[static_cast<std::size_t>(type)]);
-        file_.expect_append();
+        file_.prefetch_append();
     }
 
     void end(const End& record) noexcept {
@@ -121,8 +121,8 @@ class LogWriter::Impl {
         try {
             End copy = record;
             copy.events_dropped = std::max(copy.events_dropped, dropped_);
-            if (copy.log_stopped_because.size() > longest_reason) {
-                copy.log_stopped_because.resize(longest_reason);
+            if (copy.log_stopped_because.size() > max_reason) {
+                copy.log_stopped_because.resize(max_reason);
             }
             encode(copy);
             append_bytes(record_begin(), record_size(), 0, 0);
@@ -296,7 +296,7 @@ class LogWriter::Impl {
         dropped_ += file_.lost_events();
         LogStopped stopped;
         stopped.time_ns = state_.time_ns;
-        stopped.reason = stopped_because_.substr(0, longest_reason);
+        stopped.reason = stopped_because_.substr(0, max_reason);
         stopped.events_dropped = dropped_;
         end_block();
         last_block_ = true;
@@ -412,8 +412,8 @@ void LogWriter::on(const End& record) {
     impl_->end(record);
 }
 
-[[gnu::hot]] void LogWriter::expect(EventType type) const noexcept {
-    impl_->expect(type);
+[[gnu::hot]] void LogWriter::prefetch(EventType type) const noexcept {
+    impl_->prefetch(type);
 }
 
 void LogWriter::close() {

@@ -62,7 +62,7 @@ class LogWriter final : public RecordSink {
 
     /// An event of that type will come soon: what it takes to write it is brought into the
     /// processor's caches meanwhile. From any thread, at any time but during destruction.
-    void expect(EventType type) const noexcept;
+    void prefetch(EventType type) const noexcept;
 
     /// Trims the preallocated rest and closes the file. Nothing may be appended afterwards.
     void close();

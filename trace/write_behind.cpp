@@ -253,7 +253,7 @@ void WriteBehind::loop() {
 
 /// All that was appended by now, then the patches of it. False: the file takes no more.
 bool WriteBehind::drain() {
-    std::array<Patch, most_patches> patches;
+    std::array<Patch, max_patches> patches;
     std::size_t patch_count = 0;
     std::uint64_t end = 0;
     std::uint64_t events = 0;

@@ -86,7 +86,7 @@ class WriteBehind {
 
     static constexpr std::size_t mapping_size = capacity + 16384;  // and an object of this class
     static constexpr std::size_t place_distance = 16384;
-    static constexpr std::size_t most_patches = 128;
+    static constexpr std::size_t max_patches = 128;
     static constexpr std::size_t tail_capacity = 1024;
 
     OwnDescriptor file_;
@@ -107,7 +107,7 @@ class WriteBehind {
     /// Ends of appends, here and there: where the file may be cut. Filled from the front again.
     std::array<Place, 512> places_{};
     std::size_t place_count_ = 0;
-    std::array<Patch, most_patches> patches_{};
+    std::array<Patch, max_patches> patches_{};
     std::size_t patch_count_ = 0;
 
     bool failed_ = false;

@@ -2,8 +2,8 @@
 // allocation is a node of the graph (hooks_graph.cpp follows those).
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
+#include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/hooks/sampled_call.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
 
@@ -110,7 +110,7 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdevice
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
                                                const CUmemPoolProps* properties) {
     const auto real = mi::real_call(&Driver::cuMemPoolCreate, pool, properties);
-    return mi::sampled_call([&] {
+    return mi::call_and_sample([&] {
         const CUresult result = real();
         if (result == CUDA_SUCCESS) {
             mi::async_pools().created(*pool, *properties);
@@ -121,11 +121,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
     mi::async_pools().destroyed(pool);  // its handle may be another's at once
-    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolDestroy, pool));
+    return mi::call_and_sample(mi::real_call(&Driver::cuMemPoolDestroy, pool));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
-    return mi::sampled_call(mi::real_call(&Driver::cuMemPoolTrimTo, pool, keep));
+    return mi::call_and_sample(mi::real_call(&Driver::cuMemPoolTrimTo, pool, keep));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr* address, CUmemoryPool pool,

@@ -3,8 +3,8 @@
 // The first versions of these functions (CUDA 2.0) pass addresses and sizes in 32 bits; no program
 // that runs on today's drivers can use their memory, so they go to the driver as they are.
 #include "interpose/hooks/hook.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/device_memory.hpp"
-#include "interpose/memory/free_caller.hpp"
 #include "interpose/memory/pitch.hpp"
 
 namespace mi = memlab::interpose;
@@ -31,7 +31,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
 }
 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-    const mi::FreeEntry entry(__builtin_dwarf_cfa());
+    const mi::FreeFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(
         [&](Session& session) {

@@ -2,8 +2,8 @@
 // node's creation until no graph made with it is left, or the program frees it outside.
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
+#include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/hooks/sampled_call.hpp"
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
@@ -292,13 +292,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     before_launch(stream, false);
     const mi::WorkClock::Submission submission(mi::work_clock);
-    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
+    return mi::call_and_sample(mi::real_call(&Driver::cuGraphLaunch, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec executable, CUstream stream) {
     before_launch(stream, true);
     const mi::WorkClock::Submission submission(mi::work_clock);
-    return mi::sampled_call(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
+    return mi::call_and_sample(mi::real_call(&Driver::cuGraphLaunch_ptsz, executable, stream));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphDestroy(CUgraph graph) {

@@ -24,7 +24,7 @@ template <class Ours, class Plain>
             try {
                 return ours(*session);
             } catch (const std::bad_alloc&) {
-                session->step_aside("the host is out of memory");
+                session->disable_pooling("the host is out of memory");
                 return CUDA_ERROR_OUT_OF_MEMORY;
             }
         }

@@ -72,7 +72,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
     return mi::hook(
         [&](Session& session) -> CUresult {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            session.stop_pooling_quietly(
+            session.disable_pooling_quietly(
                 "memory is shared with other processes: device memory allocated since the first "
                 "export was not pooled, so that handles are exact");
             if (!pooled) {

@@ -17,15 +17,15 @@
 
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/process/program_notes.hpp"
+#include "interpose/process/annotations.hpp"
 
 namespace mi = memlab::interpose;
-using memlab::profiler::NoteName;
-using memlab::profiler::NoteNames;
+using memlab::profiler::AnnotationName;
+using memlab::profiler::AnnotationNames;
 
 namespace {
 
-constexpr std::size_t enough_bytes = NoteNames::max_bytes + 1;
+constexpr std::size_t enough_bytes = AnnotationNames::max_bytes + 1;
 
 /// The beginning of a wide text as UTF-8; what is no character becomes '?'.
 class Narrowed {
@@ -66,8 +66,8 @@ class Narrowed {
 
 std::uint32_t number_of(nvtxDomainHandle_t domain) {
     const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(domain));
-    return number <= NoteNames::nvtx_domain || number >= NoteNames::max_domains
-               ? NoteNames::nvtx_domain
+    return number <= AnnotationNames::nvtx_domain || number >= AnnotationNames::max_domains
+               ? AnnotationNames::nvtx_domain
                : number;
 }
 
@@ -75,16 +75,17 @@ nvtxDomainHandle_t handle_of(std::uint32_t domain) {
     return reinterpret_cast<nvtxDomainHandle_t>(static_cast<std::uintptr_t>(domain));
 }
 
-const NoteName* name_of(std::uint32_t domain, const char* text) {
-    return mi::note_name(
+const AnnotationName* name_of(std::uint32_t domain, const char* text) {
+    return mi::annotation_name(
         domain, text == nullptr ? "" : std::string_view(text, strnlen(text, enough_bytes)));
 }
 
-const NoteName* name_of(std::uint32_t domain, const wchar_t* text) {
-    return mi::note_name(domain, Narrowed(text));
+const AnnotationName* name_of(std::uint32_t domain, const wchar_t* text) {
+    return mi::annotation_name(domain, Narrowed(text));
 }
 
-const NoteName* name_of(std::uint32_t domain, std::int64_t type, const nvtxMessageValue_t& value) {
+const AnnotationName* name_of(std::uint32_t domain, std::int64_t type,
+                              const nvtxMessageValue_t& value) {
     switch (type) {
         case NVTX_MESSAGE_TYPE_ASCII:
             return name_of(domain, value.ascii);
@@ -92,7 +93,7 @@ const NoteName* name_of(std::uint32_t domain, std::int64_t type, const nvtxMessa
             return name_of(domain, value.unicode);
         case NVTX_MESSAGE_TYPE_REGISTERED:
             if (value.registered != nullptr) {
-                return reinterpret_cast<const NoteName*>(value.registered);
+                return reinterpret_cast<const AnnotationName*>(value.registered);
             }
             break;
         default:
@@ -101,7 +102,7 @@ const NoteName* name_of(std::uint32_t domain, std::int64_t type, const nvtxMessa
     return name_of(domain, "");
 }
 
-const NoteName* name_of(std::uint32_t domain, const nvtxEventAttributes_t* attributes) {
+const AnnotationName* name_of(std::uint32_t domain, const nvtxEventAttributes_t* attributes) {
     constexpr std::size_t needed =
         offsetof(nvtxEventAttributes_t, message) + sizeof(nvtxMessageValue_t);
     if (attributes == nullptr || attributes->size < needed) {
@@ -113,18 +114,18 @@ const NoteName* name_of(std::uint32_t domain, const nvtxEventAttributes_t* attri
 // ---- the functions of the first version: the domain without a name
 
 void mark_ex(const nvtxEventAttributes_t* attributes) {
-    mi::note_mark(name_of(NoteNames::nvtx_domain, attributes));
+    mi::note_mark(name_of(AnnotationNames::nvtx_domain, attributes));
 }
 template <class Character>
 void mark(const Character* message) {
-    mi::note_mark(name_of(NoteNames::nvtx_domain, message));
+    mi::note_mark(name_of(AnnotationNames::nvtx_domain, message));
 }
 nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* attributes) {
-    return mi::begin_range(name_of(NoteNames::nvtx_domain, attributes));
+    return mi::begin_range(name_of(AnnotationNames::nvtx_domain, attributes));
 }
 template <class Character>
 nvtxRangeId_t range_start(const Character* message) {
-    return mi::begin_range(name_of(NoteNames::nvtx_domain, message));
+    return mi::begin_range(name_of(AnnotationNames::nvtx_domain, message));
 }
 void range_end(nvtxRangeId_t id) {
     mi::end_range(id);
@@ -133,22 +134,23 @@ void range_end(nvtxRangeId_t id) {
 // Push and pop say that nobody keeps track of the depth, as they do without a tool: a program must
 // not notice this one.
 int push_ex(const nvtxEventAttributes_t* attributes) {
-    mi::begin_scope(NoteNames::nvtx_domain, name_of(NoteNames::nvtx_domain, attributes));
+    mi::begin_scope(AnnotationNames::nvtx_domain,
+                    name_of(AnnotationNames::nvtx_domain, attributes));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 template <class Character>
 int push(const Character* message) {
-    mi::begin_scope(NoteNames::nvtx_domain, name_of(NoteNames::nvtx_domain, message));
+    mi::begin_scope(AnnotationNames::nvtx_domain, name_of(AnnotationNames::nvtx_domain, message));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 int pop() {
-    mi::end_scope(NoteNames::nvtx_domain);
+    mi::end_scope(AnnotationNames::nvtx_domain);
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 
 template <class Character>
 void name_thread(std::uint32_t thread, const Character* name) {
-    mi::name_thread(thread, name_of(NoteNames::nvtx_domain, name));
+    mi::name_thread(thread, name_of(AnnotationNames::nvtx_domain, name));
 }
 
 // ---- domains
@@ -174,7 +176,7 @@ int domain_pop(nvtxDomainHandle_t domain) {
 template <class Character>
 nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const Character* text) {
     return reinterpret_cast<nvtxStringHandle_t>(
-        const_cast<NoteName*>(name_of(number_of(domain), text)));
+        const_cast<AnnotationName*>(name_of(number_of(domain), text)));
 }
 nvtxDomainHandle_t create_domain_a(const char* name) {
     return handle_of(mi::note_domain(

@@ -6,20 +6,21 @@
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/include/memlab/memlab.h"
-#include "interpose/process/program_notes.hpp"
+#include "interpose/process/annotations.hpp"
 #include "trace/json/json_writer.hpp"
 
 namespace mi = memlab::interpose;
-using memlab::profiler::NoteName;
-using memlab::profiler::NoteNames;
+using memlab::profiler::AnnotationName;
+using memlab::profiler::AnnotationNames;
 
 namespace {
 
-const NoteName* own_name(const char* name) {
+const AnnotationName* own_name(const char* name) {
     // What is cut off needs not be read; cut_text() wants to see where a character ends.
-    constexpr std::size_t enough = NoteNames::max_bytes + 1;
-    return mi::note_name(NoteNames::own_domain,
-                         name == nullptr ? "" : std::string_view(name, strnlen(name, enough)));
+    constexpr std::size_t enough = AnnotationNames::max_bytes + 1;
+    return mi::annotation_name(
+        AnnotationNames::own_domain,
+        name == nullptr ? "" : std::string_view(name, strnlen(name, enough)));
 }
 
 /// Where a snapshot of this name goes; empty: nowhere.
@@ -90,11 +91,11 @@ void fill(memlab_device_stats& stats, const memlab::trace::DeviceTotals& device)
 }  // namespace
 
 MEMLAB_EXPORT void memlab_api_scope_begin(const char* name) {
-    mi::begin_scope(NoteNames::own_domain, own_name(name));
+    mi::begin_scope(AnnotationNames::own_domain, own_name(name));
 }
 
 MEMLAB_EXPORT void memlab_api_scope_end(void) {
-    mi::end_scope(NoteNames::own_domain);
+    mi::end_scope(AnnotationNames::own_domain);
 }
 
 MEMLAB_EXPORT void memlab_api_mark(const char* name) {

@@ -266,7 +266,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
                 return CUDA_ERROR_NOT_SUPPORTED;
             }
             // Programs that ask for it (RDMA) ask again for later memory.
-            session.stop_pooling_quietly(
+            session.disable_pooling_quietly(
                 "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
                 "allocated since was not pooled, so that the attribute hits only what it names");
             const unsigned mark = 1;

@@ -1,7 +1,7 @@
 // cuInit: where memlab begins. And the calls with which a CUDA runtime begins each of its own: they
 // are passed on, and in a child of fork their answer tells that the program uses CUDA there.
 #include "interpose/hooks/hook.hpp"
-#include "interpose/process/fork_notice.hpp"
+#include "interpose/process/fork_warning.hpp"
 
 using memlab::interpose::call_real;
 using memlab::interpose::Driver;

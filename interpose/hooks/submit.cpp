@@ -85,7 +85,7 @@ void note_uses(Arguments... arguments) noexcept {
     try {
         mi::ranges::of_call(used, arguments...);
     } catch (const std::bad_alloc&) {
-        session->step_aside("the host is out of memory");
+        session->disable_pooling("the host is out of memory");
     }
 }
 

@@ -3,8 +3,8 @@
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/context_registry.hpp"
-#include "interpose/memory/free_caller.hpp"
 #include "interpose/memory/memory.hpp"
 #include "trace/no_cancellation.hpp"
 
@@ -54,7 +54,7 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
         return call_real(&Driver::cuMemAlloc_v2, &pointer, std::size_t{bytes});
     });
     if (result == CUDA_SUCCESS) {
-        memory_.note_growth();
+        memory_.report_growth();
         *address = pointer;
         memory_.made(pointer);
         if (!memory_.segments().add(pointer, bytes, &context_)) {
@@ -96,7 +96,7 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     const trace::NoCancellation no_cancellation;
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
-    memory_.note_growth();
+    memory_.report_growth();
     // Mapping needs no context; an allocation in one that is gone or broken must fail all the same.
     std::size_t free = 0;
     std::size_t total = 0;

@@ -9,7 +9,7 @@
 #include "interpose/driver/sticky_errors.hpp"
 #include "interpose/memory/driver_allocation.hpp"
 #include "interpose/memory/oom_report.hpp"
-#include "interpose/memory/plain_sites.hpp"
+#include "interpose/memory/passthrough_sites.hpp"
 #include "interpose/memory/sample_schedule.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/cupti/current_call.hpp"
@@ -112,7 +112,7 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
         return std::nullopt;
     }
     if (memory.recorder() != nullptr) {
-        memory.recorder()->expect(EventType::free_requested);
+        memory.recorder()->prefetch(EventType::free_requested);
     }
     FenceTiming timing = FenceTiming::now;
     if (memory.captures().capturing()) {
@@ -163,11 +163,11 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
         serve_nested_frees(memory);
     }
     const Passthrough& rules = memory.settings().passthrough;
-    if (!rules.empty() && goes_to_plain_cuda(rules, bytes)) {
+    if (!rules.empty() && passes_through(rules, bytes)) {
         return from_driver();
     }
     if (memory.recorder() != nullptr) {
-        memory.recorder()->expect(EventType::alloc);
+        memory.recorder()->prefetch(EventType::alloc);
     }
     const std::uint32_t stack = call_site(memory);
     // During a capture the driver decides: it refuses what plain CUDA refuses.
@@ -181,7 +181,7 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
         memory.contexts().release_cached(context->device(), context) != 0) {
         result = context->pool().allocate(bytes, tag);
     }
-    memory.look_after_growth();
+    memory.on_memory_growth();
     sample_device(memory, *context);
     if (result.status.ok()) {
         *address = result.block.address;
@@ -192,7 +192,7 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
     if (result.status.kind == BackendStatus::Kind::error &&
         (result.status.code == allocator::out_of_memory_code ||
          result.status.code == allocator::unusable_segment_code)) {
-        memory.step_aside("the pool could not keep its books");
+        memory.disable_pooling("the pool could not keep its books");
         return from_driver();
     }
     *address = 0;  // as the driver does
@@ -290,7 +290,7 @@ void make_room_for_managed(Memory& memory, std::uint64_t bytes) {
                                            FunctionRef<std::uint64_t()> address) {
     const trace::NoCancellation no_cancellation;
     if (memory.recorder() != nullptr) {
-        memory.recorder()->expect(EventType::alloc);  // it comes while the driver works
+        memory.recorder()->prefetch(EventType::alloc);  // it comes while the driver works
     }
     const auto within_limit = [&] {
         return allocate_within_limit(memory, allocation, real, address);
@@ -330,7 +330,7 @@ void record_driver_allocation(Memory& memory, Api api, const DriverAllocation& a
     const trace::NoCancellation no_cancellation;
     const std::optional<LiveAllocation> known = memory.live().begin_free(handles, address);
     if (known && memory.recorder() != nullptr) {
-        memory.recorder()->expect(EventType::free_requested, profiler::Freed::later);
+        memory.recorder()->prefetch(EventType::free_requested, profiler::Freed::later);
     }
     const CUresult result = real_free();
     if (known) {

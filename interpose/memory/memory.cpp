@@ -14,7 +14,7 @@ Memory::Memory(Settings settings, bool late)
       limits_(settings_.limits),
       contexts_(*this) {}
 
-void Memory::step_aside(const char* why) noexcept {
+void Memory::disable_pooling(const char* why) noexcept {
     if (!pooling_.exchange(false, std::memory_order_relaxed)) {
         return;
     }
@@ -27,7 +27,7 @@ void Memory::step_aside(const char* why) noexcept {
     }
 }
 
-void Memory::stop_pooling_quietly(const char* why) {
+void Memory::disable_pooling_quietly(const char* why) {
     if (pooling_.exchange(false, std::memory_order_relaxed)) {
         debug(why);
         if (recorder_) {

@@ -47,11 +47,11 @@ class Memory {
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
 
     /// Turns pooling off for new memory and says so once; what is pooled is still served.
-    void step_aside(const char* why) noexcept;
+    void disable_pooling(const char* why) noexcept;
 
     /// Turns pooling off for new memory because the program needs plain allocations from here on;
     /// the report says so.
-    void stop_pooling_quietly(const char* why);
+    void disable_pooling_quietly(const char* why);
 
     /// The recording's id of the name of the function that the calling thread is in: the runtime's
     /// where CUPTI tells, else the driver's, `api`. 0 when nothing is recorded.
@@ -72,10 +72,10 @@ class Memory {
 
     /// A pool has taken memory from the driver, or another reason to look_around(). From under any
     /// lock.
-    void note_growth() { attention_.store(true, std::memory_order_relaxed); }
+    void report_growth() { attention_.store(true, std::memory_order_relaxed); }
 
     /// Looks around where that was noted since the last time. Call without any lock of ours.
-    void look_after_growth() {
+    void on_memory_growth() {
         if (attention_.load(std::memory_order_relaxed)) {
             attention_.store(false, std::memory_order_relaxed);
             look_around();

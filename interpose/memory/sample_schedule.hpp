@@ -17,7 +17,7 @@ class SampleSchedule {
   public:
     static constexpr std::uint64_t least_interval_ns = 5'000'000;
     /// A thread that was held up in the middle of a sample says nothing about the next.
-    static constexpr std::uint64_t most_interval_ns = 250'000'000;
+    static constexpr std::uint64_t max_interval_ns = 250'000'000;
     static constexpr std::uint64_t interval_per_cost = 1000;
 
     /// Whether it is worth reading the clock for take(). `counter`: the processor's time-stamp
@@ -40,7 +40,7 @@ class SampleSchedule {
     /// The sample took from `began` to `ended`.
     void took(std::uint64_t began, std::uint64_t ended) {
         const std::uint64_t interval =
-            std::clamp((ended - began) * interval_per_cost, least_interval_ns, most_interval_ns);
+            std::clamp((ended - began) * interval_per_cost, least_interval_ns, max_interval_ns);
         next_ns_.store(ended + interval, std::memory_order_relaxed);
     }
 

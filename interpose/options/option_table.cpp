@@ -108,7 +108,7 @@ bool max_stacks_option(Settings& settings, std::string_view text) {
     if (!parse_number(text, 100'000'000, &number) || number == 0) {
         return false;
     }
-    settings.most_stacks = static_cast<std::uint32_t>(number);
+    settings.max_stacks = static_cast<std::uint32_t>(number);
     return true;
 }
 

@@ -10,7 +10,7 @@
 namespace memlab::interpose {
 namespace {
 
-constexpr std::uint64_t largest_size = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t max_size = std::numeric_limits<std::uint64_t>::max();
 
 /// "a|b" -> "a", leaving "b".
 std::string_view next_term(std::string_view& text) {
@@ -32,10 +32,10 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_comparison(std::str
         return std::nullopt;
     }
     if (greater) {
-        if (!or_equal && bytes == largest_size) {
+        if (!or_equal && bytes == max_size) {
             return std::nullopt;  // nothing is that large
         }
-        return std::pair{or_equal ? bytes : bytes + 1, largest_size};
+        return std::pair{or_equal ? bytes : bytes + 1, max_size};
     }
     if (!or_equal && bytes == 0) {
         return std::nullopt;  // nothing is that small

@@ -33,7 +33,7 @@ struct Settings {
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%
     std::uint64_t log_limit = 0;    ///< bytes; 0: no limit
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
-    std::uint32_t most_stacks = 0;  ///< that are kept whole
+    std::uint32_t max_stacks = 0;   ///< that are kept whole
     PythonFrames python = PythonFrames::automatic;
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;

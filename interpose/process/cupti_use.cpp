@@ -137,7 +137,7 @@ void CuptiSeat::look_for_others() noexcept {
     objects_seen_.store(loads, std::memory_order_relaxed);
     if (found) {
         leave_wanted_.store(true, std::memory_order_relaxed);
-        memory_->note_growth();
+        memory_->report_growth();
     }
 }
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "interpose/process/run_line.hpp"
+#include "interpose/process/manifest_line.hpp"
 #include "trace/own_descriptor.hpp"
 
 namespace memlab::interpose {
@@ -173,7 +173,7 @@ void announce(const Settings& settings, const ClaimedFiles& files) {
     if (fd < 0) {
         return;  // the run is over
     }
-    const std::string line = run_line(files.log, files.report, settings.arguments);
+    const std::string line = manifest_line(files.log, files.report, settings.arguments);
     const ssize_t written = write(fd, line.data(), line.size());
     static_cast<void>(written);  // memlab-run then does not know of us; the files are there
     close(fd);

@@ -15,11 +15,11 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/device_memory.hpp"
-#include "interpose/process/fork_notice.hpp"
+#include "interpose/process/annotations.hpp"
+#include "interpose/process/fork_warning.hpp"
 #include "interpose/process/interrupted_heap.hpp"
 #include "interpose/process/output_files.hpp"
 #include "interpose/process/process_description.hpp"
-#include "interpose/process/program_notes.hpp"
 #include "interpose/process/unknown_functions.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
@@ -126,7 +126,7 @@ void leave_cupti_at_exit() {
 
 void step_aside_for_unknown(const char* why) {
     if (Session* session = Session::current()) {
-        session->step_aside(why);
+        session->disable_pooling(why);
     }
 }
 
@@ -205,7 +205,7 @@ Session* Session::start_once(bool late) {
         }
         auto* session = new Session(std::move(loaded), late);
         look_for_other_nvtx_tools(*session);
-        record_early_notes(*session);
+        record_early_annotations(*session);
         publish(session);
         state.store(State::running, std::memory_order_release);
         return session;
@@ -218,7 +218,7 @@ Session* Session::start_once(bool late) {
 
 Session::Session(LoadedSettings loaded, bool late)
     : Memory(std::move(loaded.settings), late), owner_pid_(getpid()) {
-    prepare_fork_notice();
+    prepare_fork_warning();
     tell_of_unknown_to_pools(step_aside_for_unknown);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late, settings_.arguments);
@@ -236,7 +236,7 @@ Session::Session(LoadedSettings loaded, bool late)
         report_path_ = files_.report;
         recorder_ = std::make_unique<profiler::Recorder>(
             std::move(claimed.writer),
-            profiler::StackLimits{settings_.stack_depth, settings_.most_stacks}, process,
+            profiler::StackLimits{settings_.stack_depth, settings_.max_stacks}, process,
             python_mode(settings_.python));
         for (const auto& [name, value] : loaded.values) {
             recorder_->record(trace::OptionValue{name, value});
@@ -277,7 +277,7 @@ void Session::choose_pooling() {
         return;
     }
     if (const std::string unknown = unknown_function_to_pools(); !unknown.empty()) {
-        step_aside(unknown.c_str());
+        disable_pooling(unknown.c_str());
         return;
     }
     const std::string reason = reason_not_to_pool();
@@ -300,9 +300,9 @@ void Session::look_for_ipc_users() noexcept {
             " is loaded, which may share device memory with other processes: memory allocated "
             "since was not pooled, so that its handles are exact (MEMLAB_IPC=off pools it all the "
             "same)";
-        stop_pooling_quietly(why.c_str());
+        disable_pooling_quietly(why.c_str());
     } catch (const std::bad_alloc&) {
-        step_aside("a library that shares device memory is loaded");
+        disable_pooling("a library that shares device memory is loaded");
     }
 }
 
@@ -388,8 +388,8 @@ void Session::leave_report() {
     // A full disk, most likely; what the recording amounts to is still here.
     report::WriteResult elsewhere;
     std::string path = files_.fallback_report;
-    constexpr int most_names = 100;
-    for (int number = 2; number < most_names; ++number) {
+    constexpr int max_names = 100;
+    for (int number = 2; number < max_names; ++number) {
         elsewhere =
             report::write_report(aggregate, path, report::Existing::refuse, mode_in_shared_folder);
         if (elsewhere.error_number != EEXIST) {
@@ -417,7 +417,7 @@ void Session::forget_after_fork() {
     profiler::cupti::Seat::forget_after_fork();
     profiler::unwind::forget_unloads_after_fork();
     forget_inside_after_fork();
-    forget_notes_after_fork();
+    forget_annotations_after_fork();
     one_stream.forget_after_fork();
     Session* const parents = std::exchange(started, nullptr);
     instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);

@@ -13,9 +13,9 @@
 namespace memlab::interpose {
 namespace {
 
-constexpr std::uint64_t shortest_interval_ns = 10'000'000;
-constexpr std::uint64_t longest_interval_ns = 1'000'000'000;
-constexpr std::uint64_t longest_wait_at_exit_ns = 1'000'000'000;
+constexpr std::uint64_t min_interval_ns = 10'000'000;
+constexpr std::uint64_t max_interval_ns = 1'000'000'000;
+constexpr std::uint64_t max_wait_at_exit_ns = 1'000'000'000;
 
 class AllSignalsBlocked {
   public:
@@ -48,7 +48,7 @@ bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
         return false;
     }
     memory_ = &memory;
-    interval_ns_ = std::clamp(trim_after_ns / 2, shortest_interval_ns, longest_interval_ns);
+    interval_ns_ = std::clamp(trim_after_ns / 2, min_interval_ns, max_interval_ns);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -68,7 +68,7 @@ void TrimThread::stop() {
         return;
     }
     stopped_.store(true);
-    const timespec until = after(longest_wait_at_exit_ns);
+    const timespec until = after(max_wait_at_exit_ns);
     if (pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until) == 0) {
         pthread_mutex_unlock(&mutex_);
     }

@@ -71,17 +71,17 @@ void unknown_function(const char* name) noexcept {
     }
     std::strncpy(unseen_function, name, sizeof(unseen_function) - 1);
     told.store(true, std::memory_order_release);
-    if (const auto step_aside = told_to.load(std::memory_order_acquire)) {
+    if (const auto disable_pooling = told_to.load(std::memory_order_acquire)) {
         try {
-            step_aside(unknown_function_to_pools().c_str());
+            disable_pooling(unknown_function_to_pools().c_str());
         } catch (const std::bad_alloc&) {
-            step_aside("the program uses a driver function that memlab does not know");
+            disable_pooling("the program uses a driver function that memlab does not know");
         }
     }
 }
 
-void tell_of_unknown_to_pools(void (*step_aside)(const char* why)) {
-    told_to.store(step_aside, std::memory_order_release);
+void tell_of_unknown_to_pools(void (*disable_pooling)(const char* why)) {
+    told_to.store(disable_pooling, std::memory_order_release);
 }
 
 std::string unknown_function_to_pools() {

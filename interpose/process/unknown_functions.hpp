@@ -8,9 +8,9 @@
 
 namespace memlab::interpose {
 
-/// `step_aside` is called, with the reason, when a function comes to light that a pool must see.
-/// What came to light before is in unknown_function_to_pools().
-void tell_of_unknown_to_pools(void (*step_aside)(const char* why));
+/// `disable_pooling` is called, with the reason, when a function comes to light that a pool must
+/// see. What came to light before is in unknown_function_to_pools().
+void tell_of_unknown_to_pools(void (*disable_pooling)(const char* why));
 
 /// Why this process must not pool, as far as functions tell; empty: it may.
 std::string unknown_function_to_pools();

@@ -9,15 +9,16 @@ namespace memlab::profiler::python {
 namespace {
 
 // A record further from the last one than any stack is large belongs to another stack.
-constexpr std::uintptr_t largest_stack = std::uintptr_t{1} << 30;
+constexpr std::uintptr_t max_stack = std::uintptr_t{1} << 30;
 // Frames followed to find where an activation ends, without records that say so.
-constexpr std::size_t longest_activation = 8192;
+constexpr std::size_t max_activation = 8192;
 
 /// Of the version that has this row.
 template <std::size_t row>
 class Walk {
   public:
-    Walk(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known, Frames& out)
+    Walk(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& known,
+         Frames& out)
         : interpreter_(interpreter),
           limit_(std::min(limit, out.max_frames)),
           known_(known.view()),
@@ -81,7 +82,7 @@ class Walk {
                 }
             } else if (full()) {
                 out_.truncated = true;  // looking for the end of what was begun
-                if (++followed > longest_activation) {
+                if (++followed > max_activation) {
                     break;
                 }
             } else if (!add(frame)) {
@@ -112,8 +113,8 @@ class Walk {
     /// Whether it lies above the last one on this thread's stack.
     bool is_next_on_stack(const void* record) {
         const auto at = reinterpret_cast<std::uintptr_t>(record);
-        if (at <= last_on_stack_ || at - last_on_stack_ > largest_stack ||
-            at % alignof(void*) != 0 || at >> 48 != 0) {
+        if (at <= last_on_stack_ || at - last_on_stack_ > max_stack || at % alignof(void*) != 0 ||
+            at >> 48 != 0) {
             return false;
         }
         last_on_stack_ = at;
@@ -139,7 +140,7 @@ class Walk {
         if (!numbered_ || full()) {
             return frame;
         }
-        const KnownPlaces::View known = known_;
+        const CodeLocationCache::View known = known_;
         RawFrame* const frames = out_.frames();
         RawFrame* next = frames + out_.frame_count;
         const RawFrame* const end = frames + limit_;
@@ -184,7 +185,7 @@ class Walk {
     static constexpr const Layout& layout_ = layouts[row];
     const Interpreter& interpreter_;
     const std::size_t limit_;
-    const KnownPlaces::View known_;
+    const CodeLocationCache::View known_;
     const bool numbered_;
     Frames& out_;
     std::uintptr_t last_on_stack_;
@@ -193,7 +194,7 @@ class Walk {
 }  // namespace
 
 [[gnu::hot]] void read_frames(const Interpreter& interpreter, std::size_t limit,
-                              const KnownPlaces& known, Frames& out) {
+                              const CodeLocationCache& known, Frames& out) {
     out.frame_count = 0;
     out.activation_count = 0;
     out.truncated = false;

@@ -14,8 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "profiler/python/code_location_cache.hpp"
 #include "profiler/python/interpreter.hpp"
-#include "profiler/python/known_places.hpp"
 
 namespace memlab::profiler::python {
 
@@ -66,7 +66,7 @@ struct FrameRoom : Frames {
 /// Fills `out` with at most `limit` frames; none for a thread that runs no Python. What is checked
 /// of a frame, and its number, is taken from `known` where it says so. Takes no lock, allocates
 /// nothing.
-void read_frames(const Interpreter& interpreter, std::size_t limit, const KnownPlaces& known,
+void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& known,
                  Frames& out);
 
 }  // namespace memlab::profiler::python

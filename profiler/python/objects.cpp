@@ -6,8 +6,8 @@ namespace memlab::profiler::python {
 namespace {
 
 // More than any name or path needs, and less than a code object made to harm could ask for.
-constexpr std::size_t longest_text = 4096;
-constexpr std::size_t longest_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_text = 4096;
+constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
 void append_utf8(std::string& text, std::uint32_t character) {
     const bool surrogate = character >= 0xd800 && character < 0xe000;
@@ -61,7 +61,7 @@ bool characters_of(const Layout& layout, const Types& types, const void* object,
 
 std::string utf8(const Characters& characters) {
     std::string text;
-    const std::size_t count = std::min(characters.count, longest_text);
+    const std::size_t count = std::min(characters.count, max_text);
     text.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
         switch (characters.width) {
@@ -87,7 +87,7 @@ std::span<const unsigned char> bytes_of(const Types& types, const void* object) 
         return {};
     }
     const auto size = read<std::int64_t>(object, object_count);
-    if (size < 0 || static_cast<std::size_t>(size) > longest_bytes) {
+    if (size < 0 || static_cast<std::size_t>(size) > max_bytes) {
         return {};
     }
     return {static_cast<const unsigned char*>(object) + bytes_data, static_cast<std::size_t>(size)};

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/frame_interner.hpp"
 
 namespace memlab::profiler::python {
 namespace {

@@ -35,22 +35,22 @@ void PythonStacks::look(std::uintptr_t address) {
         return;
     }
     interpreter_ = found;
-    numbers_ = std::make_unique<FrameNumbers>(definitions_);
-    known_stacks_ = std::make_unique<KnownStacks>();
+    numbers_ = std::make_unique<FrameInterner>(definitions_);
+    merged_stacks_ = std::make_unique<MergedStackCache>();
     state_.store(State::on, std::memory_order_release);
 }
 
 std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
-    constexpr int most_looks = 16;
-    constexpr std::size_t most_words = 16384;
-    if (looks_above_.fetch_add(1, std::memory_order_relaxed) >= most_looks) {
+    constexpr int max_looks = 16;
+    constexpr std::size_t max_words = 16384;
+    if (looks_above_.fetch_add(1, std::memory_order_relaxed) >= max_looks) {
         return 0;
     }
     unwind::StackMemory memory(sp);
     std::uintptr_t start = 0;
     std::uintptr_t end = 0;
     std::uintptr_t at = (sp + 7) & ~std::uintptr_t{7};
-    for (std::size_t i = 0; i < most_words && at + sizeof at <= memory.high(); ++i) {
+    for (std::size_t i = 0; i < max_words && at + sizeof at <= memory.high(); ++i) {
         std::uintptr_t word = 0;
         memory.read(at, &word);
         at += sizeof at;
@@ -84,12 +84,12 @@ void PythonStacks::before_unload() {
 void PythonStacks::await_search() {
     const trace::NoCancellation no_cancellation;
     constexpr timespec pause{0, 100'000};
-    constexpr int most_pauses = 1000;
+    constexpr int max_pauses = 1000;
     const auto goes_on = [this] {
         return searching_.load(std::memory_order_acquire) && looking() &&
                !waited_in_vain_.load(std::memory_order_relaxed);
     };
-    for (int i = 0; i < most_pauses && goes_on(); ++i) {
+    for (int i = 0; i < max_pauses && goes_on(); ++i) {
         nanosleep(&pause, nullptr);
     }
     if (goes_on()) {

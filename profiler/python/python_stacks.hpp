@@ -18,9 +18,9 @@
 #include <span>
 #include <string_view>
 
-#include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/frame_interner.hpp"
 #include "profiler/python/interpreter.hpp"
-#include "profiler/python/known_stacks.hpp"
+#include "profiler/python/merged_stack_cache.hpp"
 #include "profiler/stack_capture.hpp"
 #include "profiler/stack_definitions.hpp"
 #include "profiler/stack_table.hpp"
@@ -78,7 +78,7 @@ class PythonStacks {
     bool merge(const StackView& native, const Frames& frames, MergedStack& merged) const;
 
     /// What was merged before.
-    KnownStacks& known_stacks() { return *known_stacks_; }
+    MergedStackCache& merged_stack_cache() { return *merged_stacks_; }
 
   private:
     enum class State : std::uint8_t { off, looking, on };
@@ -97,8 +97,8 @@ class PythonStacks {
     std::atomic<bool> compared_{false};
     // Filled in by the thread that searches, before `on`.
     Interpreter interpreter_;
-    std::unique_ptr<FrameNumbers> numbers_;
-    std::unique_ptr<KnownStacks> known_stacks_;
+    std::unique_ptr<FrameInterner> numbers_;
+    std::unique_ptr<MergedStackCache> merged_stacks_;
 };
 
 }  // namespace memlab::profiler::python

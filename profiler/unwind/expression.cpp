@@ -4,7 +4,7 @@ namespace memlab::profiler::unwind {
 namespace {
 
 constexpr std::size_t stack_size = 32;
-constexpr int most_operations = 1000;
+constexpr int max_operations = 1000;
 
 class Evaluation {
   public:
@@ -21,7 +21,7 @@ class Evaluation {
 
     Answer run(std::uintptr_t* value) {
         for (int i = 0; !reader_.at_end() && answer_ == Answer::found; ++i) {
-            if (i == most_operations) {
+            if (i == max_operations) {
                 return Answer::none;
             }
             step(reader_.byte());

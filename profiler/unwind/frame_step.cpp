@@ -13,7 +13,7 @@ namespace memlab::profiler::unwind {
 namespace {
 
 using How = RegisterRule::How;
-using Source = FrameKnowledge::Source;
+using Source = UnwindInfo::Source;
 
 // mov $15, %rax; syscall: a signal handler's end where nobody wrote tables for it, as in programs
 // that install handlers without the C library.
@@ -82,11 +82,11 @@ bool is_return_address(std::uintptr_t address) {
 // Runs what lies at the present instruction as long as it only takes the frame down: until it
 // returns. False when it does anything else.
 bool run_to_return(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
-    constexpr int most_instructions = 24;
+    constexpr int max_instructions = 24;
     std::uintptr_t next = registers->values[column::rip];
     std::uintptr_t sp = registers->values[column::rsp];
     std::uintptr_t bp = registers->values[column::rbp];
-    for (int i = 0; i < most_instructions; ++i) {
+    for (int i = 0; i < max_instructions; ++i) {
         std::uintptr_t word = 0;
         if (!memory.read(next, &word)) {
             return false;
@@ -223,7 +223,7 @@ Answer find_register(const RegisterRule& rule, std::size_t reg, std::uintptr_t c
 
 }  // namespace
 
-void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnowledge* knowledge) {
+void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* knowledge) {
     FrameTables tables;
     knowledge->signal_frame = false;
     if (find_frame_tables(address, &tables) == ObjectTables::found) {
@@ -256,7 +256,7 @@ void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnow
                             : Source::no_code;
 }
 
-Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, Registers* registers,
+Answer step_by_row(const UnwindInfo& knowledge, const StackMemory& memory, Registers* registers,
                    std::uintptr_t* cfa) {
     if (knowledge.source == Source::signal_call) {
         return step_to_interrupted(memory, registers, cfa);

@@ -10,7 +10,7 @@
 namespace memlab::profiler::unwind {
 
 /// What the tables say about the code at one address.
-struct FrameKnowledge {
+struct UnwindInfo {
     enum class Source : std::uint8_t {
         tables,       ///< `row` is filled in
         no_tables,    ///< a loaded object, but nothing (readable) about this address
@@ -26,13 +26,13 @@ struct FrameKnowledge {
 /// `address` lies in the instruction that the frame is at: the return address less one, or the
 /// interrupted instruction's own. `instruction` is what would run next: after a call, if the two
 /// differ. Async-signal-safe.
-void look_up_frame(std::uintptr_t address, std::uintptr_t instruction, FrameKnowledge* knowledge);
+void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* knowledge);
 
 /// Replaces a frame's registers by its caller's (rip: where that goes on). Registers that cannot be
 /// found become unknown, but for rsp, rip and rbp: without them the answer is not `found`, and
 /// `registers` stays as it was. `cfa` gets the frame's canonical frame address.
 /// Async-signal-safe.
-Answer step_by_row(const FrameKnowledge& knowledge, const StackMemory& memory, Registers* registers,
+Answer step_by_row(const UnwindInfo& knowledge, const StackMemory& memory, Registers* registers,
                    std::uintptr_t* cfa);
 
 /// The same for code that no tables describe, as far as the code and the frame pointer tell: what

@@ -49,11 +49,11 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     return _URC_NO_REASON;
 }
 
-using Source = FrameKnowledge::Source;
+using Source = UnwindInfo::Source;
 
 Source source_at(std::uintptr_t return_address) {
-    FrameKnowledge knowledge;
-    look_up_frame(return_address - 1, return_address, &knowledge);
+    UnwindInfo knowledge;
+    find_unwind_info(return_address - 1, return_address, &knowledge);
     return knowledge.source;
 }
 

@@ -5,8 +5,8 @@ namespace {
 
 using How = RegisterRule::How;
 
-constexpr std::uint64_t most_words = 0xffff;
-constexpr std::uint64_t most_saved_words = 0x3f;
+constexpr std::uint64_t max_words = 0xffff;
+constexpr std::uint64_t max_saved_words = 0x3f;
 
 // `bytes` as a count of words up to `most`; false when it is none.
 bool as_words(std::int64_t bytes, std::uint64_t most, std::uint32_t* words) {
@@ -59,21 +59,21 @@ Rule Rule::of(const FrameRow& row, bool signal_frame) {
         std::int64_t saved = 0;
         if (is_from_rbp(row.cfa, deref, &offset) && rbp.how == How::at_expression &&
             is_from_rbp(rbp, 0, &saved) && saved == 0 && offset > INT64_MIN &&
-            as_words(-offset, most_words, &distance)) {
+            as_words(-offset, max_words, &distance)) {
             return word(Kind::realigned, 0, distance, 0);
         }
         return Rule(Kind::general);
     }
     const bool from_rbp = row.cfa.offset == column::rbp;
     if (row.cfa.how != How::in_register || (!from_rbp && row.cfa.offset != column::rsp) ||
-        !as_words(row.cfa_offset, most_words, &distance) || distance == 0) {
+        !as_words(row.cfa_offset, max_words, &distance) || distance == 0) {
         return Rule(Kind::general);
     }
     std::uint32_t saved = kept;
     if (rbp.how == How::at_offset) {
         // Within the frame, so that a walk need not check it: never below the pointer that the CFA
         // is relative to.
-        if (rbp.offset == INT64_MIN || !as_words(-rbp.offset, most_saved_words, &saved) ||
+        if (rbp.offset == INT64_MIN || !as_words(-rbp.offset, max_saved_words, &saved) ||
             saved <= kept || saved > distance) {
             return Rule(Kind::general);
         }

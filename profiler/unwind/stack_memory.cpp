@@ -15,11 +15,11 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local OwnStack own_s
 namespace {
 
 // A frame larger than this is nobody's: the walk ends rather than trying page after page.
-constexpr std::size_t largest_frame = std::size_t{16} << 20;
+constexpr std::size_t max_frame = std::size_t{16} << 20;
 
 // Farther below than this is no part of the thread's stack that it came to between two captures.
 // Trying has to end somewhere: a touch below the main thread's stack makes the kernel extend it.
-constexpr std::size_t largest_step = std::size_t{64} << 20;
+constexpr std::size_t max_step = std::size_t{64} << 20;
 
 std::uintptr_t page_of(std::uintptr_t address) {
     return address & ~(page_size - 1);
@@ -47,7 +47,7 @@ bool is_on_own_stack(std::uintptr_t sp) {
         own_stack.low = page_of(end - 1);
         own_stack.high = end;
     }
-    if (sp >= own_stack.high || own_stack.low > sp + largest_step) {
+    if (sp >= own_stack.high || own_stack.low > sp + max_step) {
         return false;
     }
     for (std::uintptr_t low = own_stack.low; sp < low;) {
@@ -101,7 +101,7 @@ bool StackMemory::move_to_unknown(std::uintptr_t sp) {
 }
 
 bool StackMemory::try_pages(std::uintptr_t to, std::uintptr_t from) {
-    if (to - high_ > largest_frame || from > to) {
+    if (to - high_ > max_frame || from > to) {
         return false;
     }
     // Beyond a large frame only what is read: a system call for each page of it would be too much,

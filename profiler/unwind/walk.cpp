@@ -1,19 +1,19 @@
 #include "profiler/unwind/walk.hpp"
 
-#include "profiler/unwind/earlier_walks.hpp"
 #include "profiler/unwind/frame_step.hpp"
 #include "profiler/unwind/rules.hpp"
 #include "profiler/unwind/stack_memory.hpp"
 #include "profiler/unwind/unloads.hpp"
+#include "profiler/unwind/walk_cache.hpp"
 
 namespace memlab::profiler::unwind {
 namespace {
 
 using Kind = Rule::Kind;
-using Source = FrameKnowledge::Source;
+using Source = UnwindInfo::Source;
 
 // A plain step always leads upwards. The others may lead anywhere; so many of them are no stack.
-constexpr std::size_t most_steps = CapturedStack::max_depth + 1024;
+constexpr std::size_t max_steps = CapturedStack::max_depth + 1024;
 
 constexpr std::size_t word_size = sizeof(std::uintptr_t);
 
@@ -33,8 +33,8 @@ MEMLAB_READS_STACK inline std::uintptr_t stack_word(std::uintptr_t address) {
 
 // The rule for where `at` is, made from the tables and kept if `keep`.
 __attribute__((noinline)) Rule learn_rule(const Position& at, bool keep) {
-    FrameKnowledge knowledge;
-    look_up_frame(at.address(), at.instruction, &knowledge);
+    UnwindInfo knowledge;
+    find_unwind_info(at.address(), at.instruction, &knowledge);
     Rule rule(Kind::general);
     switch (knowledge.source) {
         case Source::tables:
@@ -74,8 +74,8 @@ void go_on(Position& at, StackMemory& memory, const Registers& registers, bool i
 // A frame that has no kept rule: by the tables, with the registers that a walk carries along.
 __attribute__((noinline)) Answer step_generally(Position& at, StackMemory& memory,
                                                 std::uintptr_t* cfa) {
-    FrameKnowledge knowledge;
-    look_up_frame(at.address(), at.instruction, &knowledge);
+    UnwindInfo knowledge;
+    find_unwind_info(at.address(), at.instruction, &knowledge);
     Registers registers = carried_registers(at);
     const Answer answer = step_by_row(knowledge, memory, &registers, cfa);
     if (answer == Answer::found) {
@@ -182,14 +182,14 @@ __attribute__((noinline)) void walk_with_all_registers(std::uintptr_t first, Sta
     stack.depth = 0;
     stack.truncated = false;
     stack.ends_early = false;
-    for (std::size_t i = 0; i < most_steps; ++i) {
+    for (std::size_t i = 0; i < max_steps; ++i) {
         const std::uintptr_t instruction = registers.values[column::rip];
         reached = reached || registers.values[column::rsp] == first;
         if (instruction == 0) {
             return;
         }
-        FrameKnowledge knowledge;
-        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        UnwindInfo knowledge;
+        find_unwind_info(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
         if (knowledge.source == Source::no_code) {
             stack.ends_early = true;
             return;
@@ -228,7 +228,7 @@ template <std::size_t room>
                                                          std::size_t limit, Bytes left_out,
                                                          std::uint64_t epoch) {
     const bool use_kept = !is_unloading();
-    EarlierWalks earlier(use_kept ? epoch : 0, at.sp);
+    WalkCache earlier(use_kept ? epoch : 0, at.sp);
     StackMemory memory(at.sp);
     std::uintptr_t high = memory.high();
     std::uintptr_t own_size = left_out.end - left_out.begin;
@@ -310,7 +310,7 @@ template <std::size_t room>
         } else {
             Position slowly{at.instruction, at.sp, at.bp, back == 0};
             const Answer answer = step(rule, slowly, memory, use_kept, &cfa);
-            if (answer != Answer::found || ++steps == most_steps) {
+            if (answer != Answer::found || ++steps == max_steps) {
                 complete = answer != Answer::missing_register;
                 ends_early = rule.kind() != Kind::end;
                 if (rule.kind() == Kind::no_code) {
@@ -360,10 +360,10 @@ __attribute__((noinline)) bool find_interrupted(Interrupted* found) {
     Registers registers = registers_here();
     StackMemory memory(registers.values[column::rsp]);
     bool interrupted = true;
-    for (std::size_t i = 0; i < most_steps; ++i) {
+    for (std::size_t i = 0; i < max_steps; ++i) {
         const std::uintptr_t instruction = registers.values[column::rip];
-        FrameKnowledge knowledge;
-        look_up_frame(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
+        UnwindInfo knowledge;
+        find_unwind_info(instruction - (interrupted ? 0 : 1), instruction, &knowledge);
         const bool described =
             knowledge.source == Source::tables || knowledge.source == Source::signal_call;
         std::uintptr_t cfa = 0;

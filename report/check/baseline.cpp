@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* format = "memlab-baseline";
 constexpr std::uint64_t version = 1;
-constexpr std::uintmax_t largest_baseline = 64U << 20;
+constexpr std::uintmax_t max_baseline = 64U << 20;
 
 json number_json(Figure figure) {
     if (figure.is_whole() && figure >= Figure()) {
@@ -145,7 +145,7 @@ BaselineResult read_file(const std::string& path) {
     result.exists = true;
     // Most of what is no baseline shows it in the first character.
     file >> first;
-    if (first != '{' || size > largest_baseline) {
+    if (first != '{' || size > max_baseline) {
         return result;
     }
     file.seekg(0);

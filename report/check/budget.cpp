@@ -13,7 +13,7 @@ namespace memlab::check {
 
 namespace {
 
-constexpr std::size_t largest_budget = 1U << 20;
+constexpr std::size_t max_budget = 1U << 20;
 
 /// Ends the reading.
 struct Invalid {
@@ -200,14 +200,14 @@ BudgetResult parse_budget(std::string_view text, const std::string& name) {
 
 BudgetResult read_budget(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
-    std::string text(largest_budget + 1, '\0');
+    std::string text(max_budget + 1, '\0');
     file.read(text.data(), static_cast<std::streamsize>(text.size()));
     if (!file.is_open() || file.bad()) {
         return {std::nullopt, path + ": cannot be read (" + std::strerror(errno) +
                                   "); name a budget file (docs/ci.md)"};
     }
     text.resize(static_cast<std::size_t>(file.gcount()));
-    if (text.size() > largest_budget) {
+    if (text.size() > max_budget) {
         return {std::nullopt, path + ": larger than any budget; name a budget file (docs/ci.md)"};
     }
     BudgetResult result = parse_budget(text, path);

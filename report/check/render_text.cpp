@@ -17,7 +17,7 @@ class TextRenderer {
     TextRenderer(const View& view, const report::Style& style, std::size_t top)
         : view_(view), page_(style), top_(top) {
         for (const Row& row : view.outcome.rows) {
-            name_width_ = std::max(name_width_, std::min(widest_name, name_of(row).size()));
+            name_width_ = std::max(name_width_, std::min(max_name, name_of(row).size()));
             limit_width_ = std::max(limit_width_, limit_text(row).size());
             measured_width_ = std::max(measured_width_, measured(row).size());
         }
@@ -40,7 +40,7 @@ class TextRenderer {
     }
 
   private:
-    static constexpr std::size_t widest_name = 32;
+    static constexpr std::size_t max_name = 32;
 
     std::string name_of(const Row& row) const {
         return page_.clean(check::name_of(row.metric, row.subject));

@@ -19,7 +19,7 @@ constexpr std::size_t deepest = 16;
 constexpr const char* too_deep = "is nested too deeply for a budget";
 /// toml++ bounds how deep brackets nest, but makes a table for each part of a dotted key, and takes
 /// them down by recursion. A key stands on one line.
-constexpr std::ptrdiff_t most_dots = 256;
+constexpr std::ptrdiff_t max_dots = 256;
 
 struct TooDeep {
     Position at;
@@ -269,7 +269,7 @@ SettingsResult parse_toml(std::string_view text) {
     for (std::size_t begin = 0; begin < text.size(); ++line) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
         const std::string_view content = text.substr(begin, end - begin);
-        if (std::count(content.begin(), content.end(), '.') > most_dots) {
+        if (std::count(content.begin(), content.end(), '.') > max_dots) {
             result.error = too_deep;
             result.at = {line, 1};
             return result;

@@ -7,11 +7,11 @@
 
 namespace memlab::report {
 
-/// Idle times shorter than `shortest_idle` count as busy. O(1) amortized for spans that come nearly
+/// Idle times shorter than `min_idle` count as busy. O(1) amortized for spans that come nearly
 /// in order. Thread-safety: none.
 class BusyTimes {
   public:
-    static constexpr std::uint64_t shortest_idle = 1'000'000;  ///< ns
+    static constexpr std::uint64_t min_idle = 1'000'000;  ///< ns
 
     /// [begin, end], in ns.
     void add(std::uint64_t begin, std::uint64_t end) {
@@ -51,10 +51,10 @@ class BusyTimes {
         std::uint64_t end = 0;
     };
     static std::uint64_t saturated(std::uint64_t end) {
-        return end + std::min(shortest_idle, ~std::uint64_t{0} - end);
+        return end + std::min(min_idle, ~std::uint64_t{0} - end);
     }
 
-    std::vector<Span> spans_;  ///< by begin, shortest_idle apart at least
+    std::vector<Span> spans_;  ///< by begin, min_idle apart at least
 };
 
 }  // namespace memlab::report

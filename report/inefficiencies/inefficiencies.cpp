@@ -18,13 +18,13 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::uint64_t fewest_cases = 4;     ///< of a pattern that repeats
-constexpr std::uint64_t fewest_calls = 100;   ///< that may be saved
+constexpr std::uint64_t min_cases = 4;        ///< of a pattern that repeats
+constexpr std::uint64_t min_calls = 100;      ///< that may be saved
 constexpr std::uint64_t calls_a_buffer = 10;  ///< that a buffer serves at least
-constexpr std::uint64_t smallest_part = 100;  ///< of the peak, and of all calls: a hundredth
+constexpr std::uint64_t min_part = 100;       ///< of the peak, and of all calls: a hundredth
 constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is a quarter full at most
-constexpr std::size_t most_weighed = 64;      ///< findings that are weighed in the second pass
-constexpr std::uint64_t fewest_steps = 4;     ///< before anything is said of them
+constexpr std::size_t max_weighed = 64;       ///< findings that are weighed in the second pass
+constexpr std::uint64_t min_steps = 4;        ///< before anything is said of them
 
 std::string were(std::uint64_t count, const char* singular) {
     return format_plural(count, singular) + (count == 1 ? " was" : " were");
@@ -193,7 +193,7 @@ class Judge {
 
     void replaced(const Device& device, const SiteRow& row) {
         const std::uint64_t count = sum(row, &SiteWatch::replaced_count);
-        if (!wanted(Pattern::late_deallocation) || count < fewest_cases) {
+        if (!wanted(Pattern::late_deallocation) || count < min_cases) {
             return;
         }
         Finding finding = finding_of(Pattern::late_deallocation, Confidence::likely, row);
@@ -210,8 +210,7 @@ class Judge {
 
     void outlived(const Device& device, const SiteRow& row) {
         const std::uint64_t count = sum(row, &SiteWatch::outlived_count);
-        if (!wanted(Pattern::over_long_life) || watched_.steps < fewest_steps ||
-            count < fewest_cases) {
+        if (!wanted(Pattern::over_long_life) || watched_.steps < min_steps || count < min_cases) {
             return;
         }
         Finding finding = finding_of(Pattern::over_long_life, Confidence::possible, row);
@@ -270,8 +269,8 @@ class Judge {
         const std::uint64_t saved = count - std::min(count, buffers);
         const bool churn = 2 * row.figures.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
-        if (!wanted(pattern) || saved < fewest_calls ||
-            saved < found_.back().allocations / smallest_part || buffers > count / calls_a_buffer) {
+        if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
+            buffers > count / calls_a_buffer) {
             return;
         }
         Finding finding = finding_of(pattern, Confidence::certain, row);
@@ -394,7 +393,7 @@ class Judge {
         std::stable_sort(weighed_.begin(), weighed_.end(), [&](const Entry& a, const Entry& b) {
             return finding_of(a).bytes > finding_of(b).bytes;
         });
-        weighed_.resize(std::min(weighed_.size(), most_weighed));
+        weighed_.resize(std::min(weighed_.size(), max_weighed));
         if (weighed_.empty()) {
             return;
         }
@@ -419,7 +418,7 @@ class Judge {
 
     static bool is_worth_it(const Device& device, const Finding& finding) {
         const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
-            return saved != 0 && saved >= whole / smallest_part;
+            return saved != 0 && saved >= whole / min_part;
         };
         if (is_growing(finding)) {
             return true;

@@ -139,7 +139,7 @@ class Watcher final : public EveryRecord<Watcher> {
             site.outlived_steps += step_ends_.size() - made;
             keep(step_ends_[made], live->size, live->site, Avoidable::Why::outlived);
         }
-        if (work_recorded_ && idle_.size() < most_avoidable &&
+        if (work_recorded_ && idle_.size() < max_avoidable &&
             !busy_.any_in(live->time_ns, event.time_ns)) {
             idle_.push_back(
                 {live->time_ns,
@@ -157,7 +157,7 @@ class Watcher final : public EveryRecord<Watcher> {
             SiteWatch& site = watched_.sites[idle.life.site];
             ++site.unused_count;
             site.unused_bytes += idle.life.bytes;
-            if (watched_.avoidable.size() < most_avoidable) {
+            if (watched_.avoidable.size() < max_avoidable) {
                 watched_.avoidable.push_back(idle.life);
             } else {
                 ++watched_.left_out;
@@ -167,7 +167,7 @@ class Watcher final : public EveryRecord<Watcher> {
 
     /// Until the event that comes now.
     void keep(std::uint64_t begin, std::uint64_t bytes, std::uint32_t site, Avoidable::Why why) {
-        if (watched_.avoidable.size() == most_avoidable) {
+        if (watched_.avoidable.size() == max_avoidable) {
             ++watched_.left_out;
             return;
         }

@@ -48,14 +48,14 @@ struct Growth {
 
 struct Watched {
     std::vector<SiteWatch> sites;      ///< by index into Report::sites
-    std::vector<Avoidable> avoidable;  ///< at most `most_avoidable`
+    std::vector<Avoidable> avoidable;  ///< at most `max_avoidable`
     std::uint64_t left_out = 0;        ///< further ones
     std::vector<Growth> growth;        ///< by index into Report::devices; no time: none
     std::uint64_t steps = 0;           ///< that ended
 };
 
 /// How many spans of life are kept: 4 million take 128 MiB.
-inline constexpr std::size_t most_avoidable = std::size_t{4} << 20;
+inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
 
 /// Reads `log`, of which `report` was made. `steps`: index into Report::steps, what ends a step;
 /// none: nothing is known of steps.

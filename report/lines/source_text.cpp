@@ -12,7 +12,7 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::int64_t largest_source = 64LL << 20;
+constexpr std::int64_t max_source = 64LL << 20;
 constexpr int context_lines = 3;
 
 /// Columns before the text; -1 for a line without any.
@@ -92,7 +92,7 @@ SourceText read_source(const std::string& path) {
         result.problem = errno == ENOENT ? "no such file here" : std::strerror(errno);
         return result;
     }
-    if (!S_ISREG(status.st_mode) || status.st_size > largest_source) {
+    if (!S_ISREG(status.st_mode) || status.st_size > max_source) {
         result.problem = "not a source file";
         return result;
     }

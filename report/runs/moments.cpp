@@ -7,7 +7,7 @@
 #include <queue>
 #include <utility>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/bounded_sum.hpp"
@@ -161,7 +161,7 @@ class Merge {
         std::vector<std::uint64_t> monotonic;
         for (User& user : users_) {
             const RunMember& member = run_.members[user.member];
-            user.log = event_log_of(member.file, member.report);
+            user.log = find_event_log(member.file, member.report);
             const auto first = first_record_of(user.log);
             const bool whole = member.report.log.stopped_because.empty() &&
                                (member.from_log || member.report.process.ended != "running");

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "report/runs/collection.hpp"
-#include "report/runs/together.hpp"
+#include "report/runs/combined_usage.hpp"
 
 namespace memlab::report {
 

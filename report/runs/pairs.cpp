@@ -219,16 +219,16 @@ std::optional<ProcessPair> pair_of_process(const RunCollection& before, const Ru
         return std::nullopt;
     }
     if (found.size() > 1) {
-        constexpr std::size_t most_named = 8;
+        constexpr std::size_t max_named = 8;
         std::string ids;
-        for (std::size_t i = 0; i < found.size() && i < most_named; ++i) {
+        for (std::size_t i = 0; i < found.size() && i < max_named; ++i) {
             ids += (i == 0 ? ": " : ", ") +
                    std::to_string(after.members[found[i].after].report.process.pid);
         }
         *problem = std::to_string(found.size()) + " pairs of processes " +
                    (by_id ? "have the id " + name_or_pid + "; compare two of their reports"
                           : "are called " + name_or_pid + "; name one by its process id" + ids +
-                                (found.size() > most_named ? ", ..." : ""));
+                                (found.size() > max_named ? ", ..." : ""));
         return std::nullopt;
     }
     return found.front();

@@ -15,7 +15,7 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::size_t most_places = 256;
+constexpr std::size_t max_places = 256;
 
 template <class Names>
 std::optional<std::uint64_t> number_in(const Process& process, const Names& names) {
@@ -157,7 +157,7 @@ std::vector<Candidate> differing_stacks(const RunCollection& run,
         return difference_of(a.peaks) > difference_of(b.peaks);
     });
     // The same code under two builds is two candidates here: leave room for such pairs.
-    candidates.resize(std::min(candidates.size(), 4 * most_places));
+    candidates.resize(std::min(candidates.size(), 4 * max_places));
     return candidates;
 }
 
@@ -191,7 +191,7 @@ std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<Ran
     std::erase_if(places, [](const PlaceSpread& spread) { return spread.difference() == 0; });
     std::stable_sort(places.begin(), places.end(),
                      [](const auto& a, const auto& b) { return a.difference() > b.difference(); });
-    places.resize(std::min(places.size(), most_places));
+    places.resize(std::min(places.size(), max_places));
     return places;
 }
 
@@ -268,21 +268,20 @@ class RanksComparer {
         if (!out_.world_size || out_.ranks.empty()) {
             return;
         }
-        constexpr std::uint64_t most_named = 16;
+        constexpr std::uint64_t max_named = 16;
         std::string list;
         std::uint64_t missing = 0;
         // A launcher's number may be anything.
         const std::uint64_t bound = std::min<std::uint64_t>(*out_.world_size, 1 << 20);
         for (std::uint64_t rank = 0; rank < bound; ++rank) {
-            if (!rows_.contains(rank) && ++missing <= most_named) {
+            if (!rows_.contains(rank) && ++missing <= max_named) {
                 list += (list.empty() ? "" : ", ") + std::to_string(rank);
             }
         }
         if (missing != 0) {
             out_.notes.push_back("Of " + std::to_string(*out_.world_size) + " ranks " +
                                  std::to_string(missing) + (missing == 1 ? " is" : " are") +
-                                 " not here: " + list + (missing > most_named ? ", ..." : "") +
-                                 ".");
+                                 " not here: " + list + (missing > max_named ? ", ..." : "") + ".");
         }
     }
 

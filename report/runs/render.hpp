@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "report/runs/collection.hpp"
+#include "report/runs/combined_usage.hpp"
 #include "report/runs/ranks.hpp"
-#include "report/runs/together.hpp"
 #include "report/runs/tree.hpp"
 #include "report/terminal.hpp"
 

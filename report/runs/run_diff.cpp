@@ -25,18 +25,18 @@ std::vector<std::size_t> ended_early(const RunView& view) {
 }
 
 void note_side(const RunView& view, std::vector<std::string>& notes) {
-    constexpr std::size_t most_named = 4;
+    constexpr std::size_t max_named = 4;
     const std::vector<RunMember>& members = view.collection.members;
     const std::vector<std::size_t> early = ended_early(view);
     if (!early.empty()) {
         std::string list;
-        for (std::size_t i = 0; i < early.size() && i < most_named; ++i) {
+        for (std::size_t i = 0; i < early.size() && i < max_named; ++i) {
             list += (i == 0 ? "" : "; ") + process_title(members[early[i]].report.process);
         }
         notes.push_back(view.source + ": " + std::to_string(early.size()) + " of " +
                         processes_text(members.size()) + " did not end by " +
                         (early.size() == 1 ? "itself" : "themselves") + " (" + list +
-                        (early.size() > most_named ? "; ..." : "") +
+                        (early.size() > max_named ? "; ..." : "") +
                         "): figures are those until then.");
     }
     for (const RunMember& member : members) {

@@ -15,7 +15,7 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::size_t most_lanes = 6;
+constexpr std::size_t max_lanes = 6;
 
 /// The curve's values of a row; nothing for what is not known.
 TimelineRow::Values values_of(const TimelineRow& row, Curve curve) {
@@ -87,7 +87,7 @@ class TimelineText {
             while (lane < ends.size() && ends[lane] > scope->begin_ns) {
                 ++lane;
             }
-            if (lane == most_lanes) {
+            if (lane == max_lanes) {
                 ++*not_drawn;
                 continue;
             }

@@ -59,13 +59,13 @@ void AsyncModel::release(std::uint64_t keep) {
 }
 
 bool AsyncModel::allocate(std::uint32_t id, const Allocation& allocation) {
-    if (allocation.requested > largest_request) {
+    if (allocation.requested > max_request) {
         return false;
     }
     Held held;
     held.requested = allocation.requested;
     held.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
-    held.small = held.size <= largest_small;
+    held.small = held.size <= max_small;
     Arena& from = arena(held.small);
     if (!from.free.take_best(held.size, &held.address)) {
         bool grown = expand(from, held.size);

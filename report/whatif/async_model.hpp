@@ -33,7 +33,7 @@ class AsyncModel final : public Model {
   private:
     static constexpr std::uint64_t chunk = std::uint64_t{32} << 20;
     static constexpr std::uint64_t granularity = 512;
-    static constexpr std::uint64_t largest_small = std::uint64_t{2} << 20;
+    static constexpr std::uint64_t max_small = std::uint64_t{2} << 20;
 
     struct Arena {
         FreeRanges free;

@@ -29,7 +29,7 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 }
 
 /// Requests above it no allocator can serve: refused before any arithmetic could overflow.
-inline constexpr std::uint64_t largest_request = std::uint64_t{1} << 56;
+inline constexpr std::uint64_t max_request = std::uint64_t{1} << 56;
 
 /// The free memory inside what is reserved: the largest piece, and all of it.
 struct FreeSpace {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t granularity = 512;
 constexpr std::uint64_t unlimited = std::uint64_t{1} << 62;
-constexpr std::uint64_t largest_packed = std::uint64_t{1} << 48;
+constexpr std::uint64_t max_packed = std::uint64_t{1} << 48;
 
 struct Item {
     std::uint64_t size = 0;
@@ -38,7 +38,7 @@ std::vector<Item> items_of(const Program& program) {
     for (const Step& step : program.steps) {
         if (step.kind == StepKind::allocate) {
             const std::uint64_t requested = program.allocations[step.subject].requested;
-            if (requested > largest_packed) {
+            if (requested > max_packed) {
                 continue;
             }
             Item item;

@@ -20,13 +20,13 @@ bool PlainModel::take_small(std::uint64_t size, std::uint64_t* address) {
 }
 
 bool PlainModel::allocate(std::uint32_t id, const Allocation& allocation) {
-    if (allocation.requested > largest_request) {
+    if (allocation.requested > max_request) {
         return false;
     }
     Held held;
     held.requested = allocation.requested;
     held.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
-    if (held.size <= largest_small) {
+    if (held.size <= max_small) {
         if (!take_small(held.size, &held.address)) {
             return false;
         }

@@ -25,7 +25,7 @@ class PlainModel final : public Model {
 
   private:
     static constexpr std::uint64_t granularity = 512;
-    static constexpr std::uint64_t largest_small = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t max_small = std::uint64_t{1} << 20;
 
     struct Held {
         std::uint64_t address = 0;  ///< 0: pages of its own

@@ -165,7 +165,7 @@ PoolModel::OfContext& PoolModel::of_context(std::uint32_t context) {
 }
 
 bool PoolModel::allocate(std::uint32_t id, const Allocation& allocation) {
-    if (allocation.requested > largest_request) {
+    if (allocation.requested > max_request) {
         return false;
     }
     OfContext& context = of_context(allocation.context);

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
+#include "report/whatif/free_space_at_peak.hpp"
 #include "report/whatif/model.hpp"
-#include "report/whatif/past_space.hpp"
 #include "trace/hash_index.hpp"
 
 namespace memlab::whatif {

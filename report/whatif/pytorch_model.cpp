@@ -8,8 +8,8 @@ namespace memlab::whatif {
 namespace {
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-constexpr std::uint64_t smallest_block = 512;
-constexpr std::uint64_t largest_small = mib;
+constexpr std::uint64_t min_block = 512;
+constexpr std::uint64_t max_small = mib;
 constexpr std::uint64_t small_segment = 2 * mib;
 constexpr std::uint64_t large_segment = 20 * mib;
 constexpr std::uint64_t own_segment_from = 10 * mib;
@@ -138,21 +138,21 @@ bool PyTorchModel::may_reserve(std::uint64_t bytes) const {
 
 std::uint64_t PyTorchModel::round_size(std::uint64_t requested) const {
     const std::uint64_t divisions = settings_.roundup_power2_divisions;
-    if (requested < smallest_block) {
-        return smallest_block;
+    if (requested < min_block) {
+        return min_block;
     }
-    if (divisions > 1 && requested > smallest_block * divisions) {
+    if (divisions > 1 && requested > min_block * divisions) {
         return round_up(requested,
                         std::max<std::uint64_t>(std::bit_floor(requested) / divisions, 1));
     }
-    return round_up(requested, smallest_block);
+    return round_up(requested, min_block);
 }
 
 PyTorchModel::Request PyTorchModel::plan(const Allocation& allocation) const {
     Request request;
     request.size = round_size(allocation.requested);
     request.stream = allocation.stream;
-    request.small = request.size <= largest_small;
+    request.small = request.size <= max_small;
     request.segment = request.small ? small_segment
                       : request.size < own_segment_from
                           ? large_segment
@@ -163,7 +163,7 @@ PyTorchModel::Request PyTorchModel::plan(const Allocation& allocation) const {
 // --- an allocation ------------------------------------------------------------------------------
 
 bool PyTorchModel::allocate(std::uint32_t id, const Allocation& allocation) {
-    if (allocation.requested > largest_request) {
+    if (allocation.requested > max_request) {
         return false;
     }
     const Request request = plan(allocation);
@@ -234,9 +234,9 @@ std::uint32_t PyTorchModel::find_free(const Request& request) {
 bool PyTorchModel::should_split(std::uint32_t index, const Request& request) const {
     const std::uint64_t rest = blocks_[index].size - request.size;
     if (request.small || settings_.expandable_segments) {
-        return rest >= smallest_block;
+        return rest >= min_block;
     }
-    return request.size < settings_.max_split_size && rest > largest_small;
+    return request.size < settings_.max_split_size && rest > max_small;
 }
 
 std::uint32_t PyTorchModel::cut(std::uint32_t index, const Request& request) {

@@ -63,7 +63,7 @@ bool RmmModel::expand(std::uint64_t size) {
 }
 
 bool RmmModel::allocate(std::uint32_t id, const Allocation& allocation) {
-    if (allocation.requested > largest_request) {
+    if (allocation.requested > max_request) {
         return false;
     }
     if (!initialized_) {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint64_t no_threshold = std::numeric_limits<std::uint64_t>::max();
 
 /// More than any device has: keeps a hostile log's numbers in range.
-constexpr std::uint64_t largest_device = std::uint64_t{1} << 50;
+constexpr std::uint64_t max_device = std::uint64_t{1} << 50;
 
 /// What read_policy() takes.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> policies_taken = {
@@ -199,8 +199,7 @@ bool read_async(std::string_view settings, Policy* policy, std::string* problem)
 }
 
 std::uint64_t capacity_of(const Program& program, std::optional<std::uint64_t> limit) {
-    const std::uint64_t total =
-        std::min(limit.value_or(program.device.total_bytes), largest_device);
+    const std::uint64_t total = std::min(limit.value_or(program.device.total_bytes), max_device);
     return total - std::min(total, program.outside_bytes);
 }
 

@@ -17,8 +17,8 @@ using allocator::testing::Random;
 
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
 constexpr std::uint64_t total_bytes = 141 * gib;
-constexpr std::uint64_t most_held_bytes = 60 * gib;
-constexpr std::uint64_t most_sites_of_a_step = 4000;
+constexpr std::uint64_t max_held_bytes = 60 * gib;
+constexpr std::uint64_t max_sites_of_a_step = 4000;
 constexpr std::uint32_t modules = 12;
 constexpr std::uint32_t functions_of_a_module = 400;
 /// Strings of fixed meaning; the names of Python's functions and files come behind.
@@ -129,7 +129,7 @@ class Run {
         while (observer_.events() < run_.events) {
             step();
         }
-        log_.on(DeviceSample{observer_.time_ns(), 0, most_held_bytes, total_bytes});
+        log_.on(DeviceSample{observer_.time_ns(), 0, max_held_bytes, total_bytes});
         log_.on(End{observer_.time_ns() + 1'000'000, EndKind::exit, 0, ""});
     }
 
@@ -215,8 +215,8 @@ class Run {
         observer_.scope(EventType::scope_begin, forward_name);
         std::vector<Held> held;
         std::uint64_t held_bytes = 0;
-        const std::uint64_t visits = std::min<std::uint64_t>(run_.sites, most_sites_of_a_step);
-        for (std::uint64_t i = 0; i < visits && held_bytes < most_held_bytes; ++i) {
+        const std::uint64_t visits = std::min<std::uint64_t>(run_.sites, max_sites_of_a_step);
+        for (std::uint64_t i = 0; i < visits && held_bytes < max_held_bytes; ++i) {
             const std::uint32_t site = next_site_;
             next_site_ = (next_site_ + 1) % run_.sites;
             const allocator::Address address = allocate(site);

@@ -42,7 +42,7 @@ struct Frame {
     }
 };
 
-void try_row(FrameKnowledge& knowledge, const Bytes& bytes) {
+void try_row(UnwindInfo& knowledge, const Bytes& bytes) {
     FrameRow& row = knowledge.row;
     if (row.cfa.how == RegisterRule::How::is_expression) {
         require(is_within(row.cfa.expression(), bytes));
@@ -80,8 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     tables.header = begin + where[0] % 16;
     // The tables are relative to themselves, so what they describe lies near them.
     const std::uintptr_t address = begin + where[1] - 1024U;
-    FrameKnowledge knowledge{};
-    knowledge.source = FrameKnowledge::Source::tables;
+    UnwindInfo knowledge{};
+    knowledge.source = UnwindInfo::Source::tables;
     FrameDescription description;
     for (const bool by_header : {true, false}) {
         if (by_header

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "report/event_log_of.hpp"
 #include "report/export/formats.hpp"
+#include "report/find_event_log.hpp"
 #include "report/reader.hpp"
 #include "tests/fuzz/format_rules.hpp"
 #include "tests/fuzz/fuzz_input.hpp"
@@ -48,7 +48,7 @@ void export_all(const std::uint8_t* data, std::size_t size) {
         require(!read.error.empty());
         return;
     }
-    std::string log = report::event_log_of(file.path(), *read.report);
+    std::string log = report::find_event_log(file.path(), *read.report);
     const exports::Recording recording{std::move(*read.report), std::move(log),
                                        std::move(read.warning)};
     report::Resolver resolver(recording.report, nullptr);

@@ -20,7 +20,7 @@ using profiler::StackTable;
 namespace {
 
 constexpr std::uint32_t python_frames = 100;
-constexpr std::uint32_t most_stacks = 64;
+constexpr std::uint32_t max_stacks = 64;
 
 class Checked final : public profiler::StackDefinitions {
   public:
@@ -58,7 +58,7 @@ class Checked final : public profiler::StackDefinitions {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Checked checked;
-    StackTable table(checked, most_stacks);
+    StackTable table(checked, max_stacks);
     std::uint64_t epoch = 1;
     while (size > 2) {
         const std::uint8_t flags = data[0];
@@ -88,9 +88,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             table.id_of(words, truncated, (flags & 8U) != 0 ? StackTable::no_epoch : epoch,
                         merged ? &python : nullptr);
         require(id <= checked.stacks && (id == 0) == words.empty());
-        require(checked.stacks <= most_stacks + most_stacks / 4 + 17);
+        require(checked.stacks <= max_stacks + max_stacks / 4 + 17);
         require(checked.aggregator.stacks().size() == checked.stacks + std::size_t{1});
-        if (checked.stacks == before || id > most_stacks) {
+        if (checked.stacks == before || id > max_stacks) {
             continue;
         }
         require(checked.last.frames.size() == depth && checked.last.truncated == truncated);

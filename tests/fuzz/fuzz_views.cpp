@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "report/check/render.hpp"
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/inefficiencies/render.hpp"
 #include "report/lines/render.hpp"
 #include "report/place_text.hpp"
@@ -257,7 +257,7 @@ void show_all(const std::uint8_t* data, std::size_t size) {
         require(!read.error.empty() && !validation.sound());
         return;
     }
-    const std::string log = event_log_of(path, *read.report);
+    const std::string log = find_event_log(path, *read.report);
     Resolver resolver(*read.report, nullptr);
     ViewOptions options;
     options.top = size % 7 + 1;

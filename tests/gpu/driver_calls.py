@@ -39,7 +39,7 @@ def watch(packed: Path, memlab: bool, work: Path, script: str, arguments: list[s
           settings: dict[str, str], sees: str) -> tuple[list[str], str]:
     """The witness's lines of all processes, and what is wrong ("" when nothing)."""
     environment = Layout(packed).environment(memlab=memlab, output=work / "out", inherit=True, settings=settings | {
-        "CUDA_INJECTION64_PATH": str(packed / "lib" / "cupti_witness.so"), "MEMLAB_VERBOSITY": "debug",
+        "CUDA_INJECTION64_PATH": str(packed / "lib" / "cupti_reference.so"), "MEMLAB_VERBOSITY": "debug",
         "WITNESS_SEES": sees, "WITNESS_OUTPUT": str(work / "witness.%p.txt")})
     outcome = run([sys.executable, str(HERE / "py" / script), *arguments], environment, work, 60)
     lines: list[str] = []

@@ -472,7 +472,7 @@ class Suite:
                 continue
             work = self.folder(name)
             environment = self.layout.environment(memlab=True, output=work / "out", settings={
-                "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_witness.so"),
+                "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_reference.so"),
                 "WITNESS_OUTPUT": str(work / "witness.txt")})
             start = time.monotonic()
             outcome = run(command, environment, work, 90)
@@ -497,7 +497,7 @@ class Suite:
             return
         work, start = self.folder(name), time.monotonic()
         environment = self.layout.environment(memlab=False, settings={
-            "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_witness.so"),
+            "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_reference.so"),
             "WITNESS_SEES": "memory,pools", "WITNESS_OUTPUT": str(work / "witness.txt")})
         outcome = run([str(self.layout.program("limited")), "fill", "pool"], environment, work, 90)
         records = [line.split() for line in (work / "witness.txt").read_text(encoding="utf-8").splitlines()]

@@ -188,7 +188,7 @@ CYCLES = [
     # A context has a pool and a backend, which ask the memory that has the contexts.
     {"interpose/memory/context_registry", "interpose/memory/cuda_backend", "interpose/memory/memory"},
     # What a program says before the session starts waits for it.
-    {"interpose/process/program_notes", "interpose/process/session"},
+    {"interpose/process/annotations", "interpose/process/session"},
     # An unloaded library takes its tables and rules along.
     {"profiler/unwind/modules", "profiler/unwind/unloads"},
 ]

@@ -39,7 +39,7 @@ FUNCTIONS = [
 ]
 MOST_BYTES = 128 << 10
 
-ASKING_AHEAD = ["Recorder::expect(", "LogWriter::expect(", "LogFile::expect_append("]
+ASKING_AHEAD = ["Recorder::prefetch(", "LogWriter::prefetch(", "LogFile::prefetch_append("]
 FEWEST_REQUESTS = 20  # of all of them together
 
 

@@ -1,4 +1,5 @@
-// Prints the option table as Markdown: the table in docs/options.md is this text, and a test compares.
+// Prints the option table as Markdown: the table in docs/options.md is this text, and a test
+// compares.
 #include <cstdio>
 #include <string>
 

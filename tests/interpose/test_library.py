@@ -35,7 +35,7 @@ class Library(EndToEnd):
     def hooked(self) -> set[str]:
         names = set()
         for table in ("hooked_functions.inc", "submitting_functions.inc"):
-            text = (ROOT / "interpose" / table).read_text(encoding="utf-8")
+            text = (ROOT / "interpose" / "driver" / table).read_text(encoding="utf-8")
             names.update(re.findall(r"^MEMLAB_HOOK\((\w+),", text, re.MULTILINE))
         return names
 

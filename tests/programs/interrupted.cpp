@@ -38,7 +38,7 @@ extern "C" const char etext;
 
 namespace {
 
-constexpr int most_looks = 3000;
+constexpr int max_looks = 3000;
 
 MemlabCode memlab_code;
 std::atomic<int> looks{0};
@@ -70,7 +70,7 @@ void on_signal(int, siginfo_t*, void* context) {
         }
         return;
     }
-    if (memlab_code.is_there() && !memlab_code.was_interrupted(context) && ++looks < most_looks) {
+    if (memlab_code.is_there() && !memlab_code.was_interrupted(context) && ++looks < max_looks) {
         return;
     }
     if (std::strcmp(way, "quick_exit") == 0) {

@@ -23,7 +23,7 @@ using namespace program;
 namespace {
 
 constexpr std::size_t piece = std::size_t{64} << 20;
-constexpr std::size_t most_pieces = 64;
+constexpr std::size_t max_pieces = 64;
 
 /// One way of taking a piece of device memory and giving it back.
 struct Kind {
@@ -106,7 +106,7 @@ void fill(const std::string& name) {
     for (int round = 0; round < 2; ++round) {
         std::vector<CUdeviceptr> pieces;
         CUresult result = CUDA_SUCCESS;
-        while (pieces.size() < most_pieces) {
+        while (pieces.size() < max_pieces) {
             CUdeviceptr taken = 0;
             result = kind.take(&taken);
             if (result != CUDA_SUCCESS) {

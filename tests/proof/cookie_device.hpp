@@ -43,8 +43,8 @@ class CookieDevice final : public allocator::DeviceBackend {
     using FenceState = allocator::FenceState;
     using Cookie = std::uint64_t;
 
-    static constexpr std::size_t most_streams = 8;
-    using Position = std::array<std::uint64_t, most_streams>;
+    static constexpr std::size_t max_streams = 8;
+    using Position = std::array<std::uint64_t, max_streams>;
 
     /// The program's side of a call that waits.
     struct Host {
@@ -159,7 +159,7 @@ class CookieDevice final : public allocator::DeviceBackend {
     std::uint64_t contexts_ = 0;       ///< how many there were before
     std::map<Address, Run> contents_;  ///< of all memory there is
 
-    std::array<std::deque<Work>, most_streams> work_;
+    std::array<std::deque<Work>, max_streams> work_;
     Position submitted_{};
     Position completed_{};
     Position ordered_{};

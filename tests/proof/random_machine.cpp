@@ -90,7 +90,7 @@ class RandomMachine::Both final : public allocator::PoolObserver {
 struct RandomMachine::Site {
     Site(Random& random, Planted planted, CookieDevice::Host& host)
         : options(allocator::testing::random_options(random)),
-          device((8 + random.below(120)) * 2 * mib, 1 + random.below(CookieDevice::most_streams),
+          device((8 + random.below(120)) * 2 * mib, 1 + random.below(CookieDevice::max_streams),
                  random_knowledge(random), planted, host),
           observer(std::make_unique<CheckingObserver>(options)),
           both(*observer),

@@ -785,7 +785,7 @@ void Aggregator::on(const Missed& record) {
 
 std::uint64_t PeakMoment::end_ns(std::uint64_t peak_ns) const {
     constexpr std::uint64_t never = ~std::uint64_t{0};
-    const std::uint64_t shortest = peak_ns > never - shortest_ns ? never : peak_ns + shortest_ns;
+    const std::uint64_t shortest = peak_ns > never - min_ns ? never : peak_ns + min_ns;
     return holds ? never : std::max(fell_ns, shortest);
 }
 

@@ -128,7 +128,7 @@ struct KernelAtPeak {
 /// The moment of a device's allocated peak: from when it was reached until it first fell, and a
 /// millisecond at least, since the work that a program allocates for follows a little later.
 struct PeakMoment {
-    static constexpr std::uint64_t shortest_ns = 1'000'000;
+    static constexpr std::uint64_t min_ns = 1'000'000;
 
     bool holds = false;  ///< it has not fallen since
     std::uint64_t fell_ns = 0;

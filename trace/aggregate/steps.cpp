@@ -5,9 +5,9 @@
 namespace memlab::trace {
 namespace {
 
-constexpr std::uint64_t fewest_steps = 8;
-constexpr std::uint64_t fewest_for_sawtooth = 16;
-constexpr std::size_t fewest_blocks = 6;
+constexpr std::uint64_t min_steps = 8;
+constexpr std::uint64_t min_for_sawtooth = 16;
+constexpr std::size_t min_blocks = 6;
 
 struct Range {
     std::uint64_t min = 0;
@@ -121,13 +121,13 @@ Trend judge(const StepBlocks<size>& values) {
     trend.last_bytes = values.last();
     trend.min_bytes = range.min;
     trend.max_bytes = range.max;
-    if (values.steps() < fewest_steps || count < fewest_blocks) {
+    if (values.steps() < min_steps || count < min_blocks) {
         return trend;
     }
     trend.bytes_per_step = slope_of(blocks, count) / static_cast<double>(values.steps_per_block());
     // Many rises and few falls, each of which gives back most of it, of a size that matters.
     const std::uint64_t height = range.max - range.min;
-    const bool sawtooth = values.steps() >= fewest_for_sawtooth && values.falls() >= 2 &&
+    const bool sawtooth = values.steps() >= min_for_sawtooth && values.falls() >= 2 &&
                           values.rises() >= 2 * values.falls() &&
                           values.fallen() / values.falls() >= height / 2 &&
                           height >= range.max / 100;

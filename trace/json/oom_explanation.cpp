@@ -16,12 +16,12 @@ using trace::OomTotals;
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
-constexpr std::size_t most_advice = 3;
+constexpr std::size_t max_advice = 3;
 constexpr std::size_t current_allocated = 1;  // of OomTotals::current
 constexpr std::size_t current_reserved = 3;
 
 // What else a context needs is far below it on every GPU measured.
-constexpr std::uint64_t largest_context = gib;
+constexpr std::uint64_t max_context = gib;
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) {
     return from - std::min(from, what);
@@ -158,11 +158,10 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
 
 void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
                              std::vector<std::string>& advice) {
-    constexpr std::uint64_t smallest_split_mib = 20;  // less is no value of that option
+    constexpr std::uint64_t min_split_mib = 20;  // less is no value of that option
     const trace::PoolBytes& pool = figures.oom.pool;
     const std::uint64_t split_mib = power_below(now.requested / mib);
-    if (bounded_add(now.free, pool.large_free) >= now.requested &&
-        split_mib >= smallest_split_mib) {
+    if (bounded_add(now.free, pool.large_free) >= now.requested && split_mib >= min_split_mib) {
         advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
                          " are left over of blocks that were split: MEMLAB_MAX_SPLIT_SIZE_MB=" +
                          std::to_string(split_mib) + " keeps blocks that large for requests that " +
@@ -226,8 +225,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
                          " of memlab's pool would have been enough, but only cudaMalloc's memory "
                          "comes from there: MEMLAB_POOL=off leaves it to the driver.");
     }
-    if (missing != 0 && now.others > largest_context &&
-        less(now.others, largest_context) >= missing) {
+    if (missing != 0 && now.others > max_context && less(now.others, max_context) >= missing) {
         advice.push_back(
             "Other processes probably hold most of the " + size_text(now.others) +
             " that this program did not allocate (a context takes below 1 GiB): nvidia-smi lists "
@@ -244,8 +242,8 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
                          " that this program holds, " + size_text(missing) +
                          " must be freed before, or a part of the work done at a time.");
     }
-    if (advice.size() > most_advice) {
-        advice.resize(most_advice);
+    if (advice.size() > max_advice) {
+        advice.resize(max_advice);
     }
     return advice;
 }

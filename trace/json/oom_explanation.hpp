@@ -12,7 +12,7 @@
 
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/framework_caches.hpp"
-#include "trace/json/held_label.hpp"
+#include "trace/json/memory_label.hpp"
 
 namespace memlab::report {
 

@@ -12,7 +12,7 @@ namespace {
 
 using GetProcAddress = decltype(&cuGetProcAddress_v2);
 
-constexpr int most_devices = 64;
+constexpr int max_devices = 64;
 
 struct State {
     std::mutex mutex;
@@ -21,7 +21,7 @@ struct State {
     GetProcAddress get_proc_address = nullptr;
     std::atomic<decltype(&simcuda_runtime_call)> tell_tool = nullptr;
     Driver drivers[2];
-    CUcontext primary[most_devices] = {};
+    CUcontext primary[max_devices] = {};
 };
 
 State& state() {

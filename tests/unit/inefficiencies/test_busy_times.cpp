@@ -11,7 +11,7 @@ using memlab::report::BusyTimes;
 
 namespace {
 
-constexpr std::uint64_t idle = BusyTimes::shortest_idle;
+constexpr std::uint64_t idle = BusyTimes::min_idle;
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "interpose/process/run_line.hpp"
+#include "interpose/process/manifest_line.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::interpose;
@@ -115,7 +115,7 @@ TEST_CASE("the manifest gets one line a process") {
     announce(settings, files);
     std::stringstream content;
     content << std::ifstream(manifest).rdbuf();
-    const std::string line = run_line("/x/a.memlog", "/x/a.json", true);
+    const std::string line = manifest_line("/x/a.memlog", "/x/a.json", true);
     CHECK(content.str() == line + line);
     CHECK_FALSE(exists(folder.path() + "/missing"));
 }

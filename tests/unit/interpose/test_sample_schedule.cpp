@@ -41,7 +41,7 @@ TEST_CASE("a thread that was held up does not end the sampling") {
     REQUIRE(schedule.take(ms));
     schedule.took(ms, 60'000 * ms);
     CHECK_FALSE(schedule.take(60'000 * ms));
-    CHECK(schedule.take(60'000 * ms + SampleSchedule::most_interval_ns));
+    CHECK(schedule.take(60'000 * ms + SampleSchedule::max_interval_ns));
 }
 
 TEST_CASE("a sample that is not taken after all leaves the next one due soon") {

@@ -8,8 +8,8 @@
 #include "tests/catch.hpp"
 
 using memlab::profiler::BatchedAggregator;
-using memlab::profiler::PackedRecords;
-using memlab::profiler::UsualEvents;
+using memlab::profiler::EventBatch;
+using memlab::profiler::EventTemplates;
 using namespace memlab;
 
 namespace {
@@ -143,9 +143,9 @@ TEST_CASE("packed records come out as they went in") {
     };
     constexpr std::size_t records = 100;
     std::mt19937_64 random(5);
-    UsualEvents packed;
-    UsualEvents taken;
-    PackedRecords batch(records);
+    EventTemplates packed;
+    EventTemplates taken;
+    EventBatch batch(records);
     Collected in;
     Collected out;
     const auto rarely = [&random](auto usual) {
@@ -180,7 +180,8 @@ TEST_CASE("packed records come out as they went in") {
             event.requested = rarely(random() >> 32);
             event.size = rarely(random() >> 32);
             const bool freed = event.type == trace::EventType::free_requested;
-            batch.add(event, freed ? UsualEvents::freed : UsualEvents::sort_of(event.type), packed);
+            batch.add(event, freed ? EventTemplates::freed : EventTemplates::sort_of(event.type),
+                      packed);
             (freed ? in.freed : in.events).push_back(event);
         }
         CHECK(batch.size() > records / 4);
@@ -201,7 +202,7 @@ TEST_CASE("what waits is added up early where the program has time, if there is 
         for (std::size_t i = 0; i < count; ++i) {
             address += 4096;
             const trace::Event event = event_at(trace::EventType::alloc, address, address);
-            both.batched.expect(UsualEvents::sort_of(trace::EventType::alloc));
+            both.batched.prefetch(EventTemplates::sort_of(trace::EventType::alloc));
             both.batched.add(event, order);
             both.plain.on(event);
         }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "profiler/python/frame_numbers.hpp"
+#include "profiler/python/frame_interner.hpp"
 #include "profiler/python/layouts.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "tests/catch.hpp"
@@ -135,13 +135,13 @@ class Collected final : public StackDefinitions {
     std::vector<memlab::trace::PythonFrameDef> frames;
 };
 
-std::uint32_t number_of(const World& world, FrameNumbers& numbers, RawFrame frame) {
+std::uint32_t number_of(const World& world, FrameInterner& numbers, RawFrame frame) {
     numbers.number(world.interpreter, true, &frame, 1);
     return frame.number;
 }
 
-const KnownPlaces& nothing_known() {
-    static const KnownPlaces none;
+const CodeLocationCache& nothing_known() {
+    static const CodeLocationCache none;
     return none;
 }
 
@@ -267,7 +267,7 @@ TEST_CASE("a place has one number; another code object at its address has its ow
         const void* first = world.code("f", "a.py", 10);
         const void* second = world.code("g", "a.py", 10);
         Collected collected;
-        FrameNumbers numbers(collected);
+        FrameInterner numbers(collected);
         for (int again = 0; again < 2; ++again) {
             RawFrame frames[] = {{first, 6, 0}, {first, 6, 0}, {second, 6, 0}, {first, 30, 0}};
             numbers.number(world.interpreter, true, frames, 4);
@@ -298,7 +298,7 @@ TEST_CASE("a frame at a known place needs no second look") {
         };
         set_version(7);
         Collected collected;
-        FrameNumbers numbers(collected);
+        FrameInterner numbers(collected);
         REQUIRE(number_of(world, numbers, {code, 6, 0}) == 1);
         alignas(8) unsigned char end[128] = {};  // of the activation, on the stack
         end[world.layout().frame_owner] = owned_by_c_stack;
@@ -350,7 +350,7 @@ TEST_CASE("without a number of its own a code object is known by what it says") 
     World world(12);  // version 0: the interpreter has run out of numbers
     const void* code = world.code("f", "a.py", 10);
     Collected collected;
-    FrameNumbers numbers(collected);
+    FrameInterner numbers(collected);
     const RawFrame frame{code, 6, 0};
     CHECK(number_of(world, numbers, frame) == 1);
     // The same addresses throughout, another letter in the name.
@@ -376,7 +376,7 @@ TEST_CASE("threads that number more places than the table holds agree on all of 
         codes.push_back(world.code(("f" + std::to_string(i)).c_str(), "a.py", 10));
     }
     Collected collected;
-    FrameNumbers numbers(collected);
+    FrameInterner numbers(collected);
     constexpr std::size_t threads = 4;
     std::vector<std::vector<std::uint32_t>> ids(threads, std::vector<std::uint32_t>(functions * 2));
     std::vector<std::thread> workers;

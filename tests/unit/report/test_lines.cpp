@@ -2,7 +2,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "report/event_log_of.hpp"
+#include "report/find_event_log.hpp"
 #include "report/lines/line_tables.hpp"
 #include "report/lines/render.hpp"
 #include "report/lines/source_text.hpp"
@@ -290,12 +290,12 @@ TEST_CASE("a report alone has sums, and says what it has not") {
 
 TEST_CASE("the log beside a report is found when it is of the same process") {
     Recorded recorded;
-    CHECK(event_log_of(recorded.log, recorded.report) == recorded.log);
-    CHECK(event_log_of(recorded.folder / "log.json", recorded.report) == recorded.log);
-    CHECK(event_log_of(recorded.folder / "other.json", recorded.report).empty());
-    CHECK(event_log_of(recorded.folder / "log", recorded.report).empty());
+    CHECK(find_event_log(recorded.log, recorded.report) == recorded.log);
+    CHECK(find_event_log(recorded.folder / "log.json", recorded.report) == recorded.log);
+    CHECK(find_event_log(recorded.folder / "other.json", recorded.report).empty());
+    CHECK(find_event_log(recorded.folder / "log", recorded.report).empty());
     recorded.report.process.pid = 43;
-    CHECK(event_log_of(recorded.folder / "log.json", recorded.report).empty());
+    CHECK(find_event_log(recorded.folder / "log.json", recorded.report).empty());
 }
 
 TEST_CASE("the function's whole source is shown, with its figures") {

@@ -78,7 +78,7 @@ TEST_CASE("a free that is complete at once is the same two events, written as on
         const std::string path = folder / name;
         auto created = LogWriter::create(path, limit);
         LogWriter& log = *created.writer;
-        log.expect(EventType::alloc);
+        log.prefetch(EventType::alloc);
         log.on(DeviceInfo{.index = 0});
         log.on(StringDef{.id = 1, .text = "cudaFree"});
         for (std::uint64_t i = 1; i <= 2000; ++i) {
@@ -88,12 +88,12 @@ TEST_CASE("a free that is complete at once is the same two events, written as on
             event.api = i % 100 == 0 ? 7 : 1;  // 7 is not defined: written as none
             event.correlation = static_cast<std::uint32_t>(i);
             event.device = i % 500 == 0 ? 3 : 0;  // neither is 3: not written
-            log.expect(event.type);
+            log.prefetch(event.type);
             free(log, event);
         }
         log.on(End{.events_dropped = log.events_dropped()});
         log.close();
-        log.expect(EventType::alloc);
+        log.prefetch(EventType::alloc);
         Recording back;
         CHECK(read_log(path, back).status == LogStatus::complete);
         const auto is_event = [](const auto& one) { return std::holds_alternative<Event>(one); };

@@ -23,7 +23,7 @@ using memlab::profiler::CapturedStack;
 
 namespace {
 
-constexpr int most_ways = 64;
+constexpr int max_ways = 64;
 constexpr int functions = 20;
 
 CapturedStack stack;
@@ -81,7 +81,7 @@ template <Frames frames>
 double measure(std::size_t ways, std::size_t kib) {
     constexpr std::size_t captures = 2000;
     constexpr std::size_t warm_up = 1000;
-    static constexpr auto table = all_ways<frames>(std::make_integer_sequence<int, most_ways>());
+    static constexpr auto table = all_ways<frames>(std::make_integer_sequence<int, max_ways>());
     other_memory.assign(kib << 10, 0);
     nanoseconds.clear();
     for (std::size_t i = 0; i < warm_up + captures; ++i) {

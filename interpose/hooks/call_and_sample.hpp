@@ -1,0 +1,24 @@
+// Calls that change what the device has in use without an allocation to record: the driver's pools
+// and graphs take and give back memory on their own.
+#pragma once
+
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+
+namespace memlab::interpose {
+
+/// Makes the driver call, then notes how much of the current device is in use.
+template <class Real>
+CUresult call_and_sample(const Real& real) {
+    return hook(
+        [&](Session& session) {
+            const CUresult result = real();
+            if (Context* context = session.contexts().current()) {
+                sample_device(session, *context);
+            }
+            return result;
+        },
+        real);
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,348 @@
+#include "interpose/process/annotations.hpp"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "interpose/driver/reentrancy.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/process/session.hpp"
+#include "profiler/loaded_modules.hpp"
+#include "profiler/thread_id.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using profiler::AnnotationName;
+using profiler::AnnotationNames;
+
+std::atomic<AnnotationNames*> names{nullptr};
+// Of the recording: ids that an earlier one gave out, the parent's before a fork, mean nothing.
+std::atomic<std::uint32_t> recording{1};
+std::atomic<std::uint64_t> last_range{0};
+
+// Scopes of the calling thread that are open: its end ends them.
+__attribute__((tls_model("initial-exec"))) thread_local std::uint32_t open_scopes = 0;
+pthread_key_t thread_end_key;
+pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+bool thread_end_known = false;
+
+// What began before the first use of CUDA and has not ended. Plain memory, under early_lock.
+struct EarlyNote {
+    const AnnotationName* name;
+    std::uint64_t range;  // 0: a scope of the thread
+    std::uint32_t domain;
+    std::uint32_t thread;
+    bool mark;
+};
+constexpr std::size_t max_early_notes = 128;
+EarlyNote early_notes[max_early_notes];
+std::size_t early_note_count = 0;
+struct EarlyThreadName {
+    std::uint32_t thread;
+    const AnnotationName* name;
+};
+EarlyThreadName early_thread_names[max_early_notes];
+std::size_t early_thread_name_count = 0;
+bool early_notes_recorded = false;
+pthread_mutex_t early_lock = PTHREAD_MUTEX_INITIALIZER;
+
+class EarlyLock {
+  public:
+    EarlyLock() { pthread_mutex_lock(&early_lock); }
+    ~EarlyLock() { pthread_mutex_unlock(&early_lock); }
+    EarlyLock(const EarlyLock&) = delete;
+    EarlyLock& operator=(const EarlyLock&) = delete;
+};
+
+AnnotationNames& all_names() {
+    AnnotationNames* known = names.load(std::memory_order_acquire);
+    if (known == nullptr) {
+        auto* mine = new AnnotationNames;
+        if (names.compare_exchange_strong(known, mine, std::memory_order_acq_rel)) {
+            return *mine;
+        }
+        delete mine;
+    }
+    return *known;
+}
+
+std::uint32_t id_of(const AnnotationName& name, profiler::Recorder& recorder) {
+    const std::uint32_t now = recording.load(std::memory_order_relaxed);
+    const std::uint64_t known = name.recorded.load(std::memory_order_relaxed);
+    if (known >> 32 == now) {
+        return static_cast<std::uint32_t>(known);
+    }
+    const std::uint32_t id = recorder.string_id(name.text);
+    name.recorded.store((std::uint64_t{now} << 32) | id, std::memory_order_relaxed);
+    return id;
+}
+
+trace::Event event_of(trace::EventType type, std::uint32_t domain, std::uint64_t range) {
+    trace::Event event;
+    event.type = type;
+    event.requested = event.size = domain;
+    event.address = range;
+    return event;
+}
+
+/// Runs `record(recorder)`, or `early()` while CUDA has not been used.
+template <class Record, class Early>
+void note(const Record& record, const Early& early) {
+    const InsideMemlab inside;
+    if (inside.nested()) {
+        return;
+    }
+    Session* session = Session::current_or_late();
+    if (session == nullptr && Session::may_start()) {
+        {
+            const EarlyLock lock;
+            if (!early_notes_recorded) {
+                early();
+                return;
+            }
+        }
+        session = Session::wait_for_start();  // it starts right now
+    }
+    if (session != nullptr && session->recorder() != nullptr) {
+        record(*session->recorder());
+    }
+}
+
+void keep_early(const EarlyNote& note) {
+    if (early_note_count < max_early_notes) {
+        early_notes[early_note_count++] = note;
+    }
+}
+
+void drop_early(std::uint64_t range, std::uint32_t domain) {
+    const std::uint32_t thread = profiler::thread_id();
+    for (std::size_t i = early_note_count; i-- > 0;) {
+        const EarlyNote& note = early_notes[i];
+        const bool same = range != 0
+                              ? note.range == range
+                              : note.range == 0 && note.thread == thread && note.domain == domain;
+        if (!note.mark && same) {
+            for (--early_note_count; i < early_note_count; ++i) {
+                early_notes[i] = early_notes[i + 1];
+            }
+            return;
+        }
+    }
+}
+
+void at_thread_end(void*) {
+    if (open_scopes == 0) {
+        return;
+    }
+    open_scopes = 0;
+    note(
+        [](profiler::Recorder& recorder) {
+            trace::Event event = event_of(trace::EventType::scope_end, 0, 0);
+            event.stream = trace::ended_with_thread;
+            recorder.record(event);
+        },
+        [] {
+            const std::uint32_t thread = profiler::thread_id();
+            std::size_t kept = 0;
+            for (std::size_t i = 0; i < early_note_count; ++i) {
+                if (early_notes[i].mark || early_notes[i].range != 0 ||
+                    early_notes[i].thread != thread) {
+                    early_notes[kept++] = early_notes[i];
+                }
+            }
+            early_note_count = kept;
+        });
+}
+
+void watch_thread_end() {
+    pthread_once(&thread_end_once, [] {
+        thread_end_known = pthread_key_create(&thread_end_key, at_thread_end) == 0;
+    });
+    if (thread_end_known) {
+        static const char present = 0;
+        pthread_setspecific(thread_end_key, &present);
+    }
+}
+
+void begin(std::uint32_t domain, std::uint64_t range, const AnnotationName* name) {
+    note(
+        [&](profiler::Recorder& recorder) {
+            trace::Event event = event_of(trace::EventType::scope_begin, domain, range);
+            event.name = id_of(*name, recorder);
+            recorder.record(event);
+        },
+        [&] {
+            keep_early({name, range, domain, profiler::thread_id(), false});
+        });
+}
+
+void end(std::uint32_t domain, std::uint64_t range) {
+    note(
+        [&](profiler::Recorder& recorder) {
+            recorder.record(event_of(trace::EventType::scope_end, domain, range));
+        },
+        [&] { drop_early(range, domain); });
+}
+
+/// The allocation of the driver's own that holds `address`, else 0.
+std::uint64_t driver_allocation(Session& session, std::uint64_t address, bool base_only) {
+    if (session.live().find(HandleClass::memory, address)) {
+        return address;
+    }
+    CUdeviceptr base = 0;
+    if (!base_only &&
+        call_real(&Driver::cuMemGetAddressRange_v2, &base, static_cast<std::size_t*>(nullptr),
+                  static_cast<CUdeviceptr>(address)) == CUDA_SUCCESS &&
+        session.live().find(HandleClass::memory, base)) {
+        return base;
+    }
+    return 0;
+}
+
+}  // namespace
+
+const AnnotationName* annotation_name(std::uint32_t domain, std::string_view text) noexcept {
+    try {
+        return all_names().find(domain, text);
+    } catch (const std::bad_alloc&) {
+        static AnnotationName& any = *new (std::nothrow) AnnotationName;
+        return &any;
+    }
+}
+
+std::uint32_t note_domain(std::string_view name) noexcept {
+    try {
+        return all_names().domain(name);
+    } catch (const std::bad_alloc&) {
+        return AnnotationNames::nvtx_domain;
+    }
+}
+
+void begin_scope(std::uint32_t domain, const AnnotationName* name) noexcept {
+    if (open_scopes++ == 0) {
+        watch_thread_end();
+    }
+    begin(domain, 0, name);
+}
+
+void end_scope(std::uint32_t domain) noexcept {
+    open_scopes -= open_scopes == 0 ? 0 : 1;
+    end(domain, 0);
+}
+
+std::uint64_t begin_range(const AnnotationName* name) noexcept {
+    const std::uint64_t range = last_range.fetch_add(1, std::memory_order_relaxed) + 1;
+    begin(name->domain, range, name);
+    return range;
+}
+
+void end_range(std::uint64_t range) noexcept {
+    if (range != 0) {
+        end(0, range);
+    }
+}
+
+void note_mark(const AnnotationName* name) noexcept {
+    note(
+        [&](profiler::Recorder& recorder) {
+            trace::Event event;
+            event.type = trace::EventType::mark;
+            event.name = id_of(*name, recorder);
+            event.stack = recorder.capture_call_site();
+            recorder.record(event);
+        },
+        [&] {
+            keep_early({name, 0, 0, profiler::thread_id(), true});
+        });
+}
+
+void name_thread(std::uint32_t thread, const AnnotationName* name) noexcept {
+    note([&](profiler::Recorder& recorder) { recorder.name_thread(thread, name->text); },
+         [&] {
+             EarlyThreadName* const end = early_thread_names + early_thread_name_count;
+             EarlyThreadName* const known = std::find_if(
+                 early_thread_names, end,
+                 [thread](const EarlyThreadName& early) { return early.thread == thread; });
+             if (known < early_thread_names + max_early_notes) {
+                 *known = {thread, name};
+                 early_thread_name_count += known == end ? 1 : 0;
+             }
+         });
+}
+
+bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* name) noexcept {
+    const InsideMemlab inside;
+    Session* session = inside.nested() ? nullptr : Session::current_or_late();
+    if (session == nullptr || session->recorder() == nullptr) {
+        return false;
+    }
+    const std::optional<PooledBlock> pooled = find_pooled(*session, address);
+    const std::uint64_t base = !pooled         ? driver_allocation(*session, address, base_only)
+                               : pooled->block ? pooled->block->address
+                                               : 0;
+    if (base == 0 || (base_only && base != address)) {
+        return false;
+    }
+    trace::Event event = event_of(trace::EventType::label, 0, base);
+    event.name = id_of(*name, *session->recorder());
+    session->recorder()->record(event);
+    return true;
+}
+
+void record_early_annotations(Session& session) {
+    const EarlyLock lock;
+    early_notes_recorded = true;
+    for (std::size_t i = 0; i < early_thread_name_count && session.recorder() != nullptr; ++i) {
+        session.recorder()->name_thread(early_thread_names[i].thread,
+                                        early_thread_names[i].name->text);
+    }
+    early_thread_name_count = 0;
+    for (std::size_t i = 0; i < early_note_count && session.recorder() != nullptr; ++i) {
+        const EarlyNote& early = early_notes[i];
+        trace::Event event =
+            event_of(early.mark ? trace::EventType::mark : trace::EventType::scope_begin,
+                     early.domain, early.range);
+        event.thread = early.thread;
+        event.name = id_of(*early.name, *session.recorder());
+        session.recorder()->record(event);
+    }
+    early_note_count = 0;
+}
+
+void look_for_other_nvtx_tools(Session& session) {
+    const char* const tool = std::getenv("NVTX_INJECTION64_PATH");
+    if (tool == nullptr || *tool == '\0' || session.recorder() == nullptr) {
+        return;
+    }
+    profiler::LoadedModule self;
+    struct stat theirs {};
+    struct stat ours {};
+    const bool same =
+        profiler::find_loaded_module(reinterpret_cast<std::uintptr_t>(&names), &self) &&
+        stat(tool, &theirs) == 0 && stat(self.path.c_str(), &ours) == 0 &&
+        theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
+    if (!same) {
+        session.recorder()->missed(
+            "ranges and marks of NVTX go to " + std::string(tool) +
+                " (NVTX_INJECTION64_PATH) and are not in this report; memlab.h's are",
+            0);
+    }
+}
+
+void forget_annotations_after_fork() {
+    early_lock = PTHREAD_MUTEX_INITIALIZER;
+    early_note_count = 0;
+    early_thread_name_count = 0;
+    early_notes_recorded = false;
+    open_scopes = 0;
+    names.store(nullptr, std::memory_order_relaxed);
+    recording.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,98 @@
+#include "interpose/process/manifest_line.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace memlab::interpose {
+namespace {
+
+constexpr int max_ancestors = 16;
+constexpr std::size_t max_command = 160;
+
+/// The beginning of a file of /proc.
+std::string read_start(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return {};
+    }
+    std::array<char, 1024> buffer;
+    const ssize_t length = read(fd, buffer.data(), buffer.size());
+    close(fd);
+    return length <= 0 ? std::string()
+                       : std::string(buffer.data(), static_cast<std::size_t>(length));
+}
+
+/// The nth field of /proc/PID/stat as proc(5) counts them, from the 4th on: those before the 3rd
+/// may hold anything, brackets and blanks included.
+std::string stat_field(const std::string& stat, int number) {
+    std::size_t at = stat.rfind(')');
+    for (int field = 2; at != std::string::npos && field < number; ++field) {
+        at = stat.find(' ', at + 1);
+    }
+    if (at == std::string::npos) {
+        return "0";
+    }
+    return stat.substr(at + 1, stat.find_first_of(" \n", at + 1) - at - 1);
+}
+
+/// Arguments on one line; a kernel thread or a process of somebody else may have none.
+std::string command_of(const std::string& folder, const std::string& stat, bool with_arguments) {
+    std::string command = read_start(folder + "/cmdline");
+    if (!with_arguments) {
+        command.resize(std::min(command.size(), command.find('\0')));
+    }
+    if (command.empty()) {
+        const std::size_t open = stat.find('(');
+        const std::size_t close = stat.rfind(')');
+        if (open != std::string::npos && close != std::string::npos && open < close) {
+            command = stat.substr(open + 1, close - open - 1);
+        }
+    }
+    while (!command.empty() && command.back() == '\0') {
+        command.pop_back();
+    }
+    command.resize(std::min(command.size(), max_command));
+    for (char& c : command) {
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+            c = ' ';
+        }
+    }
+    return command;
+}
+
+std::string pid_namespace() {
+    std::array<char, 64> target;
+    const ssize_t length = readlink("/proc/self/ns/pid", target.data(), target.size());
+    const std::string_view text(target.data(), length < 0 ? 0 : static_cast<std::size_t>(length));
+    const std::size_t open = text.find('[');
+    const std::size_t close = text.find(']');
+    return open == std::string_view::npos || close == std::string_view::npos || close < open
+               ? "0"
+               : std::string(text.substr(open + 1, close - open - 1));
+}
+
+}  // namespace
+
+std::string manifest_line(const std::string& log, const std::string& report, bool with_arguments) {
+    const std::string own_stat = read_start("/proc/self/stat");
+    std::string line = std::to_string(getpid()) + "\t" + log + "\t" + report + "\t" +
+                       pid_namespace() + "\t" + stat_field(own_stat, 22);
+    std::string pid = std::to_string(getppid());
+    for (int i = 0; i < max_ancestors && pid != "0"; ++i) {
+        const std::string folder = "/proc/" + pid;
+        const std::string stat = read_start(folder + "/stat");
+        if (stat.empty()) {
+            break;  // it has ended, or is not ours to see
+        }
+        line += "\t" + pid + "=" + command_of(folder, stat, with_arguments);
+        pid = stat_field(stat, 4);
+    }
+    return line + "\n";
+}
+
+}  // namespace memlab::interpose

@@ -1,0 +1,61 @@
+#include "report/find_event_log.hpp"
+
+#include <utility>
+
+#include "report/every_record.hpp"
+#include "report/reader.hpp"
+#include "trace/log_reader.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// Thrown behind the first record, which is all that is wanted.
+struct Seen {};
+
+class FirstRecord final : public EveryRecord<FirstRecord> {
+  public:
+    template <typename Record>
+    void take(const Record& /*record*/) {
+        throw Seen();
+    }
+    void take(const trace::ProcessInfo& record) {
+        process_ = record;
+        throw Seen();
+    }
+    std::optional<trace::ProcessInfo> process() { return std::move(process_); }
+
+  private:
+    std::optional<trace::ProcessInfo> process_;
+};
+
+}  // namespace
+
+std::optional<trace::ProcessInfo> first_record_of(const std::string& log) {
+    FirstRecord first;
+    try {
+        trace::read_log(log, first);
+    } catch (const Seen&) {  // so it shall be
+    }
+    return first.process();
+}
+
+std::string find_event_log(const std::string& file, const Report& report) {
+    if (is_event_log(file)) {
+        return file;
+    }
+    constexpr std::string_view json = ".json";
+    if (!file.ends_with(json)) {
+        return {};
+    }
+    std::string log = file.substr(0, file.size() - json.size()) + ".memlog";
+    if (!is_event_log(log)) {
+        return {};
+    }
+    const std::optional<trace::ProcessInfo> process = first_record_of(log);
+    const bool same = process && process->pid == report.process.pid &&
+                      process->start_wall_ns == report.process.start_wall_ns;
+    return same ? log : std::string();
+}
+
+}  // namespace memlab::report

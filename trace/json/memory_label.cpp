@@ -1,0 +1,60 @@
+#include "trace/json/memory_label.hpp"
+
+#include <algorithm>
+
+#include "trace/json/bounded_sum.hpp"
+#include "trace/json/size_text.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::size_t max_shown = 3;
+
+std::string quoted(std::string name) {
+    for (char& c : name) {
+        const auto byte = static_cast<unsigned char>(c);
+        constexpr unsigned char erase = 0x7f;
+        c = byte < ' ' || byte == erase ? '?' : c;
+    }
+    return "\"" + name + "\"";
+}
+
+std::string text_of(const std::vector<HeldLabel>& labels, bool with_bytes) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(labels.size(), max_shown); ++i) {
+        text += (i == 0 ? "" : ", ") + quoted(labels[i].name) +
+                (with_bytes ? " " + size_text(labels[i].bytes) : "");
+    }
+    return labels.size() <= max_shown
+               ? text
+               : text + " and " + std::to_string(labels.size() - max_shown) + " more";
+}
+
+}  // namespace
+
+std::string labels_text(const std::vector<HeldLabel>& labels, std::uint64_t bytes) {
+    return text_of(labels, labels.size() != 1 || labels.front().bytes != bytes);
+}
+
+std::string names_text(const std::vector<HeldLabel>& labels) {
+    return text_of(labels, false);
+}
+
+void add_label(const HeldLabel& label, std::vector<HeldLabel>& labels) {
+    const auto same = std::find_if(labels.begin(), labels.end(),
+                                   [&](const HeldLabel& each) { return each.name == label.name; });
+    if (same == labels.end()) {
+        labels.push_back(label);
+        return;
+    }
+    add_to(same->count, label.count);
+    add_to(same->bytes, label.bytes);
+}
+
+void sort_labels(std::vector<HeldLabel>& labels) {
+    std::stable_sort(labels.begin(), labels.end(),
+                     [](const HeldLabel& a, const HeldLabel& b) { return a.bytes > b.bytes; });
+}
+
+}  // namespace memlab::report
