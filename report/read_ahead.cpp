@@ -10,9 +10,9 @@
 #include <system_error>
 #include <thread>
 
-#include "report/ending_signals.hpp"
 #include "report/every_record.hpp"
-#include "report/progress.hpp"
+#include "report/text/ending_signals.hpp"
+#include "report/text/progress.hpp"
 
 namespace memlab::report {
 

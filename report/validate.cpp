@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/names.hpp"
-#include "report/units.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::tools {
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "report/ending_signals.hpp"
+#include "report/text/ending_signals.hpp"
 #include "trace/json/json_writer.hpp"
 
 namespace memlab::check {

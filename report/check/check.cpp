@@ -6,8 +6,8 @@
 #include <set>
 #include <tuple>
 
-#include "report/names.hpp"
 #include "report/runs/ranks.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::check {
 

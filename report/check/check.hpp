@@ -13,10 +13,10 @@
 #include "report/check/baseline.hpp"
 #include "report/check/limit.hpp"
 #include "report/check/measure.hpp"
-#include "report/resolver.hpp"
 #include "report/runs/collection.hpp"
-#include "report/summary.hpp"
-#include "report/symbolizer.hpp"
+#include "report/summary/summary.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/symbols/symbolizer.hpp"
 #include "report/views/suppressions.hpp"
 
 namespace memlab::check {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::check {
 

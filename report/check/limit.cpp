@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "report/filter.hpp"
+#include "report/summary/filter.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::check {

@@ -29,7 +29,7 @@ enum class Metric : std::uint8_t {
 struct Subject {
     enum class Kind : std::uint8_t {
         all,
-        site,   ///< the call stacks that `text` matches (report/filter.hpp)
+        site,   ///< the call stacks that `text` matches (report/summary/filter.hpp)
         scope,  ///< the scopes of that path ("train/step"), or of that name
         kind,   ///< one kind of memory: "pinned"
     };

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "report/filter.hpp"
-#include "report/units.hpp"
+#include "report/summary/filter.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::check {
 

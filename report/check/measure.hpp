@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "report/check/limit.hpp"
-#include "report/resolver.hpp"
-#include "report/summary.hpp"
+#include "report/summary/summary.hpp"
+#include "report/symbols/resolver.hpp"
 #include "report/views/suppressions.hpp"
 
 namespace memlab::check {

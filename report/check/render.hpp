@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "report/check/check.hpp"
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::check {
 

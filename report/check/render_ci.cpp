@@ -4,7 +4,7 @@
 #include <array>
 
 #include "report/check/render.hpp"
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::check {
 

@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "report/check/render.hpp"
-#include "report/place_text.hpp"
-#include "report/units.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::check {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/check/render.hpp"
-#include "report/json_values.hpp"
+#include "report/summary/json_values.hpp"
 
 namespace memlab::check {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "report/check/render.hpp"
-#include "report/page.hpp"
-#include "report/text.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
 
 namespace memlab::check {
 

@@ -8,9 +8,9 @@
 
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
-#include "report/names.hpp"
-#include "report/terminal.hpp"
-#include "report/units.hpp"
+#include "report/text/names.hpp"
+#include "report/text/terminal.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::exports {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "report/filter.hpp"
 #include "report/model.hpp"
-#include "report/resolver.hpp"
+#include "report/summary/filter.hpp"
+#include "report/symbols/resolver.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::exports {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "report/export/output.hpp"
-#include "report/names.hpp"
+#include "report/text/names.hpp"
 #include "trace/json/rank_variables.hpp"
 
 namespace memlab::exports {

@@ -16,12 +16,12 @@
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
-#include "report/names.hpp"
-#include "report/place_text.hpp"
 #include "report/read_ahead.hpp"
-#include "report/symbolizer.hpp"
-#include "report/thread_text.hpp"
-#include "report/units.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/thread_text.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::exports {

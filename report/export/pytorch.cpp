@@ -12,9 +12,9 @@
 #include "report/export/output.hpp"
 #include "report/export/pickler.hpp"
 #include "report/export/site_choice.hpp"
-#include "report/names.hpp"
 #include "report/read_ahead.hpp"
-#include "report/units.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 #include "trace/aggregate/pool_figures.hpp"
 
 namespace memlab::exports {

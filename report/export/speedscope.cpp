@@ -4,7 +4,7 @@
 
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
-#include "report/names.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::exports {
 

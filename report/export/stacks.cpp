@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "report/export/output.hpp"
-#include "report/names.hpp"
-#include "report/stack_text.hpp"
+#include "report/summary/stack_text.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::exports {
 

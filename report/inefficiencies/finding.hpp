@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "report/model.hpp"
-#include "report/resolver.hpp"
+#include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
 

@@ -10,7 +10,7 @@
 #include "report/device_allocations.hpp"
 #include "report/inefficiencies/watch.hpp"
 #include "report/inefficiencies/weigh.hpp"
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
 #include "trace/record.hpp"
 

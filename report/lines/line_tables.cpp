@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "report/names.hpp"
 #include "report/read_ahead.hpp"
+#include "report/text/names.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {

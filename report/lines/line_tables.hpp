@@ -17,7 +17,7 @@
 #include "report/lines/query.hpp"
 #include "report/lines/stack_moments.hpp"
 #include "report/model.hpp"
-#include "report/resolver.hpp"
+#include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "report/filter.hpp"
+#include "report/summary/filter.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {

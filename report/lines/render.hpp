@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "report/lines/line_tables.hpp"
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::report {
 

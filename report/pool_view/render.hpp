@@ -6,8 +6,8 @@
 
 #include "report/model.hpp"
 #include "report/pool_view/layout.hpp"
-#include "report/resolver.hpp"
-#include "report/terminal.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::report {
 

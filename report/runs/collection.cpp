@@ -11,10 +11,10 @@
 #include <sstream>
 #include <tuple>
 
-#include "report/names.hpp"
 #include "report/reader.hpp"
 #include "report/runs/run_facts.hpp"
-#include "report/units.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "report/names.hpp"
 #include "report/runs/process_figures.hpp"
 #include "report/runs/ranks.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::report {
 

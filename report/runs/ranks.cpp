@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "report/names.hpp"
 #include "report/runs/tree.hpp"
+#include "report/text/names.hpp"
 #include "trace/json/bounded_sum.hpp"
 #include "trace/json/rank_variables.hpp"
 

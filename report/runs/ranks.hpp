@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "report/resolver.hpp"
 #include "report/runs/collection.hpp"
+#include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
 

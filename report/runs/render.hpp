@@ -9,7 +9,7 @@
 #include "report/runs/combined_usage.hpp"
 #include "report/runs/ranks.hpp"
 #include "report/runs/tree.hpp"
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 
 namespace memlab::report {
 

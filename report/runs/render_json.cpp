@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "report/device_allocations.hpp"
-#include "report/json_values.hpp"
 #include "report/runs/render.hpp"
+#include "report/summary/json_values.hpp"
 
 namespace memlab::report {
 

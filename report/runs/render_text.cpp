@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "report/names.hpp"
-#include "report/page.hpp"
-#include "report/place_text.hpp"
 #include "report/runs/moments.hpp"
 #include "report/runs/process_figures.hpp"
 #include "report/runs/render.hpp"
-#include "report/summary.hpp"
-#include "report/text.hpp"
-#include "report/units.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/summary.hpp"
+#include "report/text/names.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "report/runs/ranks.hpp"
-#include "report/summary.hpp"
-#include "report/units.hpp"
+#include "report/summary/summary.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

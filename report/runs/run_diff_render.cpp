@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/json_values.hpp"
-#include "report/names.hpp"
-#include "report/page.hpp"
 #include "report/runs/run_diff.hpp"
-#include "report/text.hpp"
-#include "report/units.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/text/names.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 #include "report/views/diff_tables.hpp"
 
 namespace memlab::report {

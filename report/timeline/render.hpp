@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "report/resolver.hpp"
+#include "report/symbols/resolver.hpp"
 #include "report/timeline/timeline.hpp"
 #include "report/views/site_table.hpp"
 

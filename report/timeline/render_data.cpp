@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "report/json_values.hpp"
+#include "report/summary/json_values.hpp"
 #include "report/timeline/render.hpp"
 
 namespace memlab::report {

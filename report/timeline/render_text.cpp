@@ -3,13 +3,13 @@
 #include <array>
 #include <utility>
 
-#include "report/names.hpp"
-#include "report/page.hpp"
-#include "report/place_text.hpp"
-#include "report/plot.hpp"
-#include "report/text.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/names.hpp"
+#include "report/text/page.hpp"
+#include "report/text/plot.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 #include "report/timeline/render.hpp"
-#include "report/units.hpp"
 
 namespace memlab::report {
 

@@ -1,7 +1,7 @@
 #include "report/views/calls.hpp"
 
-#include "report/frame_choice.hpp"
-#include "report/names.hpp"
+#include "report/symbols/frame_choice.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::report {
 

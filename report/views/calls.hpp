@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "report/resolver.hpp"
+#include "report/symbols/resolver.hpp"
 
 namespace memlab::report {
 

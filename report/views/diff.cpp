@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "report/device_allocations.hpp"
-#include "report/names.hpp"
-#include "report/summary.hpp"
-#include "report/units.hpp"
+#include "report/summary/summary.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 #include "report/views/calls.hpp"
 #include "trace/json/bounded_sum.hpp"
 

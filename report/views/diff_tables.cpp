@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/json_values.hpp"
-#include "report/names.hpp"
-#include "report/place_text.hpp"
-#include "report/text.hpp"
-#include "report/units.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/names.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

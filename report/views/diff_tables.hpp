@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/page.hpp"
+#include "report/text/page.hpp"
 #include "report/views/diff.hpp"
 
 namespace memlab::report {

@@ -1,10 +1,10 @@
 // A comparison of two recordings for people and for scripts.
 #include <nlohmann/json.hpp>
 
-#include "report/json_values.hpp"
-#include "report/names.hpp"
-#include "report/page.hpp"
-#include "report/text.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/text/names.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
 #include "report/views/diff.hpp"
 #include "report/views/diff_tables.hpp"
 

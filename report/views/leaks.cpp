@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
-#include "report/names.hpp"
-#include "report/place_text.hpp"
-#include "report/units.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/names.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

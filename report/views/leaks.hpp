@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/resolver.hpp"
+#include "report/symbols/resolver.hpp"
 #include "report/views/figures.hpp"
 #include "report/views/site_table.hpp"
 #include "report/views/suppressions.hpp"

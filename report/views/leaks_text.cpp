@@ -3,13 +3,13 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "report/framework_findings.hpp"
-#include "report/json_values.hpp"
-#include "report/page.hpp"
-#include "report/place_text.hpp"
-#include "report/summary.hpp"
-#include "report/text.hpp"
-#include "report/units.hpp"
+#include "report/summary/framework_findings.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/summary.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 #include "report/views/leaks.hpp"
 
 namespace memlab::report {

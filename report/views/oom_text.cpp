@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "report/page.hpp"
-#include "report/place_text.hpp"
-#include "report/stack_text.hpp"
-#include "report/text.hpp"
-#include "report/thread_text.hpp"
-#include "report/units.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/stack_text.hpp"
+#include "report/summary/thread_text.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 
 namespace memlab::report {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 
-#include "report/resolver.hpp"
-#include "report/summary.hpp"
+#include "report/summary/summary.hpp"
+#include "report/symbols/resolver.hpp"
 #include "report/views/site_table.hpp"
 
 namespace memlab::report {

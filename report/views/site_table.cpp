@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "report/json_values.hpp"
-#include "report/page.hpp"
-#include "report/place_text.hpp"
-#include "report/text.hpp"
-#include "report/units.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/text/page.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
 #include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "report/resolver.hpp"
-#include "report/terminal.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/text/terminal.hpp"
 #include "report/views/figures.hpp"
 
 namespace memlab::report {

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "report/filter.hpp"
 #include "report/model.hpp"
+#include "report/summary/filter.hpp"
 
 namespace memlab::report {
 

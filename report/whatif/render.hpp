@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 #include "report/whatif/table.hpp"
 
 namespace memlab::whatif {

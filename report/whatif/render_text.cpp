@@ -2,7 +2,7 @@
 // Everything that comes from the recording passes printable().
 #include <algorithm>
 
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
 
 namespace memlab::whatif {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 #include "report/whatif/async_model.hpp"
 #include "report/whatif/plain_model.hpp"
 #include "report/whatif/pool_model.hpp"

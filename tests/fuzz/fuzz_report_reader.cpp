@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "report/filter.hpp"
 #include "report/reader.hpp"
-#include "report/summary.hpp"
+#include "report/summary/filter.hpp"
+#include "report/summary/summary.hpp"
 #include "report/views/call_tree.hpp"
 #include "report/views/diff.hpp"
 #include "report/views/leaks.hpp"

@@ -21,7 +21,6 @@ constexpr int rounds = 40;
 void peers() {
     const CUcontext a = use_device();
     std::atomic<bool> stop{false};
-    std::atomic<CUdeviceptr> shared{0};
     std::thread freeing([&] {
         CHECK(cuCtxSetCurrent(a));
         CUstream stream = nullptr;

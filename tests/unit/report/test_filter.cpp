@@ -1,5 +1,5 @@
 // What --filter takes and lets through.
-#include "report/filter.hpp"
+#include "report/summary/filter.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

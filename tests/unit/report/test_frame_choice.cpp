@@ -1,5 +1,5 @@
 // The frame that stands for a site, over the stacks that real programs leave.
-#include "report/frame_choice.hpp"
+#include "report/symbols/frame_choice.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

@@ -1,5 +1,5 @@
 // Caches on top of memlab's pool, in recordings of the frameworks themselves.
-#include "report/framework_findings.hpp"
+#include "report/summary/framework_findings.hpp"
 
 #include "report/reader.hpp"
 #include "tests/catch.hpp"

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "report/plot.hpp"
-#include "report/terminal.hpp"
+#include "report/text/plot.hpp"
+#include "report/text/terminal.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

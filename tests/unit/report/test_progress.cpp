@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "report/progress.hpp"
-#include "report/terminal.hpp"
+#include "report/text/progress.hpp"
+#include "report/text/terminal.hpp"
 #include "tests/catch.hpp"
 
 using memlab::report::Progress;

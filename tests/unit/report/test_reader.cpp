@@ -13,12 +13,12 @@
 #include <string_view>
 #include <vector>
 
-#include "report/place_text.hpp"
 #include "report/reader.hpp"
-#include "report/resolver.hpp"
-#include "report/summary.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/summary.hpp"
+#include "report/summary/thread_text.hpp"
+#include "report/symbols/resolver.hpp"
 #include "report/table_text.hpp"
-#include "report/thread_text.hpp"
 #include "tests/catch.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/json_writer.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "report/reader.hpp"
-#include "report/summary.hpp"
+#include "report/summary/summary.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

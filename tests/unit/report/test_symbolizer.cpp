@@ -13,8 +13,8 @@
 #include <cstring>
 #include <string>
 
-#include "report/names.hpp"
-#include "report/symbolizer.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/names.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

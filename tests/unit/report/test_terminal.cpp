@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "report/terminal.hpp"
+#include "report/text/terminal.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

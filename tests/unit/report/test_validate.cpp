@@ -5,8 +5,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "report/embed_symbols.hpp"
-#include "report/resolver.hpp"
+#include "report/symbols/embed_symbols.hpp"
+#include "report/symbols/resolver.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/json/json_writer.hpp"

@@ -1,6 +1,6 @@
 // From what a GPU shows down to what was asked for.
 #include "report/reader.hpp"
-#include "report/waterfall.hpp"
+#include "report/summary/waterfall.hpp"
 #include "tests/catch.hpp"
 
 using namespace memlab::report;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "report/runs/render.hpp"
-#include "report/units.hpp"
+#include "report/text/units.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/runs/made_up.hpp"
 

@@ -1,0 +1,126 @@
+#include "report/summary/framework_findings.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::uint64_t pytorch_unit = 2ULL << 20;  // every segment of its allocator is a multiple
+
+constexpr std::uint64_t max_regions = 64;
+
+/// Libraries that frameworks call and that allocate for themselves.
+bool allocates_for_itself(std::string_view path) {
+    static constexpr std::array libraries = {"/libcublas", "/libcudnn",    "/libcufft",
+                                             "/libcurand", "/libcusolver", "/libcusparse",
+                                             "/libnccl"};
+    return std::any_of(libraries.begin(), libraries.end(), [path](const char* library) {
+        return path.find(library) != std::string_view::npos;
+    });
+}
+
+const FrameworkCache* framework_of(const Report& report, const Site& site) {
+    for (const std::size_t frame : report.stacks.at(site.stack).frames) {
+        const std::string& path = report.modules.at(report.frames.at(frame).module).path;
+        if (const FrameworkCache* cache = framework_of_library(path)) {
+            return cache;
+        }
+        if (allocates_for_itself(path)) {
+            return nullptr;
+        }
+    }
+    return nullptr;
+}
+
+struct Use {
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t count = 0;
+    std::uint64_t live_count = 0;
+    bool whole_units = true;  ///< all sizes as PyTorch's allocator asks for them
+};
+
+/// What its library did looks like a cache at work.
+bool looks_cached(const FrameworkCache& cache, const Use& use) {
+    const std::string_view key = cache.key;
+    if (key == "pytorch") {
+        return use.whole_units;
+    }
+    // XLA's allocator doubles what it has, and gives all of it back at the end.
+    return key == "jax" ? use.count <= max_regions : use.live_count == use.count;
+}
+
+std::string own_cache(const FrameworkCache& cache) {
+    return std::string(cache.name) + "'s own cache";
+}
+
+void describe(const Report& report, FrameworkFinding& finding, std::uint64_t whole) {
+    const FrameworkCache& cache = *finding.cache;
+    if (finding.switched_off) {
+        finding.text = std::string(cache.switch_name) + "=" + report.options.at(cache.switch_name) +
+                       " was in force: " + own_cache(cache) + " was off. " + cache.changes;
+        return;
+    }
+    finding.text = own_cache(cache) + " holds " + format_bytes(finding.peak_bytes) + " of the " +
+                   format_bytes(whole) +
+                   " at the peak: memlab sees what the cache took, not what is in it.";
+    if (cache.switch_name == nullptr) {
+        finding.text +=
+            std::string(" The line ") + cache.line + " at the start of the program turns it off.";
+    } else {
+        finding.text += " To see each tensor:";
+        finding.command = std::string("memlab-run --replace=") + cache.key + " -- " +
+                          command_line(report.process.arguments);
+    }
+}
+
+}  // namespace
+
+std::vector<FrameworkFinding> find_frameworks(const Report& report) {
+    std::uint64_t whole = 0;
+    std::vector<std::uint64_t> at_peak(report.sites.size());
+    for (const Device& device : report.devices) {
+        whole += device.at_peak.bytes;
+        for (const Holders::Share& share : device.at_peak.sites) {
+            at_peak.at(share.site) += share.bytes;
+        }
+    }
+    const auto caches = framework_caches();
+    std::vector<Use> uses(caches.size());
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        const Site& site = report.sites[i];
+        const FrameworkCache* cache = framework_of(report, site);
+        if (cache == nullptr || (site.kind != "device" && site.kind != "vmm")) {
+            continue;
+        }
+        Use& use = uses.at(static_cast<std::size_t>(cache - caches.data()));
+        use.peak_bytes += at_peak[i];
+        use.count += site.count;
+        use.live_count += site.live_count;
+        use.whole_units &= site.requested_bytes % pytorch_unit == 0;
+    }
+    std::vector<FrameworkFinding> findings;
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+        const Use& use = uses[i];
+        FrameworkFinding finding{&caches[i], false, use.peak_bytes, {}, {}};
+        if (caches[i].switch_name != nullptr) {
+            const auto option = report.options.find(caches[i].switch_name);
+            finding.switched_off = option != report.options.end() &&
+                                   switches_off(caches[i], option->first, option->second);
+        }
+        const bool on_top = use.count != 0 && use.peak_bytes >= whole / 4 && use.peak_bytes != 0 &&
+                            looks_cached(caches[i], use);
+        if (use.count != 0 && (finding.switched_off || on_top)) {
+            describe(report, finding, whole);
+            findings.push_back(std::move(finding));
+        }
+    }
+    return findings;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,80 @@
+#include "report/summary/place_text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "report/text/names.hpp"
+
+namespace memlab::report {
+
+std::string shown_file(const std::string& file, const std::string& working_directory) {
+    const std::string folder = working_directory + "/";
+    return !working_directory.empty() && file.starts_with(folder) ? file.substr(folder.size())
+                                                                  : file;
+}
+
+std::string location_text(const Place& place, const std::string& working_directory) {
+    if (!place.recorded) {
+        return "(no stack)";
+    }
+    if (!place.file.empty()) {
+        const std::string file = shown_file(place.file, working_directory);
+        return place.line > 0 ? file + ":" + std::to_string(place.line) : file;
+    }
+    std::string module = base_name(place.module);
+    if (!place.function.empty()) {
+        return module;
+    }
+    if (module.empty()) {
+        return "[jit]";  // another place in each run
+    }
+    char offset[32];
+    std::snprintf(offset, sizeof offset, "%#llx", static_cast<unsigned long long>(place.address));
+    return module + "+" + offset;
+}
+
+std::string describe_place(const Place& place, const std::string& kind_name, const std::string& api,
+                           std::size_t room, const PlaceTextOptions& options) {
+    const Style& style = options.style;
+    const auto clean = [&style](const std::string& text) { return printable(text, style.ascii); };
+    const auto dim = [&style](const std::string& text) {
+        return text.empty() ? text : std::string(style.dim()) + text + std::string(style.reset());
+    };
+    const std::string kind = kind_name == "device" ? std::string() : "  [" + clean(kind_name) + "]";
+    std::string where = clean(location_text(place, options.working_directory));
+    std::string function = clean(without_anonymous(place.recorded ? place.function : api));
+    std::string extra = kind;
+    if (!place.through.empty()) {
+        const std::string through = "  via " + clean(place.through) + kind;
+        const std::size_t whole =
+            display_width(where) + 2 + display_width(function) + display_width(through);
+        if (whole <= room || !place.file.empty()) {
+            extra = shorten_end(through, room / 3, style.ascii);
+        }
+    }
+    const std::size_t left_over = room - std::min(room, display_width(extra) + 2);
+    const auto too_long = [&] {
+        return display_width(where) + display_width(function) > left_over;
+    };
+    if (too_long() && !options.templates) {
+        function = collapse_templates(function, style.ascii);
+    }
+    const bool only_a_library = place.recorded && place.file.empty();
+    if (only_a_library && !function.empty() && too_long()) {
+        return shorten_begin(function, left_over + 2, style.ascii) + dim(extra);
+    }
+    if (too_long()) {
+        where = where.substr(where.rfind('/') + 1);
+    }
+    const std::size_t for_where =
+        std::min(display_width(where),
+                 std::max(left_over / 2, left_over - std::min(left_over, display_width(function))));
+    where = shorten_begin(where, for_where, style.ascii);
+    function = shorten_begin(function, left_over - for_where, style.ascii);
+    if (function.empty()) {
+        return where + dim(extra);
+    }
+    return where + "  " + function + dim(extra);
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,55 @@
+#include "report/summary/stack_text.hpp"
+
+#include "report/summary/place_text.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/names.hpp"
+
+namespace memlab::report {
+
+std::string missing_frames(const Report& report, std::size_t stack) {
+    const auto depth = report.options.find("MEMLAB_STACK_DEPTH");
+    const bool at_limit = depth == report.options.end() ||
+                          std::to_string(report.stacks.at(stack).frames.size()) == depth->second;
+    return at_limit ? "deeper than MEMLAB_STACK_DEPTH" : "outer frames are not known";
+}
+
+std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
+                                     const Style& style, const std::string& working_directory) {
+    const auto dim = [&](const std::string& text) {
+        return std::string(style.dim()) + text + std::string(style.reset());
+    };
+    const auto& frames = resolver.frames(stack);
+    const std::size_t chosen = resolver.chosen(stack);
+    std::vector<std::string> lines;
+    if (frames.empty()) {
+        lines.emplace_back("    no stack was recorded");
+    }
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+        const StackFrame& frame = frames[i];
+        Place place;
+        place.recorded = true;
+        place.function =
+            frame.python ? frame.function : without_anonymous(short_function_name(frame.function));
+        place.file = frame.file;
+        place.line = frame.line;
+        place.module = frame.module;
+        place.address = frame.address;
+        std::string text = printable(location_text(place, working_directory), style.ascii);
+        if (!place.function.empty()) {
+            text = printable(place.function, style.ascii) + "  " + dim(text);
+        }
+        if (frame.inlined) {
+            text += dim("  (inlined)");
+        }
+        if (!frame.problem.empty() && frame.problem != "no symbols") {
+            text += dim("  (" + printable(frame.problem, style.ascii) + ")");
+        }
+        lines.push_back((i == chosen ? "  > " : "    ") + text);
+    }
+    if (report.stacks.at(stack).truncated) {
+        lines.push_back(dim("    ... " + missing_frames(report, stack)));
+    }
+    return lines;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,318 @@
+#include "report/summary/summary.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "report/text/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// Figures come from a file: they may not add up.
+std::uint64_t add(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
+}
+
+HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
+    HoldersSummary summary;
+    summary.time_ns = holders.time_ns;
+    summary.count = holders.count;
+    summary.bytes = holders.bytes;
+    summary.unnamed_count = holders.other_count;
+    summary.unnamed_bytes = holders.other_bytes;
+    std::vector<Holders::Share> shares = holders.sites;
+    std::stable_sort(shares.begin(), shares.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    std::map<std::pair<Place, std::string>, std::size_t> known;
+    for (const Holders::Share& share : shares) {
+        const Site& site = report.sites.at(share.site);
+        const Place& place = resolver.place(site.stack);
+        const auto [entry, is_new] = known.try_emplace({place, site.kind}, summary.places.size());
+        if (is_new) {
+            summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}, {}});
+        }
+        PlaceShare& out = summary.places[entry->second];
+        out.count = add(out.count, share.count);
+        out.bytes = add(out.bytes, share.bytes);
+        out.sites.push_back(share.site);
+        if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
+            out.stacks.push_back(site.stack);
+        }
+        for (const HeldLabel& label : share.labels) {
+            add_label(label, out.labels);
+        }
+    }
+    for (PlaceShare& place : summary.places) {
+        sort_labels(place.labels);
+    }
+    std::stable_sort(summary.places.begin(), summary.places.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    return summary;
+}
+
+std::string joined(const std::vector<std::string>& sentences) {
+    std::string text;
+    for (const std::string& sentence : sentences) {
+        text += (text.empty() ? "" : " ") + sentence;
+    }
+    return text;
+}
+
+std::string stop_text(const Report& report) {
+    const Process& process = report.process;
+    std::string text =
+        "stopped after " +
+        format_duration(process.recorded_ns != 0 ? process.recorded_ns : process.duration_ns);
+    if (!report.log.stopped_because.empty()) {
+        text += " (" + report.log.stopped_because + ")";
+    }
+    if (report.log.dropped != 0) {
+        text += " and lacks " + format_plural(report.log.dropped, "later event");
+    }
+    return text;
+}
+
+std::string times(std::uint64_t count) {
+    return count == 1 ? "once" : format_count(count) + " times";
+}
+
+std::vector<std::string> collect_warnings(const Report& report, const std::string& warning,
+                                          const Resolver& resolver) {
+    std::vector<std::string> warnings;
+    const Process& process = report.process;
+    if (process.started_late) {
+        warnings.emplace_back(
+            "CUDA was in use before memlab saw it: earlier allocations are missing.");
+    }
+    if (!warning.empty()) {
+        warnings.push_back(warning);
+    } else if (process.recording && !stopped(report)) {
+        warnings.emplace_back(
+            "The program still runs, and its log is being written: all figures are those of this "
+            "moment.");
+    } else if (process.ended == "cut off" && !stopped(report)) {
+        warnings.emplace_back(
+            "The recording stops without an end (killed, _exit or exec); all figures are those of "
+            "its last event.");
+    }
+    if (stopped(report)) {
+        warnings.push_back("The recording " + stop_text(report) +
+                           ". What the program did after that is not in it: its later peaks, and "
+                           "what it held at its end, are not known.");
+    } else if (report.log.dropped != 0 || !report.log.stopped_because.empty()) {
+        std::string text = "The event log lost " + format_plural(report.log.dropped, "event");
+        if (!report.log.stopped_because.empty()) {
+            text += ": " + report.log.stopped_because;
+        }
+        text += text.back() == '.' ? "" : ".";
+        warnings.push_back(text);
+    }
+    for (const Missed& missed : report.missed) {
+        std::string text = missed.reason.empty() ? "Something was missed." : missed.reason;
+        text += text.back() == '.' ? "" : ".";
+        text += " (" + times(missed.count);
+        text += missed.bytes == 0 ? ")" : ", " + format_bytes(missed.bytes) + ")";
+        warnings.push_back(text);
+    }
+    const Coverage& coverage = report.coverage;
+    const bool asked = [&] {
+        const auto audit = report.options.find("MEMLAB_AUDIT");
+        return audit != report.options.end() && audit->second != "off" && audit->second != "0";
+    }();
+    if (asked && !coverage.audited) {
+        warnings.push_back("Not audited: " + (coverage.because.empty()
+                                                  ? std::string("the recording does not say why.")
+                                                  : coverage.because));
+    }
+    if (coverage.lost_records != 0) {
+        warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +
+                           ": what it tells of allocations and kernels is not all.");
+    }
+    const Integrity& integrity = report.integrity;
+    if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
+        warnings.push_back(
+            format_plural(add(integrity.unmatched_frees, integrity.unmatched_segment_frees),
+                          "free") +
+            " of memory whose allocation was not seen.");
+    }
+    if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
+        warnings.push_back(
+            format_plural(add(integrity.overwritten_allocations, integrity.overwritten_segments),
+                          "allocation") +
+            " ended by a free that was not seen: their memory was handed out anew.");
+    }
+    if (integrity.incomplete) {
+        warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
+    }
+    const UnbalancedScopes& scopes = report.unbalanced_scopes;
+    if (scopes.ends_without_begin != 0 || scopes.ended_with_thread != 0) {
+        warnings.push_back(
+            format_plural(scopes.ends_without_begin, "end") + " of a scope without its begin, " +
+            format_plural(scopes.ended_with_thread, "scope") +
+            " left open by a thread that ended: their figures are those of what matched.");
+    }
+    if (scopes.too_many_open != 0) {
+        warnings.push_back(format_plural(scopes.too_many_open, "scope") +
+                           " not followed: too many were open at once.");
+    }
+    for (const std::string& path : resolver.changed_modules()) {
+        warnings.push_back(path +
+                           " is not the binary that ran (its build id differs): its functions and "
+                           "lines are not shown. Put the old one back to see them.");
+    }
+    return warnings;
+}
+
+std::vector<StepsSummary> summarize_steps(const Report& report, Resolver& resolver) {
+    std::vector<StepsSummary> all;
+    for (const Steps& steps : report.steps) {
+        if (steps.verdict == "too few steps") {
+            continue;
+        }
+        StepsSummary summary{&steps, {}};
+        for (const Steps::Growing& growing : steps.growing) {
+            const Place& place = resolver.place(report.sites.at(growing.site).stack);
+            const auto same = std::find_if(summary.growing.begin(), summary.growing.end(),
+                                           [&](const auto& each) { return each.place == place; });
+            if (same == summary.growing.end()) {
+                summary.growing.push_back({place, growing.trend.bytes_per_step});
+            } else {
+                same->bytes_per_step += growing.trend.bytes_per_step;
+            }
+        }
+        std::stable_sort(
+            summary.growing.begin(), summary.growing.end(),
+            [](const auto& a, const auto& b) { return a.bytes_per_step > b.bytes_per_step; });
+        all.push_back(std::move(summary));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const StepsSummary& a, const StepsSummary& b) {
+        const bool a_grows = a.steps->verdict == "growing";
+        const bool b_grows = b.steps->verdict == "growing";
+        return a_grows != b_grows ? a_grows : a.steps->steps > b.steps->steps;
+    });
+    return all;
+}
+
+}  // namespace
+
+Holders still_allocated(const Device& device, const Report& report) {
+    Holders all = device.live;
+    for (std::size_t i = 0; i < report.sites.size(); ++i) {
+        const Site& site = report.sites[i];
+        if (site.device == device.index && site.live_count != 0 && !is_in_curves(site.kind)) {
+            all.sites.push_back({i, site.live_count, site.live_bytes, {}});
+            all.count = add(all.count, site.live_count);
+            all.bytes = add(all.bytes, site.live_bytes);
+        }
+    }
+    return all;
+}
+
+bool stopped(const Report& report) {
+    const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
+    // A report that the process wrote itself at its end is whole, whatever its log is.
+    return lost && (report.process.ended == "cut off" || report.from_log);
+}
+
+std::string moment_text(const Report& report) {
+    return stopped(report)            ? "when the recording stopped"
+           : report.process.recording ? "now"
+                                      : "at the end";
+}
+
+std::string moment_column(const Report& report) {
+    return stopped(report) ? "at the stop" : moment_text(report);
+}
+
+std::string unfinished_text(const Report& report) {
+    const Process& process = report.process;
+    if (stopped(report)) {
+        return "was recorded in part: its recording " + stop_text(report);
+    }
+    if (!process.signal.empty()) {
+        return "was " + end_text(process);
+    }
+    return process.ended == "cut off" || process.ended == "running" ? end_text(process)
+                                                                    : std::string();
+}
+
+std::string end_text(const Process& process) {
+    // Without an end, and nobody to tell when it was, there is the last event.
+    if (process.recording) {
+        return "still runs, after " + format_duration(process.duration_ns);
+    }
+    const bool known = process.ended != "cut off" || process.recorded_ns != 0;
+    const std::string after =
+        (known ? " after " : " after at least ") + format_duration(process.duration_ns);
+    if (!process.signal.empty()) {
+        return "killed by " + process.signal + after;
+    }
+    if (process.ended == "cut off") {
+        if (process.exit_code) {
+            // No end was recorded, yet it was no signal: _exit, or another program by exec.
+            return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
+        }
+        return "was cut off" + after;
+    }
+    if (process.exit_code && *process.exit_code != 0) {
+        return "exited with code " + std::to_string(*process.exit_code) + after;
+    }
+    if (process.ended == "running") {
+        return "was running (a snapshot)" + after;
+    }
+    if (process.ended == "quick_exit") {
+        return "ended by quick_exit" + after;
+    }
+    return "ended normally" + after;
+}
+
+bool ended_well(const Process& process) {
+    return (process.ended != "cut off" || process.recording) && process.signal.empty() &&
+           process.exit_code.value_or(0) == 0;
+}
+
+Summary summarize(const std::string& file, const Report& report, const std::string& warning,
+                  Resolver& resolver) {
+    Summary summary;
+    summary.file = file;
+    summary.report = &report;
+    summary.ended = end_text(report.process);
+    summary.ended_well = ended_well(report.process);
+    for (const Device& device : report.devices) {
+        if (device.used()) {
+            summary.devices.push_back(
+                {&device, summarize_holders(device.at_peak, report, resolver),
+                 summarize_holders(device.live, report, resolver),
+                 summarize_holders(still_allocated(device, report), report, resolver)});
+        }
+    }
+    for (const Oom& oom : report.ooms) {
+        summary.ooms.push_back({&oom, resolver.place(oom.stack),
+                                summarize_holders(oom.holders, report, resolver),
+                                joined(oom.explanation)});
+    }
+    for (const Coverage::Bypassed& bypassed : report.coverage.bypassed) {
+        summary.bypasses.push_back({&bypassed, resolver.place(bypassed.stack)});
+    }
+    std::stable_sort(
+        summary.bypasses.begin(), summary.bypasses.end(),
+        [](const auto& a, const auto& b) { return a.bypassed->bytes > b.bypassed->bytes; });
+    summary.steps = summarize_steps(report, resolver);
+    summary.frameworks = find_frameworks(report);
+    summary.warnings = collect_warnings(report, warning, resolver);
+    return summary;
+}
+
+std::string scope_path(const Report& report, std::size_t scope) {
+    std::string path = report.scopes.at(scope).name;
+    for (auto up = report.scopes.at(scope).parent; up; up = report.scopes.at(*up).parent) {
+        path.insert(0, report.scopes.at(*up).name + "/");
+    }
+    return path;
+}
+
+}  // namespace memlab::report

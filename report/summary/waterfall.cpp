@@ -1,0 +1,50 @@
+#include "report/summary/waterfall.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace memlab::report {
+
+std::optional<Waterfall> waterfall_of(const Report& report, const Device& device) {
+    const auto& rows = device.timeline.rows;
+    const CurveSummary& peak = device.curve(Curve::allocated);
+    const auto after =
+        std::upper_bound(rows.begin(), rows.end(), peak.peak_time_ns,
+                         [](std::uint64_t time, const auto& row) { return time < row.begin_ns; });
+    if (peak.peak_bytes == 0 || after == rows.begin()) {
+        return std::nullopt;
+    }
+    const TimelineRow& row = *(after - 1);
+    const auto most = [](const TimelineRow& in, Curve curve) {
+        const auto& values = in.curves.at(static_cast<std::size_t>(curve));
+        return values ? values->max : 0;
+    };
+    Waterfall fall;
+    fall.time_ns = peak.peak_time_ns;
+    fall.within_ns = device.timeline.bucket_ns;
+    // A file may say anything; the order of the levels holds in what memlab writes.
+    fall.allocated = peak.peak_bytes;
+    fall.requested = std::min(most(row, Curve::requested), fall.allocated);
+    fall.active = std::max(most(row, Curve::active), fall.allocated);
+    fall.reserved = std::max(most(row, Curve::reserved), fall.active);
+    // The sample that a growth causes may lie in the next bucket.
+    std::uint64_t used = most(row, Curve::device_used);
+    if (after != rows.end()) {
+        used = std::max(used, most(*after, Curve::device_used));
+    }
+    if (used >= fall.reserved) {
+        fall.device_used = used;
+    }
+    for (const Site& site : report.sites) {
+        if (site.device == device.index && site.kind != "device" && is_in_curves(site.kind) &&
+            site.at_peak_bytes != 0) {
+            std::uint64_t& sum = fall.outside_pool[site.kind];
+            if (__builtin_add_overflow(sum, site.at_peak_bytes, &sum)) {
+                sum = std::numeric_limits<std::uint64_t>::max();
+            }
+        }
+    }
+    return fall;
+}
+
+}  // namespace memlab::report

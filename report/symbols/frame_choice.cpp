@@ -1,0 +1,183 @@
+#include "report/symbols/frame_choice.hpp"
+
+#include <array>
+#include <cctype>
+#include <string_view>
+
+#include "report/text/names.hpp"
+#include "trace/json/python_source.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
+    for (const std::string_view prefix : prefixes) {
+        if (text.starts_with(prefix)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/// "cudaMalloc", "cuMemAlloc_v2", "cudaMalloc<float>", but not "custom" or "cudaless".
+bool is_api_name(std::string_view name) {
+    const std::size_t prefix = name.starts_with("cuda") ? 4 : name.starts_with("cu") ? 2 : 0;
+    return prefix != 0 && name.size() > prefix &&
+           std::isupper(static_cast<unsigned char>(name[prefix])) != 0;
+}
+
+bool is_system_header(std::string_view file) {
+    return starts_with_any(file, {"/usr/include/", "/usr/lib/gcc/", "/usr/local/cuda"}) ||
+           file.find("/include/c++/") != std::string_view::npos ||
+           file.find("/targets/x86_64-linux/include/") != std::string_view::npos;
+}
+
+/// True for what lies in the system's own folders for libraries (not below them, where packages
+/// have theirs).
+bool is_system_library(std::string_view module) {
+    const std::size_t slash = module.rfind('/');
+    if (slash == std::string_view::npos || module.find(".so", slash) == std::string_view::npos) {
+        return false;
+    }
+    std::string_view folder = module.substr(0, slash);
+    if (folder.ends_with("-linux-gnu")) {
+        folder = folder.substr(0, folder.rfind('/'));
+    }
+    return folder == "/lib" || folder == "/lib64" || folder == "/usr/lib" || folder == "/usr/lib64";
+}
+
+/// What calls main and a thread's function: every stack ends in it.
+bool is_startup(const StackFrame& frame) {
+    if (frame.python) {
+        return false;
+    }
+    const std::string module = base_name(frame.module);
+    return starts_with_any(module, {"libc.so", "libpthread.so", "ld-linux", "ld-musl", "libc-2.",
+                                    "libstdc++.so", "libgcc_s.so", "libc++.so", "libc++abi.so"}) ||
+           frame.function == "_start" || frame.function == "_dl_start_user" ||
+           frame.function == "start_thread" || frame.function == "__clone3" ||
+           frame.function.starts_with("__libc_start_") || frame.function == "__libc_csu_init";
+}
+
+/// Code that the program's author did not write, though its lines are known.
+bool is_a_librarys(const StackFrame& frame) {
+    return frame.python ? is_python_library(frame.file)
+                        : is_system_header(frame.file) || is_python_library(frame.module);
+}
+
+bool has_line(const StackFrame& frame) {
+    return !frame.file.empty() && frame.line > 0;
+}
+
+}  // namespace
+
+bool is_cuda_or_memlab(const StackFrame& frame) {
+    if (frame.python) {
+        return false;
+    }
+    const std::string module = base_name(frame.module);
+    if (starts_with_any(module, {"libcuda.so", "libcudart.so", "libcudart-", "libcupti.so",
+                                 "libmemlab.so", "libnvidia-"})) {
+        return true;
+    }
+    // The static runtime lives in the application's own binary. Its functions have no debug
+    // information; the application's own functions may well be called cudaSomething.
+    const std::string file = base_name(frame.file);
+    if (starts_with_any(file, {"cuda_runtime.h", "cuda_runtime_api.h", "memlab.h"})) {
+        return true;
+    }
+    if (!frame.file.empty()) {
+        return false;
+    }
+    return starts_with_any(frame.function, {"libcudart_static_", "__cudart", "cudart::"}) ||
+           is_api_name(frame.function);
+}
+
+bool is_framework_plumbing(const StackFrame& frame) {
+    const std::string module = base_name(frame.module);
+    if (starts_with_any(module, {"python", "libpython"})) {
+        return true;
+    }
+    if (!starts_with_any(module, {"libtorch", "libc10"})) {
+        return false;
+    }
+    return frame.function.empty() ||
+           starts_with_any(
+               frame.function,
+               {"c10::", "at::detail::", "at::(anonymous namespace)::", "at::meta::",
+                "at::TensorIterator", "at::empty", "at::_ops::empty", "at::native::empty",
+                "at::native::resize", "at::_ops::resize", "at::native::maybe_resize",
+                "at::native::allocate_", "at::native::create_out", "at::TensorBase "});
+}
+
+std::size_t choose_frame(const std::vector<StackFrame>& stack) {
+    if (stack.empty()) {
+        return no_frame;
+    }
+    // Stripped internals of a static runtime have no name at all. Where a frame is CUDA's, what is
+    // nearer to the leaf is CUDA's too, unless a library that is no part of CUDA comes between.
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < stack.size(); ++i) {
+        if (is_cuda_or_memlab(stack[i])) {
+            begin = i + 1;
+        } else if (!stack[i].function.empty()) {
+            break;
+        }
+    }
+    std::array<std::size_t, 6> best{};
+    best.fill(no_frame);
+    const auto offer = [&best](std::size_t rank, std::size_t index) {
+        if (best.at(rank) == no_frame) {
+            best.at(rank) = index;
+        }
+    };
+    for (std::size_t i = begin; i < stack.size(); ++i) {
+        if (is_cuda_or_memlab(stack[i])) {
+            continue;
+        }
+        if (is_startup(stack[i])) {
+            offer(5, i);
+            continue;
+        }
+        if (has_line(stack[i]) && !is_system_library(stack[i].module)) {
+            offer(is_a_librarys(stack[i]) ? 1 : 0, i);
+        }
+        if (!stack[i].function.empty()) {
+            offer(is_framework_plumbing(stack[i]) ? 3 : 2, i);
+        }
+        offer(4, i);
+    }
+    for (const std::size_t index : best) {
+        if (index != no_frame) {
+            return index;
+        }
+    }
+    return 0;
+}
+
+std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen) {
+    if (chosen == no_frame || chosen >= stack.size()) {
+        return {};
+    }
+    if (stack[chosen].python) {
+        for (std::size_t i = 0; i < chosen; ++i) {
+            if (!stack[i].module.empty() && !is_cuda_or_memlab(stack[i])) {
+                return base_name(stack[i].module);
+            }
+        }
+        return {};
+    }
+    for (std::size_t i = chosen; i-- > 0;) {
+        if (is_cuda_or_memlab(stack[i])) {
+            return {};
+        }
+        const std::string& module = stack[i].module;
+        if (!module.empty() && module != stack[chosen].module) {
+            return base_name(module);
+        }
+    }
+    return {};
+}
+
+}  // namespace memlab::report

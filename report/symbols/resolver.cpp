@@ -1,0 +1,146 @@
+#include "report/symbols/resolver.hpp"
+
+#include <utility>
+
+#include "report/text/names.hpp"
+
+namespace memlab::report {
+
+Resolver::Resolver(const Report& report, Symbolizer* symbolizer)
+    : report_(report),
+      symbolizer_(symbolizer),
+      of_frame_(report.frames.size()),
+      chosen_(report.stacks.size()) {}
+
+const std::vector<StackFrame>& Resolver::frames(std::size_t stack) {
+    if (const auto known = kept_.find(stack); known != kept_.end()) {
+        return known->second;
+    }
+    if (kept_order_.size() == max_kept) {
+        kept_.erase(kept_order_.front());
+        kept_order_.pop_front();
+    }
+    kept_order_.push_back(stack);
+    std::vector<StackFrame>& frames = kept_[stack];
+    fill(stack, frames);
+    return frames;
+}
+
+const Place& Resolver::place(std::size_t stack) {
+    return *choose(stack).place;
+}
+
+std::size_t Resolver::chosen(std::size_t stack) {
+    return choose(stack).frame;
+}
+
+std::vector<std::string> Resolver::changed_modules() const {
+    std::vector<std::string> modules;
+    for (const auto& [path, changed] : changed_) {
+        if (changed) {
+            modules.push_back(path);
+        }
+    }
+    return modules;
+}
+
+void Resolver::add_frames(std::size_t frame, std::vector<StackFrame>& out) {
+    const std::vector<StackFrame>& frames = of_frame(frame);
+    out.insert(out.end(), frames.begin(), frames.end());
+}
+
+const std::vector<StackFrame>& Resolver::of_frame(std::size_t frame) {
+    std::optional<std::vector<StackFrame>>& known = of_frame_.at(frame);
+    if (!known) {
+        resolve_frame(frame, known.emplace());
+    }
+    return *known;
+}
+
+/// Over what is in `out`, whose memory is used again.
+void Resolver::fill(std::size_t stack, std::vector<StackFrame>& out) {
+    std::size_t count = 0;
+    for (const std::size_t frame : report_.stacks.at(stack).frames) {
+        for (const StackFrame& each : of_frame(frame)) {
+            if (count < out.size()) {
+                out[count] = each;
+            } else {
+                out.push_back(each);
+            }
+            ++count;
+        }
+    }
+    out.resize(count);
+}
+
+void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
+    const Frame& frame = report_.frames.at(index);
+    StackFrame base;
+    if (frame.python != 0) {
+        const PythonFrame& python = report_.python_frames.at(frame.python);
+        base.function = python.function;
+        base.file = python.file;
+        base.line = python.line;
+        base.first_line = python.first_line;
+        base.python = true;
+        out.push_back(std::move(base));
+        return;
+    }
+    const Module& module = report_.modules.at(frame.module);
+    base.module = module.path;
+    base.address = frame.address;
+    if (symbolizer_ == nullptr || module.path.empty()) {
+        base.problem = module.path.empty() ? "unknown module" : "";
+        out.push_back(std::move(base));
+        return;
+    }
+    const std::vector<SourceFrame>* sources = &frame.source;
+    if (sources->empty()) {
+        const ResolvedAddress& resolved =
+            symbolizer_->resolve(module.path, module.build_id, frame.address);
+        base.problem = resolved.problem;
+        changed_[module.path] |= resolved.problem == "binary changed";
+        sources = &resolved.frames;
+    }
+    if (sources->empty()) {
+        out.push_back(std::move(base));
+        return;
+    }
+    for (const SourceFrame& source : *sources) {
+        StackFrame shown = base;
+        shown.function = source.function;
+        shown.file = source.file;
+        shown.line = source.line;
+        shown.inlined = source.inlined;
+        out.push_back(std::move(shown));
+    }
+}
+
+const Resolver::Chosen& Resolver::choose(std::size_t stack) {
+    Chosen& known = chosen_.at(stack);
+    if (known.place != nullptr) {
+        return known;
+    }
+    fill(stack, scratch_);
+    known.frame = choose_frame(scratch_);
+    Place place;
+    if (known.frame != no_frame) {
+        const StackFrame& frame = scratch_[known.frame];
+        place.recorded = true;
+        place.function = frame.python ? frame.function : short_function_name(frame.function);
+        place.file = frame.file;
+        place.line = frame.line;
+        place.module = frame.module;
+        // Two calls on one line are one place; without a line the address tells them apart.
+        place.address = frame.file.empty() ? frame.address : 0;
+        place.through = through_library(scratch_, known.frame);
+        place.problem = frame.problem;
+    } else if (report_.stacks.at(stack).truncated) {
+        place.recorded = true;
+        place.function = "(other stacks)";  // beyond MEMLAB_MAX_STACKS
+    }
+    known.place = &*places_.insert(std::move(place)).first;
+    return known;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,303 @@
+#include "report/text/plot.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "report/text/terminal.hpp"
+#include "report/text/units.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+struct Column {
+    std::uint64_t allocated = 0;
+    std::uint64_t active = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t device_used = 0;
+};
+
+struct Glyphs {
+    std::array<const char*, 9> allocated;  ///< eighths of a cell, from empty to full
+    const char* active;
+    const char* reserved;
+    const char* device_used;
+    const char* axis;
+    const char* tick;
+    const char* corner;
+    const char* floor;
+};
+
+constexpr Glyphs unicode_glyphs = {
+    {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}, "▒", "░", "┄", "│", "┤", "└", "─"};
+constexpr Glyphs ascii_glyphs = {
+    {" ", "#", "#", "#", "#", "#", "#", "#", "#"}, ":", ".", "~", "|", "+", "+", "-"};
+
+/// The stretch of time that is drawn.
+struct Stretch {
+    std::uint64_t from = 0;
+    std::uint64_t end = 1;  ///< behind from
+
+    /// Where `time` falls among `columns`; what is outside falls to the side.
+    std::size_t column_of(std::uint64_t time, std::size_t columns) const {
+        const std::uint64_t since = time - std::min(time, from);
+        const double place = static_cast<double>(since) / static_cast<double>(end - from) *
+                             static_cast<double>(columns);
+        return place >= static_cast<double>(columns) ? columns - 1
+                                                     : static_cast<std::size_t>(place);
+    }
+};
+
+std::vector<Column> columns_of(const std::vector<PlotPoint>& points, const Stretch& stretch,
+                               std::size_t count) {
+    std::vector<Column> columns(count);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+        const std::size_t first = stretch.column_of(points[i].time_ns, count);
+        std::size_t last = count - 1;
+        if (i + 1 < points.size()) {
+            last = stretch.column_of(points[i + 1].time_ns, count);
+            // The next value begins within its column and is drawn there anyway; the old one
+            // reaches into that column only if it holds some of it.
+            const double edge = static_cast<double>(last) / static_cast<double>(count);
+            const bool on_edge = static_cast<double>(points[i + 1].time_ns - stretch.from) <=
+                                 edge * static_cast<double>(stretch.end - stretch.from);
+            if (on_edge && last > first) {
+                --last;
+            }
+        }
+        for (std::size_t c = first; c <= last; ++c) {
+            columns[c].allocated = std::max(columns[c].allocated, points[i].allocated);
+            columns[c].active = std::max(columns[c].active, points[i].active);
+            columns[c].reserved = std::max(columns[c].reserved, points[i].reserved);
+            columns[c].device_used = std::max(columns[c].device_used, points[i].device_used);
+        }
+    }
+    return columns;
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+    return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
+}
+
+void trim_right(std::string& line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+}
+
+/// Switches colour only where it changes: a row of 60 cells is not 60 escape sequences.
+class RowWriter {
+  public:
+    explicit RowWriter(const PlotOptions& options) : options_(options) {}
+
+    void put(std::string_view color, const char* glyph) {
+        if (color != current_) {
+            leave();
+            text_ += color;
+            current_ = color;
+        }
+        text_ += glyph;
+    }
+
+    std::string take() {
+        leave();
+        trim_right(text_);
+        return std::move(text_);
+    }
+
+  private:
+    void leave() {
+        if (!current_.empty()) {
+            text_ += options_.reset;
+            current_ = {};
+        }
+    }
+
+    const PlotOptions& options_;
+    std::string_view current_;
+    std::string text_;
+};
+
+/// One row of the area: cells are eighths in Unicode, whole cells in ASCII.
+void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, int row, int height,
+              const PlotOptions& options, const Glyphs& glyphs) {
+    const int steps = 8;
+    const int base = (height - 1 - row) * steps;  // eighths below this row
+    const double scale = static_cast<double>(height * steps) / top;
+    // What exists is seen, however small.
+    const auto eighths = [scale](std::uint64_t bytes) {
+        return std::max(static_cast<int>(std::lround(static_cast<double>(bytes) * scale)),
+                        bytes != 0 ? 1 : 0);
+    };
+    // A shade has no eighths: a cell that is half full is drawn, and the lowest always.
+    const auto covers = [base, steps](int height_of) {
+        const int here = std::clamp(height_of - base, 0, steps);
+        return here >= 4 || (here > 0 && base == 0);
+    };
+    for (const Column& column : columns) {
+        const int allocated = eighths(column.allocated);
+        const int here = std::clamp(allocated - base, 0, steps);
+        if (options.ascii ? covers(allocated) : here > 0) {
+            out.put(options.allocated_color, glyphs.allocated.at(static_cast<std::size_t>(here)));
+        } else if (column.active > column.allocated && covers(eighths(column.active))) {
+            out.put(options.reserved_color, glyphs.active);
+        } else if (covers(eighths(column.reserved))) {
+            out.put(options.reserved_color, glyphs.reserved);
+        } else if (const int line = eighths(column.device_used);
+                   line > 0 && (line - 1) / steps == height - 1 - row) {
+            out.put(options.reserved_color, glyphs.device_used);
+        } else {
+            out.put({}, " ");
+        }
+    }
+}
+
+std::string note_row(const std::vector<PlotNote>& notes, const Stretch& stretch,
+                     std::size_t columns) {
+    std::string row(columns, ' ');
+    for (const PlotNote& note : notes) {
+        char& cell = row[stretch.column_of(note.time_ns, columns)];
+        // Two marks in one column share a plus; an OOM is never hidden.
+        if (cell == ' ' || note.symbol == 'X') {
+            cell = note.symbol;
+        } else if (cell != 'X') {
+            cell = '+';
+        }
+    }
+    return row;
+}
+
+/// A row for each lane: "├─step 1──┤├─step 2──┤".
+std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Stretch& stretch,
+                                   std::size_t columns, bool ascii) {
+    struct Bar {
+        std::size_t first = 0;
+        std::size_t last = 0;
+        const PlotSpan* span = nullptr;  ///< null: several in one
+    };
+    std::size_t lanes = 0;
+    for (const PlotSpan& span : spans) {
+        lanes = std::max(lanes, span.lane + 1);
+    }
+    std::vector<std::vector<Bar>> bars(lanes);
+    for (const PlotSpan& span : spans) {
+        if (span.end_ns < stretch.from || span.begin_ns > stretch.end) {
+            continue;
+        }
+        const Bar bar{stretch.column_of(span.begin_ns, columns),
+                      stretch.column_of(span.end_ns, columns), &span};
+        std::vector<Bar>& lane = bars[span.lane];
+        const auto is_long = [](const Bar& of) { return of.last - of.first >= 2; };
+        const bool touches = !lane.empty() && bar.first <= lane.back().last;
+        // Many short ones beside each other are one bar too.
+        const bool goes_on = !lane.empty() && bar.first == lane.back().last + 1 &&
+                             lane.back().span == nullptr && !is_long(bar);
+        if (touches || goes_on) {
+            if (bar.first == lane.back().last && lane.back().span != nullptr && is_long(bar) &&
+                is_long(lane.back())) {
+                --lane.back().last;  // where one ends the next begins
+                lane.push_back(bar);
+            } else {
+                lane.back().last = std::max(lane.back().last, bar.last);
+                lane.back().span = nullptr;
+            }
+        } else {
+            lane.push_back(bar);
+        }
+    }
+    const char* const line = ascii ? "-" : "─";
+    std::vector<std::string> rows;
+    for (const std::vector<Bar>& lane : bars) {
+        if (lane.empty()) {
+            continue;
+        }
+        std::string row;
+        std::size_t at = 0;
+        for (const Bar& bar : lane) {
+            row.append(bar.first - at, ' ');
+            at = bar.last + 1;
+            const std::size_t inner = bar.last - bar.first < 2 ? 0 : bar.last - bar.first - 1;
+            const std::string name =
+                bar.span == nullptr || inner < 3 ? "" : shorten_end(bar.span->name, inner, ascii);
+            row += bar.first == bar.last ? (ascii ? "|" : "│") : (ascii ? "[" : "├");
+            std::string filling = name;
+            for (std::size_t i = display_width(name); i < inner; ++i) {
+                filling += bar.span == nullptr ? (ascii ? "=" : "┼") : line;
+            }
+            row += filling;
+            row += bar.first == bar.last ? "" : (ascii ? "]" : "┤");
+        }
+        rows.push_back(row);
+    }
+    return rows;
+}
+
+}  // namespace
+
+std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std::uint64_t end_ns,
+                                       const std::vector<PlotNote>& notes,
+                                       const PlotOptions& options,
+                                       const std::vector<PlotSpan>& spans) {
+    std::uint64_t highest = 0;
+    Stretch stretch{options.from_ns, std::max(end_ns, options.from_ns + 1)};
+    for (const PlotPoint& point : points) {
+        highest =
+            std::max({highest, point.allocated, point.active, point.reserved, point.device_used});
+        stretch.end = std::max(stretch.end, point.time_ns);
+    }
+    if (highest == 0) {
+        return {};
+    }
+    const Glyphs& glyphs = options.ascii ? ascii_glyphs : unicode_glyphs;
+    const int height = std::max(options.height, 2);
+    const ByteUnit unit = unit_for(highest);
+    const std::string top_label = format_bytes(highest, unit);
+    const std::string middle_label = format_bytes(highest / 2, unit);
+    const std::size_t label_width = std::max(top_label.size(), middle_label.size());
+    const std::size_t width = static_cast<std::size_t>(std::max(options.width, 40));
+    const std::size_t area = width - label_width - 2;
+    const auto columns = columns_of(points, stretch, area);
+
+    std::vector<std::string> lines;
+    for (int row = 0; row < height; ++row) {
+        const bool middle = row == height / 2 && height >= 4;
+        std::string label = row == 0 ? top_label : middle ? middle_label : "";
+        std::string line = padded(label, label_width) + " ";
+        line += label.empty() ? glyphs.axis : glyphs.tick;
+        RowWriter out(options);
+        draw_row(out, columns, static_cast<double>(highest), row, height, options, glyphs);
+        lines.push_back(line + out.take());
+    }
+    std::string floor = padded(format_bytes(0, unit), label_width) + " " + glyphs.corner;
+    for (std::size_t i = 0; i < area; ++i) {
+        floor += glyphs.floor;
+    }
+    lines.push_back(floor);
+    const std::string indent(label_width + 2, ' ');
+    if (!notes.empty()) {
+        std::string row = indent + note_row(notes, stretch, area);
+        trim_right(row);
+        lines.push_back(row);
+    }
+    for (const std::string& row : span_rows(spans, stretch, area, options.ascii)) {
+        lines.push_back(indent + row);
+    }
+    // A stretch of a microsecond an hour after the start reads "1 h 00 min ... +1.0 us".
+    const std::uint64_t length = stretch.end - stretch.from;
+    const std::string sign = stretch.from == 0 ? "" : "+";
+    const std::string left = stretch.from == 0 ? "0 s" : format_duration(stretch.from);
+    const std::string centre = sign + format_duration(length / 2);
+    const std::string right = sign + format_duration(length);
+    std::string times(area, ' ');
+    times.replace(0, left.size(), left);
+    if (right.size() <= area) {
+        times.replace(area - right.size(), right.size(), right);
+    }
+    const std::size_t centre_at = area / 2 - std::min(area / 2, centre.size() / 2);
+    if (centre_at > left.size() + 1 && centre_at + centre.size() + 1 + right.size() < area) {
+        times.replace(centre_at, centre.size(), centre);
+    }
+    lines.push_back(indent + times);
+    return lines;
+}
+
+}  // namespace memlab::report

@@ -1,0 +1,401 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/check/budget.hpp"
+#include "report/check/check.hpp"
+#include "report/check/render.hpp"
+#include "report/runs/collection.hpp"
+#include "tools/report/output_file.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/version.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::check;
+
+struct CheckArguments : ReportOptions {
+    std::map<Metric, std::vector<std::string>> limits;
+    std::vector<std::string> partial_limits;
+    std::vector<std::string> budgets;
+    std::vector<std::string> suppressions;
+    bool no_default_suppressions = false;
+    std::string baseline;
+    bool allow_unfinished = false;
+    bool update = false;
+    std::string missing_baseline = "fail";
+    std::string markdown;
+    std::string junit;
+    std::string sarif;
+    bool annotations = false;
+};
+
+std::string option_name(const MetricInfo& metric) {
+    std::string name = "--" + std::string(metric.name);
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name;
+}
+
+std::string pass_or_fail(const std::string& text) {
+    return text == "pass" || text == "fail" ? std::string() : "takes pass or fail, not " + text;
+}
+
+void define(CLI::App& app, CheckArguments& arguments) {
+    add_files(app, arguments);
+    add_device(app, arguments);
+    add_rendering(app, arguments);
+    for (const MetricInfo& metric : metrics()) {
+        add_repeated(app, option_name(metric), arguments.limits[metric.metric],
+                     std::string(metric.what))
+            ->type_name("LIMIT")
+            ->group("Limits");
+    }
+    add_repeated(app, "--limit", arguments.partial_limits,
+                 "A limit of call stacks (TEXT as in --filter of the other commands), scopes or a "
+                 "kind of memory: METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT, "
+                 "METRIC@kind:NAME=LIMIT")
+        ->type_name("WHAT")
+        ->group("Limits");
+    add_repeated(app, "--budget", arguments.budgets, "Limits from a TOML or JSON file (docs/ci.md)")
+        ->type_name("FILE")
+        ->group("Limits");
+    add_repeated(app, "--suppressions", arguments.suppressions,
+                 "What may stay at the end, and grow (memlab-report leaks)")
+        ->type_name("FILE")
+        ->group("Limits");
+    app.add_flag("--no-default-suppressions", arguments.no_default_suppressions,
+                 "What cuBLAS, cuDNN, NCCL and PyTorch keep with their handles is a leak, too")
+        ->group("Limits");
+    app.add_option(
+           "--baseline", arguments.baseline,
+           "What limits like +5% are above: a file or folder that --update wrote, or a report")
+        ->type_name("PATH")
+        ->group("Baseline");
+    app.add_flag(
+           "--allow-unfinished", arguments.allow_unfinished,
+           "Judge recordings without an end (stopped, killed, still running) by what they have")
+        ->group("Limits");
+    app.add_flag("--update", arguments.update, "Record this run in the baseline, unless it fails")
+        ->group("Baseline");
+    app.add_option("--missing-baseline", arguments.missing_baseline,
+                   "When this GPU and driver have none: fail (default; exit code 2) or pass")
+        ->type_name("WHAT")
+        ->check(pass_or_fail)
+        ->group("Baseline");
+    add_json(app, arguments, "the outcome");
+    add_top(app, arguments, "Places shown of an exceeded limit", 3);
+    app.add_option("--markdown", arguments.markdown,
+                   "Also append it to FILE as Markdown ($GITHUB_STEP_SUMMARY)")
+        ->type_name("FILE")
+        ->group("Output");
+    app.add_option("--junit", arguments.junit, "Also write it to FILE as JUnit XML")
+        ->type_name("FILE")
+        ->group("Output");
+    app.add_option("--sarif", arguments.sarif, "Also write it to FILE as SARIF 2.1.0")
+        ->type_name("FILE")
+        ->group("Output");
+    app.add_flag("--annotations", arguments.annotations,
+                 "Also print annotations for GitHub Actions")
+        ->group("Output");
+    app.footer(
+        "A LIMIT is the most that is allowed: 4GiB, 1048576, 100, 20%; or so much above the "
+        "baseline: +5%, +64MiB. What lies exactly at its limit is kept. A kind of memory may have "
+        "one of its own: --leaks 0 --leaks pinned=64MiB.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report check --peak-allocated 4GiB --leaks 0 memlab.train.*.json\n"
+        "  memlab-report check --budget memlab.toml run/\n"
+        "  memlab-report check --baseline ci/memory/ --update memlab.train.*.json\n"
+        "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"
+        "\n"
+        "Exit code: 0 every limit is kept, 1 one is exceeded, 2 it cannot be told (a file could "
+        "not be read, a recording has no end, a figure is not in it, there is no baseline) or the "
+        "usage is wrong.");
+}
+
+/// "leaks@site:load_batch=0"; false when it is no such thing, and then `problem` says why.
+bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
+    const std::size_t at = text.find('@');
+    const std::size_t equals = text.rfind('=');
+    const std::size_t colon = text.find(':', at == std::string::npos ? 0 : at);
+    if (at == std::string::npos || equals == std::string::npos || colon == std::string::npos ||
+        colon > equals) {
+        *problem =
+            "--limit takes METRIC@site:TEXT=LIMIT, METRIC@scope:NAME=LIMIT or "
+            "METRIC@kind:NAME=LIMIT, not " +
+            text;
+        return false;
+    }
+    const std::string name = text.substr(0, at);
+    const std::string kind = text.substr(at + 1, colon - at - 1);
+    const MetricInfo* metric = find_metric(name);
+    const auto kinds = {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind};
+    const auto* const found = std::find_if(
+        kinds.begin(), kinds.end(), [&](Subject::Kind each) { return word_of(each) == kind; });
+    if (metric == nullptr || found == kinds.end()) {
+        *problem = "--limit " + text + ": there is no " +
+                   (metric == nullptr ? "metric " + name : kind + ", only site, scope and kind") +
+                   "; memlab-report check --help shows what there is";
+        return false;
+    }
+    limit->metric = metric->metric;
+    limit->subject.kind = *found;
+    limit->subject.text = text.substr(colon + 1, equals - colon - 1);
+    limit->origin = "--limit";
+    if (limit->subject.text.empty() || !measures(*metric, limit->subject.kind)) {
+        *problem = "--limit " + text + ": " +
+                   (limit->subject.text.empty() ? "says no " + kind
+                                                : name + " is not measured by " + kind) +
+                   "; memlab-report check --help shows the usage";
+        return false;
+    }
+    if (const std::string wrong = problem_of(limit->subject); !wrong.empty()) {
+        *problem = "--limit " + kind + " " + wrong;
+        return false;
+    }
+    const auto bound = parse_bound(text.substr(equals + 1), metric->unit, problem);
+    if (!bound) {
+        problem->insert(0, "--limit " + name + " ");
+        return false;
+    }
+    limit->bound = *bound;
+    return true;
+}
+
+class Check {
+  public:
+    explicit Check(const CheckArguments& arguments) : arguments_(arguments) {}
+
+    int run() {
+        if (const int code = gather(); code != 0) {
+            return code;
+        }
+        const report::RunCollection run = report::collect_run(arguments_.files);
+        report::Symbolizer symbolizer;
+        lens_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
+        lens_.device = arguments_.device;
+        const std::vector<Process> processes = processes_of(run, lens_);
+        Options options;
+        options.update = arguments_.update;
+        options.allow_unfinished = arguments_.allow_unfinished;
+        options.missing_baseline_passes = arguments_.missing_baseline == "pass";
+        options.baseline_name = baseline_path_;
+        Baseline baseline;
+        if (!baseline_path_.empty()) {
+            if (const std::string problem = load_baseline(&baseline); !problem.empty()) {
+                return fail(problem);
+            }
+            options.baseline = &baseline;
+        }
+        outcome_ = check::check(processes, limits_, options);
+        if (processes.empty() && !run.errors.empty()) {
+            outcome_.problems.clear();  // the errors say why there is none
+        }
+        for (const auto& [file, error] : run.errors) {
+            outcome_.problems.insert(outcome_.problems.begin(),
+                                     std::string(file).append(": ").append(error));
+        }
+        if (arguments_.update) {
+            update(processes);
+        }
+        return show({processes, outcome_, working_directory(), MEMLAB_VERSION});
+    }
+
+  private:
+    /// All limits, and the baseline; the exit code when the usage is wrong.
+    int gather() {
+        baseline_path_ = arguments_.baseline;
+        std::vector<std::string> files = arguments_.suppressions;
+        for (const std::string& file : arguments_.budgets) {
+            BudgetResult read = read_budget(file);
+            if (!read.budget) {
+                return fail(read.error);
+            }
+            limits_.insert(limits_.end(), read.budget->limits.begin(), read.budget->limits.end());
+            baseline_path_ = baseline_path_.empty() ? read.budget->baseline : baseline_path_;
+            if (!read.budget->suppressions.empty()) {
+                files.push_back(read.budget->suppressions);
+            }
+        }
+        report::ReadSuppressions suppressions =
+            report::read_suppressions(files, !arguments_.no_default_suppressions);
+        if (!suppressions.problem.empty()) {
+            return fail(suppressions.problem);
+        }
+        lens_.suppressions = std::move(suppressions.list);
+        for (const auto& [metric, texts] : arguments_.limits) {
+            const std::string option = option_name(info(metric));
+            for (const std::string& text : texts) {
+                std::string_view amount = text;
+                const Subject subject = info(metric).of_kinds ? take_kind(&amount) : Subject();
+                std::string problem = problem_of(subject);
+                const auto bound = problem.empty()
+                                       ? parse_bound(amount, info(metric).unit, &problem)
+                                       : std::nullopt;
+                if (!bound) {
+                    return fail(std::string(option).append(" ").append(problem));
+                }
+                limits_.push_back({metric, subject, *bound, option});
+            }
+        }
+        for (const std::string& text : arguments_.partial_limits) {
+            Limit limit;
+            std::string problem;
+            if (!read_partial(text, &limit, &problem)) {
+                return fail(problem);
+            }
+            limits_.push_back(std::move(limit));
+        }
+        const bool relative = std::any_of(limits_.begin(), limits_.end(), [](const Limit& limit) {
+            return limit.bound.relative();
+        });
+        if (baseline_path_.empty() && (relative || arguments_.update)) {
+            return fail(relative
+                            ? "a limit above the baseline (+...) needs a baseline; name it with "
+                              "--baseline PATH"
+                            : "--update needs to know where; name the baseline with "
+                              "--baseline PATH");
+        }
+        if (!baseline_path_.empty() && !relative) {
+            limits_.push_back({Metric::peak_allocated,
+                               Subject(),
+                               {Bound::Kind::above_baseline, Figure()},
+                               "--baseline"});
+        }
+        if (limits_.empty()) {
+            return fail(
+                "there is nothing to check; give a limit (--peak-allocated 4GiB), a --budget or a "
+                "--baseline");
+        }
+        return 0;
+    }
+
+    std::string load_baseline(Baseline* baseline) {
+        BaselineResult read = read_baseline(baseline_path_);
+        if (!read.error.empty()) {
+            return read.error;
+        }
+        if (read.baseline || !read.exists) {
+            *baseline = read.baseline.value_or(Baseline());
+            return {};
+        }
+        if (arguments_.update) {
+            return baseline_path_ +
+                   ": holds something else than a baseline and will not be written over; name "
+                   "another place with --baseline";
+        }
+        const report::RunCollection run = report::collect_run({baseline_path_});
+        if (!run.errors.empty()) {
+            return run.errors.front().first + ": as a baseline " + run.errors.front().second;
+        }
+        const std::vector<Process> processes = processes_of(run, lens_);
+        for (const Process& process : processes) {
+            if (!process.unfinished.empty() && !arguments_.allow_unfinished) {
+                return process.file + ": as a baseline " + process.unfinished +
+                       "; take one of a whole run, or add --allow-unfinished";
+            }
+        }
+        *baseline = Baseline(figures_of(processes, limits_));
+        return {};
+    }
+
+    void update(const std::vector<Process>& processes) {
+        if (outcome_.exit_code() != 0) {
+            outcome_.notes.push_back(baseline_path_ +
+                                     " is as it was: a run that fails is not recorded.");
+            return;
+        }
+        const std::vector<BaselineFigure> figures = figures_of(processes, limits_);
+        const std::string problem = figures.empty() ? "there is nothing to record"
+                                                    : update_baseline(baseline_path_, figures);
+        if (!problem.empty()) {
+            outcome_.problems.push_back(problem);
+            return;
+        }
+        const Baseline recorded(figures);
+        std::vector<BaselineKey> keys;
+        for (const BaselineFigure& each : figures) {
+            if (std::find(keys.begin(), keys.end(), each.key) == keys.end()) {
+                keys.push_back(each.key);
+                outcome_.notes.push_back(baseline_path_ + ": recorded for " + key_text(each.key) +
+                                         ".");
+            }
+        }
+    }
+
+    int show(const View& view) {
+        std::vector<std::string> failures;
+        const auto keep = [&](const std::string& problem) {
+            if (!problem.empty()) {
+                failures.push_back(problem);
+            }
+        };
+        if (!arguments_.junit.empty()) {
+            keep(write_output(arguments_.junit, render_junit(view), Taken::replace));
+        }
+        if (!arguments_.sarif.empty()) {
+            keep(write_output(arguments_.sarif, render_sarif(view), Taken::replace));
+        }
+        if (!arguments_.markdown.empty()) {
+            keep(append_output(arguments_.markdown, render_markdown(view)));
+        }
+        if (arguments_.json) {
+            std::cout << render_json(view);
+        } else {
+            const report::Style style = style_of(arguments_.looks);
+            std::cout << render_text(view, style, arguments_.top);
+            for (const std::string& note : outcome_.notes) {
+                std::cout << report::printable(note, style.ascii) << "\n";
+            }
+        }
+        if (arguments_.annotations) {
+            // Commands of GitHub are read from both streams; JSON stays alone on its own.
+            (arguments_.json ? std::cerr : std::cout) << render_annotations(view);
+        }
+        for (const auto* list : {&outcome_.problems, &failures}) {
+            for (const std::string& problem : *list) {
+                fail(problem);
+            }
+        }
+        const int code = outcome_.exit_code();
+        return flushed(code == 0 && !failures.empty() ? exit_bad_input : code);
+    }
+
+    const CheckArguments& arguments_;
+    std::vector<Limit> limits_;
+    Lens lens_;
+    std::string baseline_path_;
+    Outcome outcome_;
+};
+
+}  // namespace
+
+int check_command(int argc, char** argv) {
+    CheckArguments arguments;
+    CLI::App app(
+        "Holds what programs needed of GPU memory against limits, for CI: the allocated peak, "
+        "leaks, growth per step and more, absolute or against a baseline.",
+        "memlab-report check");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report check")) {
+        return *code;
+    }
+    try {
+        return Check(arguments).run();
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.files.front() +
+                    ": needs more memory than there is; check it on a larger machine");
+    }
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,189 @@
+#include "tools/report/commands.hpp"
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "report/export/formats.hpp"
+#include "report/find_event_log.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/export_file.hpp"
+#include "tools/report/report_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using exports::Format;
+using exports::Weight;
+
+constexpr std::array<std::pair<std::string_view, Weight>, 4> weights = {{{"peak", Weight::peak},
+                                                                         {"bytes", Weight::bytes},
+                                                                         {"count", Weight::count},
+                                                                         {"live", Weight::live}}};
+
+struct ExportArguments : ReportOptions {
+    std::string format;
+    std::string output;
+    std::string by;
+};
+
+std::string format_list() {
+    std::string text = "Formats:\n";
+    for (const Format& format : exports::formats) {
+        text.append("  ").append(format.name).append(14 - format.name.size(), ' ');
+        text.append(format.what).append(format.needs_log ? " (from an event log)" : "");
+        text.append("\n");
+    }
+    return text;
+}
+
+const Format* find_format(std::string_view name) {
+    const auto* const found =
+        std::find_if(exports::formats.begin(), exports::formats.end(),
+                     [name](const Format& format) { return format.name == name; });
+    return found == exports::formats.end() ? nullptr : found;
+}
+
+std::string known_format(const std::string& name) {
+    if (find_format(name) != nullptr) {
+        return "";
+    }
+    std::string list;
+    for (const Format& format : exports::formats) {
+        list.append(list.empty() ? "" : ", ").append(format.name);
+    }
+    return "takes one of " + list + ", not " + name;
+}
+
+std::string known_weight(const std::string& name) {
+    const bool known = std::any_of(weights.begin(), weights.end(),
+                                   [&](const auto& each) { return each.first == name; });
+    return known ? "" : "takes peak, bytes, count or live, not " + name;
+}
+
+void define(CLI::App& app, ExportArguments& arguments) {
+    add_one_file(app, arguments);
+    app.add_option("--to", arguments.format, "The format: one of those below")
+        ->required()
+        ->type_name("FORMAT")
+        ->check(known_format);
+    app.add_option("-o,--output", arguments.output,
+                   "Where to (default: standard output); it is replaced when all is written")
+        ->type_name("FILE");
+    app.add_option("--by", arguments.by,
+                   "What a stack weighs (flamegraph, folded, pprof, speedscope): peak (default), "
+                   "bytes or count of all allocations, or live: bytes never freed")
+        ->type_name("WHAT")
+        ->check(known_weight);
+    add_device(app, arguments);
+    add_filter(app, arguments);
+    add_symbols(app, arguments.no_symbols);
+    app.footer(format_list() +
+               "\n"
+               "Examples:\n"
+               "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
+               "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
+               "\n"
+               "docs/memlab-report.md says what each format holds and who reads it.\n"
+               "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
+}
+
+int export_to(const ExportArguments& arguments, const Format& format) {
+    std::string problem;
+    std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
+    if (!loaded) {
+        return fail(problem);
+    }
+    const std::string& file = loaded->file;
+    std::string log = report::find_event_log(file, loaded->report);
+    const exports::Recording recording{std::move(loaded->report), std::move(log),
+                                       std::move(loaded->warning)};
+    if (format.needs_log && recording.log.empty()) {
+        return fail(file +
+                    ": a report has no single events; give the event log (*.memlog), which is kept "
+                    "beside it unless MEMLAB_KEEP_LOG=0");
+    }
+    if (format.of_events && !arguments.filter.empty() && recording.log.empty()) {
+        return fail(file +
+                    ": a report has no single events for --filter to choose from; give its "
+                    "event log (*.memlog)");
+    }
+    if (format.one_device && !arguments.device &&
+        std::count_if(recording.report.devices.begin(), recording.report.devices.end(),
+                      [](const report::Device& device) { return device.used(); }) > 1) {
+        return fail(file + ": " + std::string(format.name) +
+                    " has no column for the GPU, and several were used; choose one with --device");
+    }
+    if (problem = problem_of_device(recording.report, arguments.device); !problem.empty()) {
+        return fail(file + ": " + problem);
+    }
+    report::Symbolizer symbolizer;
+    report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer);
+    exports::Input input{.recording = recording,
+                         .resolver = resolver,
+                         .filter = arguments.filter,
+                         .device = arguments.device};
+    for (const auto& [name, weight] : weights) {
+        input.by = name == arguments.by ? weight : input.by;
+    }
+    ExportFile output(arguments.output);
+    if (!output.problem().empty()) {
+        return fail(output.problem());
+    }
+    const exports::Result result = format.write(input, output);
+    if (!result.written || !output.finish()) {
+        return fail(output.problem());
+    }
+    for (const std::string& warning : {recording.warning, result.warning}) {
+        if (!warning.empty()) {
+            diagnostics().warn("{}: {}", report::printable(file, false),
+                               report::printable(warning, false));
+        }
+    }
+    return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int export_command(int argc, char** argv) {
+    ExportArguments arguments;
+    CLI::App app(
+        "Writes a recording in a format that another program reads: a flame graph, a profile, a "
+        "trace, metrics.",
+        "memlab-report export");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report export")) {
+        return *code;
+    }
+    const Format& format = *find_format(arguments.format);
+    const std::string name(format.name);
+    if (!arguments.by.empty() && !format.weighs) {
+        return fail("--by is for formats of stacks, not for " + name + "; leave it out");
+    }
+    if (!arguments.filter.empty() && !format.filters) {
+        return fail("--filter has no meaning for " + name + "; leave it out");
+    }
+    const bool to_standard_output = arguments.output.empty() || arguments.output == "-";
+    if (format.binary && to_standard_output && isatty(STDOUT_FILENO) != 0) {
+        return fail(name + " is binary and standard output a terminal; add -o FILE");
+    }
+    try {
+        return export_to(arguments, format);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.files.front() +
+                    ": needs more memory than there is; read it on a larger machine");
+    }
+}
+
+}  // namespace memlab::tools

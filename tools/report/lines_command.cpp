@@ -1,0 +1,130 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/find_event_log.hpp"
+#include "report/lines/line_tables.hpp"
+#include "report/lines/render.hpp"
+#include "tools/report/report_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+struct LinesArguments {
+    std::string source;
+    LineQuery query;
+    std::size_t every = 0;
+    std::vector<std::string> sources;
+    ReportOptions options;
+};
+
+void define(CLI::App& app, LinesArguments& arguments) {
+    app.add_option("SOURCE", arguments.source,
+                   "A source file, or the end of its path, and a function: model.py:Net.forward")
+        ->required()
+        ->type_name("");
+    add_files(app, arguments.options);
+    add_repeated(app, "--column", arguments.query.columns,
+                 "Show this column, see below, instead of the usual ones; may be repeated")
+        ->type_name("NAME")
+        ->check([](const std::string& name) { return check_column(name); });
+    app.add_option("--every", arguments.every, "A table for every N steps; marks end a step")
+        ->type_name("N")
+        ->check(at_least_one);
+    app.add_option("--mark", arguments.query.mark, "Only marks of this name end a step")
+        ->type_name("NAME");
+    add_repeated(
+        app, "--sources", arguments.sources,
+        "A folder in which to look for sources that are not where they were; may be repeated")
+        ->type_name("DIR");
+    add_device(app, arguments.options);
+    add_filter(app, arguments.options);
+    add_json(app, arguments.options, "the tables");
+    add_rendering(app, arguments.options);
+    app.footer(
+        "Columns:\n"
+        "  active, allocated, requested  the most of it that there was when the line\n"
+        "                                allocated, in the whole program\n"
+        "  reserved                      the most that was reserved then\n"
+        "  bytes, count                  what the line allocated in all, and how often\n"
+        "  live                          what of that was never freed\n"
+        "  at_peak                       what of that was held at the peak\n"
+        "  active_bytes.all.peak, ...    the keys of torch.cuda.memory_stats\n"
+        "The usual ones are active, reserved and bytes. What a line calls counts as its own. A "
+        "report alone has bytes, count, live and at_peak; its event log is found beside it.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report lines train.py memlab.python3.4711.json\n"
+        "  memlab-report lines model.py:Net.forward memlab.python3.4711.memlog\n"
+        "  memlab-report lines solver.cpp:Solver::step run/ --column allocated\n"
+        "  memlab-report lines train.py:step run.memlog --every 10 --mark step\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read, nothing was found in it, or the usage is "
+        "wrong.");
+}
+
+/// "model.py:Net.forward" is a file and a function; "C::D" is the end of a function's name, so the
+/// first colon that stands alone parts the two.
+bool split(const std::string& source, LineQuery& query) {
+    std::size_t colon = source.find(':');
+    while (colon != std::string::npos && source.compare(colon, 2, "::") == 0) {
+        colon = source.find(':', colon + 2);
+    }
+    query.file = source.substr(0, colon);
+    if (colon != std::string::npos) {
+        query.function = source.substr(colon + 1);
+    }
+    return !query.file.empty() && (colon == std::string::npos || !query.function.empty());
+}
+
+}  // namespace
+
+int lines_command(int argc, char** argv) {
+    LinesArguments arguments;
+    CLI::App app(
+        "Shows a source file's functions with, for each line, how much memory the program held "
+        "when the line ran and how much the line allocated.",
+        "memlab-report lines");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report lines")) {
+        return *code;
+    }
+    if (!split(arguments.source, arguments.query)) {
+        return fail("SOURCE is a file, or a file and a function (model.py:Net.forward), not " +
+                    arguments.source);
+    }
+    if (!arguments.query.mark.empty() && arguments.every == 0) {
+        return fail("--mark names what ends a step of --every; say how many with --every N");
+    }
+    arguments.query.every = arguments.every;
+    arguments.query.device = arguments.options.device;
+    arguments.query.filter = arguments.options.filter;
+    LineTextOptions text;
+    text.style = style_of(arguments.options.looks);
+    text.working_directory = working_directory();
+    text.sources = arguments.sources;
+    StackMoments moments(arguments.query);
+    const auto show = [&](const OpenReport& open) {
+        std::string problem;
+        const LineTables tables =
+            line_tables(open.report, open.resolver, find_event_log(open.file, open.report),
+                        arguments.query, &problem, &moments);
+        if (!problem.empty()) {
+            throw CannotShow{problem};
+        }
+        if (arguments.options.json) {
+            return lines_json(tables);
+        }
+        text.recorded_wall_ns = open.report.process.start_wall_ns;
+        return render_lines(tables, text);
+    };
+    return show_reports(arguments.options, "memlab-lines", show, moments.follower());
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,73 @@
+// memlab-report: what a recording says, for people or for scripts.
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "report/text/progress.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/report/commands.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/run_command.hpp"
+
+namespace {
+
+/// What is not the summary. A file of such a name is given as ./whatif.
+struct Command {
+    std::string_view name;
+    int (*run)(int argc, char** argv);  ///< argv[0] is the name; returns the exit code
+    std::string_view what;              ///< for --help: at most 50 characters
+};
+
+constexpr Command commands[] = {
+    {"check", memlab::tools::check_command, "The gate for CI: limits kept, or exit code 1"},
+    {"diff", memlab::tools::diff_command, "Two recordings side by side"},
+    {"export", memlab::tools::export_command, "For other programs: flame graphs, pprof, ..."},
+    {"inefficiencies", memlab::tools::inefficiencies_command,
+     "What could be done with less memory"},
+    {"leaks", memlab::tools::leaks_command, "What was never freed, or grows from step to step"},
+    {"lines", memlab::tools::lines_command, "The annotated source: memory by line"},
+    {"merge", memlab::tools::merge_command, "The ranks of a run side by side"},
+    {"oom", memlab::tools::oom_command, "Allocations that failed, and why, in depth"},
+    {"pool", memlab::tools::pool_command, "The pool's segments as a picture, and its figures"},
+    {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
+    {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
+    {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},
+    {"symbolize", memlab::tools::symbolize_command, "A report that carries its names with it"},
+    {"timeline", memlab::tools::timeline_command, "Memory over time, and what was live when"},
+    {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
+    {"validate", memlab::tools::validate_command, "Whether reports and event logs are sound"},
+    {"whatif", memlab::tools::whatif_command, "A recorded program through other allocators"},
+};
+
+std::string list_of_commands() {
+    std::string text = "Commands (memlab-report COMMAND --help says more):\n";
+    for (const Command& command : commands) {
+        text.append("  ").append(command.name).append(16 - command.name.size(), ' ');
+        text.append(command.what).append("\n");
+    }
+    return text;
+}
+
+int run_command(int argc, char** argv) {
+    const std::string_view name = argc > 1 ? argv[1] : "";
+    for (const Command& command : commands) {
+        if (name == command.name) {
+            return command.run(argc - 1, argv + 1);
+        }
+    }
+    const int skipped = name == "summary" ? 1 : 0;
+    return memlab::tools::summary_command(argc - skipped, argv + skipped,
+                                          list_of_commands().c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // Nothing that this program might start shall be profiled.
+    unsetenv("LD_PRELOAD");
+    memlab::tools::name_program("memlab-report");
+    memlab::report::show_progress_on(memlab::report::terminal_for_progress());
+    const int code = run_command(argc, argv);
+    memlab::tools::note_debuginfod();
+    return code;
+}

@@ -1,0 +1,72 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/find_event_log.hpp"
+#include "report/pool_view/layout.hpp"
+#include "report/pool_view/render.hpp"
+#include "tools/report/report_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+/// Failures whose moments are shown; more say the same again.
+constexpr std::size_t max_ooms = 3;
+
+void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
+    add_files(app, options);
+    add_top(app, options, "Segments and places of each moment");
+    app.add_flag("--stats", all_figures, "The statistics of the small and the large pool, too");
+    add_device(app, options);
+    add_json(app, options, "segments, blocks and statistics");
+    add_rendering(app, options);
+    app.footer(
+        "A segment is memory that the pool took from the driver; it can be given back when it "
+        "holds no block. The picture shows the segments with most free memory, each from its begin "
+        "to its end; the table below names who keeps them.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report pool memlab.train.4711.json\n"
+        "  memlab-report pool --top 40 --stats memlab.train.4711.memlog\n"
+        "  memlab-report pool --json memlab.train.4711.memlog\n"
+        "\n"
+        "The pictures need the event log, which is found beside the report.\n"
+        "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+}  // namespace
+
+int pool_command(int argc, char** argv) {
+    ReportOptions options;
+    bool all_figures = false;
+    CLI::App app(
+        "Shows how memlab's pool lay in memory at the peak, when memory ran out and at the end, "
+        "which blocks keep segments from being given back, and the pool's statistics.",
+        "memlab-report pool");
+    define(app, options, all_figures);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report pool")) {
+        return *code;
+    }
+    const PoolViewOptions view{style_of(options.looks), options.top, all_figures,
+                               working_directory()};
+    return show_reports(options, "memlab-pool", [&](const OpenReport& open) {
+        std::vector<const Device*> devices;
+        for (const Device& device : open.report.devices) {
+            if (device.used() && (!options.device || device.index == *options.device)) {
+                devices.push_back(&device);
+            }
+        }
+        const std::vector<PoolOfDevice> pools =
+            pools_of(devices, find_event_log(open.file, open.report), max_ooms);
+        return options.json ? pools_json(pools, open.resolver)
+                            : render_pools(pools, open.resolver, view);
+    });
+}
+
+}  // namespace memlab::tools

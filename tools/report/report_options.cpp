@@ -1,0 +1,288 @@
+#include "tools/report/report_options.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <iostream>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "report/runs/collection.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/summary/summary_filter.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/ending_signals.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/report/debuginfod_option.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+class Reports {
+  public:
+    Reports(const ReportOptions& options, std::string_view format,
+            const std::function<std::string(const OpenReport&)>& show, const LogFollower& follower)
+        : options_(options),
+          format_(format),
+          show_(show),
+          follower_(follower),
+          style_(style_of(options.looks)) {}
+
+    int run() {
+        for (const std::string& path : options_.files) {
+            try {
+                open(path);
+            } catch (const std::bad_alloc&) {
+                fail(path, "needs more memory than there is; read it on a larger machine");
+            }
+        }
+        if (options_.json) {
+            std::cout << json_document(format_, objects_, errors_);
+        }
+        return flushed(errors_.empty() ? EXIT_SUCCESS : exit_bad_input);
+    }
+
+  private:
+    void open(const std::string& path) {
+        if (!is_folder(path)) {
+            const ReadResult read = read_report(path, follower_);
+            if (read.report) {
+                show(path, *read.report, read.warning, options_.files.size() > 1);
+            } else {
+                fail(path, read.error);
+            }
+            return;
+        }
+        const RunCollection run = collect_run({path});
+        for (const RunMember& member : run.members) {
+            show(member.file, member.report, member.warning,
+                 options_.files.size() > 1 || run.members.size() > 1);
+        }
+        for (const auto& [file, error] : run.errors) {
+            fail(file, error);
+        }
+    }
+
+    void show(const std::string& file, const Report& report, const std::string& warning,
+              bool one_of_many) {
+        if (const std::string problem = problem_of_device(report, options_.device);
+            !problem.empty()) {
+            fail(file, problem);
+            return;
+        }
+        Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_);
+        std::string shown;
+        try {
+            shown = show_({file, report, warning, resolver});
+        } catch (const CannotShow& reason) {
+            fail(file, reason.problem);
+            return;
+        }
+        if (options_.json) {
+            objects_.push_back(std::move(shown));
+            return;
+        }
+        if (one_of_many) {
+            std::cout << (shown_ ? "\n" : "") << style_.dim() << "==> "
+                      << printable(file, style_.ascii) << " <==" << style_.reset() << "\n";
+        }
+        shown_ = true;
+        std::cout << shown;
+    }
+
+    void fail(const std::string& file, const std::string& error) {
+        // What was shown so far comes before the error, also where both go to one file.
+        std::cout.flush();
+        errors_.emplace_back(file, error);
+        diagnostics().error("{}: {}", printable(file, false), printable(error, false));
+    }
+
+    const ReportOptions& options_;
+    std::string_view format_;
+    const std::function<std::string(const OpenReport&)>& show_;
+    const LogFollower& follower_;
+    Style style_;
+    Symbolizer symbolizer_;
+    bool shown_ = false;
+    std::vector<std::string> objects_;
+    std::vector<std::pair<std::string, std::string>> errors_;
+};
+
+/// 0 of what is no file.
+std::uintmax_t bytes_of(const std::string& path) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    return error ? 0 : size;
+}
+
+}  // namespace
+
+std::string at_least_one(const std::string& text) {
+    const bool zero = text.find_first_not_of('0') == std::string::npos;
+    return zero ? "takes a number from 1 on, not " + text : whole_number(text);
+}
+
+void add_files(CLI::App& app, ReportOptions& options) {
+    app.add_option("FILE", options.files,
+                   "Reports (memlab.*.json) or event logs (*.memlog), or the folder of a run")
+        ->required()
+        ->type_name("");
+}
+
+void add_one_file(CLI::App& app, ReportOptions& options) {
+    app.add_option("FILE", options.files,
+                   "A report (memlab.*.json) or an event log (*.memlog), or the folder of a run of "
+                   "one process")
+        ->required()
+        ->expected(1)
+        ->type_name("");
+}
+
+void add_json(CLI::App& app, ReportOptions& options, const std::string& what) {
+    app.add_flag("--json", options.json, "Print " + what + " as JSON, for scripts");
+}
+
+void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
+             std::size_t by_default) {
+    options.top = by_default;
+    app.add_option("--top", options.top, what + " (default " + std::to_string(by_default) + ")")
+        ->type_name("N")
+        ->check(at_least_one);
+}
+
+void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders) {
+    std::string list;
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+        list.append(i == 0 ? "" : i + 1 == orders.size() ? " or " : ", ").append(orders[i]);
+    }
+    options.sort = orders.front();
+    app.add_option("--sort", options.sort, "By " + list + " (default " + orders.front() + ")")
+        ->type_name("ORDER")
+        ->check([orders, list](const std::string& text) {
+            const bool known = std::find(orders.begin(), orders.end(), text) != orders.end();
+            return known ? std::string() : "takes " + list + ", not " + text;
+        });
+}
+
+void add_device(CLI::App& app, ReportOptions& options) {
+    app.add_option("--device", options.device, "Only this GPU, by its index in the program")
+        ->type_name("N")
+        ->check(whole_number);
+}
+
+void add_filter(CLI::App& app, ReportOptions& options) {
+    add_repeated(
+        app, "--filter",
+        [&options](const std::vector<std::string>& patterns) {
+            for (const std::string& pattern : patterns) {
+                if (const std::string problem = options.filter.add(pattern); !problem.empty()) {
+                    throw CLI::ValidationError("--filter", problem);
+                }
+            }
+        },
+        "Only call stacks with TEXT in a function, file or module; or func=TEXT, file=TEXT, "
+        "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
+        "(*Step*). Repeated: all match")
+        ->type_name("TEXT");
+}
+
+void add_templates(CLI::App& app, ReportOptions& options) {
+    app.add_flag("--templates", options.templates, "Template arguments in full, not as <…>");
+}
+
+void add_rendering(CLI::App& app, ReportOptions& options) {
+    add_looks(app, options.looks);
+    add_symbols(app, options.no_symbols);
+}
+
+std::string problem_of_device(const report::Report& report,
+                              const std::optional<std::uint64_t>& device) {
+    const bool there = !device || std::any_of(report.devices.begin(), report.devices.end(),
+                                              [&](const report::Device& each) {
+                                                  return each.used() && each.index == *device;
+                                              });
+    return there ? std::string()
+                 : "GPU " + std::to_string(*device) +
+                       " was not used; leave --device out to see those that were";
+}
+
+report::Summary summary_of(const OpenReport& open, const ReportOptions& options) {
+    report::Summary summary =
+        report::summarize(open.file, open.report, open.warning, open.resolver);
+    if (!options.filter.empty()) {
+        report::filter_summary(summary, options.filter.sites(open.report, open.resolver));
+    }
+    if (options.sort == "count") {
+        report::order_by_count(summary);
+    }
+    return summary;
+}
+
+int show_reports(const ReportOptions& options, std::string_view format,
+                 const std::function<std::string(const OpenReport&)>& show,
+                 const LogFollower& follower) {
+    return Reports(options, format, show, follower).run();
+}
+
+std::optional<LoadedReport> load_report(const std::string& path, std::string* problem,
+                                        const std::string& of_several) {
+    if (!is_folder(path)) {
+        ReadResult read = read_report(path);
+        if (!read.report) {
+            *problem = path + ": " + read.error;
+            return std::nullopt;
+        }
+        return LoadedReport{path, std::move(read.warning), std::move(*read.report)};
+    }
+    RunCollection run = collect_run({path});
+    if (run.members.size() == 1) {
+        RunMember& member = run.members.front();
+        return LoadedReport{member.file, std::move(member.warning), std::move(member.report)};
+    }
+    if (run.members.empty()) {
+        *problem = run.errors.empty() ? path + ": holds no report and no event log of memlab"
+                                      : run.errors.front().first + ": " + run.errors.front().second;
+    } else {
+        *problem =
+            path + ": a run of " + std::to_string(run.members.size()) + " processes; " + of_several;
+    }
+    return std::nullopt;
+}
+
+std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(
+    const std::string& first, const std::string& second, std::string* problem,
+    const std::string& of_several) {
+    struct Loading {
+        std::optional<LoadedReport> report;
+        std::string problem;
+    };
+    const auto load = [&of_several](const std::string& path) {
+        Loading loading;
+        loading.report = load_report(path, &loading.problem, of_several);
+        return loading;
+    };
+    // This thread takes the larger one: it shows how far it is.
+    const bool first_here = bytes_of(first) >= bytes_of(second);
+    std::future<Loading> there;
+    {
+        const SignalsHeld held(SignalsHeld::Which::all);
+        there = std::async(std::launch::async | std::launch::deferred, load,
+                           first_here ? second : first);
+    }
+    Loading here = load(first_here ? first : second);
+    Loading other = there.get();
+    Loading& a = first_here ? here : other;
+    Loading& b = first_here ? other : here;
+    if (!a.report || !b.report) {
+        *problem = a.report ? b.problem : a.problem;
+        return std::nullopt;
+    }
+    return std::pair(std::move(*a.report), std::move(*b.report));
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,134 @@
+#include "tools/report/run_command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "report/runs/render.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "tools/report/commands.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/output_file.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/run_members.hpp"
+#include "tools/report/subcommand.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions& options) {
+    const RunMember& member = view.collection.members.at(view.largest);
+    Resolver& resolver = resolvers(view.largest);
+    const Summary summary = summarize(member.file, member.report, member.warning, resolver);
+    if (view.collection.members.size() > 1) {
+        std::cout << "\n"
+                  << options.style.dim()
+                  << "==> the process with the largest peak <==" << options.style.reset() << "\n";
+    } else {
+        std::cout << "\n";
+    }
+    std::cout << render_text(summary, resolver, options);
+}
+
+struct MergeArguments {
+    std::vector<std::string> inputs;
+    std::string output;
+    Looks looks;
+    bool json = false;
+    bool no_symbols = false;
+    std::size_t top = 10;
+};
+
+void define(CLI::App& app, MergeArguments& arguments) {
+    app.add_option("RANKS", arguments.inputs,
+                   "Folders (memlab-run -o FOLDER/), reports or event logs")
+        ->required()
+        ->type_name("");
+    app.add_option("-o,--output", arguments.output, "Also write the comparison as JSON to FILE")
+        ->type_name("FILE");
+    app.add_flag("--json", arguments.json, "Print the comparison as JSON");
+    app.add_option("--top", arguments.top, "Places in the table (default 10)")
+        ->type_name("N")
+        ->check(at_least_one);
+    add_looks(app, arguments.looks);
+    add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
+    app.footer(
+        "Examples:\n"
+        "  memlab-report merge run/                        the ranks of one run\n"
+        "  memlab-report merge host1/ host2/ -o ranks.json   of several hosts\n"
+        "\n"
+        "Exit code: 0 good, 2 a file could not be read, there is no rank, or the usage is wrong.");
+}
+
+int merge(const MergeArguments& arguments) {
+    const RunView view = view_run(arguments.inputs.front(), collect_run(arguments.inputs));
+    Symbolizer symbolizer;
+    Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer);
+    const RankComparison ranks = compare_ranks(
+        view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); });
+    if (ranks.ranks.empty() && !view.collection.members.empty()) {
+        return fail(
+            "none of these recordings has a rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, "
+            "SLURM_PROCID, ...); memlab-report FOLDER shows the processes as a tree");
+    }
+    const std::string json = render_ranks_json(view, ranks);
+    if (!arguments.output.empty()) {
+        const std::string problem = write_output(arguments.output, json, Taken::replace);
+        if (!problem.empty()) {
+            return fail(problem);
+        }
+    }
+    if (arguments.json) {
+        std::cout << json;
+    } else if (!ranks.ranks.empty()) {
+        std::cout << render_ranks_text(view, ranks, style_of(arguments.looks), arguments.top,
+                                       working_directory());
+    }
+    return flushed(report_errors(view.collection));
+}
+
+constexpr const char* too_large_to_read =
+    "needs more memory than there is; read it on a larger machine";
+
+}  // namespace
+
+int show_run(const std::string& folder, const RunShowOptions& options) {
+    try {
+        const RunView view = view_run(folder, collect_run({folder}));
+        if (options.json) {
+            std::cout << render_run_json(view);
+        } else if (!view.collection.members.empty()) {
+            Symbolizer symbolizer;
+            Resolvers resolvers(view.collection, options.symbols ? &symbolizer : nullptr);
+            std::cout << render_run_text(view, options.text.style);
+            print_largest(view, resolvers, options.text);
+        }
+        return flushed(report_errors(view.collection));
+    } catch (const std::bad_alloc&) {
+        return fail(folder + ": " + too_large_to_read);
+    }
+}
+
+int merge_command(int argc, char** argv) {
+    MergeArguments arguments;
+    CLI::App app(
+        "Compares the ranks of a job (torchrun, mpirun, srun): what each needed, how uneven they "
+        "are, which rank peaks, and which code makes the difference.",
+        "memlab-report merge");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report merge")) {
+        return *code;
+    }
+    try {
+        return merge(arguments);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.inputs.front() + ": " + too_large_to_read);
+    }
+}
+
+}  // namespace memlab::tools

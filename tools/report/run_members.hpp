@@ -1,0 +1,39 @@
+// The processes of a run as commands use them: names for their stacks, and what could not be read.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "report/runs/collection.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/symbols/symbolizer.hpp"
+
+namespace memlab::tools {
+
+/// A resolver for each member that is asked about. Thread-safety: none.
+class Resolvers {
+  public:
+    /// `symbolizer`: null looks nothing up. Both must outlive it.
+    Resolvers(const report::RunCollection& run, report::Symbolizer* symbolizer)
+        : run_(run), symbolizer_(symbolizer) {}
+
+    report::Resolver& operator()(std::size_t member) {
+        std::unique_ptr<report::Resolver>& resolver = resolvers_[member];
+        if (!resolver) {
+            resolver =
+                std::make_unique<report::Resolver>(run_.members.at(member).report, symbolizer_);
+        }
+        return *resolver;
+    }
+
+  private:
+    const report::RunCollection& run_;
+    report::Symbolizer* symbolizer_;
+    std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
+};
+
+/// Says what could not be read, a line each; the exit code.
+int report_errors(const report::RunCollection& collection);
+
+}  // namespace memlab::tools

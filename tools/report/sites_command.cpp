@@ -1,0 +1,130 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "report/views/call_tree.hpp"
+#include "report/views/site_table.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/view_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+constexpr const char* what_orders_mean =
+    "\n"
+    "  peak         bytes held when this GPU's allocated memory was at its peak\n"
+    "  bytes        bytes allocated over the whole run\n"
+    "  count        allocations over the whole run\n"
+    "  live         bytes held at the end\n"
+    "  temporaries  allocations freed before their thread allocated anything else\n"
+    "Shares are of the GPU's total in that order, whatever --filter takes.\n";
+
+struct TreeArguments : ReportOptions {
+    bool bottom_up = false;
+    bool top_down = false;
+    bool all_frames = false;
+    double least_percent = 1;
+};
+
+std::string percent(const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool good = !text.empty() && *end == '\0' && value >= 0 && value <= 100;
+    return good ? std::string() : "takes a number of percent from 0 to 100, not " + text;
+}
+
+void define(CLI::App& app, TreeArguments& arguments) {
+    add_files(app, arguments);
+    CLI::Option* up = app.add_flag("--bottom-up", arguments.bottom_up,
+                                   "From the place that allocated to its callers (default)");
+    app.add_flag("--top-down", arguments.top_down, "From the outermost function to the places")
+        ->excludes(up);
+    add_sort(app, arguments, report::order_names());
+    app.add_option("--min", arguments.least_percent,
+                   "Sum up what has less than this share (default 1)")
+        ->type_name("PERCENT")
+        ->check(percent);
+    add_top(app, arguments, "Children of each node");
+    add_filter(app, arguments);
+    add_device(app, arguments);
+    app.add_flag(
+        "--all-frames", arguments.all_frames,
+        "Also CUDA's frames, frameworks' allocators and interpreters, and what calls main");
+    add_templates(app, arguments);
+    add_json(app, arguments, "the tree");
+    add_rendering(app, arguments);
+    app.footer(std::string("Orders:") + what_orders_mean +
+               "\n"
+               "A call without figures is all of the call above it; where a tree branches, "
+               "branches are indented.\n"
+               "\n"
+               "Examples:\n"
+               "  memlab-report tree memlab.train.4711.json              who held the peak\n"
+               "  memlab-report tree --top-down --min 5 run/             from main downwards\n"
+               "  memlab-report tree --sort temporaries memlab.*.memlog  who churns\n"
+               "  memlab-report tree --filter func=forward memlab.train.4711.json\n"
+               "\n"
+               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+}  // namespace
+
+int sites_command(int argc, char** argv) {
+    ReportOptions arguments;
+    CLI::App app(
+        "Shows who allocated GPU memory: a row for each place of the source and kind of memory.",
+        "memlab-report sites");
+    add_files(app, arguments);
+    add_sort(app, arguments, report::order_names());
+    add_top(app, arguments, "Places of each GPU", 20);
+    add_filter(app, arguments);
+    add_device(app, arguments);
+    add_templates(app, arguments);
+    add_json(app, arguments, "the table");
+    add_rendering(app, arguments);
+    app.footer(std::string("Orders:") + what_orders_mean +
+               "\n"
+               "Examples:\n"
+               "  memlab-report sites memlab.train.4711.json      who held the peak\n"
+               "  memlab-report sites --sort count memlab.*.json  who allocates most often\n"
+               "  memlab-report sites --filter kind=pinned --sort live run/\n"
+               "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
+               "\n"
+               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report sites")) {
+        return *code;
+    }
+    const report::ViewOptions view = view_of(arguments);
+    return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
+        const auto tables = report::site_tables(
+            open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);
+        return arguments.json ? report::render_sites_json(open.file, tables, view)
+                              : report::render_sites_text(tables, view);
+    });
+}
+
+int tree_command(int argc, char** argv) {
+    TreeArguments arguments;
+    CLI::App app("Shows the calls that led to GPU memory, and how much each branch took.",
+                 "memlab-report tree");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report tree")) {
+        return *code;
+    }
+    const report::ViewOptions view = view_of(arguments);
+    const report::TreeOptions tree{arguments.top_down, arguments.all_frames,
+                                   arguments.least_percent / 100};
+    return show_reports(arguments, "memlab-tree", [&](const OpenReport& open) {
+        const auto trees =
+            report::call_trees(open.report, open.resolver,
+                               arguments.filter.sites(open.report, open.resolver), view, tree);
+        return arguments.json ? report::render_tree_json(open.file, trees, view, tree)
+                              : report::render_tree_text(trees, view, tree);
+    });
+}
+
+}  // namespace memlab::tools

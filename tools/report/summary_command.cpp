@@ -1,0 +1,92 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/runs/collection.hpp"
+#include "report/summary/summary.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/run_command.hpp"
+#include "tools/version.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct SummaryArguments : ReportOptions {
+    std::size_t stacks = 0;
+};
+
+void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
+    add_files(app, arguments);
+    add_json(app, arguments, "the summary");
+    add_sort(app, arguments, {"bytes", "count"});
+    add_top(app, arguments, "Places in each table");
+    app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
+        ->type_name("N")
+        ->check(whole_number);
+    add_device(app, arguments);
+    add_filter(app, arguments);
+    add_rendering(app, arguments);
+    app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION, "Print the version");
+    app.footer(std::string(commands) +
+               "\n"
+               "Examples:\n"
+               "  memlab-report memlab.train.4711.json              the summary\n"
+               "  memlab-report --stacks 3 memlab.train.4711.json   and whole call stacks\n"
+               "  memlab-report --json memlab.*.json | jq .reports[].devices[].curves.allocated\n"
+               "  memlab-report --filter module=libcublas memlab.train.4711.json\n"
+               "  memlab-report memlab.train.4711.memlog            of a program that was killed\n"
+               "  memlab-report run/                                a run of several processes\n"
+               "\n"
+               "NO_COLOR, COLUMNS, LANG and LC_ALL are heeded.\n"
+               "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
+}
+
+void select_device(report::Summary& summary, const std::optional<std::uint64_t>& device) {
+    if (device) {
+        std::erase_if(summary.devices, [&](const report::DeviceSummary& each) {
+            return each.device->index != *device;
+        });
+    }
+}
+
+}  // namespace
+
+int summary_command(int argc, char** argv, const char* commands) {
+    SummaryArguments arguments;
+    CLI::App app(
+        "Shows what memlab recorded of a program's GPU memory: peaks, timeline, who held it, what "
+        "was never freed, and why an allocation failed.",
+        "memlab-report");
+    define(app, arguments, commands);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report")) {
+        return *code;
+    }
+    report::TextOptions text;
+    text.style = style_of(arguments.looks);
+    text.top = arguments.top;
+    text.stacks = arguments.stacks;
+    text.working_directory = working_directory();
+    // A part of a run is shown process by process.
+    const bool whole = arguments.filter.empty() && !arguments.device && arguments.sort == "bytes";
+    if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
+        return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
+    }
+    return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
+        report::Summary summary = summary_of(open, arguments);
+        select_device(summary, arguments.device);
+        std::string only;
+        if (!arguments.filter.empty()) {
+            only = "Places: only " + report::printable(arguments.filter.text(), text.style.ascii) +
+                   "\n";
+        }
+        return arguments.json ? report::render_json(summary, open.resolver, arguments.top)
+                              : only + report::render_text(summary, open.resolver, text);
+    });
+}
+
+}  // namespace memlab::tools

@@ -1,0 +1,212 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/find_event_log.hpp"
+#include "report/reader.hpp"
+#include "report/summary/json_values.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/units.hpp"
+#include "report/timeline/render.hpp"
+#include "report/timeline/timeline.hpp"
+#include "tools/report/report_options.hpp"
+#include "tools/report/view_options.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+struct TimelineArguments : ReportOptions {
+    std::string from;
+    std::string to;
+    std::string at;
+    bool csv = false;
+};
+
+/// What is asked for, once the recording is known.
+struct Stretch {
+    std::uint64_t from_ns = 0;
+    std::uint64_t to_ns = 0;
+    std::optional<std::uint64_t> at_ns;
+};
+
+void define(CLI::App& app, TimelineArguments& arguments) {
+    add_one_file(app, arguments);
+    app.add_option("--from", arguments.from,
+                   "Begin there: 1.5s, 200ms, 3us, peak, or a mark's name")
+        ->type_name("MOMENT");
+    app.add_option("--to", arguments.to, "End there (default: the end)")->type_name("MOMENT");
+    CLI::Option* at = app.add_option("--at", arguments.at,
+                                     "List what was live then, by place; from a report peak and "
+                                     "end, from an event log any moment")
+                          ->type_name("MOMENT");
+    add_top(app, arguments, "Places and marks in the lists");
+    add_filter(app, arguments);
+    add_device(app, arguments);
+    add_templates(app, arguments);
+    CLI::Option* csv = app.add_flag("--csv", arguments.csv, "Print the curves as CSV");
+    csv->excludes(at);
+    add_json(app, arguments, "the curves, marks, scopes and failures");
+    csv->excludes("--json");
+    add_rendering(app, arguments);
+    app.footer(
+        "CSV columns: device, begin_ns, end_ns, and of requested, allocated, active, reserved and "
+        "device_used the lowest (_min), highest (_max) and last (_last) value in that time, in "
+        "bytes; values hold until the next row.\n"
+        "\n"
+        "Examples:\n"
+        "  memlab-report timeline memlab.train.4711.memlog\n"
+        "  memlab-report timeline --from 1.2s --to 1.25s memlab.train.4711.memlog\n"
+        "  memlab-report timeline --at 'epoch 2' memlab.train.4711.memlog\n"
+        "  memlab-report timeline --csv memlab.train.4711.memlog > memory.csv\n"
+        "\n"
+        "An event log shows scopes, and the finer, the shorter the time that is asked for.\n"
+        "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
+}
+
+/// Empty, or what is wrong with --from, --to and --at.
+std::string find_stretch(const TimelineArguments& arguments, const report::Report& report,
+                         Stretch* stretch) {
+    std::string problem;
+    const auto moment = [&](const char* option, const std::string& text) {
+        const auto time = report::parse_moment(text, report, arguments.device, &problem);
+        if (!time) {
+            problem = std::string(option) + " " + problem;
+        }
+        return time.value_or(0);
+    };
+    const std::uint64_t end_ns = report.process.duration_ns;
+    stretch->to_ns = end_ns;
+    if (!arguments.from.empty()) {
+        stretch->from_ns = moment("--from", arguments.from);
+    }
+    if (!arguments.to.empty()) {
+        stretch->to_ns = moment("--to", arguments.to);
+    }
+    if (!arguments.at.empty()) {
+        stretch->at_ns = moment("--at", arguments.at);
+    }
+    if (!problem.empty()) {
+        return problem;
+    }
+    if (stretch->at_ns.value_or(0) > end_ns) {
+        return "--at " + arguments.at + " is after the end of the recording, " +
+               report::format_duration(end_ns);
+    }
+    stretch->to_ns = std::min(stretch->to_ns, end_ns);
+    if (stretch->from_ns >= stretch->to_ns && end_ns != 0) {
+        return "--from must be before --to and before the end of the recording, " +
+               report::format_duration(end_ns);
+    }
+    return "";
+}
+
+/// A table for each GPU of the timeline, also where nothing had happened yet.
+std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
+                                         const report::Report& then, report::Resolver& resolver,
+                                         const report::Filter& filter,
+                                         const report::ViewOptions& options) {
+    std::vector<report::SiteTable> tables;
+    std::vector<report::SiteTable> found =
+        report::site_tables(then, resolver, filter.sites(then, resolver), options);
+    for (const report::DeviceTimeline& timeline : view.devices) {
+        report::SiteTable& table = tables.emplace_back();
+        for (report::SiteTable& each : found) {
+            if (each.device->index == timeline.device->index) {
+                table = std::move(each);
+            }
+        }
+        table.device = timeline.device;
+    }
+    return tables;
+}
+
+int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
+    const report::Report& report = loaded.report;
+    const std::string log = report::find_event_log(loaded.file, report);
+    if (const std::string problem = problem_of_device(report, arguments.device); !problem.empty()) {
+        return fail(loaded.file + ": " + problem);
+    }
+    Stretch stretch;
+    if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
+        return fail(problem);
+    }
+    const report::TimelineView view =
+        report::read_timeline(report, log, stretch.from_ns, stretch.to_ns, arguments.device);
+    if (arguments.csv) {
+        std::cout << report::render_timeline_csv(view);
+        return flushed(EXIT_SUCCESS);
+    }
+    report::ViewOptions options = view_of(arguments);
+
+    report::Symbolizer symbolizer;
+    std::optional<report::Report> then;
+    std::optional<report::Resolver> resolver;
+    std::optional<report::MomentView> moment;
+    if (stretch.at_ns) {
+        moment.emplace();
+        moment->time_ns = *stretch.at_ns;
+        moment->name = arguments.at;
+        moment->at_peak = arguments.at == "peak";
+        moment->report = &report;
+        if (!moment->at_peak && arguments.at != "end") {
+            if (log.empty()) {
+                return fail(loaded.file +
+                            ": a report knows what was live at the peak and at the end; for other "
+                            "moments give the event log (*.memlog), which is kept beside it unless "
+                            "MEMLAB_KEEP_LOG=0");
+            }
+            then = report::report_at(log, *stretch.at_ns);
+            if (!then) {
+                return fail(loaded.file + ": cannot be added up to that moment; choose another");
+            }
+            moment->report = &*then;
+        }
+        options.order = moment->at_peak ? report::Order::peak : report::Order::live;
+        resolver.emplace(*moment->report, arguments.no_symbols ? nullptr : &symbolizer);
+        moment->tables = tables_at(view, *moment->report, *resolver, arguments.filter, options);
+    }
+    const report::MomentView* const at = moment ? &*moment : nullptr;
+    if (arguments.json) {
+        std::cout << report::json_document(
+            "memlab-timeline", {report::render_timeline_json(loaded.file, view, at, options)}, {});
+    } else {
+        std::cout << report::render_timeline_text(report, view, at, options);
+    }
+    return flushed(EXIT_SUCCESS);
+}
+
+}  // namespace
+
+int timeline_command(int argc, char** argv) {
+    TimelineArguments arguments;
+    CLI::App app(
+        "Shows GPU memory over time, with marks, scopes and failures; any stretch of it, and what "
+        "was live at a moment.",
+        "memlab-report timeline");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report timeline")) {
+        return *code;
+    }
+    if (arguments.at.empty() && !arguments.filter.empty()) {
+        return fail("--filter chooses from what --at lists; add --at MOMENT");
+    }
+    std::string problem;
+    try {
+        const std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
+        return loaded ? show(arguments, *loaded) : fail(problem);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.files.front() +
+                    ": needs more memory than there is; read it on a larger machine");
+    }
+}
+
+}  // namespace memlab::tools

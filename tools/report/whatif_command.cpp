@@ -1,0 +1,330 @@
+#include "tools/report/commands.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "interpose/options/option_table.hpp"
+#include "report/reader.hpp"
+#include "report/summary/place_text.hpp"
+#include "report/summary/summary.hpp"
+#include "report/symbols/resolver.hpp"
+#include "report/text/terminal.hpp"
+#include "report/text/units.hpp"
+#include "report/whatif/pool_settings.hpp"
+#include "report/whatif/render.hpp"
+#include "report/whatif/replay.hpp"
+#include "report/whatif/table.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/report/debuginfod_option.hpp"
+#include "tools/report/subcommand.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+constexpr int exit_differs = 1;
+
+using allocator::PoolOptions;
+
+/// What the option table makes of an environment of these assignments.
+bool read_environment(const std::vector<std::string>& assignments, interpose::Settings* settings,
+                      std::string* problem) {
+    std::vector<const char*> environment;
+    environment.reserve(assignments.size() + 1);
+    for (const std::string& assignment : assignments) {
+        environment.push_back(assignment.c_str());
+    }
+    environment.push_back(nullptr);
+    interpose::LoadedSettings loaded = interpose::load_settings(environment.data());
+    if (!loaded.problems.empty()) {
+        *problem = loaded.problems.front();
+        return false;
+    }
+    *settings = std::move(loaded.settings);
+    return true;
+}
+
+/// The recorded options with these changed: MEMLAB_... by the option table, the others by their own
+/// names.
+bool read_options(const std::vector<trace::OptionValue>& recorded,
+                  const whatif::PoolSettings& changes, interpose::Settings* settings,
+                  std::string* problem) {
+    std::vector<std::string> assignments;
+    for (const auto& [name, value] : changes) {  // the first of one name is heeded
+        if (name.starts_with("MEMLAB_")) {
+            std::string& assignment = assignments.emplace_back(name);
+            assignment += '=';
+            assignment += value;
+        }
+    }
+    for (const trace::OptionValue& each : recorded) {
+        assignments.push_back(each.name + "=" + each.value);
+    }
+    // Logs name all options. This one came later than logs did: the pool of older ones had no such
+    // rule, whatever its default is now.
+    assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
+    if (!read_environment(assignments, settings, problem)) {
+        return false;
+    }
+    for (const auto& [name, value] : changes) {
+        if (!name.starts_with("MEMLAB_") &&
+            !whatif::set_pool_option(name, value, &settings->pool_options, problem)) {
+            return false;
+        }
+    }
+    *problem = allocator::problem_with(settings->pool_options);
+    return problem->empty();
+}
+
+/// MEMLAB_LIMIT of the device; 0: none.
+std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceInfo& device) {
+    return interpose::limit_of(settings.limits, static_cast<int>(device.index), device.uuid);
+}
+
+bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
+                        const trace::DeviceInfo& device, whatif::PoolInForce* pool,
+                        std::string* problem) {
+    interpose::Settings settings;
+    if (!read_options(recorded, {}, &settings, problem)) {
+        return false;
+    }
+    const std::uint64_t limit = limit_of(settings, device);
+    *pool = {settings.pool_options, limit != 0 ? limit : device.total_bytes};
+    return true;
+}
+
+struct WhatifArguments {
+    std::string log;
+    std::vector<std::string> policies;
+    std::vector<std::string> options;
+    std::string limit;
+    std::optional<std::uint64_t> device;
+    Looks looks;
+    bool json = false;
+    bool no_symbols = false;
+};
+
+void define(CLI::App& app, WhatifArguments& arguments) {
+    app.add_option("LOG", arguments.log, "An event log (*.memlog)")->required()->type_name("");
+    add_repeated(app, "--policy", arguments.policies,
+                 "Try this, see below, instead of the usual ones; may be repeated")
+        ->type_name("NAME");
+    add_repeated(app, "--option", arguments.options,
+                 "Try memlab's pool with this option too; several are set together")
+        ->type_name("NAME=VALUE");
+    app.add_option("--limit", arguments.limit, "As if the GPU had this much memory (24GiB)")
+        ->type_name("SIZE");
+    app.add_option("--device", arguments.device, "Only this GPU, by its index in the program")
+        ->type_name("N")
+        ->check(whole_number);
+    app.add_flag("--json", arguments.json, "Print JSON, for scripts");
+    add_looks(app, arguments.looks);
+    add_symbols(app, arguments.no_symbols);
+    app.footer("Policies:\n" + whatif::list_of_policies() +
+               "\nOptions of the pool: " + whatif::pool_option_names() +
+               ".\n"
+               "\n"
+               "Examples:\n"
+               "  memlab-report whatif memlab.train.4711.memlog\n"
+               "  memlab-report whatif memlab.train.4711.memlog --limit 24GiB\n"
+               "  memlab-report whatif memlab.train.4711.memlog --policy pool --policy \\\n"
+               "      pytorch:max_split_size_mb:64 --option large_rounding=32MiB\n"
+               "\n"
+               "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
+}
+
+/// The names of call sites, looked up only when one is asked for.
+class Places {
+  public:
+    Places(std::string log, bool symbols) : log_(std::move(log)), symbols_(symbols) {}
+
+    std::string operator()(std::uint32_t stack) {
+        if (!read_) {
+            read_ = report::read_report(log_);
+            if (read_->report) {
+                resolver_.emplace(*read_->report, symbols_ ? &symbolizer_ : nullptr);
+            }
+        }
+        if (stack == 0 || !resolver_ || stack >= read_->report->stacks.size()) {
+            return "";
+        }
+        return report::location_text(resolver_->place(stack), "");
+    }
+
+  private:
+    const std::string log_;
+    const bool symbols_;
+    report::Symbolizer symbolizer_;
+    std::optional<report::ReadResult> read_;
+    std::optional<report::Resolver> resolver_;
+};
+
+/// The policies to run, in the order of the table; "" or what is wrong.
+std::string choose_policies(const WhatifArguments& arguments,
+                            const whatif::ReadPoolSettings& read_pool,
+                            std::vector<whatif::Policy>* policies) {
+    std::vector<std::string> names = arguments.policies;
+    if (names.empty()) {
+        names = whatif::default_policies();
+    }
+    const std::size_t defaults = arguments.policies.empty() ? names.size() : 0;
+    if (!arguments.options.empty()) {
+        std::string all = "pool:";
+        for (const std::string& option : arguments.options) {
+            all += (all.back() == ':' ? "" : ",") + option;
+        }
+        names.push_back(all);
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        whatif::Policy policy;
+        std::string problem;
+        if (!whatif::read_policy(names[i], read_pool, &policy, &problem)) {
+            return problem;
+        }
+        // A default that is what was recorded needs no second row.
+        const bool known = i < defaults && std::any_of(policies->begin(), policies->end(),
+                                                       [&](const whatif::Policy& other) {
+                                                           return whatif::same_pool(policy, other);
+                                                       });
+        if (!known) {
+            policies->push_back(std::move(policy));
+        }
+    }
+    return "";
+}
+
+int try_out(const WhatifArguments& arguments) {
+    std::optional<std::uint64_t> limit;
+    if (!arguments.limit.empty()) {
+        limit.emplace();
+        if (!whatif::parse_size(arguments.limit, &*limit) || *limit == 0) {
+            return fail("--limit takes a size like 24GiB, not " + arguments.limit);
+        }
+    }
+    std::string error;
+    whatif::Recording recording = whatif::read_recording(arguments.log, &error);
+    if (!error.empty()) {
+        return fail(arguments.log + ": " + error);
+    }
+    if (arguments.device) {
+        std::erase_if(recording.programs, [&](const whatif::Program& program) {
+            return program.device.index != *arguments.device;
+        });
+        if (recording.programs.empty()) {
+            return fail(arguments.log + ": nothing was allocated on GPU " +
+                        std::to_string(*arguments.device) +
+                        "; leave --device out to see those that were used");
+        }
+    }
+    interpose::Settings recorded;
+    if (!read_options(recording.options, {}, &recorded, &error)) {
+        return fail(arguments.log + ": its options cannot be used (" + error +
+                    "); use the memlab-report of the memlab that recorded it");
+    }
+    std::vector<whatif::Policy> policies;
+    const auto read_pool = [&](const whatif::PoolSettings& changes, PoolOptions* options,
+                               bool* one_stream, std::string* problem) {
+        interpose::Settings settings;
+        const bool good = read_options(recording.options, changes, &settings, problem);
+        *options = settings.pool_options;
+        *one_stream = settings.one_stream &&
+                      std::any_of(changes.begin(), changes.end(), [](const auto& change) {
+                          return change.first == "MEMLAB_ONE_STREAM";
+                      });
+        return good;
+    };
+    error = choose_policies(arguments, read_pool, &policies);
+    if (!error.empty()) {
+        return fail(error);
+    }
+    std::vector<whatif::Table> tables;
+    for (const whatif::Program& program : recording.programs) {
+        std::optional<std::uint64_t> of_device = limit;
+        if (const std::uint64_t own = limit_of(recorded, program.device); !limit && own != 0) {
+            of_device = own;
+        }
+        tables.push_back(whatif::tabulate(program, policies, of_device));
+    }
+    Places places(arguments.log, !arguments.no_symbols);
+    const whatif::PlaceOf place_of = [&places](std::uint32_t stack) { return places(stack); };
+    if (arguments.json) {
+        std::cout << whatif::render_json(arguments.log, recording, tables, place_of);
+    } else {
+        std::cout << whatif::render_text(recording, tables, style_of(arguments.looks), place_of);
+    }
+    return flushed(EXIT_SUCCESS);
+}
+
+/// Replays one log; its exit code.
+int replay_one(const std::string& log, const std::string& prefix) {
+    const whatif::ReplayResult result = whatif::replay_log(log, read_pool_in_force);
+    if (!result.error.empty()) {
+        return fail(log + ": " + result.error);
+    }
+    if (!result.warning.empty()) {
+        diagnostics().warn("{}: {}", report::printable(log, false),
+                           report::printable(result.warning, false));
+    }
+    if (!result.divergence.empty()) {
+        std::cout << prefix << "differs: " << report::printable(result.divergence, false) << "\n";
+        return exit_differs;
+    }
+    std::cout << prefix << "equal: " << report::format_plural(result.events, "event") << ", "
+              << report::format_plural(result.segments, "segment") << ", reserved peak "
+              << report::format_bytes(result.reserved_peak) << "\n";
+    return EXIT_SUCCESS;
+}
+
+constexpr const char* too_large_to_run =
+    "needs more memory than there is; run it on a larger machine";
+
+}  // namespace
+
+int whatif_command(int argc, char** argv) {
+    WhatifArguments arguments;
+    CLI::App app(
+        "Runs a recorded program's allocations through other allocators and settings: what each "
+        "would have reserved, what it costs in driver calls, whether it fits, and which to choose.",
+        "memlab-report whatif");
+    define(app, arguments);
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report whatif")) {
+        return *code;
+    }
+    try {
+        return try_out(arguments);
+    } catch (const std::bad_alloc&) {
+        return fail(arguments.log + ": " + too_large_to_run);
+    }
+}
+
+int replay_command(int argc, char** argv) {
+    std::vector<std::string> logs;
+    CLI::App app(
+        "Lets memlab's pool do again what a log recorded, from the log alone, and compares every "
+        "block and segment: the strongest check that pool and log are right.",
+        "memlab-report replay");
+    app.add_option("LOG", logs, "Event logs (*.memlog)")->required()->type_name("");
+    app.footer("Exit code: 0 equal, 1 a replay differs, 2 bad input or usage.");
+    if (const std::optional<int> code = parse(app, argc, argv, "memlab-report replay")) {
+        return *code;
+    }
+    int worst = EXIT_SUCCESS;
+    for (const std::string& log : logs) {
+        const std::string prefix = logs.size() == 1 ? "" : report::printable(log, false) + ": ";
+        try {
+            worst = std::max(worst, replay_one(log, prefix));
+        } catch (const std::bad_alloc&) {
+            worst = std::max(worst, fail(log + ": " + too_large_to_run));
+        }
+    }
+    return flushed(worst);
+}
+
+}  // namespace memlab::tools

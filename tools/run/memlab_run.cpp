@@ -1,0 +1,436 @@
+// memlab-run: runs a command under memlab and says at the end what was recorded. The command does
+// not notice: its output, exit code, signals and terminal are its own.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "interpose/options/option_table.hpp"
+#include "report/text/terminal.hpp"
+#include "tools/diagnostics.hpp"
+#include "tools/help_formatter.hpp"
+#include "tools/run/bypass_check.hpp"
+#include "tools/run/launch.hpp"
+#include "tools/run/replace_caches.hpp"
+#include "tools/run/run_file.hpp"
+#include "tools/run/run_manifest.hpp"
+#include "tools/run/run_report.hpp"
+#include "tools/version.hpp"
+
+namespace {
+
+using memlab::interpose::option_table;
+using memlab::interpose::OptionDef;
+using memlab::interpose::Settings;
+using namespace memlab::tools;
+
+constexpr int exit_bypassed = 1;
+constexpr int exit_usage = 2;
+constexpr int exit_not_executable = 126;
+constexpr int exit_not_found = 127;
+constexpr const char* manifest_variable = "MEMLAB_RUN_MANIFEST";
+constexpr const char* nvtx_variable = "NVTX_INJECTION64_PATH";
+
+struct RunArguments {
+    std::string output;
+    std::vector<std::string> options;
+    std::string library;
+    std::string replace;
+    bool replaces = false;
+    bool no_pool = false;
+    bool no_report = false;
+    bool fail_on_bypass = false;
+    bool quiet = false;
+    bool help_options = false;
+    std::vector<std::string> command;
+};
+
+/// What is wrong with the usage, in one line.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// CLI11 knows nothing of what follows the options: it is not its business here.
+class RunFormatter final : public HelpFormatter {
+  public:
+    RunFormatter() : HelpFormatter(28) {}
+    std::string make_usage(const CLI::App*, std::string) const override {
+        return "Usage: memlab-run [OPTIONS] [--] COMMAND [ARGUMENTS...]\n";
+    }
+};
+
+void define(CLI::App& app, RunArguments& arguments) {
+    set_help(app, std::make_shared<RunFormatter>());
+    app.add_option("-o,--output", arguments.output,
+                   "Where reports go: a folder ending in / (the run's own: memlab-report reads it "
+                   "as a whole), or a name with %e (program), %p (pid), %h (host), %r (rank)")
+        ->type_name("PATTERN");
+    app.add_option("--option", arguments.options, "Set an option of memlab; see --help-options")
+        ->type_name("NAME=VALUE")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    app.add_option("--replace", arguments.replace,
+                   "Turn frameworks' own caches off by their own switches, so that memlab's pool "
+                   "serves each tensor: all known, or --replace=pytorch,jax")
+        ->type_name("[=NAMES]")
+        ->expected(0, 1);
+    app.add_flag("--no-pool", arguments.no_pool, "Only record; memory comes from the driver");
+    app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
+    app.add_flag("--fail-on-bypass", arguments.fail_on_bypass,
+                 "Audit (MEMLAB_AUDIT=on), and exit with 1 when memory reached the driver without "
+                 "memlab, or when that could not be told");
+    app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
+    app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
+    app.add_flag("--help-options", arguments.help_options, "List memlab's options");
+    app.set_version_flag("--version", "memlab-run " MEMLAB_VERSION, "Print the version");
+    app.footer(
+        "Examples:\n"
+        "  memlab-run ./train --epochs 3\n"
+        "  memlab-run -o reports/ -- torchrun --nproc-per-node 8 train.py\n"
+        "  memlab-run --replace -- python3 train.py\n"
+        "  memlab-run --no-pool --option STACK_DEPTH=16 ./app\n"
+        "\n"
+        "Exit code: the command's own (a signal that ends it ends memlab-run too); 1 where "
+        "--fail-on-bypass finds fault with a command that ended well; 2 wrong usage, 126 the "
+        "command cannot be executed, 127 it was not found.");
+}
+
+/// Where the command begins: after "--", or at the first argument that is no option. CLI11 must not
+/// see what belongs to the command.
+int command_begin(int argc, char** argv) {
+    static constexpr std::string_view with_value[] = {"-o", "--output", "--option", "--library"};
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view argument = argv[i];
+        if (argument.empty() || argument[0] != '-' || argument == "-" || argument == "--") {
+            return i;
+        }
+        if (std::find(std::begin(with_value), std::end(with_value), argument) !=
+            std::end(with_value)) {
+            ++i;
+        }
+    }
+    return argc;
+}
+
+std::string working_directory() {
+    char* path = getcwd(nullptr, 0);
+    std::string result = path == nullptr ? "." : path;
+    std::free(path);
+    return result;
+}
+
+/// A relative pattern would mean another place once the program changes its directory.
+std::string absolute_pattern(const std::string& pattern) {
+    if (!pattern.empty() && pattern[0] == '/') {
+        return pattern;
+    }
+    std::string prefix;
+    for (const char c : working_directory()) {
+        prefix += c == '%' ? std::string("%%") : std::string(1, c);
+    }
+    return prefix + "/" + pattern;
+}
+
+const OptionDef& find_option(const std::string& name) {
+    for (const OptionDef& option : option_table()) {
+        if (name == option.name && name != manifest_variable) {
+            return option;
+        }
+    }
+    throw UsageError("there is no option " + name + "; memlab-run --help-options lists them");
+}
+
+std::pair<std::string, std::string> parse_option(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) {
+        throw UsageError("--option takes NAME=VALUE, not " + text +
+                         "; memlab-run --help-options lists the names");
+    }
+    std::string name = text.substr(0, equals);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (name.compare(0, 7, "MEMLAB_") != 0) {
+        name.insert(0, "MEMLAB_");
+    }
+    return {name, text.substr(equals + 1)};
+}
+
+void check_option(const std::string& name, const std::string& value) {
+    const OptionDef& option = find_option(name);
+    Settings scratch;
+    if (!option.parse(scratch, value)) {
+        throw UsageError(name + " takes " + option.values + ", not \"" + value + "\"");
+    }
+}
+
+/// The library beside this program: ../lib, in the build tree as in an installation.
+std::string find_library(const std::string& asked) {
+    char self[PATH_MAX];
+    std::vector<std::string> candidates;
+    if (!asked.empty()) {
+        candidates.push_back(asked);
+    } else if (realpath("/proc/self/exe", self) != nullptr) {
+        const std::string folder = std::string(self).substr(0, std::string(self).rfind('/'));
+        for (const char* place : {"/../lib/", "/../lib64/", "/../lib/x86_64-linux-gnu/", "/"}) {
+            candidates.push_back(folder + place + "libmemlab.so");
+        }
+    }
+    for (const std::string& candidate : candidates) {
+        char resolved[PATH_MAX];
+        if (realpath(candidate.c_str(), resolved) == nullptr || access(resolved, R_OK) != 0) {
+            continue;
+        }
+        std::string path = resolved;
+        if (path.find_first_of(" :\t\n") != std::string::npos) {
+            throw UsageError("LD_PRELOAD cannot carry a path with a blank or a colon: " + path +
+                             "; move it, or give a copy with --library");
+        }
+        return path;
+    }
+    if (!asked.empty()) {
+        throw UsageError("cannot read " + asked + " (" + std::strerror(errno) +
+                         "); give libmemlab.so with --library");
+    }
+    throw UsageError("libmemlab.so is not in ../lib beside memlab-run; give it with --library");
+}
+
+/// `library` first, and once.
+std::string preload_with(const std::string& library) {
+    std::string result = library;
+    const char* before = std::getenv("LD_PRELOAD");
+    std::string_view rest = before == nullptr ? "" : before;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find_first_of(": "), rest.size());
+        const std::string_view entry = rest.substr(0, end);
+        if (!entry.empty() && entry != library) {
+            result += ":" + std::string(entry);
+        }
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    return result;
+}
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+/// What the options set. Where one is given twice the last one counts, as in a shell. Notes in
+/// `run` what of it describes the run.
+Environment make_environment(const RunArguments& arguments, RunDescription& run) {
+    Environment environment;
+    const char* inherited = std::getenv("MEMLAB_OUTPUT");
+    std::string output =
+        inherited == nullptr || inherited[0] == '\0' ? "memlab.%e.%p.json" : inherited;
+    if (arguments.no_pool) {
+        environment.emplace_back("MEMLAB_POOL", "off");
+    }
+    if (arguments.replaces) {
+        Replacement replacement = choose_replacements(arguments.replace);
+        if (!replacement.problem.empty()) {
+            throw UsageError(replacement.problem);
+        }
+        for (const std::string& remark : replacement.remarks) {
+            memlab::tools::diagnostics().warn("{}", memlab::report::printable(remark, false));
+        }
+        run.replaced = replacement.variables;
+        for (auto& variable : replacement.variables) {
+            environment.push_back(std::move(variable));
+        }
+    }
+    if (arguments.quiet && std::getenv("MEMLAB_VERBOSITY") == nullptr) {
+        environment.emplace_back("MEMLAB_VERBOSITY", "quiet");
+    }
+    if (arguments.fail_on_bypass) {
+        environment.emplace_back("MEMLAB_AUDIT", "on");
+    }
+    for (const std::string& text : arguments.options) {
+        const auto [name, value] = parse_option(text);
+        check_option(name, value);
+        if (name == "MEMLAB_OUTPUT") {
+            output = value;
+        } else {
+            environment.emplace_back(name, value);
+        }
+    }
+    if (!arguments.output.empty()) {
+        check_option("MEMLAB_OUTPUT", arguments.output);
+        output = arguments.output;
+    }
+    output = absolute_pattern(output);
+    run.folder = run_folder(output);
+    environment.emplace_back("MEMLAB_OUTPUT", output);
+    const std::string library = find_library(arguments.library);
+    environment.emplace_back("LD_PRELOAD", preload_with(library));
+    // NVTX asks one tool only: a profiler that is there keeps it, and the report says so.
+    if (std::getenv(nvtx_variable) == nullptr) {
+        environment.emplace_back(nvtx_variable, library);
+    }
+    return environment;
+}
+
+/// Whether command lines are to be kept, by the option that is in force.
+bool keeps_arguments(const Environment& environment) {
+    constexpr const char* variable = "MEMLAB_ARGUMENTS";
+    const char* const inherited = std::getenv(variable);
+    std::string entry = inherited == nullptr ? "" : std::string(variable) + "=" + inherited;
+    for (const auto& [name, value] : environment) {
+        if (name == variable) {
+            entry = name;
+            entry += '=';
+            entry += value;
+        }
+    }
+    const std::array<const char*, 2> alone{entry.empty() ? nullptr : entry.c_str(), nullptr};
+    return memlab::interpose::load_settings(alone.data()).settings.arguments;
+}
+
+void print_options() {
+    std::cout << "Options of memlab. In the environment: MEMLAB_POOL=off ./app; or here:\n"
+                 "memlab-run --option POOL=off ./app\n";
+    for (const OptionDef& option : option_table()) {
+        if (std::strcmp(option.name, manifest_variable) == 0) {
+            continue;
+        }
+        std::cout << "\n  " << option.name << "=" << option.default_value << "\n      takes "
+                  << option.values << "\n      "
+                  << memlab::report::wrap(option.meaning, 72, "      ") << "\n";
+    }
+}
+
+RunArguments parse(int argc, char** argv) {
+    RunArguments arguments;
+    const int begin = command_begin(argc, argv);
+    CLI::App app(
+        "Runs COMMAND under memlab: its GPU memory is served from memlab's pool, recorded, and "
+        "summed up at the end.",
+        "memlab-run");
+    define(app, arguments);
+    try {
+        app.parse(begin, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            std::exit(app.exit(error));
+        }
+        throw UsageError(std::string(error.what()) + "; memlab-run --help shows the usage");
+    }
+    arguments.replaces = app.count("--replace") != 0;
+    int first = begin;
+    if (first < argc && std::string_view(argv[first]) == "--") {
+        ++first;
+    }
+    arguments.command.assign(argv + first, argv + argc);
+    return arguments;
+}
+
+std::uint64_t wall_ns() {
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                          std::chrono::system_clock::now().time_since_epoch())
+                                          .count());
+}
+
+int explain_start_error(const std::string& command, int error) {
+    if (error == ENOENT) {
+        memlab::tools::diagnostics().error(
+            "{}: {}", command,
+            command.find('/') == std::string::npos
+                ? "not found in PATH; check the name"
+                : "not found (or its interpreter is not); check the path");
+        return exit_not_found;
+    }
+    memlab::tools::diagnostics().error(
+        "{}: cannot be executed ({}); check that it is a program and that you may run it", command,
+        std::strerror(error));
+    return exit_not_executable;
+}
+
+/// Runs the command; returns only when it could not be started.
+int run(const RunArguments& arguments) {
+    RunDescription description;
+    description.memlab_version = MEMLAB_VERSION;
+    description.working_directory = working_directory();
+    description.command = arguments.command;
+    Environment environment = make_environment(arguments, description);
+    if (!keeps_arguments(environment)) {
+        description.command.resize(1);
+    }
+    RunManifest manifest;
+    if (manifest.error().empty()) {
+        environment.emplace_back(manifest_variable, manifest.path());
+    } else {
+        memlab::tools::diagnostics().warn(
+            "{}; reports are written all the same, but not listed here", manifest.error());
+    }
+    description.start_wall_ns = wall_ns();
+    const LaunchResult result = launch(arguments.command, environment);
+    description.end_wall_ns = wall_ns();
+    if (result.start_error != 0) {
+        return explain_start_error(arguments.command[0], result.start_error);
+    }
+    RunReportOptions options;
+    options.summary = !arguments.no_report;
+    options.quiet = arguments.quiet;
+    options.working_directory = description.working_directory;
+    options.folder = description.folder;
+    options.start_wall_ns = description.start_wall_ns;
+    options.end_wall_ns = description.end_wall_ns;
+    const std::vector<RunFiles> files = manifest.take();
+    if (manifest.error().empty()) {
+        const std::vector<RunProcess> processes = report_run(files, result, options);
+        if (!description.folder.empty() && !processes.empty()) {
+            const std::string error =
+                write_run_file(description, render_run_file(description, result, processes));
+            if (!error.empty()) {
+                memlab::tools::diagnostics().error("{}", memlab::report::printable(error, false));
+            }
+        }
+    }
+    if (const char* outer = std::getenv(manifest_variable)) {
+        pass_on(files, outer);
+    }
+    const std::string bypass =
+        !arguments.fail_on_bypass ? std::string()
+        : !manifest.error().empty()
+            ? "cannot tell whether memory bypassed memlab: " + manifest.error()
+            : bypass_problem(files);
+    manifest.remove();
+    if (!bypass.empty()) {
+        memlab::tools::diagnostics().error("{}", bypass);
+        if (WIFEXITED(result.wait_status) && WEXITSTATUS(result.wait_status) == 0) {
+            return exit_bypassed;
+        }
+    }
+    end_like(result.wait_status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    memlab::tools::name_program("memlab-run");
+    try {
+        const RunArguments arguments = parse(argc, argv);
+        if (arguments.help_options) {
+            print_options();
+            return EXIT_SUCCESS;
+        }
+        if (arguments.command.empty()) {
+            throw UsageError("give a command to run; memlab-run --help shows the usage");
+        }
+        return run(arguments);
+    } catch (const UsageError& error) {
+        memlab::tools::diagnostics().error("{}", error.what());
+        return exit_usage;
+    }
+}

@@ -1,0 +1,215 @@
+#include "tools/run/run_report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+
+#include "report/reader.hpp"
+#include "report/summary/summary.hpp"
+#include "report/text/units.hpp"
+#include "tools/diagnostics.hpp"
+#include "trace/json/json_writer.hpp"
+
+namespace memlab::tools {
+
+namespace {
+
+using namespace memlab::report;
+
+/// Summaries of more processes than this would push the program's own output off the screen.
+constexpr std::size_t max_summaries = 4;
+
+struct Recorded {
+    std::string file;
+    bool recovered = false;
+    Report report;
+};
+
+std::uint64_t reserved_at_end(const Report& report) {
+    std::uint64_t bytes = 0;
+    for (const Device& device : report.devices) {
+        bytes += device.curve(Curve::reserved).at_end_bytes;
+    }
+    return bytes;
+}
+
+class RunReport {
+  public:
+    RunReport(const LaunchResult& result, const RunReportOptions& options)
+        : result_(result), options_(options) {
+        text_.style = style_for(STDERR_FILENO, ColorMode::automatic, false);
+        text_.top = 3;
+        text_.working_directory = options.working_directory;
+    }
+
+    /// `is_command`: it ended as the command did. `may_run`: no later image of it is known.
+    void add(const RunFiles& files, bool is_command, bool may_run) {
+        RunProcess& process = processes_.emplace_back();
+        process.files = files;
+        if (!file_exists(files.json)) {
+            if (files.pid != result_.pid && may_run && still_runs(files)) {
+                process.running = true;
+                if (const ReadResult read = read_report(files.log); read.report) {
+                    process.held_bytes = reserved_at_end(*read.report);
+                    process.process = read.report->process;
+                }
+                return;
+            }
+            if (!recover(files, is_command)) {
+                return;
+            }
+            process.recovered = true;
+        }
+        ReadResult read = read_report(files.json);
+        if (!read.report) {
+            error(files.json + ": " + read.error);
+            return;
+        }
+        process.process = read.report->process;
+        recorded_.push_back({files.json, process.recovered, std::move(*read.report)});
+    }
+
+    const std::vector<RunProcess>& processes() const { return processes_; }
+
+    void print(bool any) {
+        if (options_.quiet) {
+            return;
+        }
+        if (!any) {
+            tools::diagnostics().info("no process of this run used CUDA; nothing was recorded");
+            return;
+        }
+        std::stable_sort(recorded_.begin(), recorded_.end(), [](const auto& a, const auto& b) {
+            return peak(a.report) > peak(b.report);
+        });
+        for (std::size_t i = 0; i < recorded_.size(); ++i) {
+            if (i == max_summaries) {
+                tools::diagnostics().info("{} more reports beside these", recorded_.size() - i);
+                break;
+            }
+            print_one(recorded_[i]);
+        }
+        print_running();
+        if (processes_.size() > 1 && !options_.folder.empty()) {
+            tools::diagnostics().info("{} processes; the run as a whole: memlab-report {}",
+                                      processes_.size(), shown(options_.folder));
+        }
+    }
+
+  private:
+    static std::uint64_t peak(const Report& report) {
+        std::uint64_t most = 0;
+        for (const Device& device : report.devices) {
+            most = std::max(most, device.curve(Curve::reserved).peak_bytes);
+        }
+        return most;
+    }
+
+    static void error(const std::string& text) {
+        tools::diagnostics().error("{}", printable(text, false));
+    }
+
+    bool recover(const RunFiles& files, bool is_command) {
+        if (!file_exists(files.log)) {
+            error("process " + std::to_string(files.pid) + " left neither " + files.json + " nor " +
+                  files.log + "; were they removed?");
+            return false;
+        }
+        DeriveResult derived = derive_json(files.log);
+        if (derived.json.empty()) {
+            error(files.log + ": " + derived.error);
+            return false;
+        }
+        if (is_command) {
+            const bool killed = WIFSIGNALED(result_.wait_status);
+            derived.json =
+                with_end(derived.json, killed ? signal_name(WTERMSIG(result_.wait_status)) : "",
+                         killed ? -1 : WEXITSTATUS(result_.wait_status),
+                         {options_.start_wall_ns, options_.end_wall_ns});
+        }
+        const int failed =
+            report::write_text(derived.json, files.json, report::Existing::refuse).error_number;
+        if (failed != 0) {
+            error("cannot write " + files.json + " (" + std::strerror(failed) +
+                  "); memlab-report reads " + files.log + " as well");
+            return false;
+        }
+        return true;
+    }
+
+    /// Memory that is held although the command has ended is the first thing to know of it.
+    void print_running() const {
+        std::uint64_t held = 0;
+        std::size_t count = 0;
+        for (const RunProcess& process : processes_) {
+            count += process.running ? 1 : 0;
+            held += process.running ? process.held_bytes : 0;
+        }
+        if (count == 0) {
+            return;
+        }
+        tools::diagnostics().info(
+            "{} still running and {} {} of GPU memory through memlab; {} at its end:",
+            count == 1 ? "1 process is" : std::to_string(count) + " processes are",
+            count == 1 ? "holds" : "hold", format_bytes(held),
+            count == 1 ? "it reports" : "each reports");
+        for (const RunProcess& process : processes_) {
+            if (!process.running) {
+                continue;
+            }
+            const LiveProcess live = describe_live(process.files.pid);
+            std::cerr << "  pid " << process.files.pid << "  " << format_bytes(process.held_bytes)
+                      << "  " << printable(live.command, false) << "\n    its parent: pid "
+                      << live.parent << "  " << printable(live.parent_command, false) << "\n";
+        }
+    }
+
+    std::string shown(const std::string& path) const {
+        const std::string folder = options_.working_directory + "/";
+        const bool below = path.compare(0, folder.size(), folder) == 0;
+        return printable(below ? path.substr(folder.size()) : path, false);
+    }
+
+    void print_one(const Recorded& recorded) {
+        if (options_.summary) {
+            Symbolizer symbolizer;
+            Resolver resolver(recorded.report, &symbolizer);
+            const Summary summary = summarize(recorded.file, recorded.report, "", resolver);
+            std::cerr << "memlab-run: " << render_short(summary, text_);
+        }
+        const std::string indent = options_.summary ? "  " : "memlab-run: ";
+        std::cerr << indent << "report  " << shown(recorded.file)
+                  << (recorded.recovered ? " (from the log: the program wrote none)" : "") << "\n";
+        if (options_.summary) {
+            std::cerr << indent << "more    memlab-report " << shown(recorded.file) << "\n";
+        }
+    }
+
+    const LaunchResult& result_;
+    const RunReportOptions& options_;
+    TextOptions text_;
+    std::vector<Recorded> recorded_;
+    std::vector<RunProcess> processes_;
+};
+
+}  // namespace
+
+std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
+                                   const RunReportOptions& options) {
+    RunReport report(result, options);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+        // An exec keeps the process id: only the last image runs, or ended as the command did.
+        const bool last = std::none_of(files.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                       files.end(), [&](const auto& later) {
+                                           return later.pid == files[i].pid &&
+                                                  later.start_ticks == files[i].start_ticks;
+                                       });
+        report.add(files[i], last && files[i].pid == result.pid, last);
+    }
+    report.print(!files.empty());
+    return report.processes();
+}
+
+}  // namespace memlab::tools

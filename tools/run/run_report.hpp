@@ -1,0 +1,30 @@
+// What memlab-run does when the command has ended: makes the reports complete and says on stderr
+// what was recorded and where.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/run/launch.hpp"
+#include "tools/run/run_file.hpp"
+#include "tools/run/run_manifest.hpp"
+
+namespace memlab::tools {
+
+struct RunReportOptions {
+    bool summary = true;  ///< print the figures, not only the files
+    bool quiet = false;   ///< print errors only
+    std::string working_directory;
+    std::string folder;               ///< the run's own; empty: none
+    std::uint64_t start_wall_ns = 0;  ///< of the command
+    std::uint64_t end_wall_ns = 0;
+};
+
+/// For each process without a JSON report (killed, _exit, exec) writes the one that its log amounts
+/// to, noting how the command ended where that is known; never overwrites, never leaves half a
+/// file. Then prints summaries, largest first, and the processes that still run. Returns all
+/// processes in the order in which they began to record.
+std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
+                                   const RunReportOptions& options);
+
+}  // namespace memlab::tools
