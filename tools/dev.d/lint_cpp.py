@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """clang-tidy over the sources of one build, in parallel, and only over what changed.
 
---quick leaves the static analyzer out, which takes most of the time, and reads a build whose targets are
-compiled in batches: what the sources of a batch include is read once.
+--quick leaves the tests out, and the static analyzer, which takes most of the time, and reads a build whose
+targets are compiled in batches: what the sources of a batch include is read once.
 
 The compile database is the compiler's (GCC), so flags that clang does not know are taken out of a copy of
 it first, and -Werror, which is for GCC's warnings. A file that passed is remembered with a digest of
@@ -81,13 +81,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", required=True, type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true", help="without the static analyzer")
+    parser.add_argument("--quick", action="store_true", help="the product alone, without the static analyzer")
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: every source of the build")
     options = parser.parse_args()
     build = options.build.resolve()
 
     commands = database(build)
     sources = sorted(commands)
+    if options.quick:
+        sources = [source for source in sources if "tests" not in source.relative_to(ROOT).parts]
     if options.files:
         sources = [file.resolve() for file in options.files]
         for source in sources:
