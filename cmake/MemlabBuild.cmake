@@ -93,7 +93,7 @@ if(MEMLAB_FUZZ)
     target_link_options(memlab_build_flags INTERFACE -fsanitize=address,undefined)
 endif()
 
-# memlab_library(NAME sources...): a static room of memlab. Include paths are from the project's root.
+# memlab_library(NAME sources...): a static library of memlab. Include paths are from the project's root.
 function(memlab_library name)
     add_library(${name} STATIC ${ARGN})
     target_link_libraries(${name} PUBLIC memlab_build_flags)

@@ -23,7 +23,7 @@ inline constexpr auto hooked_names = sorted_names({
 #undef MEMLAB_HOOK
 });
 
-/// CUPTI's functions by which a profiler takes the seat (hooks_cupti.cpp).
+/// CUPTI's functions by which a profiler takes the seat (hooks/cupti.cpp).
 inline constexpr std::array seat_names = std::to_array<std::string_view>(
     {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks"});
 

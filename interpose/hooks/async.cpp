@@ -1,5 +1,5 @@
 // Stream-ordered memory: the driver's own pools serve it, memlab records it. Inside a capture an
-// allocation is a node of the graph (hooks_graph.cpp follows those).
+// allocation is a node of the graph (hooks/graph.cpp follows those).
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/call_and_sample.hpp"

@@ -64,7 +64,7 @@ int pass_on(Function /*type*/, std::size_t name, const void* caller, Arguments..
 
 }  // namespace
 
-// The same through dlsym (hooks_resolve.cpp): remembers what it found, and answers with the hook.
+// The same through dlsym (hooks/resolve.cpp): remembers what it found, and answers with the hook.
 void* memlab::interpose::seat_hook(const char* symbol, void* found) {
     static void* const hooks[] = {reinterpret_cast<void*>(&::cuptiSubscribe),
                                   reinterpret_cast<void*>(&::cuptiSubscribe_v2),

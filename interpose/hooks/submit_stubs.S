@@ -1,4 +1,4 @@
-/* The exported functions of submitting_functions.inc: each jumps to its wrapper in hooks_submit.cpp,
+/* The exported functions of submitting_functions.inc: each jumps to its wrapper in hooks/submit.cpp,
  * arguments and return address untouched. */
 
     .macro submit_stub name

@@ -5,7 +5,7 @@
 //   auto  for MEMLAB_AUDIT and MEMLAB_KERNELS, unless another tool is in the process;
 //   on    always; with an audit, and with the runtime's names of allocations.
 // In both cases it gets up, for good, the moment that somebody else asks CUPTI for the seat through
-// a function that memlab interposes (hooks_cupti.cpp), and in auto when such a tool is loaded
+// a function that memlab interposes (hooks/cupti.cpp), and in auto when such a tool is loaded
 // later. What was not seen because of that is said in the report.
 //
 // libcupti is opened when the session has started, after a successful cuInit, with no lock of ours

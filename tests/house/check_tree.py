@@ -80,7 +80,7 @@ def check_unfinished(tree):
 
 
 def check_design_comment(tree):
-    """Every source begins by saying what it is for, or with the header of its room that says it."""
+    """Every source begins by saying what it is for, or with the header beside it that says it."""
     for name in tree.names:
         path = pathlib.Path(name)
         if path.suffix in C_FAMILY:
