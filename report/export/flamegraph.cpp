@@ -11,6 +11,7 @@
 #include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::exports {
 
@@ -68,14 +69,9 @@ std::string color_of(std::string_view function) {
 
 struct Node {
     std::uint32_t frame = 0;
-    std::uint64_t weight = 0;
+    std::uint64_t weight = 0;  ///< never wraps, whatever a report says
     std::vector<std::uint32_t> children;
 };
-
-/// Weights never wrap: the whole of a hostile report saturates.
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    return a > ~std::uint64_t{0} - b ? ~std::uint64_t{0} : a + b;
-}
 
 class Tree {
   public:
@@ -83,7 +79,7 @@ class Tree {
 
     void add_stack(const std::vector<std::uint32_t>& frames, std::uint64_t weight) {
         std::uint32_t at = 0;
-        nodes_[0].weight = add(nodes_[0].weight, weight);
+        nodes_[0].weight = report::bounded_add(nodes_[0].weight, weight);
         for (const std::uint32_t frame : frames) {
             const std::uint64_t key = std::uint64_t{at} << 32 | frame;
             const auto [found, is_new] =
@@ -93,7 +89,7 @@ class Tree {
                 nodes_[at].children.push_back(found->second);
             }
             at = found->second;
-            nodes_[at].weight = add(nodes_[at].weight, weight);
+            nodes_[at].weight = report::bounded_add(nodes_[at].weight, weight);
         }
     }
 

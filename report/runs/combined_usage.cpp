@@ -4,14 +4,11 @@
 #include <limits>
 #include <map>
 
+#include "trace/json/bounded_sum.hpp"
+
 namespace memlab::report {
 
 namespace {
-
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    std::uint64_t sum = 0;
-    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
-}
 
 /// From `begin_ns` on the process holds between `min` and `max`.
 struct Change {
@@ -42,17 +39,18 @@ void add_changes(const RunMember& member, const Device& device, Curve curve, std
         if (!values) {
             continue;
         }
-        const std::uint64_t begin = add(start, row.begin_ns);
+        const std::uint64_t begin = bounded_add(start, row.begin_ns);
         if (begin > held_until) {
             out.push_back({held_until, process, last, last});
         }
         out.push_back({begin, process, values->min, values->max});
         latest = begin;
-        held_until = add(begin, device.timeline.bucket_ns);
+        held_until = bounded_add(begin, device.timeline.bucket_ns);
         last = values->last;
     }
     // The last bucket may reach beyond the end.
-    const std::uint64_t end = std::max(latest, add(start, member.report.process.duration_ns));
+    const std::uint64_t end =
+        std::max(latest, bounded_add(start, member.report.process.duration_ns));
     if (member.running) {
         out.push_back({held_until, process, last, last});
         return;
@@ -69,7 +67,7 @@ TogetherPeak peak_of(const RunCollection& run,
     std::vector<Change> changes;
     for (std::size_t i = 0; i < uses.size(); ++i) {
         const auto& [member, device] = uses[i];
-        peak.sum = add(peak.sum, device->curve(curve).peak_bytes);
+        peak.sum = bounded_add(peak.sum, device->curve(curve).peak_bytes);
         add_changes(run.members[member], *device, curve, i, changes);
     }
     std::stable_sort(changes.begin(), changes.end(),
@@ -77,7 +75,7 @@ TogetherPeak peak_of(const RunCollection& run,
     std::vector<Now> now(uses.size());
     const auto close = [&](Now& one) {
         if (one.seen) {
-            peak.at_least = std::max(peak.at_least, add(one.max, one.least_others));
+            peak.at_least = std::max(peak.at_least, bounded_add(one.max, one.least_others));
         }
     };
     for (std::size_t i = 0; i < changes.size();) {
@@ -92,8 +90,8 @@ TogetherPeak peak_of(const RunCollection& run,
         std::uint64_t all_max = 0;
         std::uint64_t all_min = 0;
         for (const Now& one : now) {
-            all_max = add(all_max, one.max);
-            all_min = add(all_min, one.min);
+            all_max = bounded_add(all_max, one.max);
+            all_min = bounded_add(all_min, one.min);
         }
         for (Now& one : now) {
             one.seen = true;

@@ -95,7 +95,7 @@ std::string plain_key(const Report& report, const Site& site) {
         char address[24];
         std::snprintf(address, sizeof address, "+%llx|",
                       static_cast<unsigned long long>(at.address));
-        key += module.path.substr(module.path.rfind('/') + 1) + module.build_id + address;
+        key += base_name(module.path) + module.build_id + address;
     }
     return key;
 }
@@ -106,8 +106,7 @@ std::string named_key(const std::string& kind, const std::vector<StackFrame>& fr
     for (const StackFrame& frame : frames) {
         key += '|';
         if (frame.function.empty()) {
-            key += frame.module.substr(frame.module.rfind('/') + 1) + "+" +
-                   std::to_string(frame.address);
+            key += base_name(frame.module) + "+" + std::to_string(frame.address);
         } else {
             key += frame.function + ":" + std::to_string(frame.line);
         }

@@ -64,7 +64,7 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
         return shorten_begin(function, left_over + 2, style.ascii) + dim(extra);
     }
     if (too_long()) {
-        where = where.substr(where.rfind('/') + 1);
+        where = base_name(where);
     }
     const std::size_t for_where =
         std::min(display_width(where),

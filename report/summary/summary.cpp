@@ -1,22 +1,17 @@
 #include "report/summary/summary.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
 #include "report/text/units.hpp"
+#include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 namespace {
 
 /// Figures come from a file: they may not add up.
-std::uint64_t add(std::uint64_t a, std::uint64_t b) {
-    std::uint64_t sum = 0;
-    return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
-}
-
 HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
     HoldersSummary summary;
     summary.time_ns = holders.time_ns;
@@ -36,8 +31,8 @@ HoldersSummary summarize_holders(const Holders& holders, const Report& report, R
             summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}, {}});
         }
         PlaceShare& out = summary.places[entry->second];
-        out.count = add(out.count, share.count);
-        out.bytes = add(out.bytes, share.bytes);
+        out.count = bounded_add(out.count, share.count);
+        out.bytes = bounded_add(out.bytes, share.bytes);
         out.sites.push_back(share.site);
         if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
             out.stacks.push_back(site.stack);
@@ -135,15 +130,15 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     const Integrity& integrity = report.integrity;
     if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
         warnings.push_back(
-            format_plural(add(integrity.unmatched_frees, integrity.unmatched_segment_frees),
+            format_plural(bounded_add(integrity.unmatched_frees, integrity.unmatched_segment_frees),
                           "free") +
             " of memory whose allocation was not seen.");
     }
     if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
-        warnings.push_back(
-            format_plural(add(integrity.overwritten_allocations, integrity.overwritten_segments),
-                          "allocation") +
-            " ended by a free that was not seen: their memory was handed out anew.");
+        warnings.push_back(format_plural(bounded_add(integrity.overwritten_allocations,
+                                                     integrity.overwritten_segments),
+                                         "allocation") +
+                           " ended by a free that was not seen: their memory was handed out anew.");
     }
     if (integrity.incomplete) {
         warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
@@ -205,8 +200,8 @@ Holders still_allocated(const Device& device, const Report& report) {
         const Site& site = report.sites[i];
         if (site.device == device.index && site.live_count != 0 && !is_in_curves(site.kind)) {
             all.sites.push_back({i, site.live_count, site.live_bytes, {}});
-            all.count = add(all.count, site.live_count);
-            all.bytes = add(all.bytes, site.live_bytes);
+            all.count = bounded_add(all.count, site.live_count);
+            all.bytes = bounded_add(all.bytes, site.live_bytes);
         }
     }
     return all;

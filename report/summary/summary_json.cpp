@@ -31,6 +31,7 @@
 #include "report/summary/summary.hpp"
 #include "report/summary/waterfall.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "report/text/names.hpp"
 
 namespace memlab::report {
 
@@ -97,7 +98,7 @@ json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t
 
 json process_json(const Summary& summary) {
     const Process& process = summary.report->process;
-    return {{"name", process.executable.substr(process.executable.rfind('/') + 1)},
+    return {{"name", base_name(process.executable)},
             {"pid", process.pid},
             {"executable", process.executable},
             {"arguments", process.arguments},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "report/text/ending_signals.hpp"
+#include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 
 namespace memlab::report {
@@ -34,7 +35,7 @@ std::string progress_line(std::string_view path, std::uint64_t done, std::uint64
     constexpr std::size_t min_bar = 10;
     const auto columns = static_cast<std::size_t>(std::max(width, 1));
     const std::size_t around = before.size() + 1 + min_bar + per_cent;
-    const std::string name = shorten_begin(printable(path.substr(path.rfind('/') + 1), ascii),
+    const std::string name = shorten_begin(printable(base_name(path), ascii),
                                            columns - std::min(columns, around), ascii);
     std::string line = std::string(before) + name + " ";
     const std::size_t taken = display_width(line) + per_cent;

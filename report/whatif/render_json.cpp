@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/text/names.hpp"
 #include "report/whatif/render.hpp"
 
 namespace memlab::whatif {
@@ -115,11 +116,10 @@ json table_json(const Table& table, const PlaceOf& place_of) {
 std::string render_json(const std::string& log, const Recording& recording,
                         const std::vector<Table>& tables, const PlaceOf& place_of) {
     const std::string& path = recording.process.executable;
-    json out = {
-        {"schema", "memlab-whatif-v1"},
-        {"log", log},
-        {"process", {{"name", path.substr(path.rfind('/') + 1)}, {"pid", recording.process.pid}}},
-        {"warning", recording.warning.empty() ? json(nullptr) : json(recording.warning)}};
+    json out = {{"schema", "memlab-whatif-v1"},
+                {"log", log},
+                {"process", {{"name", report::base_name(path)}, {"pid", recording.process.pid}}},
+                {"warning", recording.warning.empty() ? json(nullptr) : json(recording.warning)}};
     out["devices"] = json::array();
     for (const Table& table : tables) {
         out["devices"].push_back(table_json(table, place_of));

@@ -2,6 +2,7 @@
 // Everything that comes from the recording passes printable().
 #include <algorithm>
 
+#include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
 
@@ -42,7 +43,7 @@ class Writer {
 
     std::string write(const std::vector<Table>& tables) {
         const std::string& path = recording_.process.executable;
-        const std::string name = path.substr(path.rfind('/') + 1);
+        const std::string name = report::base_name(path);
         line(std::string(style_.bold()) + clean(name.empty() ? "?" : name) +
              std::string(style_.reset()) + " (pid " + std::to_string(recording_.process.pid) +
              "), its allocations through other allocators");

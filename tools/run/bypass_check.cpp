@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "report/reader.hpp"
+#include "report/text/names.hpp"
 #include "report/text/terminal.hpp"
 #include "report/text/units.hpp"
 
@@ -13,8 +14,7 @@ namespace {
 using namespace memlab::report;
 
 std::string name_of(const Process& process) {
-    return process.executable.substr(process.executable.rfind('/') + 1) + " (pid " +
-           std::to_string(process.pid) + ")";
+    return base_name(process.executable) + " (pid " + std::to_string(process.pid) + ")";
 }
 
 /// "2 allocations of 3.00 MiB in app (pid 7), the largest part by cudaMalloc"
