@@ -128,7 +128,7 @@ Context* ContextRegistry::add(CUcontext handle) {
         let_use(*context, access);
     }
     contexts_[handle] = context;
-    memory_.has_pool();
+    memory_.on_pool_created();
     int devices = 0;
     if (owned_.size() > 1 || call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS ||
         devices > 1) {

@@ -82,8 +82,8 @@ class Memory {
         }
     }
 
-    /// A context has a pool now. Called with the registry's lock.
-    virtual void has_pool() = 0;
+    /// A context has got its pool. Called with the lock of the registry.
+    virtual void on_pool_created() = 0;
 
   protected:
     Memory(Settings settings, bool late);

@@ -124,7 +124,7 @@ void leave_cupti_at_exit() {
     }
 }
 
-void step_aside_for_unknown(const char* why) {
+void disable_pooling_for_unknown(const char* why) {
     if (Session* session = Session::current()) {
         session->disable_pooling(why);
     }
@@ -219,7 +219,7 @@ Session* Session::start_once(bool late) {
 Session::Session(LoadedSettings loaded, bool late)
     : Memory(std::move(loaded.settings), late), owner_pid_(getpid()) {
     prepare_fork_warning();
-    tell_of_unknown_to_pools(step_aside_for_unknown);
+    tell_of_unknown_to_pools(disable_pooling_for_unknown);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late, settings_.arguments);
         PatternValues values;
@@ -232,8 +232,8 @@ Session::Session(LoadedSettings loaded, bool late)
             warn(claimed.problem);
         }
         announce(settings_, claimed);
-        files_ = {claimed.report, claimed.log, claimed.mode, fallback_report(values)};
-        report_path_ = files_.report;
+        report_path_ = claimed.report;
+        files_ = {claimed.log, claimed.mode, fallback_report(values)};
         recorder_ = std::make_unique<profiler::Recorder>(
             std::move(claimed.writer),
             profiler::StackLimits{settings_.stack_depth, settings_.max_stacks}, process,
@@ -267,7 +267,7 @@ Session::Session(LoadedSettings loaded, bool late)
         warn("MEMLAB_LIMIT changes nothing: no device of this process is named by it and larger");
     }
     debug("at work in process " + std::to_string(owner_pid_) +
-          (files_.report.empty() ? std::string() : ", report " + files_.report) +
+          (report_path_.empty() ? std::string() : ", report " + report_path_) +
           (pooling() ? ", pooling" : ", not pooling"));
 }
 
@@ -306,7 +306,7 @@ void Session::look_for_ipc_users() noexcept {
     }
 }
 
-void Session::has_pool() {
+void Session::on_pool_created() {
     if (trimmer_.start(*this, settings_.pool_options.trim_after_ns)) {
         std::atexit(stop_trimmer_at_exit);
     }
@@ -364,7 +364,7 @@ void Session::finish(trace::EndKind kind) {
     try {
         session->leave_report();
     } catch (...) {
-        warn("out of memory while writing " + session->files_.report);
+        warn("out of memory while writing " + session->report_path_);
     }
 }
 
@@ -373,12 +373,12 @@ void Session::leave_report() {
     if (!log_problem.empty()) {
         warn(log_problem);
     }
-    if (files_.report.empty()) {
+    if (report_path_.empty()) {
         return;
     }
     const trace::Aggregator& aggregate = recorder_->aggregate();
     const report::WriteResult written =
-        report::write_report(aggregate, files_.report, report::Existing::refuse, files_.mode);
+        report::write_report(aggregate, report_path_, report::Existing::refuse, files_.mode);
     if (written.ok()) {
         if (!settings_.keep_log && log_problem.empty()) {
             unlink(files_.log.c_str());

@@ -16,9 +16,8 @@
 
 namespace memlab::interpose {
 
-/// Where this process writes.
+/// Where this process writes, besides report_path().
 struct OutputFiles {
-    std::string report;           ///< empty: nowhere
     std::string log;              ///< empty: nowhere
     unsigned mode = 0;            ///< who may read them, less the umask
     std::string fallback_report;  ///< where the report goes when it cannot be written
@@ -59,7 +58,7 @@ class Session final : public Memory {
     Session(LoadedSettings loaded, bool late);
     ~Session() = default;
 
-    void has_pool() override;
+    void on_pool_created() override;
     void look_around() noexcept override;
 
     static Session* start_once(bool late);
