@@ -32,10 +32,9 @@ endif()
 
 # Several sources of a target are compiled as one: their headers are read once, not for each. Names
 # in unnamed namespaces must differ within a target. clang-tidy's build is without (tools/dev lint).
-option(MEMLAB_UNITY "Compile the sources of a target in batches" ON)
-set(CMAKE_UNITY_BUILD ${MEMLAB_UNITY})
+option(CMAKE_UNITY_BUILD "Compile the sources of a target in batches" ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
-if(MEMLAB_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC takes what a batch includes for headers.
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
