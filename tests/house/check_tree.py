@@ -149,8 +149,9 @@ def check_presets(tree):
             yield f"{name}:1: '{wanted}' does not build into build/{wanted}/"
 
 
-# A recording as the analyses have it.
+# What a recording is to a user, and what an analysis of it may know.
 READING = ("report", "report/text", "report/symbols", "report/summary")
+ANALYSIS = ("trace", "trace/aggregate", "trace/json", *READING)
 
 # Which folders a folder may include from, besides itself; dependencies point one way.
 MAY_INCLUDE = {
@@ -163,6 +164,7 @@ MAY_INCLUDE = {
     "profiler/python": ("trace", "profiler", "profiler/unwind"),
     "profiler/cupti": ("trace", "profiler"),
     "profiler": ("trace", "trace/aggregate", "profiler/unwind", "profiler/python"),
+    "interpose/include/memlab": (),
     "interpose/options": ("allocator",),
     "interpose/driver": ("allocator", "trace", "profiler", "interpose/options"),
     "interpose/memory": ("allocator", "trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
@@ -175,15 +177,15 @@ MAY_INCLUDE = {
     "report": ("trace", "trace/aggregate", "trace/json", "report/text"),
     "report/symbols": ("trace/json", "report", "report/text"),
     "report/summary": ("trace", "trace/aggregate", "trace/json", "report", "report/text", "report/symbols"),
-    "report/views": ("trace", "trace/aggregate", "trace/json", *READING),
-    "report/export": ("trace", "trace/aggregate", "trace/json", *READING),
-    "report/lines": ("trace", "trace/aggregate", "trace/json", *READING),
-    "report/whatif": ("trace", "trace/aggregate", "trace/json", "allocator", *READING),
-    "report/runs": ("trace", "trace/aggregate", "trace/json", *READING, "report/views"),
-    "report/timeline": ("trace", "trace/aggregate", "trace/json", *READING, "report/views"),
-    "report/pool_view": ("trace", "trace/aggregate", "trace/json", *READING, "report/views"),
-    "report/inefficiencies": ("trace", "trace/aggregate", "trace/json", *READING, "report/views", "report/pool_view"),
-    "report/check": ("trace", "trace/aggregate", "trace/json", *READING, "report/views", "report/runs"),
+    "report/views": ANALYSIS,
+    "report/export": ANALYSIS,
+    "report/lines": ANALYSIS,
+    "report/whatif": ("allocator", *ANALYSIS),
+    "report/runs": (*ANALYSIS, "report/views"),
+    "report/timeline": (*ANALYSIS, "report/views"),
+    "report/pool_view": (*ANALYSIS, "report/views"),
+    "report/inefficiencies": (*ANALYSIS, "report/views", "report/pool_view"),
+    "report/check": (*ANALYSIS, "report/views", "report/runs"),
     "tools": ("interpose/options", "report/text"),
     "tools/report": ("trace/json", "interpose/options", *READING, "report/check", "report/export",
                      "report/inefficiencies", "report/lines", "report/pool_view", "report/runs", "report/timeline",
@@ -222,6 +224,11 @@ def check_directions(tree):
         folder, other = (str(pathlib.PurePath(each).parent) for each in (name, included))
         if other != folder and other not in MAY_INCLUDE[folder]:
             yield f"{name}:{number}: {folder}/ must not know {included}"
+    product = {folder.split("/")[0] for folder in MAY_INCLUDE}
+    for name in tree.names:
+        path = pathlib.PurePath(name)
+        if path.suffix in C_FAMILY and path.parts[0] in product and str(path.parent) not in MAY_INCLUDE:
+            yield f"{name}:1: MAY_INCLUDE does not say what this folder may know"
 
 
 def cycles(edges):

@@ -65,6 +65,8 @@ class CheckTree(unittest.TestCase):
                  "allocator/a.cpp": '#include "allocator/y.hpp"\n#include "report/x.hpp"\n',
                  "report/whatif/w.cpp": '#include "report/x.hpp"\n#include "allocator/y.hpp"\n'}
         self.assert_finds(check_tree.check_directions, files, "allocator/a.cpp")
+        files["interpose/elsewhere/e.cpp"] = ""  # a folder that nobody has thought about
+        self.assert_finds(check_tree.check_directions, files, "allocator/a.cpp", "interpose/elsewhere/e.cpp")
 
     def test_cycles(self):
         good = {"trace/a.hpp": "", "trace/a.cpp": '#include "trace/a.hpp"\n#include "trace/b.hpp"\n',
