@@ -44,11 +44,13 @@ constexpr Table runtime_tables[] = {
      0x1e},
 };
 
-// By how their files' names begin: profilers and compilers, which submit no work of the program's,
-// and libraries whose every kernel was seen to pass the hooks (CUPTI counted the same ones).
+// By how their files' names begin: profilers, compilers and the driver's management library, which
+// submit no work of the program's, and libraries whose every kernel was seen to pass the hooks
+// (CUPTI counted the same ones).
 constexpr std::string_view harmless_callers[] = {
-    "libcupti",  "libcheckpoint", "libnvperf", "libnvrtc",    "libnvJitLink", "libnvvm",
-    "libcublas", "libcudnn",      "libcufft",  "libcusolver", "libcusparse",  "libcurand"};
+    "libcupti",    "libcheckpoint", "libnvperf", "libnvrtc", "libnvJitLink",
+    "libnvvm",     "libnvidia-ml",  "libcublas", "libcudnn", "libcufft",
+    "libcusolver", "libcusparse",   "libcurand"};
 
 // The first function that a pool would have had to see. Written once, by who takes it.
 constinit std::atomic_flag taken = ATOMIC_FLAG_INIT;
