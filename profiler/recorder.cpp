@@ -14,6 +14,7 @@
 #include "profiler/batched_aggregator.hpp"
 #include "profiler/calibrated_clock.hpp"
 #include "profiler/clock.hpp"
+#include "profiler/lock_until.hpp"
 #include "profiler/python/python_stacks.hpp"
 #include "profiler/scratch.hpp"
 #include "profiler/stack_capture.hpp"
@@ -225,12 +226,9 @@ class Recorder::Impl final : private StackDefinitions {
 
     bool comes_free() {
         constexpr std::uint64_t patience_ns = 2'000'000'000;
-        constexpr std::uint64_t second_ns = 1'000'000'000;
         const std::uint64_t until_ns = monotonic_ns() + patience_ns;
-        const timespec until{static_cast<time_t>(until_ns / second_ns),
-                             static_cast<long>(until_ns % second_ns)};
-        const auto lockable = [&until](std::mutex& mutex) {
-            if (pthread_mutex_clocklock(mutex.native_handle(), CLOCK_MONOTONIC, &until) != 0) {
+        const auto lockable = [until_ns](std::mutex& mutex) {
+            if (!lock_until(mutex.native_handle(), until_ns)) {
                 return false;
             }
             mutex.unlock();

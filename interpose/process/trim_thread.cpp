@@ -9,6 +9,7 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/memory.hpp"
 #include "profiler/clock.hpp"
+#include "profiler/lock_until.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -68,8 +69,7 @@ void TrimThread::stop() {
         return;
     }
     stopped_.store(true);
-    const timespec until = after(max_wait_at_exit_ns);
-    if (pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &until) == 0) {
+    if (profiler::lock_until(&mutex_, profiler::monotonic_ns() + max_wait_at_exit_ns)) {
         pthread_mutex_unlock(&mutex_);
     }
 }

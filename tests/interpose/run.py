@@ -32,7 +32,10 @@ def main() -> int:
         # Programs leak and die on purpose; what is sanitized here is memlab inside of them.
         extra = {"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:handle_abort=0:allow_user_segv_handler=1",
                  # At its end a process with threads would sleep for a second, each of 200 children too.
-                 "TSAN_OPTIONS": "handle_segv=0:handle_abort=0:report_bugs=1:die_after_fork=0:atexit_sleep_ms=0",
+                 # Programs end in handlers of signals, and memlab writes their reports there: with the heap, when
+                 # that was not what the signal interrupted.
+                 "TSAN_OPTIONS": "handle_segv=0:handle_abort=0:report_bugs=1:die_after_fork=0:atexit_sleep_ms=0:"
+                                 "report_signal_unsafe=0",
                  "UBSAN_OPTIONS": "print_stacktrace=1"}
     extra |= dict(setting.split("=", 1) for setting in arguments.set)
     Build.layout = Layout(build, [str(build / "lib" / "simcuda")], arguments.preload_first, extra)

@@ -1,0 +1,33 @@
+// To wait for a lock no longer than a while: at a process's end its holder may have been a thread
+// that is gone, or the very code that a signal handler interrupted.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <ctime>
+
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
+namespace memlab::profiler {
+
+/// Locks `mutex`; false when monotonic_ns() reaches `until_ns` first.
+inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t until_ns) {
+    constexpr std::uint64_t second_ns = 1'000'000'000;
+    const timespec until{static_cast<time_t>(until_ns / second_ns),
+                         static_cast<long>(until_ns % second_ns)};
+    // ThreadSanitizer knows of pthread_mutex_lock, not of this one.
+#ifdef __SANITIZE_THREAD__
+    __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);
+#endif
+    const bool locked = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+#ifdef __SANITIZE_THREAD__
+    __tsan_mutex_post_lock(mutex,
+                           __tsan_mutex_try_lock | (locked ? 0 : __tsan_mutex_try_lock_failed), 0);
+#endif
+    return locked;
+}
+
+}  // namespace memlab::profiler
