@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -427,27 +428,25 @@ class Recorder::Impl final : private StackDefinitions {
     /// is counted: neither the log nor the aggregator would take it, nor the definitions behind it.
     template <class Record>
     void emit(const Record& record) {
-        if constexpr (requires(Record copy) {
-                          definitions_.define(copy);
-                          definitions_.repair(copy);
-                      }) {
+        constexpr bool names_frames = std::is_same_v<Record, trace::StackDef> ||
+                                      std::is_same_v<Record, trace::PythonFrameDef>;
+        if constexpr (names_frames) {
             if (!definitions_.valid(record)) {
                 Record repaired = record;
-                definitions_.repair(repaired);
-                missed_locked(
-                    "frames of call stacks were not defined before their use (an error in memlab): "
-                    "they are shown without their names",
-                    0, 1);
-                emit(repaired);
+                if (definitions_.repair(repaired)) {
+                    missed_locked(
+                        "frames of call stacks were not defined before their use (an error in "
+                        "memlab): they are shown without their names",
+                        0, 1);
+                    emit(repaired);
+                }
                 return;
             }
         }
         if (!write(record)) {
             return;
         }
-        if constexpr (requires { definitions_.define(record); }) {
-            definitions_.define(record);
-        }
+        definitions_.accept(record);
         aggregator_.on(record);
     }
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "report/every_record.hpp"
 #include "report/reader.hpp"
 #include "trace/log_reader.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -13,7 +13,7 @@ namespace {
 /// Thrown behind the first record, which is all that is wanted.
 struct Seen {};
 
-class FirstRecord final : public EveryRecord<FirstRecord> {
+class FirstRecord final : public trace::EveryRecord<FirstRecord> {
   public:
     template <typename Record>
     void take(const Record& /*record*/) {

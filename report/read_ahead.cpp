@@ -10,9 +10,9 @@
 #include <system_error>
 #include <thread>
 
-#include "report/every_record.hpp"
 #include "report/text/ending_signals.hpp"
 #include "report/text/progress.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -88,7 +88,7 @@ class Ring {
 struct Abandoned {};
 
 /// Fills stretches with what the reader delivers.
-class Filler final : public EveryRecord<Filler> {
+class Filler final : public trace::EveryRecord<Filler> {
   public:
     explicit Filler(Ring& ring) : ring_(ring) {}
 

@@ -17,15 +17,9 @@ namespace memlab::report {
 
 /// A stretch of a log. Events are apart from the rest, which is rare.
 struct LogStretch {
-    using Other =
-        std::variant<trace::ProcessInfo, trace::OptionValue, trace::DeviceInfo, trace::ContextInfo,
-                     trace::ContextLost, trace::ThreadInfo, trace::StringDef, trace::ModuleDef,
-                     trace::PythonFrameDef, trace::StackDef, trace::OomEvent, trace::DeviceSample,
-                     trace::Missed, trace::Work, trace::Bypass, trace::Coverage, trace::LogStopped,
-                     trace::End>;
     std::vector<trace::Event> events;
     /// Each with the number of events of this stretch that come before it; in order.
-    std::vector<std::pair<std::size_t, Other>> others;
+    std::vector<std::pair<std::size_t, trace::AnyRecord>> others;
 };
 
 /// The reading thread.

@@ -4,11 +4,12 @@
 //
 // The recorder, the writer and the aggregator use repair(): a defect in the recorder costs the
 // reference, not the recording; and a definition is taken, or all that come after it would be out
-// of order. The reader uses define() and valid(): in a log an undefined reference is damage.
+// of order. To the reader an undefined reference is damage.
 #pragma once
 
 #include <bitset>
 #include <cstdint>
+#include <vector>
 
 #include "trace/log_format.hpp"
 #include "trace/record.hpp"
@@ -17,107 +18,50 @@ namespace memlab::trace {
 
 class Definitions {
   public:
-    /// Each define() returns false, and changes nothing, when the record must not be accepted.
-    bool define(const StringDef& record) { return next(strings_, record.id); }
-    bool define(const ModuleDef& record) { return next(modules_, record.id); }
-    bool define(const DeviceInfo& record) {
-        if (record.index >= format::max_devices) {
+    /// Takes what the record defines. False, and nothing changed, when it refers to something
+    /// undefined, or is itself out of order.
+    template <typename Record>
+    bool accept(const Record& record) {
+        if (!valid(record)) {
             return false;
         }
-        devices_.set(record.index);
+        Taker taker{{}, *this};
+        Record::fields(record, taker);
         return true;
     }
-    bool define(const ContextInfo& record) {
-        return device(record.device) && next(contexts_, record.id);
-    }
-    bool define(const PythonFrameDef& record) {
-        return valid(record) && next(python_frames_, record.id);
-    }
-    bool define(const StackDef& record) { return valid(record) && next(stacks_, record.id); }
+    bool accept(const Event& event) { return valid(event); }
 
-    bool device(std::uint32_t index) const {
-        return index < format::max_devices && devices_.test(index);
+    template <typename Record>
+    bool valid(const Record& record) const {
+        Checker checker{{}, *this};
+        Record::fields(record, checker);
+        return checker.valid;
     }
-
-    bool valid(const PythonFrameDef& record) const {
-        return record.function <= strings_ && record.file <= strings_;
-    }
-    bool valid(const StackDef& record) const {
-        for (const Frame& frame : record.frames) {
-            if (frame.module > modules_ || frame.python > python_frames_) {
-                return false;
-            }
-        }
-        return true;
-    }
-    bool valid(const ContextLost& record) const {
-        return record.context != 0 && record.context <= contexts_;
-    }
-    bool valid(const ThreadInfo& record) const { return record.name <= strings_; }
-    bool valid(const Event& record) const {
-        return (is_note(record.type) || device(record.device)) && record.context <= contexts_ &&
-               record.api <= strings_ && record.name <= strings_ && record.stack <= stacks_;
-    }
-    bool valid(const OomEvent& record) const {
-        return device(record.device) && record.context <= contexts_ && record.api <= strings_ &&
-               record.stack <= stacks_;
-    }
-    bool valid(const DeviceSample& record) const { return device(record.device); }
-    bool valid(const Missed& record) const { return record.reason <= strings_; }
-    bool valid(const Work& record) const {
-        return device(record.device) && record.name <= strings_ && record.start_ns <= record.end_ns;
-    }
-    bool valid(const Bypass& record) const {
-        return device(record.device) && record.api <= strings_ && record.stack <= stacks_;
-    }
-    bool valid(const Coverage& record) const {
-        return record.cupti <= strings_ && record.because <= strings_;
+    bool valid(const Event& event) const {
+        return (is_note(event.type) || knows(Definition::device, event.device)) &&
+               event.context <= contexts_ && event.api <= strings_ && event.name <= strings_ &&
+               event.stack <= stacks_;
     }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
-    bool repair(PythonFrameDef& record) const {
-        clear(record.function, strings_);
-        clear(record.file, strings_);
-        return true;
-    }
-    bool repair(StackDef& record) const {
-        for (Frame& frame : record.frames) {
-            clear(frame.module, modules_);
-            clear(frame.python, python_frames_);
-        }
-        return true;
-    }
-    bool repair(Event& record) const {
-        clear(record.context, contexts_);
-        clear(record.api, strings_);
-        clear(record.name, strings_);
-        clear(record.stack, stacks_);
+    template <typename Record>
+    bool repair(Record& record) const {
+        Repairer repairer{{}, *this};
+        Record::fields(record, repairer);
         return valid(record);
     }
-    bool repair(OomEvent& record) const {
-        clear(record.context, contexts_);
-        clear(record.api, strings_);
-        clear(record.stack, stacks_);
-        return valid(record);
+    bool repair(Event& event) const {
+        clear(event.context, Definition::context);
+        clear(event.api, Definition::string);
+        clear(event.name, Definition::string);
+        clear(event.stack, Definition::stack);
+        return valid(event);
     }
-    bool repair(Missed& record) const {
-        clear(record.reason, strings_);
-        return true;
-    }
-    bool repair(Work& record) const {
-        clear(record.name, strings_);
-        record.end_ns = record.end_ns < record.start_ns ? record.start_ns : record.end_ns;
-        return valid(record);
-    }
-    bool repair(Bypass& record) const {
-        clear(record.api, strings_);
-        clear(record.stack, stacks_);
-        return valid(record);
-    }
-    bool repair(Coverage& record) const {
-        clear(record.cupti, strings_);
-        clear(record.because, strings_);
-        return true;
+
+    /// True when `id` was defined.
+    bool knows(Definition what, std::uint32_t id) const {
+        return what == Definition::device ? id < format::max_devices && devices_.test(id)
+                                          : id != 0 && id <= count(what);
     }
 
     /// Marks, scopes and labels belong to the program, not to a device.
@@ -127,17 +71,109 @@ class Definitions {
     }
 
   private:
-    static bool next(std::uint32_t& count, std::uint32_t id) {
-        if (id == 0 || id != count + 1) {
-            return false;
+    /// Of a record's fields(), those that refer to nothing.
+    struct Visitor {
+        void time(const char*, std::uint64_t) {}
+        template <typename Integer>
+        void number(const char*, Integer) {}
+        void text(const char*, const std::string&) {}
+        void flag(const char*, bool) {}
+        template <typename Enum>
+        void choice(const char*, Enum, Enum) {}
+        void definition(const char*, Definition, std::uint32_t) {}
+        void reference(const char*, Definition, std::uint32_t) {}
+        void subject(const char*, Definition, std::uint32_t) {}
+        void correlation(const char*, std::uint32_t) {}
+        void period(const char*, const char*, std::uint64_t, std::uint64_t) {}
+        void overwritten(const char*, std::uint64_t) {}
+        template <typename Items, typename Fields>
+        void list(const char*, Items&, Fields) {}
+    };
+
+    struct Checker : Visitor {
+        const Definitions& known;
+        bool valid = true;
+
+        void definition(const char*, Definition what, std::uint32_t id) {
+            valid = valid && known.may_define(what, id);
         }
-        count = id;
-        return true;
+        void reference(const char*, Definition what, std::uint32_t id) {
+            valid = valid && (id == 0 || known.knows(what, id));
+        }
+        void subject(const char*, Definition what, std::uint32_t id) {
+            valid = valid && known.knows(what, id);
+        }
+        void period(const char*, const char*, std::uint64_t start, std::uint64_t end) {
+            valid = valid && start <= end;
+        }
+        template <typename Item, typename Fields>
+        void list(const char*, const std::vector<Item>& items, Fields fields) {
+            for (const Item& item : items) {
+                fields(item, *this);
+            }
+        }
+        void frame(const Frame& frame) {
+            reference("", Definition::module, frame.module);
+            reference("", Definition::python_frame, frame.python);
+        }
+    };
+
+    struct Repairer : Visitor {
+        const Definitions& known;
+
+        void reference(const char*, Definition what, std::uint32_t& id) { known.clear(id, what); }
+        void period(const char*, const char*, std::uint64_t start, std::uint64_t& end) {
+            end = end < start ? start : end;
+        }
+        template <typename Item, typename Fields>
+        void list(const char*, std::vector<Item>& items, Fields fields) {
+            for (Item& item : items) {
+                fields(item, *this);
+            }
+        }
+        void frame(Frame& frame) {
+            known.clear(frame.module, Definition::module);
+            known.clear(frame.python, Definition::python_frame);
+        }
+    };
+
+    struct Taker : Visitor {
+        Definitions& known;
+
+        void definition(const char*, Definition what, std::uint32_t id) {
+            if (what == Definition::device) {
+                known.devices_.set(id);
+            } else {
+                known.count(what) = id;
+            }
+        }
+    };
+
+    bool may_define(Definition what, std::uint32_t id) const {
+        return what == Definition::device ? id < format::max_devices
+                                          : id != 0 && id == count(what) + 1;
     }
-    static void clear(std::uint32_t& reference, std::uint32_t count) {
-        if (reference > count) {
+    void clear(std::uint32_t& reference, Definition what) const {
+        if (!knows(what, reference)) {
             reference = 0;
         }
+    }
+    const std::uint32_t& count(Definition what) const {
+        switch (what) {
+            case Definition::module:
+                return modules_;
+            case Definition::python_frame:
+                return python_frames_;
+            case Definition::stack:
+                return stacks_;
+            case Definition::context:
+                return contexts_;
+            default:
+                return strings_;
+        }
+    }
+    std::uint32_t& count(Definition what) {
+        return const_cast<std::uint32_t&>(static_cast<const Definitions*>(this)->count(what));
     }
 
     std::uint32_t strings_ = 0;

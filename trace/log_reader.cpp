@@ -21,8 +21,6 @@
 namespace memlab::trace {
 namespace {
 
-using format::Tag;
-
 template <typename Integer>
 Integer little_endian(const std::uint8_t* from) {
     Integer value = 0;
@@ -251,147 +249,77 @@ class Reader {
         if (size == 0 || *begin == 0) {
             return Step::no_more;
         }
-        RecordDecoder decoder(begin + 1, begin + size);
-        const auto tag = static_cast<Tag>(*begin);
-        switch (tag) {
-            case Tag::process_info:
-                return deliver<ProcessInfo>(decoder);
-            case Tag::option_value:
-                return deliver<OptionValue>(decoder);
-            case Tag::device_info_plain: {
-                DeviceInfo device;
-                return accept(decoder.decode_plain(device), decoder, device);
-            }
-            case Tag::device_info:
-                return deliver<DeviceInfo>(decoder);
-            case Tag::context_info:
-                return deliver<ContextInfo>(decoder);
-            case Tag::context_lost:
-                return deliver<ContextLost>(decoder);
-            case Tag::thread_info:
-                return deliver<ThreadInfo>(decoder);
-            case Tag::string_def:
-                return deliver<StringDef>(decoder);
-            case Tag::module_def:
-                return deliver<ModuleDef>(decoder);
-            case Tag::python_frame_def:
-                return deliver<PythonFrameDef>(decoder);
-            case Tag::stack_def: {
-                StackDef stack;
-                return accept(decoder.decode_native(stack), decoder, stack);
-            }
-            case Tag::mixed_stack_def: {
-                StackDef stack;
-                return accept(decoder.decode_mixed(stack), decoder, stack);
-            }
-            case Tag::oom_event_plain: {
-                OomEvent oom;
-                return accept(decoder.decode_plain(oom, state_), decoder, oom);
-            }
-            case Tag::oom_event:
-                return deliver<OomEvent>(decoder);
-            case Tag::device_sample:
-                return deliver<DeviceSample>(decoder);
-            case Tag::missed:
-                return deliver<Missed>(decoder);
-            case Tag::coverage:
-                return deliver<Coverage>(decoder);
-            case Tag::bypass:
-                return deliver<Bypass>(decoder);
-            case Tag::work:
-                return deliver<Work>(decoder);
-            case Tag::log_stopped: {
-                LogStopped stopped;
-                return accept(decoder.decode(stopped, state_), decoder, stopped,
-                              [this](const LogStopped& record) {
-                                  sink_.on(record);
-                                  stopped_because_ = record.reason;
-                              });
-            }
-            case Tag::end: {
-                End end;
-                return last(accept(decoder.decode_plain(end, state_), decoder, end));
-            }
-            case Tag::end_with_code:
-                return last(deliver<End>(decoder));
-            case Tag::freed: {
-                Event event;
-                return accept(decoder.decode(EventType::free_requested, event, state_), decoder,
-                              event, [this](const Event& freed) {
-                                  sink_.on_freed(freed);
-                                  ++result_.records;  // two of them
-                              });
-            }
+        ByteReader from(begin + 1, begin + size);
+        switch (*begin) {
+#define MEMLAB_CASE(Record, name, tag) \
+    case tag:                          \
+        return read_record<Record>(from);
+            MEMLAB_RECORD_KINDS(MEMLAB_CASE)
+#undef MEMLAB_CASE
             default:
-                break;
+                return read_event(*begin, from);
         }
-        Event event;
-        EventType type{};
-        if (is_event(*begin, Tag::event, type)) {
-            return accept(decoder.decode(type, event, state_), decoder, event);
-        }
-        if (is_event(*begin, Tag::event_plain, type)) {
-            return accept(decoder.decode_plain(type, event, state_), decoder, event);
-        }
-        return Step::bad;
     }
 
-    /// What follows from delivering the last record.
-    Step last(Step step) {
+    template <typename Record>
+    Step read_record(ByteReader& from) {
+        Record record;
+        const Step step = check(RecordDecoder(from, state_.bases).decode(record), record);
         if (step != Step::delivered) {
             return step;
         }
+        sink_.on(record);
+        ++result_.records;
+        took(from);
+        return after(record);
+    }
+
+    template <typename Record>
+    Step after(const Record& /*record*/) {
+        return Step::delivered;
+    }
+    Step after(const LogStopped& record) {
+        stopped_because_ = record.reason;
+        return Step::delivered;
+    }
+    Step after(const End& /*record*/) {
         result_.status = LogStatus::complete;
         return Step::ended;
     }
 
-    static bool is_event(std::uint8_t tag, Tag first, EventType& type) {
-        const std::size_t index = tag - static_cast<std::size_t>(first);  // below it wraps
-        type = static_cast<EventType>(index);
-        return index < event_type_count;
-    }
-
-    template <typename Record>
-    Step deliver(RecordDecoder& decoder) {
-        Record record;
-        if constexpr (requires { decoder.decode(record, state_); }) {
-            return accept(decoder.decode(record, state_), decoder, record);
-        } else {
-            return accept(decoder.decode(record), decoder, record);
-        }
-    }
-
-    template <typename Record>
-    Step accept(DecodeStatus status, const RecordDecoder& decoder, const Record& record) {
-        return accept(status, decoder, record, [this](const Record& one) { sink_.on(one); });
-    }
-
-    template <typename Record, typename Give>
-    Step accept(DecodeStatus status, const RecordDecoder& decoder, const Record& record,
-                const Give& give) {
-        if (status != DecodeStatus::ok) {
-            return status == DecodeStatus::truncated ? Step::truncated : Step::bad;
-        }
-        if (!known(record)) {
+    Step read_event(std::uint8_t tag, ByteReader& from) {
+        const bool freed = tag == format::freed_tag;
+        const auto type =
+            freed ? EventType::free_requested : static_cast<EventType>(tag - format::event_tag);
+        if (!freed && (tag < format::event_tag || tag >= format::event_tag + event_type_count)) {
             return Step::bad;
         }
-        const std::size_t size = static_cast<std::size_t>(decoder.position() - input_.data());
-        give(record);
-        ++result_.records;
-        input_.consume(size);
+        Event event;
+        const Step step = check(decode_fields(from, type, event, state_), event);
+        if (step != Step::delivered) {
+            return step;
+        }
+        if (freed) {
+            sink_.on_freed(event);
+        } else {
+            sink_.on(event);
+        }
+        result_.records += freed ? 2 : 1;
+        took(from);
         return Step::delivered;
     }
 
-    /// Defines what the record defines; false when it refers to something undefined.
+    void took(const ByteReader& from) {
+        input_.consume(static_cast<std::size_t>(from.position() - input_.data()));
+    }
+
+    /// Delivered when the record may be.
     template <typename Record>
-    bool known(const Record& record) {
-        if constexpr (requires { definitions_.define(record); }) {
-            return definitions_.define(record);
-        } else if constexpr (requires { definitions_.valid(record); }) {
-            return definitions_.valid(record);
-        } else {
-            return true;
+    Step check(DecodeStatus status, const Record& record) {
+        if (status != DecodeStatus::ok) {
+            return status == DecodeStatus::truncated ? Step::truncated : Step::bad;
         }
+        return definitions_.accept(record) ? Step::delivered : Step::bad;
     }
 
     Input& input_;

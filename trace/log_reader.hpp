@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::trace {
 

@@ -94,18 +94,18 @@ class LogWriter::Impl {
 
     [[gnu::hot]] void on_freed(const Event& free_requested) noexcept {
         if (ended_ || !stopped_because_.empty() || !definitions_.valid(free_requested)) {
-            refer(free_requested);
-            refer(completed_at_once(free_requested));
+            write(free_requested);
+            write(completed_at_once(free_requested));
             return;
         }
-        if (!append_event(format::Tag::freed, free_requested)) {
+        if (!append_event(format::freed_tag, free_requested)) {
             count_dropped(2);
         }
     }
 
     [[gnu::hot]] void prefetch(EventType type) const noexcept {
         prefetch_to_write<event_fields>(&ended_);
-        prefetch_to_write<sizeof state_.time_ns + sizeof state_.address>(&state_.time_ns);
+        prefetch_to_write<sizeof state_.bases + sizeof state_.address>(&state_.bases);
         prefetch_to_write<sizeof(Event)>(&state_.last[static_cast<std::size_t>(type)]);
         file_.prefetch_append();
     }
@@ -148,30 +148,24 @@ class LogWriter::Impl {
         }
     }
 
-    const Definitions& definitions() const { return definitions_; }
-
     template <typename Record>
-    void define(const Record& record) noexcept {
-        if (definitions_.define(record)) {
-            append(record);
-        }
-    }
-
-    template <typename Record>
-    [[gnu::hot]] void refer(const Record& record) noexcept {
-        if (definitions_.valid(record)) {
+    [[gnu::hot]] void write(const Record& record) noexcept {
+        if (definitions_.accept(record)) {
             append(record);
             return;
         }
-        if constexpr (requires(Record copy) { definitions_.repair(copy); }) {
+        try {
             Record copy = record;
-            if (definitions_.repair(copy)) {
+            if (definitions_.repair(copy) && definitions_.accept(copy)) {
                 append(copy);
                 return;
             }
+        } catch (const std::bad_alloc&) {  // for the copy
         }
         drop<Record>();
     }
+    void write(const LogStopped& /*record*/) {}
+    void write(const End& record) noexcept { end(record); }
 
     LogFile file_;
     std::string stopped_because_;
@@ -183,32 +177,31 @@ class LogWriter::Impl {
     template <typename Record>
     void encode(const Record& record) {
         bytes_.assign(format::block_header_size, 0);
-        RecordEncoder(bytes_, state_).encode(record);
+        RecordEncoder(bytes_, state_.bases).encode(record);
     }
     std::uint8_t* record_begin() { return bytes_.data() + format::block_header_size; }
     std::size_t record_size() const { return bytes_.size() - format::block_header_size; }
 
     /// By far the commonest records: where they can, they are written where they will lie.
-    bool append_event(format::Tag tag, const Event& event) noexcept {
+    bool append_event(std::uint8_t tag, const Event& event) noexcept {
         std::uint8_t* const place =
             block_open_ ? file_.room_in_place(max_event_size + room_for_last_words) : nullptr;
         if (place == nullptr) [[unlikely]] {
             return append_event_elsewhere(tag, event);
         }
         const std::uint8_t* const end = encode_fields(event, state_, place + 1);
-        file_.appended_in_place(static_cast<std::uint8_t>(tag),
-                                static_cast<std::size_t>(end - place));
+        file_.appended_in_place(tag, static_cast<std::size_t>(end - place));
         end_full_block();
         return true;
     }
-    [[gnu::noinline]] bool append_event_elsewhere(format::Tag tag, const Event& event) noexcept {
+    [[gnu::noinline]] bool append_event_elsewhere(std::uint8_t tag, const Event& event) noexcept {
         std::uint8_t bytes[format::block_header_size + max_event_size];
         std::uint8_t* const begin = bytes + format::block_header_size;
-        begin[0] = static_cast<std::uint8_t>(tag);
+        begin[0] = tag;
         const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
         try {
             return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_last_words,
-                                tag == format::Tag::freed ? 2 : 1);
+                                tag == format::freed_tag ? 2 : 1);
         } catch (const std::bad_alloc&) {  // to say why the log is full
             end_block();
             return false;
@@ -295,7 +288,7 @@ class LogWriter::Impl {
             file_.why_full().empty() ? "the event log could not be written" : file_.why_full();
         dropped_ += file_.lost_events();
         LogStopped stopped;
-        stopped.time_ns = state_.time_ns;
+        stopped.time_ns = state_.bases.time_ns;
         stopped.reason = stopped_because_.substr(0, max_reason);
         stopped.events_dropped = dropped_;
         end_block();
@@ -353,64 +346,18 @@ LogWriter::Result LogWriter::create(const std::string& path, std::uint64_t limit
     return result;
 }
 
-void LogWriter::on(const ProcessInfo& record) {
-    impl_->append(record);
-}
-void LogWriter::on(const OptionValue& record) {
-    impl_->append(record);
-}
-void LogWriter::on(const DeviceInfo& record) {
-    impl_->define(record);
-}
-void LogWriter::on(const ContextInfo& record) {
-    impl_->define(record);
-}
-void LogWriter::on(const ContextLost& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const ThreadInfo& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const StringDef& record) {
-    impl_->define(record);
-}
-void LogWriter::on(const ModuleDef& record) {
-    impl_->define(record);
-}
-void LogWriter::on(const PythonFrameDef& record) {
-    impl_->define(record);
-}
-void LogWriter::on(const StackDef& record) {
-    impl_->define(record);
-}
 [[gnu::hot]] void LogWriter::on(const Event& record) {
-    impl_->refer(record);
+    impl_->write(record);
 }
 [[gnu::hot]] void LogWriter::on_freed(const Event& free_requested) {
     impl_->on_freed(free_requested);
 }
-void LogWriter::on(const OomEvent& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const DeviceSample& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const Missed& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const Work& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const Bypass& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const Coverage& record) {
-    impl_->refer(record);
-}
-void LogWriter::on(const LogStopped& /*record*/) {}
-void LogWriter::on(const End& record) {
-    impl_->end(record);
-}
+#define MEMLAB_ON(Record, name, tag)           \
+    void LogWriter::on(const Record& record) { \
+        impl_->write(record);                  \
+    }
+MEMLAB_RECORD_KINDS(MEMLAB_ON)
+#undef MEMLAB_ON
 
 [[gnu::hot]] void LogWriter::prefetch(EventType type) const noexcept {
     impl_->prefetch(type);

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "trace/log_file.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::trace {
 
@@ -38,27 +38,12 @@ class LogWriter final : public RecordSink {
     /// and events of an undefined device are dropped. No record makes a log that cannot be read.
     /// What comes after End is ignored.
 
-    void on(const ProcessInfo& record) override;
-    void on(const OptionValue& record) override;
-    void on(const DeviceInfo& record) override;
-    void on(const ContextInfo& record) override;
-    void on(const ContextLost& record) override;
-    void on(const ThreadInfo& record) override;
-    void on(const StringDef& record) override;
-    void on(const ModuleDef& record) override;
-    void on(const PythonFrameDef& record) override;
-    void on(const StackDef& record) override;
     void on(const Event& record) override;
     void on_freed(const Event& free_requested) override;
-    void on(const OomEvent& record) override;
-    void on(const DeviceSample& record) override;
-    void on(const Missed& record) override;
-    void on(const Work& record) override;
-    void on(const Bypass& record) override;
-    void on(const Coverage& record) override;
-    /// Ignored: the writer says itself when it stops.
-    void on(const LogStopped& record) override;
-    void on(const End& record) override;
+    /// LogStopped is ignored: the writer says itself when it stops.
+#define MEMLAB_ON(Record, name, tag) void on(const Record& record) override;
+    MEMLAB_RECORD_KINDS(MEMLAB_ON)
+#undef MEMLAB_ON
 
     /// An event of that type will come soon: what it takes to write it is brought into the
     /// processor's caches meanwhile. From any thread, at any time but during destruction.

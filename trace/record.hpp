@@ -1,6 +1,8 @@
-// The vocabulary of a recording: what the event log stores, what the Aggregator adds up and what
-// every reader gets back. Plain data without behaviour, so that the live process, a replay and a
-// test all speak of the same thing.
+// The records of a recording: what the event log stores, what the Aggregator adds up and what every
+// reader gets back. Each kind is written down here and nowhere else: its data, its fields() and its
+// line in MEMLAB_RECORD_KINDS. Encoder, decoder, the check of references and the table in
+// docs/event-log.md are visitors of fields(); sinks, the log's reader and writer are made of the
+// lines. A record without a consumer of its own passes through all of them.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
 // Identifiers (strings, modules, Python frames, stacks, contexts) are small numbers given out in
@@ -13,9 +15,13 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace memlab::trace {
+
+/// What records define and refer to by number.
+enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
 
 /// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
 enum class MemoryKind : std::uint8_t {
@@ -120,6 +126,22 @@ struct OomEvent {
     std::uint64_t largest_free_block = 0;  ///< in the pool, before cached segments were released
     std::int32_t error = 0;                ///< the CUresult that the program got
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.subject("device", Definition::device, self.device);
+        visit.reference("context", Definition::context, self.context);
+        visit.number("thread", self.thread);
+        visit.reference("API", Definition::string, self.api);
+        visit.reference("stack", Definition::stack, self.stack);
+        visit.choice("kind", self.kind, MemoryKind::graph);
+        visit.number("requested", self.requested);
+        visit.number("device free", self.device_free);
+        visit.number("device total", self.device_total);
+        visit.number("largest free block", self.largest_free_block);
+        visit.number("error", self.error);
+        visit.number("limit", self.limit);
+    }
     bool operator==(const OomEvent&) const = default;
 };
 
@@ -130,6 +152,13 @@ struct DeviceSample {
     std::uint64_t used = 0;
     std::uint64_t total = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.subject("device", Definition::device, self.device);
+        visit.number("used", self.used);
+        visit.number("total", self.total);
+    }
     bool operator==(const DeviceSample&) const = default;
 };
 
@@ -140,6 +169,13 @@ struct Missed {
     std::uint64_t count = 1;
     std::uint64_t bytes = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.reference("reason", Definition::string, self.reason);
+        visit.number("count", self.count);
+        visit.number("bytes", self.bytes);
+    }
     bool operator==(const Missed&) const = default;
 };
 
@@ -161,6 +197,16 @@ struct Work {
     std::uint64_t end_ns = 0;  ///< not before start_ns
     std::uint64_t bytes = 0;   ///< of copies and fills
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.choice("kind", self.kind, WorkKind::fill);
+        visit.reference("name", Definition::string, self.name);
+        visit.subject("device", Definition::device, self.device);
+        visit.number("stream", self.stream);
+        visit.correlation("correlation", self.correlation);
+        visit.period("start", "duration", self.start_ns, self.end_ns);
+        visit.number("bytes", self.bytes);
+    }
     bool operator==(const Work&) const = default;
 };
 
@@ -175,6 +221,16 @@ struct Bypass {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.choice("kind", self.kind, MemoryKind::graph);
+        visit.subject("device", Definition::device, self.device);
+        visit.reference("API", Definition::string, self.api);
+        visit.reference("stack", Definition::stack, self.stack);
+        visit.number("address", self.address);
+        visit.number("bytes", self.bytes);
+    }
     bool operator==(const Bypass&) const = default;
 };
 
@@ -189,6 +245,16 @@ struct Coverage {
     std::uint64_t bytes = 0;    ///< their bytes
     std::uint64_t lost = 0;     ///< records that CUPTI says it lost, of work too
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.flag("audited", self.audited);
+        visit.reference("CUPTI", Definition::string, self.cupti);
+        visit.reference("because", Definition::string, self.because);
+        visit.number("count", self.count);
+        visit.number("bytes", self.bytes);
+        visit.number("records lost", self.lost);
+    }
     bool operator==(const Coverage&) const = default;
 };
 
@@ -207,6 +273,23 @@ struct ProcessInfo {
     std::vector<std::pair<std::string, std::string>> ranks =
         {};  ///< RANK, OMPI_COMM_WORLD_RANK, ...
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number("pid", self.pid);
+        visit.number("parent pid", self.parent_pid);
+        visit.text("executable", self.executable);
+        visit.list("arguments", self.arguments,
+                   [](auto& argument, auto& item) { item.text("argument", argument); });
+        visit.text("host", self.host);
+        visit.text("memlab version", self.memlab_version);
+        visit.number("start of the wall clock", self.start_wall_ns);
+        visit.number("start of the monotonic clock", self.start_monotonic_ns);
+        visit.flag("started late", self.started_late);
+        visit.list("rank variables", self.ranks, [](auto& rank, auto& item) {
+            item.text("name", rank.first);
+            item.text("value", rank.second);
+        });
+    }
     bool operator==(const ProcessInfo&) const = default;
 };
 
@@ -215,6 +298,11 @@ struct OptionValue {
     std::string name = {};
     std::string value = {};
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("name", self.name);
+        visit.text("value", self.value);
+    }
     bool operator==(const OptionValue&) const = default;
 };
 
@@ -226,6 +314,15 @@ struct DeviceInfo {
     std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
     std::uint64_t limit_bytes = 0;    ///< MEMLAB_LIMIT's; 0: none, or not below the total
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("index", Definition::device, self.index);
+        visit.text("name", self.name);
+        visit.text("uuid", self.uuid);
+        visit.number("total bytes", self.total_bytes);
+        visit.number("driver version", self.driver_version);
+        visit.number("limit", self.limit_bytes);
+    }
     bool operator==(const DeviceInfo&) const = default;
 };
 
@@ -234,6 +331,12 @@ struct ContextInfo {
     std::uint32_t device = 0;
     bool primary = false;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("id", Definition::context, self.id);
+        visit.subject("device", Definition::device, self.device);
+        visit.flag("primary", self.primary);
+    }
     bool operator==(const ContextInfo&) const = default;
 };
 
@@ -243,6 +346,11 @@ struct ContextLost {
     std::uint64_t time_ns = 0;
     std::uint32_t context = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.subject("context", Definition::context, self.context);
+    }
     bool operator==(const ContextLost&) const = default;
 };
 
@@ -251,6 +359,11 @@ struct ThreadInfo {
     std::uint32_t thread = 0;  ///< kernel thread id
     std::uint32_t name = 0;    ///< StringDef::id; 0: it has no name of its own
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.number("thread", self.thread);
+        visit.reference("name", Definition::string, self.name);
+    }
     bool operator==(const ThreadInfo&) const = default;
 };
 
@@ -258,6 +371,11 @@ struct StringDef {
     std::uint32_t id = 0;
     std::string text = {};
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("id", Definition::string, self.id);
+        visit.text("text", self.text);
+    }
     bool operator==(const StringDef&) const = default;
 };
 
@@ -271,6 +389,15 @@ struct ModuleDef {
     std::uint64_t start = 0;
     std::uint64_t end = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("id", Definition::module, self.id);
+        visit.text("path", self.path);
+        visit.text("build id", self.build_id);
+        visit.number("bias", self.bias);
+        visit.number("start", self.start);
+        visit.number("end", self.end);
+    }
     bool operator==(const ModuleDef&) const = default;
 };
 
@@ -282,6 +409,14 @@ struct PythonFrameDef {
     std::uint32_t line = 0;        ///< 0: the code has none there
     std::uint32_t first_line = 0;  ///< where the function begins; 0: unknown
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("id", Definition::python_frame, self.id);
+        visit.reference("function", Definition::string, self.function);
+        visit.reference("file", Definition::string, self.file);
+        visit.number("line", self.line);
+        visit.number("first line", self.first_line);
+    }
     bool operator==(const PythonFrameDef&) const = default;
 };
 
@@ -301,6 +436,12 @@ struct StackDef {
     bool truncated = false;  ///< deeper than the limit in force
     std::vector<Frame> frames = {};
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.definition("id", Definition::stack, self.id);
+        visit.flag("truncated", self.truncated);
+        visit.list("frames", self.frames, [](auto& frame, auto& item) { item.frame(frame); });
+    }
     bool operator==(const StackDef&) const = default;
 };
 
@@ -318,6 +459,12 @@ struct LogStopped {
     /// that is killed leaves it: exactly where the log is mapped, else at least half of them.
     std::uint64_t events_dropped = 0;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.text("reason", self.reason);
+        visit.overwritten("events dropped", self.events_dropped);
+    }
     bool operator==(const LogStopped&) const = default;
 };
 
@@ -333,42 +480,42 @@ struct End {
     /// As the parent sees it, 0 to 255; of quick_exit() it is not known.
     std::int32_t exit_code = unknown_code;
 
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.choice("kind", self.kind, EndKind::quick_exit);
+        visit.number("events dropped", self.events_dropped);
+        visit.text("why the log stopped", self.log_stopped_because);
+        visit.number("exit code", self.exit_code);
+    }
     bool operator==(const End&) const = default;
 };
 
-/// Receives the records of a recording in order. The log writer, the aggregator and tests are
-/// sinks; the live recorder and the log reader feed them. Not thread-safe: the caller serializes.
-class RecordSink {
-  public:
-    RecordSink() = default;
-    RecordSink(const RecordSink&) = delete;
-    RecordSink& operator=(const RecordSink&) = delete;
-    virtual ~RecordSink() = default;
+/// Every kind of record but Event, which has tags of its own (log_format.hpp): KIND(type, name,
+/// tag). A tag is never used again for something else.
+#define MEMLAB_RECORD_KINDS(KIND)             \
+    KIND(ProcessInfo, process_info, 1)        \
+    KIND(OptionValue, option_value, 2)        \
+    KIND(DeviceInfo, device_info, 3)          \
+    KIND(ContextInfo, context_info, 4)        \
+    KIND(ContextLost, context_lost, 5)        \
+    KIND(ThreadInfo, thread_info, 6)          \
+    KIND(StringDef, string_def, 7)            \
+    KIND(ModuleDef, module_def, 8)            \
+    KIND(PythonFrameDef, python_frame_def, 9) \
+    KIND(StackDef, stack_def, 10)             \
+    KIND(OomEvent, oom_event, 11)             \
+    KIND(DeviceSample, device_sample, 12)     \
+    KIND(Missed, missed, 13)                  \
+    KIND(Work, work, 14)                      \
+    KIND(Bypass, bypass, 15)                  \
+    KIND(Coverage, coverage, 16)              \
+    KIND(LogStopped, log_stopped, 17)         \
+    KIND(End, end, 18)
 
-    virtual void on(const ProcessInfo& record) = 0;
-    virtual void on(const OptionValue& record) = 0;
-    virtual void on(const DeviceInfo& record) = 0;
-    virtual void on(const ContextInfo& record) = 0;
-    virtual void on(const ContextLost& record) = 0;
-    virtual void on(const ThreadInfo& record) = 0;
-    virtual void on(const StringDef& record) = 0;
-    virtual void on(const ModuleDef& record) = 0;
-    virtual void on(const PythonFrameDef& record) = 0;
-    virtual void on(const StackDef& record) = 0;
-    virtual void on(const Event& record) = 0;
-    /// A free_requested that was complete at once: it, and its completed_at_once().
-    virtual void on_freed(const Event& free_requested) {
-        on(free_requested);
-        on(completed_at_once(free_requested));
-    }
-    virtual void on(const OomEvent& record) = 0;
-    virtual void on(const DeviceSample& record) = 0;
-    virtual void on(const Missed& record) = 0;
-    virtual void on(const Work& record) = 0;
-    virtual void on(const Bypass& record) = 0;
-    virtual void on(const Coverage& record) = 0;
-    virtual void on(const LogStopped& record) = 0;
-    virtual void on(const End& record) = 0;
-};
+#define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
+/// A record of any kind.
+using AnyRecord = std::variant<Event MEMLAB_RECORD_KINDS(MEMLAB_ALTERNATIVE)>;
+#undef MEMLAB_ALTERNATIVE
 
 }  // namespace memlab::trace

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "trace/aggregate/live_table.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::exports {
 
@@ -31,24 +31,14 @@ struct Allocation {
 /// Thread-safety: none.
 class History : public trace::RecordSink {
   public:
+    using trace::RecordSink::on;
     void on(const trace::ProcessInfo& record) override;
-    void on(const trace::OptionValue&) override {}
-    void on(const trace::DeviceInfo&) override {}
-    void on(const trace::ContextInfo&) override {}
     void on(const trace::ContextLost& record) override;
-    void on(const trace::ThreadInfo&) override {}
     void on(const trace::StringDef& record) override;
-    void on(const trace::ModuleDef&) override {}
-    void on(const trace::PythonFrameDef&) override {}
-    void on(const trace::StackDef&) override {}
     void on(const trace::Event& record) override;
     void on(const trace::OomEvent& record) override;
     void on(const trace::DeviceSample& record) override;
-    void on(const trace::Missed&) override {}
     void on(const trace::Work& record) override { worked(record); }
-    void on(const trace::Bypass&) override {}
-    void on(const trace::Coverage&) override {}
-    void on(const trace::LogStopped&) override {}
     void on(const trace::End& record) override;
 
   protected:

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "report/every_record.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
@@ -23,6 +22,7 @@
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::exports {
 
@@ -361,7 +361,7 @@ class Slices final : public History {
 
 /// The curves, from the aggregator itself: the very figures of the report. What it writes comes
 /// before the slices of the same record.
-class Curves final : public report::EveryRecord<Curves> {
+class Curves final : public trace::EveryRecord<Curves> {
   public:
     Curves(const Input& input, TraceEvents& out, Slices& slices)
         : input_(input), out_(out), slices_(slices) {}

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "report/every_record.hpp"
 #include "report/inefficiencies/busy_times.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -30,7 +30,7 @@ bool all_work_recorded(const Report& report) {
                        [](const Device& device) { return device.work.has_value(); });
 }
 
-class Watcher final : public EveryRecord<Watcher> {
+class Watcher final : public trace::EveryRecord<Watcher> {
   public:
     Watcher(const Report& report, std::optional<std::size_t> steps)
         : report_(report),

@@ -4,9 +4,9 @@
 #include <array>
 #include <limits>
 
-#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -43,7 +43,7 @@ class FindingOf {
     std::array<std::vector<std::size_t>, 4> of_;
 };
 
-class Weigher final : public EveryRecord<Weigher> {
+class Weigher final : public trace::EveryRecord<Weigher> {
   public:
     Weigher(std::vector<Change> changes, std::vector<Weighed>& findings)
         : changes_(std::move(changes)), findings_(findings), avoided_(findings.size()) {

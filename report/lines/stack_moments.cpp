@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "report/every_record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -15,7 +15,7 @@ std::uint64_t served(const trace::Event& event) {
 
 }  // namespace
 
-class StackMoments::Sink final : public EveryRecord<StackMoments::Sink> {
+class StackMoments::Sink final : public trace::EveryRecord<StackMoments::Sink> {
   public:
     Sink(StackMoments& moments, trace::Aggregator& figures)
         : moments_(moments), figures_(figures) {}

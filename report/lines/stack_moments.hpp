@@ -13,7 +13,7 @@
 #include "report/lines/query.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 

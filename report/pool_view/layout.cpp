@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "trace/aggregate/aggregator.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -28,7 +28,7 @@ std::vector<LaidBlock> blocks_of(const trace::Aggregator& figures, std::uint32_t
 }
 
 /// Keeps the moments of each device.
-class Follower final : public EveryRecord<Follower> {
+class Follower final : public trace::EveryRecord<Follower> {
   public:
     Follower(const std::vector<const Device*>& devices, std::size_t ooms) {
         for (const Device* device : devices) {

@@ -8,11 +8,11 @@
 #include <map>
 #include <utility>
 
-#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/json_writer.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
@@ -32,7 +32,7 @@ std::optional<std::uint64_t> time_of(const Record& record) {
 
 /// Feeds an aggregator, and lets a follower see the state before and after each record.
 template <typename Follower>
-class Following final : public EveryRecord<Following<Follower>> {
+class Following final : public trace::EveryRecord<Following<Follower>> {
   public:
     explicit Following(Follower& follower) : follower_(follower) {}
 

@@ -237,21 +237,6 @@ void ProgramBuilder::on(const trace::ModuleDef& record) {
     uses_pytorch_ = uses_pytorch_ || record.path.find("libc10_cuda") != std::string::npos;
 }
 
-// Call sites are looked up in the report of the same log, when one is shown.
-void ProgramBuilder::on(const trace::ThreadInfo& /*record*/) {}
-void ProgramBuilder::on(const trace::StringDef& /*record*/) {}
-void ProgramBuilder::on(const trace::PythonFrameDef& /*record*/) {}
-void ProgramBuilder::on(const trace::StackDef& /*record*/) {}
-void ProgramBuilder::on(const trace::Missed& /*record*/) {}
-
-void ProgramBuilder::on(const trace::Work& /*record*/) {}
-
-void ProgramBuilder::on(const trace::Bypass& /*record*/) {}
-
-void ProgramBuilder::on(const trace::Coverage& /*record*/) {}
-void ProgramBuilder::on(const trace::LogStopped& /*record*/) {}
-void ProgramBuilder::on(const trace::End& /*record*/) {}
-
 Recording ProgramBuilder::finish(const trace::LogReadResult& result) {
     recording_.status = result.status;
     recording_.events = events_;

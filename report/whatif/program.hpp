@@ -17,7 +17,7 @@
 
 #include "trace/address_map.hpp"
 #include "trace/log_reader.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::whatif {
 
@@ -80,28 +80,20 @@ struct Recording {
     std::uint64_t events = 0;
 };
 
-/// Takes a recording in; feed it as the sink of a log reader, then call finish().
+/// Takes a recording in; feed it as the sink of a log reader, then call finish(). Call sites are
+/// looked up in the report of the same log, when one is shown.
 class ProgramBuilder final : public trace::RecordSink {
   public:
+    using trace::RecordSink::on;
     void on(const trace::ProcessInfo& record) override;
     void on(const trace::OptionValue& record) override;
     void on(const trace::DeviceInfo& record) override;
     void on(const trace::ContextInfo& record) override;
     void on(const trace::ContextLost& record) override;
-    void on(const trace::ThreadInfo& record) override;
-    void on(const trace::StringDef& record) override;
     void on(const trace::ModuleDef& record) override;
-    void on(const trace::PythonFrameDef& record) override;
-    void on(const trace::StackDef& record) override;
     void on(const trace::Event& record) override;
     void on(const trace::OomEvent& record) override;
     void on(const trace::DeviceSample& record) override;
-    void on(const trace::Missed& record) override;
-    void on(const trace::Work& record) override;
-    void on(const trace::Bypass& record) override;
-    void on(const trace::Coverage& record) override;
-    void on(const trace::LogStopped& record) override;
-    void on(const trace::End& record) override;
 
     /// The recording; the builder is empty afterwards. `result` is what the reader returned.
     Recording finish(const trace::LogReadResult& result);

@@ -197,6 +197,7 @@ class Replayer final : public trace::RecordSink {
   public:
     explicit Replayer(const ReadPoolOptions& read_options) : read_options_(read_options) {}
 
+    using trace::RecordSink::on;
     void on(const trace::OptionValue& record) override { option_values_.push_back(record); }
     void on(const trace::DeviceInfo& record) override { devices_[record.index] = record; }
     void on(const trace::ContextLost& record) override {
@@ -225,22 +226,6 @@ class Replayer final : public trace::RecordSink {
         feed(again, told);
         compare(again);
     }
-
-    void on(const trace::ProcessInfo& /*record*/) override {}
-    void on(const trace::ContextInfo& /*record*/) override {}
-    void on(const trace::ThreadInfo& /*record*/) override {}
-    void on(const trace::StringDef& /*record*/) override {}
-    void on(const trace::ModuleDef& /*record*/) override {}
-    void on(const trace::PythonFrameDef& /*record*/) override {}
-    void on(const trace::StackDef& /*record*/) override {}
-    void on(const trace::OomEvent& /*record*/) override {}
-    void on(const trace::DeviceSample& /*record*/) override {}
-    void on(const trace::Missed& /*record*/) override {}
-    void on(const trace::Work& /*record*/) override {}
-    void on(const trace::Bypass& /*record*/) override {}
-    void on(const trace::Coverage& /*record*/) override {}
-    void on(const trace::LogStopped& /*record*/) override {}
-    void on(const trace::End& /*record*/) override {}
 
     ReplayResult finish(const trace::LogReadResult& read) {
         if (result_.divergence.empty() && read.status == trace::LogStatus::complete) {

@@ -18,7 +18,7 @@
 
 #include "allocator/pool_options.hpp"
 #include "trace/log_reader.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::whatif {
 

@@ -292,15 +292,6 @@ def check_preload_includes(tree):
                     yield f"{name}:{number}: <{found.group(1)}> must not be part of the preload library"
 
 
-def check_option_markers(tree):
-    """docs/options.md has the place for the generated table of options."""
-    name = "docs/options.md"
-    text = (tree.text(name) if name in tree.names else "") or ""
-    for marker in ("<!-- options:begin -->", "<!-- options:end -->"):
-        if text.count(marker) != 1:
-            yield f"{name}:1: the marker {marker} must be there once"
-
-
 CHECKS = [
     check_machine_paths,
     check_unfinished,
@@ -312,7 +303,6 @@ CHECKS = [
     check_cycles,
     check_folder_sizes,
     check_preload_includes,
-    check_option_markers,
 ]
 
 

@@ -91,11 +91,6 @@ class CheckTree(unittest.TestCase):
             "interpose/a.cpp": "#include <iostream>\n", "tools/b.cpp": "#include <iostream>\n"},
             "interpose/a.cpp")
 
-    def test_option_markers(self):
-        begin, end = "<!-- options:begin -->", "<!-- options:end -->"
-        self.assert_finds(check_tree.check_option_markers, {"docs/options.md": begin + end})
-        self.assert_finds(check_tree.check_option_markers, {"docs/options.md": begin}, "docs/options.md")
-
     def test_every_check_is_in_the_list(self):
         written = {value for name, value in vars(check_tree).items() if name.startswith("check_")}
         self.assertEqual(written, set(check_tree.CHECKS))

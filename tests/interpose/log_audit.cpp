@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "trace/log_reader.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace {
 
@@ -90,12 +90,12 @@ bool is_exclusive(int space) {
 
 class Audit final : public memlab::trace::RecordSink {
   public:
+    using memlab::trace::RecordSink::on;
     void on(const memlab::trace::ProcessInfo& record) override {
         result_["pid"] = record.pid;
         result_["executable"] = record.executable;
         result_["started_late"] = record.started_late;
     }
-    void on(const memlab::trace::OptionValue&) override {}
     void on(const memlab::trace::DeviceInfo&) override { ++devices_; }
     void on(const memlab::trace::ContextInfo&) override { ++contexts_; }
     void on(const memlab::trace::ContextLost& record) override {
@@ -129,8 +129,6 @@ class Audit final : public memlab::trace::RecordSink {
         }
         strings_[record.id] = record.text;
     }
-    void on(const memlab::trace::ModuleDef&) override {}
-    void on(const memlab::trace::PythonFrameDef&) override {}
     void on(const memlab::trace::StackDef& record) override {
         ++stacks_;
         deepest_stack_ = std::max(deepest_stack_, record.frames.size());

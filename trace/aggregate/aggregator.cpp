@@ -100,7 +100,7 @@ void Aggregator::on(const OptionValue& record) {
 
 void Aggregator::on(const DeviceInfo& record) {
     guarded([&] {
-        if (!definitions_.define(record)) {
+        if (!definitions_.accept(record)) {
             return;
         }
         if (devices_.size() <= record.index) {
@@ -119,7 +119,7 @@ void Aggregator::on(const DeviceInfo& record) {
 
 void Aggregator::on(const ContextInfo& record) {
     guarded([&] {
-        if (definitions_.define(record)) {
+        if (definitions_.accept(record)) {
             contexts_.push_back({.info = record});
         }
     });
@@ -143,7 +143,7 @@ void Aggregator::on(const ThreadInfo& record) {
 
 void Aggregator::on(const StringDef& record) {
     guarded([&] {
-        if (definitions_.define(record)) {
+        if (definitions_.accept(record)) {
             strings_.push_back(record.text);
         }
     });
@@ -151,7 +151,7 @@ void Aggregator::on(const StringDef& record) {
 
 void Aggregator::on(const ModuleDef& record) {
     guarded([&] {
-        if (definitions_.define(record)) {
+        if (definitions_.accept(record)) {
             modules_.push_back(record);
         }
     });
@@ -160,8 +160,7 @@ void Aggregator::on(const ModuleDef& record) {
 void Aggregator::on(const PythonFrameDef& record) {
     guarded([&] {
         PythonFrameDef frame = record;
-        definitions_.repair(frame);
-        if (definitions_.define(frame)) {
+        if (definitions_.repair(frame) && definitions_.accept(frame)) {
             python_frames_.push_back(frame);
         }
     });
@@ -170,15 +169,14 @@ void Aggregator::on(const PythonFrameDef& record) {
 void Aggregator::on(const StackDef& record) {
     guarded([&] {
         StackDef repaired;
-        const bool valid = definitions_.valid(record);
+        const bool valid = definitions_.accept(record);
         if (!valid) {
             repaired = record;
-            definitions_.repair(repaired);
+            if (!definitions_.repair(repaired) || !definitions_.accept(repaired)) {
+                return;
+            }
         }
         const StackDef& definition = valid ? record : repaired;
-        if (!definitions_.define(definition)) {
-            return;
-        }
         StackFrames stack{.frames = {}, .truncated = definition.truncated};
         stack.frames.reserve(definition.frames.size());
         for (const Frame& frame : definition.frames) {

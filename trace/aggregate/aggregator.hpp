@@ -32,7 +32,7 @@
 #include "trace/aggregate/timeline.hpp"
 #include "trace/definitions.hpp"
 #include "trace/hash_index.hpp"
-#include "trace/record.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::trace {
 
@@ -259,6 +259,7 @@ class Aggregator final : public RecordSink {
     Aggregator();
     ~Aggregator() override;
 
+    using RecordSink::on;
     void on(const ProcessInfo& record) override;
     void on(const OptionValue& record) override;
     void on(const DeviceInfo& record) override;

@@ -25,6 +25,7 @@ namespace {
 
 class Counter final : public trace::RecordSink {
   public:
+    using trace::RecordSink::on;
     std::map<std::string, int> counts;
     std::vector<trace::Event> events;
     std::vector<trace::ThreadInfo> threads;

@@ -1,12 +1,12 @@
 // Reading ahead delivers what reading does, in the same order, whatever the log and its end.
 #include <stdexcept>
 
-#include "report/every_record.hpp"
 #include "report/read_ahead.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/log_writer.hpp"
+#include "trace/record_sink.hpp"
 
 using namespace memlab::test;
 using memlab::report::read_log_ahead;
@@ -35,7 +35,7 @@ void check_same(const std::string& path) {
 }
 
 /// Has seen enough after some records.
-struct Impatient final : memlab::report::EveryRecord<Impatient> {
+struct Impatient final : memlab::trace::EveryRecord<Impatient> {
     template <typename Record>
     void take(const Record& /*record*/) {
         if (++seen == 100) {

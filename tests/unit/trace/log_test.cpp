@@ -283,7 +283,43 @@ TEST_CASE("a reader sees no reference to anything undefined") {
     CHECK(read_log(folder / "log", back).status == LogStatus::cut_off);
     Event expected;
     expected.device = 1;
-    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected}) == nothing);
+    CHECK(difference(back.records, Records{DeviceInfo{.index = 1}, expected,
+                                           StackDef{.id = 1, .frames = {{0, 1}}}}) == nothing);
+}
+
+TEST_CASE("a record may be longer or shorter than this version's") {
+    const auto read = [](std::vector<std::uint8_t> fields, Recording& back) {
+        std::vector<std::uint8_t> log(format::magic, format::magic + sizeof format::magic);
+        log.resize(format::file_header_size);
+        log[sizeof format::magic] = format::version;
+        log.push_back(format::block_tag);
+        log.resize(format::file_header_size + format::block_header_size);
+        log.push_back(record_tag<OptionValue>);
+        log.push_back(static_cast<std::uint8_t>(fields.size()));
+        log.insert(log.end(), fields.begin(), fields.end());
+        return read_log(log.data(), log.size(), back).status;
+    };
+    Recording longer;
+    CHECK(read({1, 'a', 1, 'b', 77, 78}, longer) == LogStatus::cut_off);
+    CHECK(difference(longer.records, Records{OptionValue{"a", "b"}}) == nothing);
+    Recording shorter;
+    CHECK(read({1, 'a'}, shorter) == LogStatus::cut_off);
+    CHECK(difference(shorter.records, Records{OptionValue{"a", ""}}) == nothing);
+    Recording cut;  // inside a field
+    CHECK(read({1, 'a', 9, 'b'}, cut) == LogStatus::damaged);
+    CHECK(cut.records.empty());
+}
+
+TEST_CASE("a list of a record is whole") {
+    std::vector<std::uint8_t> bytes;
+    DifferenceBases bases;
+    RecordEncoder(bytes, bases).encode(StackDef{.id = 1, .frames = {{0, 1}, {0, 2}}});
+    REQUIRE(bytes[1] == bytes.size() - 2);
+    bytes.pop_back();
+    --bytes[1];  // the last frame lacks its address
+    ByteReader from(bytes.data() + 1, bytes.data() + bytes.size());
+    StackDef stack;
+    CHECK(RecordDecoder(from, bases).decode(stack) == DecodeStatus::bad);
 }
 
 TEST_CASE("a log's name is taken once") {

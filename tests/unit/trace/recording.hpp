@@ -13,40 +13,20 @@
 #include <vector>
 
 #include "trace/log_format.hpp"
-#include "trace/record.hpp"
 #include "trace/record_codec.hpp"
+#include "trace/record_sink.hpp"
 
 namespace memlab::test {
 
 using namespace memlab::trace;
 
-using AnyRecord = std::variant<ProcessInfo, OptionValue, DeviceInfo, ContextInfo, ContextLost,
-                               ThreadInfo, StringDef, ModuleDef, PythonFrameDef, StackDef, Event,
-                               OomEvent, DeviceSample, Missed, Work, Bypass, Coverage, End>;
 using Records = std::vector<AnyRecord>;
 
 /// Keeps what it is given.
-class Recording final : public RecordSink {
+class Recording final : public EveryRecord<Recording> {
   public:
-    void on(const ProcessInfo& record) override { records.emplace_back(record); }
-    void on(const OptionValue& record) override { records.emplace_back(record); }
-    void on(const DeviceInfo& record) override { records.emplace_back(record); }
-    void on(const ContextInfo& record) override { records.emplace_back(record); }
-    void on(const ContextLost& record) override { records.emplace_back(record); }
-    void on(const ThreadInfo& record) override { records.emplace_back(record); }
-    void on(const StringDef& record) override { records.emplace_back(record); }
-    void on(const ModuleDef& record) override { records.emplace_back(record); }
-    void on(const PythonFrameDef& record) override { records.emplace_back(record); }
-    void on(const StackDef& record) override { records.emplace_back(record); }
-    void on(const Event& record) override { records.emplace_back(record); }
-    void on(const OomEvent& record) override { records.emplace_back(record); }
-    void on(const DeviceSample& record) override { records.emplace_back(record); }
-    void on(const Missed& record) override { records.emplace_back(record); }
-    void on(const Work& record) override { records.emplace_back(record); }
-    void on(const Bypass& record) override { records.emplace_back(record); }
-    void on(const Coverage& record) override { records.emplace_back(record); }
-    void on(const LogStopped& record) override { stopped = record; }
-    void on(const End& record) override { records.emplace_back(record); }
+    void take(const LogStopped& record) { stopped = record; }
+    void take(const auto& record) { records.emplace_back(record); }
 
     Records records;
     std::optional<LogStopped> stopped;  ///< the writer's own record: nobody gives it one

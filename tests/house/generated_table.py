@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The table in docs/options.md is the one that the option table prints.
+"""A table of a page in docs/ is the one that a program of the build prints.
 
-    options_table.py --check PRINTER PAGE    compares; ends with 1 when they differ
-    options_table.py --update PRINTER PAGE   writes the table into the page
+    generated_table.py --check PRINTER PAGE    compares; ends with 1 when they differ
+    generated_table.py --update PRINTER PAGE   writes the table into the page
 
-PRINTER is the build's bin/print_option_table, PAGE is docs/options.md.
+PRINTER and PAGE are the build's bin/print_option_table and docs/options.md, or bin/print_record_table
+and docs/event-log.md.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-BEGIN, END = "<!-- options:begin -->\n", "<!-- options:end -->"
+BEGIN, END = "<!-- table:begin -->\n", "<!-- table:end -->"
 
 
 def main():
@@ -41,8 +42,8 @@ def main():
         options.page.write_text(before + BEGIN + table + END + after)
         return 0
     sys.stdout.writelines(difflib.unified_diff(
-        written.splitlines(True), table.splitlines(True), str(options.page), "the option table"))
-    print(f"\nrun: python3 tests/house/options_table.py --update {options.printer} docs/options.md")
+        written.splitlines(True), table.splitlines(True), str(options.page), "what is printed"))
+    print(f"\nrun: python3 tests/house/generated_table.py --update {options.printer} {options.page}")
     return 1
 
 

@@ -1,0 +1,293 @@
+#include "trace/event_codec.hpp"
+
+#include <limits>
+
+namespace memlab::trace {
+namespace {
+
+constexpr int origin_shift = 4;
+
+std::uint8_t* put_difference(std::uint8_t* to, std::uint64_t value, std::uint64_t base) {
+    return put_number(to, zigzag(value - base));
+}
+
+/// What requested and size are when an event does not say: as was last said of its address, or,
+/// where nothing is known of that, the last event's of its type and all of it. `size` depends on
+/// `requested`, so it is a question of its own.
+std::uint64_t size_unsaid(const RememberedAddress* known, bool has_requested,
+                          std::uint64_t requested) {
+    return known != nullptr && !has_requested ? known->size : requested;
+}
+
+void remember(CodecState& state, const Event& event) {
+    if (event.address != 0) {
+        state.address = event.address;
+        state.remembered[CodecState::slot_of(event.address)] = {event.address, event.requested,
+                                                                event.size};
+    }
+    state.last[static_cast<std::size_t>(event.type)] = event;
+}
+
+/// The fields from the size on, which no remembered address says anything about.
+void rest_of_event(ByteReader& from, std::uint32_t fields, Event& record) {
+    if ((fields & format::has_size) != 0) {
+        from.difference(record.size, record.requested);
+    }
+    if ((fields & format::has_stack) != 0) {
+        from.number(record.stack);
+    }
+    if ((fields & format::has_thread) != 0) {
+        from.number(record.thread);
+    }
+    if ((fields & format::has_stream) != 0) {
+        from.number(record.stream);
+    }
+    if ((fields & format::has_api) != 0) {
+        from.number(record.api);
+    }
+    if ((fields & format::has_kind_and_origin) != 0) {
+        std::uint8_t bits = 0;
+        from.byte(bits);
+        const unsigned origin = static_cast<unsigned>(bits) >> origin_shift;
+        const unsigned kind = bits & ((1U << origin_shift) - 1);
+        if (kind >= memory_kind_count || origin > static_cast<unsigned>(Origin::driver)) {
+            from.fail(DecodeStatus::bad);
+        } else {
+            record.kind = static_cast<MemoryKind>(kind);
+            record.origin = static_cast<Origin>(origin);
+        }
+    }
+    if ((fields & format::has_device) != 0) {
+        from.number(record.device);
+    }
+    if ((fields & format::has_context) != 0) {
+        from.number(record.context);
+    }
+    if ((fields & format::has_name) != 0) {
+        from.number(record.name);
+    }
+    if ((fields & format::has_correlation) != 0) {
+        from.difference(record.correlation, record.correlation);
+    }
+}
+
+}  // namespace
+
+[[gnu::hot]] std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to) {
+    const auto type = static_cast<std::size_t>(event.type);
+    const Event& last = state.last[type];
+    const std::size_t slot = CodecState::slot_of(event.address);
+    const RememberedAddress* known = nullptr;
+    std::uint32_t fields = 0;
+    if (event.address != 0) {
+        if (state.remembered[slot].address == event.address) {
+            known = &state.remembered[slot];
+            fields = event.address == state.address ? format::at_latest_address
+                                                    : format::at_remembered_address;
+        } else {
+            fields = format::at_new_address;
+        }
+    }
+    const auto note = [&fields](bool differs, std::uint32_t field) {
+        fields |= differs ? field : 0;
+    };
+    const bool has_requested =
+        event.requested != (known != nullptr ? known->requested : last.requested);
+    const std::uint64_t unsaid = size_unsaid(known, has_requested, event.requested);
+    note(has_requested, format::has_requested);
+    note(event.size != unsaid, format::has_size);
+    note(event.stack != last.stack, format::has_stack);
+    note(event.thread != last.thread, format::has_thread);
+    note(event.stream != last.stream, format::has_stream);
+    note(event.api != last.api, format::has_api);
+    note(event.kind != last.kind || event.origin != last.origin, format::has_kind_and_origin);
+    note(event.device != last.device, format::has_device);
+    note(event.context != last.context, format::has_context);
+    note(event.name != last.name, format::has_name);
+    note(event.correlation != last.correlation, format::has_correlation);
+
+    to = put_number(to, fields);
+    to = put_difference(to, event.time_ns, state.bases.time_ns);
+    state.bases.time_ns = event.time_ns;
+    if ((fields & format::at_remembered_address) != 0) {
+        *to++ = static_cast<std::uint8_t>(slot);
+    }
+    if ((fields & format::at_new_address) != 0) {
+        to = put_difference(to, event.address, state.address);
+    }
+    if ((fields & format::has_requested) != 0) {
+        to = put_number(to, event.requested);
+    }
+    if ((fields & format::has_size) != 0) {
+        to = put_difference(to, event.size, event.requested);
+    }
+    if ((fields & format::has_stack) != 0) {
+        to = put_number(to, event.stack);
+    }
+    if (fields >= format::has_thread) {
+        if ((fields & format::has_thread) != 0) {
+            to = put_number(to, event.thread);
+        }
+        if ((fields & format::has_stream) != 0) {
+            to = put_number(to, event.stream);
+        }
+        if ((fields & format::has_api) != 0) {
+            to = put_number(to, event.api);
+        }
+        if ((fields & format::has_kind_and_origin) != 0) {
+            *to++ = static_cast<std::uint8_t>(static_cast<unsigned>(event.kind) |
+                                              static_cast<unsigned>(event.origin) << origin_shift);
+        }
+        if ((fields & format::has_device) != 0) {
+            to = put_number(to, event.device);
+        }
+        if ((fields & format::has_context) != 0) {
+            to = put_number(to, event.context);
+        }
+        if ((fields & format::has_name) != 0) {
+            to = put_number(to, event.name);
+        }
+        if ((fields & format::has_correlation) != 0) {
+            to = put_difference(to, event.correlation, last.correlation);
+        }
+    }
+    remember(state, event);
+    return to;
+}
+
+void ByteReader::fail(DecodeStatus status) {
+    if (status_ == DecodeStatus::ok) {
+        status_ = status;
+    }
+    at_ = end_;
+}
+
+bool ByteReader::byte(std::uint8_t& value) {
+    if (at_ == end_) {
+        fail(DecodeStatus::truncated);
+        return false;
+    }
+    value = *at_++;
+    return true;
+}
+
+void ByteReader::number(std::uint64_t& value) {
+    std::uint64_t result = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+        std::uint8_t part = 0;
+        if (!byte(part)) {
+            return;
+        }
+        if (shift == 63 && part > 1) {
+            break;
+        }
+        result |= static_cast<std::uint64_t>(part & 0x7f) << shift;
+        if ((part & 0x80) == 0) {
+            value = result;
+            return;
+        }
+    }
+    fail(DecodeStatus::bad);
+}
+
+void ByteReader::number(std::uint32_t& value) {
+    std::uint64_t wide = 0;
+    number(wide);
+    if (wide > std::numeric_limits<std::uint32_t>::max()) {
+        fail(DecodeStatus::bad);
+        return;
+    }
+    value = static_cast<std::uint32_t>(wide);
+}
+
+void ByteReader::number(std::int32_t& value) {
+    std::uint32_t bits = 0;
+    number(bits);
+    value = static_cast<std::int32_t>(bits);
+}
+
+void ByteReader::difference(std::uint64_t& value, std::uint64_t base) {
+    std::uint64_t coded = 0;
+    number(coded);
+    value = base + unzigzag(coded);
+}
+
+void ByteReader::difference(std::uint32_t& value, std::uint32_t base) {
+    std::uint64_t wide = 0;
+    difference(wide, base);
+    value = static_cast<std::uint32_t>(wide);
+}
+
+void ByteReader::text(std::string& value) {
+    const std::size_t size = count();
+    value.assign(reinterpret_cast<const char*>(at_), size);
+    at_ += size;
+}
+
+std::size_t ByteReader::count() {
+    std::uint64_t value = 0;
+    number(value);
+    if (value > format::max_record) {
+        fail(DecodeStatus::bad);
+        return 0;
+    }
+    if (value > static_cast<std::size_t>(end_ - at_)) {
+        fail(DecodeStatus::truncated);
+        return 0;
+    }
+    return status_ == DecodeStatus::ok ? static_cast<std::size_t>(value) : 0;
+}
+
+DecodeStatus decode_fields(ByteReader& from, EventType type, Event& record, CodecState& state) {
+    record = state.last[static_cast<std::size_t>(type)];
+    record.type = type;
+    std::uint32_t fields = 0;
+    from.number(fields);
+    from.difference(record.time_ns, state.bases.time_ns);
+    record.address = 0;
+    std::uint8_t slot = 0;
+    switch (fields &
+            (format::at_latest_address | format::at_remembered_address | format::at_new_address)) {
+        case 0:
+            break;
+        case format::at_latest_address:
+            record.address = state.address;
+            slot = static_cast<std::uint8_t>(CodecState::slot_of(record.address));
+            break;
+        case format::at_remembered_address:
+            from.byte(slot);
+            if (slot < state.remembered.size()) {
+                record.address = state.remembered[slot].address;
+            }
+            break;
+        case format::at_new_address:
+            from.difference(record.address, state.address);
+            break;
+        default:
+            from.fail(DecodeStatus::bad);
+    }
+    const RememberedAddress* known = nullptr;
+    if ((fields & (format::at_latest_address | format::at_remembered_address)) != 0) {
+        known = &state.remembered[slot % state.remembered.size()];
+        if (record.address == 0 || known->address != record.address) {
+            from.fail(DecodeStatus::bad);  // nothing is remembered there
+        }
+        record.requested = known->requested;
+    }
+    if ((fields & ~static_cast<std::uint32_t>(format::all_event_fields)) != 0) {
+        from.fail(DecodeStatus::bad);
+    }
+    const bool has_requested = (fields & format::has_requested) != 0;
+    if (has_requested) {
+        from.number(record.requested);
+    }
+    record.size = size_unsaid(known, has_requested, record.requested);
+    rest_of_event(from, fields, record);
+    if (from.status() == DecodeStatus::ok) {
+        state.bases.time_ns = record.time_ns;
+        remember(state, record);
+    }
+    return from.status();
+}
+
+}  // namespace memlab::trace

@@ -1,0 +1,49 @@
+// Who receives the records of a recording, one after the other.
+#pragma once
+
+#include "trace/record.hpp"
+
+namespace memlab::trace {
+
+/// Receives the records of a recording in order: each kind that it overrides, the others pass by.
+/// The log writer, the aggregator and tests are sinks; the live recorder and the log reader feed
+/// them. Not thread-safe: the caller serializes.
+class RecordSink {
+  public:
+    RecordSink() = default;
+    RecordSink(const RecordSink&) = delete;
+    RecordSink& operator=(const RecordSink&) = delete;
+    virtual ~RecordSink() = default;
+
+    virtual void on(const Event& /*record*/) {}
+    /// A free_requested that was complete at once: it, and its completed_at_once().
+    virtual void on_freed(const Event& free_requested) {
+        on(free_requested);
+        on(completed_at_once(free_requested));
+    }
+#define MEMLAB_ON(Record, name, tag) \
+    virtual void on(const Record& /*record*/) {}
+    MEMLAB_RECORD_KINDS(MEMLAB_ON)
+#undef MEMLAB_ON
+};
+
+/// A sink that takes every record alike: Derived has take(record), a template for all kinds, and
+/// overloads for those that it treats otherwise. It makes this a friend where they are private.
+template <typename Derived>
+class EveryRecord : public RecordSink {
+  public:
+    void on(const Event& record) final { self().take(record); }
+#define MEMLAB_ON(Record, name, tag)      \
+    void on(const Record& record) final { \
+        self().take(record);              \
+    }
+    MEMLAB_RECORD_KINDS(MEMLAB_ON)
+#undef MEMLAB_ON
+
+  private:
+    Derived& self() {
+        return static_cast<Derived&>(*this);
+    }
+};
+
+}  // namespace memlab::trace
