@@ -1,6 +1,7 @@
 #include "interpose/driver/driver.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -29,6 +30,7 @@ struct LoadedDriver {
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
     int ambiguous = 0;
+    const link_map* library = nullptr;                 // the driver itself
     std::array<const void*, max_wrappers> wrappers{};  // their objects; null behind the last
 };
 
@@ -190,6 +192,7 @@ const LoadedDriver* load() {
         }
     }
     const void* const object = object_of(library.find("cuInit"));
+    loaded->library = static_cast<const link_map*>(object);
     const bool linked = driver_is_wrapped();
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
     call_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
@@ -252,6 +255,17 @@ bool stands_behind_us(const void* address) {
     const void* const object = object_of(address);
     return object != nullptr && std::find(loaded->wrappers.begin(), loaded->wrappers.end(),
                                           object) != loaded->wrappers.end();
+}
+
+void keep_driver_loaded() {
+    static std::atomic_flag kept = ATOMIC_FLAG_INIT;
+    const LoadedDriver* loaded = published.load(std::memory_order_acquire);
+    if (loaded == nullptr || loaded->library == nullptr || kept.test_and_set()) {
+        return;
+    }
+    if (dlopen(loaded->library->l_name, RTLD_LAZY | RTLD_NOLOAD) == nullptr) {
+        dlerror();  // the program asked for nothing
+    }
 }
 
 int ambiguous_addresses() {

@@ -47,6 +47,10 @@ void* substitute(void* address);
 /// it asks for is the driver's: our wrapper would lead back to it.
 bool stands_behind_us(const void* address);
 
+/// Keeps the library that driver() found, for good: its functions are called until the process
+/// ends. Takes the loader's lock: call where the program takes it, before something is unloaded.
+void keep_driver_loaded();
+
 /// Driver addresses that two hooked functions of different types share; they are left alone.
 int ambiguous_addresses();
 

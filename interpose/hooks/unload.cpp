@@ -3,6 +3,7 @@
 // Unlike dlsym it needs no caller's address, so it is a plain call; it has to come back, because
 // only after the real one is the unloading over (the library's destructors may allocate and be
 // recorded until then).
+#include "interpose/driver/driver.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/process/session.hpp"
@@ -11,10 +12,11 @@
 namespace memlab::interpose {
 namespace {
 
-// What the recorder found in the process it found without the loader's lock, and so without holding
-// it there.
+// What memlab found in the process it found without the loader's lock, and so without holding it
+// there: the driver, and what the recorder reads.
 void keep_what_is_needed() {
     const InsideMemlab inside;
+    keep_driver_loaded();
     Session* const session = inside.nested() ? nullptr : Session::current();
     if (session != nullptr && session->recorder() != nullptr) {
         session->recorder()->before_unload();

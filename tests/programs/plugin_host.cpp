@@ -1,12 +1,14 @@
 // Loads a library that uses CUDA, lets it work, unloads it, and does so again. The host is not
 // linked with CUDA at all. With the argument "deepbind" the library is loaded with RTLD_DEEPBIND;
 // with "warm" another one is loaded first, and with "warmed" last, whose constructor waits for a
-// thread that makes an allocation of 7000 bytes and its free.
+// thread that makes an allocation of 7000 bytes and its free. Between the rounds the address space
+// that was left is taken: what is loaded again lies elsewhere.
 //
 // Recorded: 4 device allocations, 3 frees, 1 live of 60,000 bytes, with sites in the library that
 // is not loaded any more. With "deepbind" the library's calls go past every preloaded library:
 // nothing of them can be seen, the program must run as ever.
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,6 +47,9 @@ int main(int argc, char** argv) {
         }
         std::printf("round %d: %d live\n", round, work(round));
         std::printf("dlclose: %d\n", ::dlclose(library));
+        for (int gap = 0; gap < 1024; ++gap) {
+            ::mmap(nullptr, 64 << 10, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        }
     }
     load_warm("warmed");
     return 0;
