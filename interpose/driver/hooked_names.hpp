@@ -23,8 +23,8 @@ inline constexpr auto hooked_names = sorted_names({
 #undef MEMLAB_HOOK
 });
 
-/// CUPTI's functions by which a profiler takes the seat (hooks/cupti.cpp).
-inline constexpr std::array seat_names = std::to_array<std::string_view>(
+/// CUPTI's functions by which a profiler subscribes (hooks/cupti.cpp).
+inline constexpr std::array subscribing_names = std::to_array<std::string_view>(
     {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks"});
 
 /// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. A name that cuGetProcAddress
@@ -33,8 +33,9 @@ inline bool is_hooked_name(std::string_view name) {
     return std::binary_search(hooked_names.begin(), hooked_names.end(), name);
 }
 
-inline bool is_seat_name(std::string_view name) {
-    return std::find(seat_names.begin(), seat_names.end(), name) != seat_names.end();
+inline bool is_subscribing_name(std::string_view name) {
+    return std::find(subscribing_names.begin(), subscribing_names.end(), name) !=
+           subscribing_names.end();
 }
 
 /// Functions that free memory, begin or end captures, end contexts and streams, or give memory to
@@ -51,7 +52,7 @@ inline bool pool_must_see(std::string_view name) {
                        [name](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
-/// What dlsym answers for one of the seat's names, where the real one answered `found`.
-void* seat_hook(const char* symbol, void* found);
+/// What dlsym answers for one of the subscribing functions, where the real one answered `found`.
+void* subscribing_hook(const char* symbol, void* found);
 
 }  // namespace memlab::interpose

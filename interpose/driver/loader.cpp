@@ -31,7 +31,7 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
         return 0;
     }
-    if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_seat_name(name)) {
+    if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_subscribing_name(name)) {
         return 1;
     }
     // cuda..., curl_..., cublas... are nobody's concern; an unknown function of the driver is.

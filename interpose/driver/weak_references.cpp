@@ -89,8 +89,8 @@ bool is_weak_reference_to_us(const DynamicTables& tables, const ElfW(Sym) & symb
         return false;
     }
     const char* const name = tables.names + symbol.st_name;
-    return name[0] == 'c' && name[1] == 'u' && (is_hooked_name(name) || is_seat_name(name)) &&
-           found_without_us(name) == nullptr;
+    return name[0] == 'c' && name[1] == 'u' &&
+           (is_hooked_name(name) || is_subscribing_name(name)) && found_without_us(name) == nullptr;
 }
 
 /// The loader may have made the place read-only after relocating it.

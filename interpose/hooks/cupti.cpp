@@ -1,7 +1,7 @@
-// Where other profilers ask CUPTI for its only seat. memlab, if it sits there, gets up first; then
+// Where other profilers subscribe to CUPTI. memlab, if it is the subscriber, makes way first; then
 // the call goes to CUPTI as it was made. Profilers that link libcupti bind these symbols here,
-// those that open it get them from dlsym. Without this, whoever came second would find the seat
-// taken, and kineto asks only once.
+// those that open it get them from dlsym. Without this, whoever came second would be
+// refused, and kineto asks only once.
 //
 // CUPTI's own types are not needed (its header does not go with cuda_abi.hpp): the arguments are
 // passed on as they are, and only the number of pointers matters.
@@ -27,12 +27,12 @@ namespace {
 constexpr int cupti_not_initialized = 15;  // CUPTI_ERROR_NOT_INITIALIZED
 
 /// What dlsym last answered for each of the names: the function that its caller meant.
-std::array<std::atomic<void*>, mi::seat_names.size()> found_by_dlsym;
+std::array<std::atomic<void*>, mi::subscribing_names.size()> found_by_dlsym;
 
-void make_room() {
+void make_way() {
     const mi::InsideMemlab inside;
     if (mi::Session* session = mi::Session::current()) {
-        session->cupti().make_room();
+        session->cupti().make_way();
     }
 }
 
@@ -42,7 +42,7 @@ void* find_real(std::size_t name, const void* caller) {
     if (void* const known = found_by_dlsym[name].load(std::memory_order_acquire)) {
         return known;
     }
-    const char* const symbol = mi::seat_names[name].data();
+    const char* const symbol = mi::subscribing_names[name].data();
     Dl_info info{};
     if (dladdr(caller, &info) != 0 && info.dli_fname != nullptr) {
         if (void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
@@ -57,7 +57,7 @@ void* find_real(std::size_t name, const void* caller) {
 
 template <class Function, class... Arguments>
 int pass_on(Function /*type*/, std::size_t name, const void* caller, Arguments... arguments) {
-    make_room();
+    make_way();
     const auto real = reinterpret_cast<Function>(find_real(name, caller));
     return real != nullptr ? real(arguments...) : cupti_not_initialized;
 }
@@ -65,13 +65,13 @@ int pass_on(Function /*type*/, std::size_t name, const void* caller, Arguments..
 }  // namespace
 
 // The same through dlsym (hooks/resolve.cpp): remembers what it found, and answers with the hook.
-void* memlab::interpose::seat_hook(const char* symbol, void* found) {
+void* memlab::interpose::subscribing_hook(const char* symbol, void* found) {
     static void* const hooks[] = {reinterpret_cast<void*>(&::cuptiSubscribe),
                                   reinterpret_cast<void*>(&::cuptiSubscribe_v2),
                                   reinterpret_cast<void*>(&::cuptiActivityRegisterCallbacks)};
-    static_assert(std::size(hooks) == seat_names.size());
-    for (std::size_t i = 0; i < seat_names.size(); ++i) {
-        if (seat_names[i] == symbol) {
+    static_assert(std::size(hooks) == subscribing_names.size());
+    for (std::size_t i = 0; i < subscribing_names.size(); ++i) {
+        if (subscribing_names[i] == symbol) {
             if (!is_own_export(found)) {
                 found_by_dlsym[i].store(found, std::memory_order_release);
             }

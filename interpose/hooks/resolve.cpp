@@ -54,14 +54,14 @@ void* answer_for(void* found, const char* name, const void* caller) {
     // A global look-up (RTLD_DEFAULT, or a handle of the program) finds our own export; it stands
     // for the driver only where there is one.
     if (is_own_export(found)) {
-        const bool stands_for_it = is_seat_name(name) || driver() != nullptr;
+        const bool stands_for_it = is_subscribing_name(name) || driver() != nullptr;
         void* const behind_us = found_without_us(name);  // last: dlerror then tells of it
         return behind_us != nullptr && stands_for_it ? found : behind_us;
     }
     if (stands_behind_us(caller)) {
         return found;
     }
-    return is_seat_name(name) ? seat_hook(name, found) : substitute(found);
+    return is_subscribing_name(name) ? subscribing_hook(name, found) : substitute(found);
 }
 
 }  // namespace

@@ -285,9 +285,10 @@ constexpr OptionDef options[] = {
      "Record kernels, copies and fills (CUPTI), so that the report says what ran at the peak.",
      switch_option<&Settings::kernels>},
     {"MEMLAB_CUPTI", "auto, on, off", "auto",
-     "Whether memlab takes CUPTI's only seat. auto: when MEMLAB_AUDIT or MEMLAB_KERNELS asks and "
+     "Whether memlab subscribes to CUPTI, which takes one subscriber. auto: when MEMLAB_AUDIT or "
+     "MEMLAB_KERNELS asks and "
      "no other profiler is in the process. on: always, with an audit, and allocations are named by "
-     "the runtime's function (cudaMalloc). It is given up to a profiler that asks for it. off: "
+     "the runtime's function (cudaMalloc). It makes way for a profiler that subscribes. off: "
      "never.",
      cupti_option},
     {"MEMLAB_KEEP_LOG", "on, off", "on",

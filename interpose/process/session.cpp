@@ -315,7 +315,7 @@ void Session::on_pool_created() {
 void Session::look_around() noexcept {
     look_for_ipc_users();
     cupti_.look_for_others();
-    cupti_.leave_if_wanted();
+    cupti_.make_way_if_wanted();
 }
 
 void Session::finish(trace::EndKind kind) {
@@ -414,7 +414,7 @@ void Session::leave_report() {
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::forget_thread_id();
-    profiler::cupti::Seat::forget_after_fork();
+    profiler::cupti::Subscriber::forget_after_fork();
     profiler::unwind::forget_unloads_after_fork();
     forget_inside_after_fork();
     forget_annotations_after_fork();

@@ -10,7 +10,7 @@
 
 #include "interpose/memory/memory.hpp"
 #include "interpose/options/option_table.hpp"
-#include "interpose/process/cupti_use.hpp"
+#include "interpose/process/cupti_subscription.hpp"
 #include "interpose/process/ipc_users.hpp"
 #include "interpose/process/trim_thread.hpp"
 
@@ -47,7 +47,7 @@ class Session final : public Memory {
     static void finish(trace::EndKind kind);
 
     TrimThread& trimmer() { return trimmer_; }
-    CuptiSeat& cupti() { return cupti_; }
+    CuptiSubscription& cupti() { return cupti_; }
 
     /// Stops pooling when a library that exports the program's memory has been loaded. Takes the
     /// lock of the loader's list, which it does not hold while constructors run: call without any
@@ -71,7 +71,7 @@ class Session final : public Memory {
     int owner_pid_;
     IpcUsers ipc_users_;
     TrimThread trimmer_;
-    CuptiSeat cupti_;
+    CuptiSubscription cupti_;
 };
 
 }  // namespace memlab::interpose

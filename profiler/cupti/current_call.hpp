@@ -12,7 +12,8 @@ struct CurrentCall {
     std::uint32_t correlation = 0;  ///< CUPTI's number of the call
 };
 
-/// Of the calling thread; all zero outside of such a call, and always while memlab has no seat.
+/// Of the calling thread; all zero outside of such a call, and always while memlab is no
+/// subscriber.
 CurrentCall current_call();
 
 }  // namespace memlab::profiler::cupti

@@ -679,7 +679,7 @@ class Suite:
                                 f"called from {sorted(paths)}")
         return problems
 
-    # ---- CUPTI: who has its seat, and what memlab learns from it (docs/cupti.md)
+    # ---- CUPTI: who is its subscriber, and what memlab learns from it (docs/cupti.md)
 
     def cupti(self) -> None:
         for flavor in ("runtime_api", "runtime_api_static"):
@@ -690,7 +690,7 @@ class Suite:
                                lambda report: self.judge_audit(report, 0, 0))
         self.cupti_program("CUPTI: audit, a bypass", "bypass", ["3"], {"MEMLAB_AUDIT": "on"},
                            lambda report: self.judge_audit(report, 3, 9 << 20))
-        self.cupti_program("CUPTI: who asks for the seat gets it", "seat_taker", [], {"MEMLAB_CUPTI": "on"},
+        self.cupti_program("CUPTI: memlab makes way for another subscriber", "subscribes_itself", [], {"MEMLAB_CUPTI": "on"},
                            lambda report: [] if "left it" in report["coverage"]["because"] else
                            [f"memlab did not leave: {report['coverage']}"])
         name = "CUPTI: kernels at the peak"
@@ -750,7 +750,7 @@ class Suite:
         uncached = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
         platform = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}
         everything = {"MEMLAB_CUPTI": "on", "MEMLAB_KERNELS": "on"}
-        left = "Another profiler asked for CUPTI's only seat"
+        left = "Another profiler wants to be CUPTI's only subscriber"
         runs = [("torch", "CUPTI: torch.profiler beside memlab", "profiled.py", [], uncached, left),
                 ("torch", "CUPTI: PyTorch, audit and kernels", "train.py", [], uncached, ""),
                 ("cupy", "CUPTI: CuPy, audit and kernels", "cupy_work.py", ["uncached"], {}, ""),

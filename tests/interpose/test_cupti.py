@@ -1,4 +1,4 @@
-"""CUPTI: the seat, the names, the audit and the kernels, on the simulated CUPTI (tests/simcupti)."""
+"""CUPTI: the subscription, the names, the audit and the kernels, on the simulated CUPTI (tests/simcupti)."""
 
 from __future__ import annotations
 
@@ -115,14 +115,14 @@ class Cupti(EndToEnd):
             self.assertIn(words, outcome.stderr)
             self.assertLessEqual(outcome.stderr.count(b"\n"), 1)
         outcome = run([tool, "--quiet", "--fail-on-bypass", "-o", f"{self.output}/", "--",
-                       *self.program("contents")], environment | {"SIMCUPTI_FAULT": "seat_taken"}, self.cwd)
+                       *self.program("contents")], environment | {"SIMCUPTI_FAULT": "subscriber_already"}, self.cwd)
         self.assertEqual(outcome.code, 1, outcome.describe())
         self.assertIn(b"cannot tell whether memory bypassed memlab: contents", outcome.stderr)
 
-    # ---- the seat
+    # ---- the subscription
 
     def test_what_goes_wrong_with_cupti_is_said_and_nothing_else_goes_wrong(self) -> None:
-        for fault, words in (("seat_taken", "Another tool has CUPTI's only seat"),
+        for fault, words in (("subscriber_already", "Another tool is CUPTI's subscriber"),
                              ("old_version", "is CUPTI of CUDA 12 (API version 27); memlab was tested"),
                              ("no_activity", "CUPTI could not be used"),
                              ("silent", "CUPTI delivered no record of an allocation")):
@@ -138,7 +138,7 @@ class Cupti(EndToEnd):
         self.assertTrue(self.coverage(found)["audited"])
         self.assertEqual(self.coverage(found)["bypassed_count"], 2)
 
-    def test_auto_leaves_the_seat_to_others(self) -> None:
+    def test_auto_leaves_cupti_to_others(self) -> None:
         _, found = self.record(self.program("contents"), MEMLAB_AUDIT="on",
                                CUDA_INJECTION64_PATH="/nonexistent/tool.so")
         self.assertIn("CUDA_INJECTION64_PATH is set", self.coverage(found)["because"])
@@ -152,19 +152,19 @@ class Cupti(EndToEnd):
         _, found = self.record(self.program("contents"), MEMLAB_CUPTI="off", MEMLAB_KERNELS="on")
         self.assertEqual(self.coverage(found)["because"], "MEMLAB_CUPTI=off.")
 
-    def test_who_asks_for_the_seat_gets_it(self) -> None:
-        native = self.without_memlab(self.program("seat_taker"))
+    def test_memlab_makes_way_for_another_subscriber(self) -> None:
+        native = self.without_memlab(self.program("subscribes_itself"))
         self.assertIn(b"subscribe: 0\nenable: 0\nafter: 5\ncalls seen: 10\n", native.stdout)
         for settings in ({}, {"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on"},
                          {"MEMLAB_KERNELS": "on"}):
-            outcome, found = self.record(self.program("seat_taker"), **settings)
+            outcome, found = self.record(self.program("subscribes_itself"), **settings)
             self.assertEqual(outcome.stdout, native.stdout)
             coverage = self.coverage(found)
             self.assertFalse(coverage["audited"])
             if settings:
-                self.assertIn("Another profiler asked for CUPTI's only seat", coverage["because"])
+                self.assertIn("Another profiler wants to be CUPTI's only subscriber", coverage["because"])
         # What was named until then stays named.
-        _, found = self.record(self.program("seat_taker"), MEMLAB_CUPTI="on")
+        _, found = self.record(self.program("subscribes_itself"), MEMLAB_CUPTI="on")
         self.assertIn("cudaMalloc", self.apis(found))
 
     def test_processes_fork_and_end_as_ever(self) -> None:

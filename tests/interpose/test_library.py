@@ -12,8 +12,8 @@ GLIBC_FLOOR = (2, 36)
 
 # What NVTX looks for in the library that NVTX_INJECTION64_PATH names.
 NVTX = ("InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension")
-# CUPTI's functions by which another profiler asks for the seat.
-SEAT = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
+# CUPTI's functions by which another profiler subscribes.
+SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
 
 
 def tool(*command: str) -> str:
@@ -40,13 +40,13 @@ class Library(EndToEnd):
         return names
 
     def test_exports_only_what_it_interposes(self) -> None:
-        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SEAT,
+        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SUBSCRIBING,
                                    *NVTX}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
-        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SEAT,
+        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SUBSCRIBING,
                                   *NVTX}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))

@@ -1,12 +1,12 @@
 // The simulated CUPTI: the functions that memlab and the tests' profilers call, over what the
 // simulated driver and runtime tell (tests/simcuda/tool.h), in CUPTI's own ABI.
 //
-// Like the real one it has one seat, numbers calls across runtime and driver, gives a record the
-// number of the outermost call, fills buffers that the subscriber lends, and delivers them late:
-// from a thread of its own once many records wait, and when it is flushed.
+// Like the real one it takes one subscriber, numbers calls across runtime and driver, gives a
+// record the number of the outermost call, fills buffers that the subscriber lends, and delivers
+// them late: from a thread of its own once many records wait, and when it is flushed.
 //
 // SIMCUPTI_FAULT, one of:
-//   seat_taken   somebody else has the seat
+//   subscriber_already   there is a subscriber already
 //   old_version  it is CUPTI of CUDA 12.9
 //   no_activity  activities cannot be switched on
 //   silent       no buffer is ever delivered
@@ -35,18 +35,19 @@
 
 namespace {
 
-enum class Fault { none, seat_taken, old_version, no_activity, silent, late };
+enum class Fault { none, subscriber_already, old_version, no_activity, silent, late };
 
 Fault fault() {
     static const Fault chosen = [] {
         const char* const text = std::getenv("SIMCUPTI_FAULT");
         const std::string word = text != nullptr ? text : "";
-        const std::pair<const char*, Fault> words[] = {{"", Fault::none},
-                                                       {"seat_taken", Fault::seat_taken},
-                                                       {"old_version", Fault::old_version},
-                                                       {"no_activity", Fault::no_activity},
-                                                       {"silent", Fault::silent},
-                                                       {"late", Fault::late}};
+        const std::pair<const char*, Fault> words[] = {
+            {"", Fault::none},
+            {"subscriber_already", Fault::subscriber_already},
+            {"old_version", Fault::old_version},
+            {"no_activity", Fault::no_activity},
+            {"silent", Fault::silent},
+            {"late", Fault::late}};
         for (const auto& [name, value] : words) {
             if (word == name) {
                 return value;
@@ -315,7 +316,7 @@ CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                            void* user) {
     const std::lock_guard lock(state().mutex);
-    if (state().callback != nullptr || fault() == Fault::seat_taken) {
+    if (state().callback != nullptr || fault() == Fault::subscriber_already) {
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     }
     if (!attach()) {

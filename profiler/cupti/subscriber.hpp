@@ -1,12 +1,12 @@
-// memlab as CUPTI's subscriber: the one seat that CUPTI has in a process.
+// memlab as CUPTI's subscriber: in a process there can be one.
 //
-// From the seat memlab gets three things. Callbacks around the runtime's memory functions tell each
+// It gets memlab three things. Callbacks around the runtime's memory functions tell each
 // hooked driver call which function the program called. MEMORY2 records feed the audit. Records of
 // kernels, copies and fills, on request, become Work in the recording, in the recording's clock.
 //
-// CUPTI calls back from threads of its own, and until the very end of the process: a Seat is never
-// destroyed, its buffers are never given back, and its callbacks take no lock but the recorder's
-// and their own. CUPTI is never called under a lock of memlab's.
+// CUPTI calls back from threads of its own, and until the very end of the process: a Subscriber is
+// never destroyed, its buffers are never given back, and its callbacks take no lock but the
+// recorder's and their own. CUPTI is never called under a lock of memlab's.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace memlab::profiler::cupti {
 
-struct SeatOptions {
+struct SubscriberOptions {
     bool audit = false;
     bool work = false;
     /// Whether the calling thread is in one of memlab's hooks; what reaches the driver then is
@@ -27,37 +27,37 @@ struct SeatOptions {
 };
 
 /// Thread-safety: all functions, from any thread. One per process.
-class Seat {
+class Subscriber {
   public:
     /// `library` must be usable.
-    Seat(const Library& library, Recorder& recorder, const SeatOptions& options);
-    Seat(const Seat&) = delete;
-    Seat& operator=(const Seat&) = delete;
+    Subscriber(const Library& library, Recorder& recorder, const SubscriberOptions& options);
+    Subscriber(const Subscriber&) = delete;
+    Subscriber& operator=(const Subscriber&) = delete;
 
     /// Subscribes and switches on what was asked for. Empty when all of it worked; else a sentence,
     /// and nothing of it is on. Call once.
-    std::string take() noexcept;
+    std::string subscribe() noexcept;
 
-    bool taken() const;
+    bool subscribed() const;
 
     /// Waits until CUPTI has delivered what it has. Not from a callback.
     void flush() noexcept;
 
-    /// Gives the seat up, for good: delivers, switches everything off, unsubscribes. The first call
-    /// does it; true for that one. libcupti stays as it is (cuptiFinalize would end it for whoever
+    /// For good: delivers, switches everything off, unsubscribes. The first call does it; true for
+    /// that one. libcupti stays as it is (cuptiFinalize would end it for whoever
     /// comes next).
-    bool leave() noexcept;
+    bool unsubscribe() noexcept;
 
     Audit& audit();
     /// Records that CUPTI lost, or for which there was no buffer.
     std::uint64_t lost_records() const;
 
-    /// In a forked child: the seat is the parent's.
+    /// In a forked child: the subscription is the parent's.
     static void forget_after_fork() noexcept;
 
   private:
     class Impl;
-    Impl* const impl_;  ///< never destroyed, nor is the seat
+    Impl* const impl_;  ///< never destroyed, nor is the subscriber
 };
 
 }  // namespace memlab::profiler::cupti

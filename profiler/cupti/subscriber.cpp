@@ -1,4 +1,4 @@
-#include "profiler/cupti/seat.hpp"
+#include "profiler/cupti/subscriber.hpp"
 
 #include <algorithm>
 #include <array>
@@ -41,22 +41,22 @@ class Batch {
 
 }  // namespace
 
-class Seat::Impl {
+class Subscriber::Impl {
   public:
-    Impl(const Library& library, Recorder& recorder, const SeatOptions& options)
+    Impl(const Library& library, Recorder& recorder, const SubscriberOptions& options)
         : cupti_(*library.functions), recorder_(recorder), options_(options), batch_(recorder) {}
 
-    std::string take() noexcept;
-    bool taken() const { return taken_.load(std::memory_order_acquire); }
+    std::string subscribe() noexcept;
+    bool subscribed() const { return subscribed_.load(std::memory_order_acquire); }
     void flush() noexcept;
-    bool leave() noexcept;
+    bool unsubscribe() noexcept;
     Audit& audit() { return audit_; }
     std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
-    void forget() { taken_.store(false, std::memory_order_relaxed); }
+    void forget() { subscribed_.store(false, std::memory_order_relaxed); }
 
   private:
-    static void CUPTIAPI on_call(void* seat, CUpti_CallbackDomain domain, CUpti_CallbackId function,
-                                 const void* data);
+    static void CUPTIAPI on_call(void* subscriber, CUpti_CallbackDomain domain,
+                                 CUpti_CallbackId function, const void* data);
     static void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size,
                                      std::size_t* max_records);
     static void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
@@ -75,10 +75,10 @@ class Seat::Impl {
 
     const Functions cupti_;
     Recorder& recorder_;
-    const SeatOptions options_;
+    const SubscriberOptions options_;
     Audit audit_;
     BufferPool buffers_;
-    std::atomic<bool> taken_{false};
+    std::atomic<bool> subscribed_{false};
     std::atomic<std::uint64_t> lost_{0};
     std::uint64_t clock_offset_ = 0;  ///< ours less CUPTI's, where CUPTI cannot be given ours
     CUpti_SubscriberHandle subscriber_ = nullptr;
@@ -97,11 +97,11 @@ class Seat::Impl {
     std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
 
     // CUPTI hands buffers back without saying to whom they belong.
-    static std::atomic<Impl*> the_seat;
-    friend class Seat;
+    static std::atomic<Impl*> the_subscriber;
+    friend class Subscriber;
 };
 
-constinit std::atomic<Seat::Impl*> Seat::Impl::the_seat{nullptr};
+constinit std::atomic<Subscriber::Impl*> Subscriber::Impl::the_subscriber{nullptr};
 
 namespace {
 
@@ -161,45 +161,45 @@ trace::Work work_of(const Record& record, trace::WorkKind kind) {
     return call_of_thread;
 }
 
-Seat::Seat(const Library& library, Recorder& recorder, const SeatOptions& options)
+Subscriber::Subscriber(const Library& library, Recorder& recorder, const SubscriberOptions& options)
     : impl_(new Impl(library, recorder, options)) {}
 
-std::string Seat::take() noexcept {
-    return impl_->take();
+std::string Subscriber::subscribe() noexcept {
+    return impl_->subscribe();
 }
 
-bool Seat::taken() const {
-    return impl_->taken();
+bool Subscriber::subscribed() const {
+    return impl_->subscribed();
 }
 
-void Seat::flush() noexcept {
+void Subscriber::flush() noexcept {
     impl_->flush();
 }
 
-bool Seat::leave() noexcept {
-    return impl_->leave();
+bool Subscriber::unsubscribe() noexcept {
+    return impl_->unsubscribe();
 }
 
-Audit& Seat::audit() {
+Audit& Subscriber::audit() {
     return impl_->audit();
 }
 
-std::uint64_t Seat::lost_records() const {
+std::uint64_t Subscriber::lost_records() const {
     return impl_->lost();
 }
 
-void Seat::forget_after_fork() noexcept {
+void Subscriber::forget_after_fork() noexcept {
     call_of_thread = {};
-    if (Impl* const parents = Impl::the_seat.exchange(nullptr)) {
+    if (Impl* const parents = Impl::the_subscriber.exchange(nullptr)) {
         parents->forget();
     }
 }
 
-std::string Seat::Impl::take() noexcept {
-    the_seat.store(this, std::memory_order_release);
+std::string Subscriber::Impl::subscribe() noexcept {
+    the_subscriber.store(this, std::memory_order_release);
     const CUptiResult result = switch_on();
     if (result == CUPTI_SUCCESS) {
-        taken_.store(true, std::memory_order_release);
+        subscribed_.store(true, std::memory_order_release);
         return {};
     }
     switch_off();
@@ -209,7 +209,8 @@ std::string Seat::Impl::take() noexcept {
     }
     try {
         if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
-            return "Another tool has CUPTI's only seat (" + std::string(text) + ").";
+            return "Another tool is CUPTI's subscriber, and there can be one (" +
+                   std::string(text) + ").";
         }
         return "CUPTI could not be used (" + std::string(text) + ").";
     } catch (const std::bad_alloc&) {
@@ -217,8 +218,9 @@ std::string Seat::Impl::take() noexcept {
     }
 }
 
-CUptiResult Seat::Impl::switch_on() noexcept {
-    // Before anything else: who has the seat refuses it here, and nothing of theirs was touched.
+CUptiResult Subscriber::Impl::switch_on() noexcept {
+    // Before anything else: where there is a subscriber it is refused here, and nothing of theirs
+    // was touched.
     if (const CUptiResult refused =
             cupti_.subscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
         subscriber_ = nullptr;
@@ -263,7 +265,7 @@ CUptiResult Seat::Impl::switch_on() noexcept {
     return CUPTI_SUCCESS;
 }
 
-void Seat::Impl::switch_off() noexcept {
+void Subscriber::Impl::switch_off() noexcept {
     if (subscriber_ == nullptr) {
         return;  // nothing was ever on
     }
@@ -281,29 +283,29 @@ void Seat::Impl::switch_off() noexcept {
     cupti_.unsubscribe(subscriber_);
 }
 
-void Seat::Impl::flush() noexcept {
-    if (taken() && (options_.audit || options_.work)) {
+void Subscriber::Impl::flush() noexcept {
+    if (subscribed() && (options_.audit || options_.work)) {
         cupti_.flush_all(0);
     }
 }
 
-bool Seat::Impl::leave() noexcept {
-    if (!taken_.exchange(false, std::memory_order_acq_rel)) {
+bool Subscriber::Impl::unsubscribe() noexcept {
+    if (!subscribed_.exchange(false, std::memory_order_acq_rel)) {
         return false;
     }
     switch_off();
     return true;
 }
 
-std::uint64_t Seat::Impl::now() {
+std::uint64_t Subscriber::Impl::now() {
     return monotonic_ns();
 }
 
 // ---- callbacks around calls
 
-void Seat::Impl::on_call(void* seat, CUpti_CallbackDomain domain, CUpti_CallbackId function,
-                         const void* data) {
-    auto& self = *static_cast<Impl*>(seat);
+void Subscriber::Impl::on_call(void* subscriber, CUpti_CallbackDomain domain,
+                               CUpti_CallbackId function, const void* data) {
+    auto& self = *static_cast<Impl*>(subscriber);
     const auto& call = *static_cast<const CUpti_CallbackData*>(data);
     if (domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
         self.on_runtime_call(function, call);
@@ -312,9 +314,9 @@ void Seat::Impl::on_call(void* seat, CUpti_CallbackDomain domain, CUpti_Callback
     }
 }
 
-void Seat::Impl::on_runtime_call(CUpti_CallbackId function,
-                                 const CUpti_CallbackData& data) noexcept {
-    if (data.callbackSite != CUPTI_API_ENTER || function >= runtime_functions || !taken()) {
+void Subscriber::Impl::on_runtime_call(CUpti_CallbackId function,
+                                       const CUpti_CallbackData& data) noexcept {
+    if (data.callbackSite != CUPTI_API_ENTER || function >= runtime_functions || !subscribed()) {
         call_of_thread = {};
         return;
     }
@@ -331,8 +333,8 @@ void Seat::Impl::on_runtime_call(CUpti_CallbackId function,
     call_of_thread = {id, data.correlationId};
 }
 
-void Seat::Impl::on_driver_call(const CUpti_CallbackData& data) noexcept {
-    if (!taken() || options_.inside_memlab()) {
+void Subscriber::Impl::on_driver_call(const CUpti_CallbackData& data) noexcept {
+    if (!subscribed() || options_.inside_memlab()) {
         return;
     }
     const CurrentCall outer = call_of_thread;
@@ -347,16 +349,17 @@ void Seat::Impl::on_driver_call(const CUpti_CallbackData& data) noexcept {
 
 // ---- records
 
-void Seat::Impl::give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
-    Impl* const self = the_seat.load(std::memory_order_acquire);
+void Subscriber::Impl::give_buffer(std::uint8_t** buffer, std::size_t* size,
+                                   std::size_t* max_records) {
+    Impl* const self = the_subscriber.load(std::memory_order_acquire);
     *buffer = self != nullptr ? self->buffers_.take() : nullptr;
     *size = *buffer != nullptr ? BufferPool::buffer_bytes : 0;
     *max_records = 0;  // as many as fit
 }
 
-void Seat::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
-                             std::size_t /*size*/, std::size_t valid) {
-    Impl* const self = the_seat.load(std::memory_order_acquire);
+void Subscriber::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                                   std::size_t /*size*/, std::size_t valid) {
+    Impl* const self = the_subscriber.load(std::memory_order_acquire);
     if (self == nullptr || buffer == nullptr) {
         return;
     }
@@ -364,8 +367,8 @@ void Seat::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8
     self->buffers_.put_back(buffer);
 }
 
-void Seat::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
-                      std::size_t valid) noexcept {
+void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                            std::size_t valid) noexcept {
     const std::lock_guard lock(reading_);
     CUpti_Activity* record = nullptr;
     while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
@@ -410,7 +413,7 @@ void Seat::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buf
     }
 }
 
-void Seat::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
+void Subscriber::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
     // The variables of a module come with it; there are thousands, and nobody allocates them.
     if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ||
         record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC ||
@@ -427,7 +430,7 @@ void Seat::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
 
 /// Of a kernel's name. The text is looked at each time: CUPTI's pointer may stand for another name
 /// once a module was unloaded.
-std::uint32_t Seat::Impl::name_id(const char* name) noexcept {
+std::uint32_t Subscriber::Impl::name_id(const char* name) noexcept {
     if (name == nullptr) {
         return 0;
     }

@@ -1,4 +1,4 @@
-// seat_taker: a program with a profiler of its own that asks CUPTI for its only seat when CUDA is
+// subscribes_itself: a program with a profiler of its own that subscribes to CUPTI when CUDA is
 // long in use. It must get it, as it does without memlab. Prints the answers.
 //
 // Recorded: ten allocations by cudaMalloc, freed.

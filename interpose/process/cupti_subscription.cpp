@@ -1,4 +1,4 @@
-#include "interpose/process/cupti_use.hpp"
+#include "interpose/process/cupti_subscription.hpp"
 
 #include <cstdlib>
 #include <ctime>
@@ -15,7 +15,7 @@
 namespace memlab::interpose {
 namespace {
 
-using profiler::cupti::Seat;
+using profiler::cupti::Subscriber;
 
 struct Known {
     std::string_view beginning;
@@ -57,7 +57,7 @@ std::string other_profiler() {
     return name == nullptr ? std::string() : name;
 }
 
-std::string CuptiSeat::reason_not_to_sit(const Memory& memory) const {
+std::string CuptiSubscription::reason_not_to_subscribe(const Memory& memory) const {
     const Settings& settings = memory.settings();
     if (settings.cupti == CuptiUse::off) {
         return "MEMLAB_CUPTI=off.";
@@ -68,20 +68,20 @@ std::string CuptiSeat::reason_not_to_sit(const Memory& memory) const {
     constexpr const char* insist = " (MEMLAB_CUPTI=on takes it all the same).";
     for (const char* variable : {"CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"}) {
         if (is_set(variable)) {
-            return std::string(variable) + " is set: CUPTI's only seat is left to that tool" +
+            return std::string(variable) + " is set: that tool stays CUPTI's only subscriber" +
                    insist;
         }
     }
     if (const std::string tool = tool_at_work(); !tool.empty()) {
-        return tool + " is at work: CUPTI's only seat is left to it" + insist;
+        return tool + " is at work: it stays CUPTI's only subscriber" + insist;
     }
     if (const std::string other = other_profiler(); !other.empty()) {
-        return other + " is in the process: CUPTI's only seat is left to it" + insist;
+        return other + " is in the process: it stays CUPTI's only subscriber" + insist;
     }
     return {};
 }
 
-bool CuptiSeat::start(Memory& memory) noexcept {
+bool CuptiSubscription::start(Memory& memory) noexcept {
     const Settings& settings = memory.settings();
     const bool insists = settings.cupti == CuptiUse::on;
     profiler::Recorder* const recorder = memory.recorder();
@@ -91,7 +91,7 @@ bool CuptiSeat::start(Memory& memory) noexcept {
     memory_ = &memory;
     automatic_ = !insists;
     try {
-        if (const std::string reason = reason_not_to_sit(memory); !reason.empty()) {
+        if (const std::string reason = reason_not_to_subscribe(memory); !reason.empty()) {
             cover(false, reason, 0, 0);
             return false;
         }
@@ -104,21 +104,21 @@ bool CuptiSeat::start(Memory& memory) noexcept {
             cover(false, library.problem, 0, 0);
             return false;
         }
-        profiler::cupti::SeatOptions options;
+        profiler::cupti::SubscriberOptions options;
         options.audit = settings.audit || insists;
         options.work = settings.kernels;
         options.inside_memlab = &thread_is_inside_memlab;
         audit_ = options.audit;
-        auto* const seat = new Seat(library, *recorder, options);  // never destroyed
-        seat_.store(seat, std::memory_order_release);              // before its first callback
-        memory.audit_with(&seat->audit());
-        if (const std::string problem = seat->take(); !problem.empty()) {
+        auto* const subscriber = new Subscriber(library, *recorder, options);  // never destroyed
+        subscriber_.store(subscriber, std::memory_order_release);  // before its first callback
+        memory.audit_with(&subscriber->audit());
+        if (const std::string problem = subscriber->subscribe(); !problem.empty()) {
             memory.audit_with(nullptr);
-            seat_.store(nullptr, std::memory_order_release);
+            subscriber_.store(nullptr, std::memory_order_release);
             cover(false, problem, 0, 0);
             return false;
         }
-        debug("sits in CUPTI's seat: " + library_);
+        debug("subscribed to CUPTI: " + library_);
         return true;
     } catch (const std::bad_alloc&) {
         recorder->missed("the host was out of memory: CUPTI was not used", 0);
@@ -126,9 +126,9 @@ bool CuptiSeat::start(Memory& memory) noexcept {
     }
 }
 
-void CuptiSeat::look_for_others() noexcept {
-    const Seat* const seat = seat_.load(std::memory_order_acquire);
-    if (seat == nullptr || !automatic_ || !seat->taken()) {
+void CuptiSubscription::look_for_others() noexcept {
+    const Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
+    if (subscriber == nullptr || !automatic_ || !subscriber->subscribed()) {
         return;
     }
     unsigned long long loads = objects_seen_.load(std::memory_order_relaxed);
@@ -136,54 +136,49 @@ void CuptiSeat::look_for_others() noexcept {
         &loads, [](const char* file) { return profiler_of_file(file) != nullptr; });
     objects_seen_.store(loads, std::memory_order_relaxed);
     if (found) {
-        leave_wanted_.store(true, std::memory_order_relaxed);
+        way_wanted_.store(true, std::memory_order_relaxed);
         memory_->report_growth();
     }
 }
 
-void CuptiSeat::make_room() noexcept {
-    leave();
-}
-
-void CuptiSeat::before_context_ends() noexcept {
-    if (Seat* const seat = seat_.load(std::memory_order_acquire)) {
-        seat->flush();
+void CuptiSubscription::before_context_ends() noexcept {
+    if (Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire)) {
+        subscriber->flush();
     }
 }
 
-void CuptiSeat::leave() noexcept {
-    Seat* const seat = seat_.load(std::memory_order_acquire);
-    if (seat == nullptr) {
+void CuptiSubscription::make_way() noexcept {
+    Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
+    if (subscriber == nullptr) {
         return;
     }
     const std::lock_guard lock(leaving_);
-    leave_wanted_.store(false, std::memory_order_relaxed);
-    if (!seat->leave()) {
+    way_wanted_.store(false, std::memory_order_relaxed);
+    if (!subscriber->unsubscribe()) {
         return;
     }
     try {
-        debug("leaves CUPTI's seat to another profiler");
+        debug("unsubscribes from CUPTI for another profiler");
         left_for_ =
-            "Another profiler asked for CUPTI's only seat, and memlab left it: what came after "
-            "that "
-            "was not seen.";
+            "Another profiler wants to be CUPTI's only subscriber, and memlab made way: what "
+            "came after that was not seen.";
         conclude();
     } catch (const std::bad_alloc&) {
         memory_->recorder()->missed("the host was out of memory: the audit was not finished", 0);
     }
 }
 
-void CuptiSeat::finish() noexcept {
-    Seat* const seat = seat_.load(std::memory_order_acquire);
-    if (seat == nullptr) {
+void CuptiSubscription::finish() noexcept {
+    Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
+    if (subscriber == nullptr) {
         return;
     }
     const std::lock_guard lock(leaving_);
-    if (!seat->leave()) {
+    if (!subscriber->unsubscribe()) {
         return;
     }
     // Another thread may be between the driver's answer and its hook's note of it.
-    for (int patience = 0; patience < 20 && audit_ && seat->audit().waits(); ++patience) {
+    for (int patience = 0; patience < 20 && audit_ && subscriber->audit().waits(); ++patience) {
         const timespec moment{0, 1'000'000};
         nanosleep(&moment, nullptr);
     }
@@ -194,7 +189,7 @@ void CuptiSeat::finish() noexcept {
     }
 }
 
-void CuptiSeat::conclude() {
+void CuptiSubscription::conclude() {
     if (!audit_) {
         cover(false,
               left_for_.empty() ? "Nobody asked for an audit; MEMLAB_AUDIT=on does." : left_for_, 0,
@@ -203,7 +198,7 @@ void CuptiSeat::conclude() {
     }
     profiler::Recorder& recorder = *memory_->recorder();
     const profiler::cupti::Audit::Result found =
-        seat_.load(std::memory_order_acquire)->audit().result();
+        subscriber_.load(std::memory_order_acquire)->audit().result();
     std::string because = left_for_;
     if (because.empty() && found.overflowed) {
         because = "The driver made more allocations at once than the audit can keep apart.";
@@ -227,8 +222,8 @@ void CuptiSeat::conclude() {
     cover(because.empty(), because, found.records, found.bytes);
 }
 
-void CuptiSeat::cover(bool audited, const std::string& because, std::uint64_t count,
-                      std::uint64_t bytes) {
+void CuptiSubscription::cover(bool audited, const std::string& because, std::uint64_t count,
+                              std::uint64_t bytes) {
     profiler::Recorder& recorder = *memory_->recorder();
     trace::Coverage coverage;
     coverage.audited = audited;
@@ -236,8 +231,8 @@ void CuptiSeat::cover(bool audited, const std::string& because, std::uint64_t co
     coverage.cupti = library_.empty() ? 0 : recorder.string_id(library_);
     coverage.count = count;
     coverage.bytes = bytes;
-    if (const Seat* const seat = seat_.load(std::memory_order_acquire)) {
-        coverage.lost = seat->lost_records();
+    if (const Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire)) {
+        coverage.lost = subscriber->lost_records();
     }
     recorder.record(coverage);
 }
