@@ -1,9 +1,9 @@
-#include "tests/proof/notification.hpp"
+#include "tests/model_check/notification.hpp"
 
 #include <condition_variable>
 #include <mutex>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 constinit thread_local Notification* installed = nullptr;
@@ -13,7 +13,7 @@ void Notification::install(Notification* notification) {
     installed = notification;
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check
 
 extern "C" {
 void __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
@@ -22,7 +22,7 @@ void __real__ZNSt18condition_variable10notify_allEv(std::condition_variable*);
 
 void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
     std::condition_variable* condition, std::unique_lock<std::mutex>& lock) {
-    auto* const here = memlab::proof::installed;
+    auto* const here = memlab::model_check::installed;
     if (here == nullptr || !here->in_call()) {
         __real__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(condition, lock);
         return;
@@ -33,8 +33,8 @@ void __wrap__ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(
 }
 
 void __wrap__ZNSt18condition_variable10notify_allEv(std::condition_variable* condition) {
-    if (memlab::proof::installed != nullptr) {
-        memlab::proof::installed->notified();
+    if (memlab::model_check::installed != nullptr) {
+        memlab::model_check::installed->notified();
     }
     __real__ZNSt18condition_variable10notify_allEv(condition);
 }

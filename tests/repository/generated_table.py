@@ -43,7 +43,7 @@ def main():
         return 0
     sys.stdout.writelines(difflib.unified_diff(
         written.splitlines(True), table.splitlines(True), str(options.page), "what is printed"))
-    print(f"\nrun: python3 tests/house/generated_table.py --update {options.printer} {options.page}")
+    print(f"\nrun: python3 tests/repository/generated_table.py --update {options.printer} {options.page}")
     return 1
 
 

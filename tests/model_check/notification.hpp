@@ -3,7 +3,7 @@
 // without an installed Notification they do what they always do.
 #pragma once
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 class Notification {
   public:
@@ -22,4 +22,4 @@ class Notification {
     static void install(Notification* notification);
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

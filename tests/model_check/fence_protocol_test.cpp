@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "tests/proof/explorer.hpp"
+#include "tests/model_check/explorer.hpp"
 #include "tests/unit/allocator/random.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -391,4 +391,4 @@ TEST_CASE("the fence protocol is safe and live in its full scope", "[.full]") {
     explore_all(static_cast<unsigned>(setting("MEMLAB_TEST_DEPTH", 8)));
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -1,10 +1,10 @@
-#include "tests/proof/random_machine.hpp"
+#include "tests/model_check/random_machine.hpp"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 using allocator::Address;
 using allocator::AllocResult;
@@ -579,4 +579,4 @@ void RandomMachine::end(Site& site) {
     }
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 /// Thread-safety: none; belongs to one thread.
 class Fibers {
@@ -47,4 +47,4 @@ class Fibers {
     Fiber* running_ = nullptr;
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

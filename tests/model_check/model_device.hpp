@@ -17,7 +17,7 @@
 
 #include "allocator/backend.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 inline constexpr std::size_t max_streams = 3;
 
@@ -264,4 +264,4 @@ class ModelDevice final : public allocator::DeviceBackend {
     std::size_t references_ = 0;
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -25,11 +25,11 @@
 #include <vector>
 
 #include "allocator/pool.hpp"
-#include "tests/proof/fibers.hpp"
-#include "tests/proof/model_device.hpp"
-#include "tests/proof/notification.hpp"
+#include "tests/model_check/fibers.hpp"
+#include "tests/model_check/model_device.hpp"
+#include "tests/model_check/notification.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 enum class Step : std::uint8_t {
     submit,        ///< stream, block: work, from its begin to its tick
@@ -228,4 +228,4 @@ class Protocol final : private ModelDevice::Checker,
     std::string problem_;
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

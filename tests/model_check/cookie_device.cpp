@@ -1,10 +1,10 @@
-#include "tests/proof/cookie_device.hpp"
+#include "tests/model_check/cookie_device.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -360,4 +360,4 @@ void CookieDevice::fence_release(Fence fence) {
     }
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -1,10 +1,10 @@
-#include "tests/proof/model_device.hpp"
+#include "tests/model_check/model_device.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -386,4 +386,4 @@ void ModelDevice::finish_up_to(const Counts& target) {
     }
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -1,9 +1,9 @@
-#include "tests/proof/explorer.hpp"
+#include "tests/model_check/explorer.hpp"
 
 #include <algorithm>
 #include <limits>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -187,4 +187,4 @@ std::vector<std::uint64_t> reachable(const Setting& setting, unsigned depth, boo
     return all;
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -20,11 +20,11 @@
 #include "profiler/recorder.hpp"
 #include "report/whatif/replay.hpp"
 #include "tests/catch.hpp"
-#include "tests/proof/random_machine.hpp"
+#include "tests/model_check/random_machine.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "trace/log_reader.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -282,4 +282,4 @@ TEST_CASE("a replay with other options, or of a changed log, is not equal") {
     }
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

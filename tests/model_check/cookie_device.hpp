@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/proof/model_device.hpp"
+#include "tests/model_check/model_device.hpp"
 #include "tests/support/simulated_backend.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 /// What may go wrong on purpose, so that a test can be shown to notice.
 enum class Planted : std::uint8_t {
@@ -176,4 +176,4 @@ class CookieDevice final : public allocator::DeviceBackend {
     std::string problem_;
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -1,10 +1,10 @@
-#include "tests/proof/protocol.hpp"
+#include "tests/model_check/protocol.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -1004,4 +1004,4 @@ std::uint64_t Protocol::fingerprint() const {
     return hash;
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/proof/protocol.hpp"
+#include "tests/model_check/protocol.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 struct Exploration {
     std::uint64_t states = 0;
@@ -29,4 +29,4 @@ Exploration explore(const Setting& setting, unsigned depth, bool merge = true);
 /// The fingerprints of all states within `depth`, sorted.
 std::vector<std::uint64_t> reachable(const Setting& setting, unsigned depth, bool merge);
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -1,4 +1,4 @@
-#include "tests/proof/fibers.hpp"
+#include "tests/model_check/fibers.hpp"
 
 #include <cstdint>
 #include <utility>
@@ -12,7 +12,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 constexpr std::size_t stack_bytes = std::size_t{256} << 10;
@@ -125,4 +125,4 @@ bool Fibers::resume(std::size_t fiber) {
     return fibers_[fiber]->busy;
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

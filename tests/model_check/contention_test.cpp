@@ -17,7 +17,7 @@
 
 #include "tests/unit/allocator/random_program.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -360,4 +360,4 @@ TEST_CASE("owners who go on using what they freed are noticed") {
     CHECK(noticed);
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "tests/catch.hpp"
-#include "tests/proof/random_machine.hpp"
+#include "tests/model_check/random_machine.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 namespace {
 
@@ -99,4 +99,4 @@ TEST_CASE("the same seed gives the same run") {
     CHECK(counts[0].failures == counts[1].failures);
 }
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check

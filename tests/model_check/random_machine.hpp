@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "tests/proof/cookie_device.hpp"
-#include "tests/proof/fibers.hpp"
-#include "tests/proof/notification.hpp"
+#include "tests/model_check/cookie_device.hpp"
+#include "tests/model_check/fibers.hpp"
+#include "tests/model_check/notification.hpp"
 #include "tests/unit/allocator/random_program.hpp"
 
-namespace memlab::proof {
+namespace memlab::model_check {
 
 /// Hears what the pools of a machine tell, beside the checking observer.
 class MachineListener {
@@ -112,4 +112,4 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     std::string problem_;
 };
 
-}  // namespace memlab::proof
+}  // namespace memlab::model_check
