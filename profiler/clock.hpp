@@ -13,6 +13,11 @@ inline std::uint64_t clock_ns(clockid_t clock) {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+inline timespec timespec_of(std::uint64_t ns) {
+    constexpr std::uint64_t second_ns = 1'000'000'000;
+    return {static_cast<time_t>(ns / second_ns), static_cast<long>(ns % second_ns)};
+}
+
 inline std::uint64_t monotonic_ns() {
     return clock_ns(CLOCK_MONOTONIC);
 }

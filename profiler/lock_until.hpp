@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <ctime>
 
+#include "profiler/clock.hpp"
+
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #endif
@@ -15,9 +17,7 @@ namespace memlab::profiler {
 
 /// Locks `mutex`; false when monotonic_ns() reaches `until_ns` first.
 inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t until_ns) {
-    constexpr std::uint64_t second_ns = 1'000'000'000;
-    const timespec until{static_cast<time_t>(until_ns / second_ns),
-                         static_cast<long>(until_ns % second_ns)};
+    const timespec until = timespec_of(until_ns);
     // ThreadSanitizer knows of pthread_mutex_lock, not of this one.
 #ifdef __SANITIZE_THREAD__
     __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);

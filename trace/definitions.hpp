@@ -7,8 +7,11 @@
 // of order. To the reader an undefined reference is damage.
 #pragma once
 
+#include <array>
 #include <bitset>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "trace/log_format.hpp"
@@ -39,8 +42,9 @@ class Definitions {
     }
     bool valid(const Event& event) const {
         return (is_note(event.type) || knows(Definition::device, event.device)) &&
-               event.context <= contexts_ && event.api <= strings_ && event.name <= strings_ &&
-               event.stack <= stacks_;
+               event.context <= count(Definition::context) &&
+               event.api <= count(Definition::string) && event.name <= count(Definition::string) &&
+               event.stack <= count(Definition::stack);
     }
 
     /// Makes the record valid by dropping undefined references; false when it cannot be.
@@ -144,7 +148,7 @@ class Definitions {
             if (what == Definition::device) {
                 known.devices_.set(id);
             } else {
-                known.count(what) = id;
+                known.counts_[static_cast<std::size_t>(what)] = id;
             }
         }
     };
@@ -158,29 +162,10 @@ class Definitions {
             reference = 0;
         }
     }
-    const std::uint32_t& count(Definition what) const {
-        switch (what) {
-            case Definition::module:
-                return modules_;
-            case Definition::python_frame:
-                return python_frames_;
-            case Definition::stack:
-                return stacks_;
-            case Definition::context:
-                return contexts_;
-            default:
-                return strings_;
-        }
-    }
-    std::uint32_t& count(Definition what) {
-        return const_cast<std::uint32_t&>(static_cast<const Definitions*>(this)->count(what));
-    }
+    std::uint32_t count(Definition what) const { return counts_[static_cast<std::size_t>(what)]; }
 
-    std::uint32_t strings_ = 0;
-    std::uint32_t modules_ = 0;
-    std::uint32_t python_frames_ = 0;
-    std::uint32_t stacks_ = 0;
-    std::uint32_t contexts_ = 0;
+    /// Of each Definition but devices, which are not given out in order.
+    std::array<std::uint32_t, static_cast<std::size_t>(Definition::device)> counts_{};
     std::bitset<format::max_devices> devices_;
 };
 

@@ -29,7 +29,9 @@ constexpr std::uint64_t unzigzag(std::uint64_t value) {
     return (value >> 1) ^ (0 - (value & 1));
 }
 
-/// A varint to `to`, ten bytes at most; returns its end.
+inline constexpr std::size_t max_number_size = 10;
+
+/// A varint to `to`, where there is room for max_number_size bytes; returns its end.
 inline std::uint8_t* put_number(std::uint8_t* to, std::uint64_t value) {
     while (value >= 0x80) {
         *to++ = static_cast<std::uint8_t>(value | 0x80);
@@ -37,6 +39,23 @@ inline std::uint8_t* put_number(std::uint8_t* to, std::uint64_t value) {
     }
     *to++ = static_cast<std::uint8_t>(value);
     return to;
+}
+
+/// Numbers of fixed width.
+template <typename Integer>
+void put_little_endian(std::uint8_t* to, Integer value) {
+    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
+        to[i] = static_cast<std::uint8_t>(value >> (8 * i));
+    }
+}
+
+template <typename Integer>
+Integer little_endian(const std::uint8_t* from) {
+    Integer value = 0;
+    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
+        value = static_cast<Integer>(value | static_cast<Integer>(from[i]) << (8 * i));
+    }
+    return value;
 }
 
 enum class DecodeStatus : std::uint8_t {

@@ -21,15 +21,6 @@
 namespace memlab::trace {
 namespace {
 
-template <typename Integer>
-Integer little_endian(const std::uint8_t* from) {
-    Integer value = 0;
-    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-        value = static_cast<Integer>(value | static_cast<Integer>(from[i]) << (8 * i));
-    }
-    return value;
-}
-
 /// A window on the bytes: of memory as it is, or of a file through a buffer that holds one block.
 class Input {
   public:

@@ -26,13 +26,6 @@ constexpr std::size_t room_for_end = 320;
 constexpr std::size_t room_for_last_words = 2 * room_for_end;
 constexpr std::size_t max_reason = 200;
 
-template <typename Integer>
-void put_little_endian(std::uint8_t* to, Integer value) {
-    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-        to[i] = static_cast<std::uint8_t>(value >> (8 * i));
-    }
-}
-
 }  // namespace
 
 class LogWriter::Impl {

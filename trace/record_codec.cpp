@@ -26,23 +26,19 @@ constexpr bool tags_differ() {
 static_assert(tags_differ(), "each kind has its own tag, below those of events");
 static_assert(sizeof(DifferenceBases) <= 32, "copied for every record that is read");
 
-constexpr unsigned bits_of_a_byte = 8;
-
 }  // namespace
 
 // ---- encoding
 
 void RecordEncoder::put(std::uint64_t value) {
-    while (value >= 0x80) {
-        byte(static_cast<std::uint8_t>(value | 0x80));
-        value >>= 7;
-    }
-    byte(static_cast<std::uint8_t>(value));
+    std::uint8_t number[max_number_size];
+    const std::uint8_t* const begin = number;
+    bytes_.insert(bytes_.end(), begin, static_cast<const std::uint8_t*>(put_number(number, value)));
 }
 
 /// In front of what was written since `begin`.
 void RecordEncoder::put_length(std::size_t begin) {
-    std::uint8_t length[10];
+    std::uint8_t length[max_number_size];
     std::uint8_t* const end = put_number(length, bytes_.size() - begin);
     bytes_.insert(bytes_.begin() + static_cast<std::ptrdiff_t>(begin), length, end);
 }
@@ -70,9 +66,8 @@ void RecordEncoder::period(const char* /*start*/, const char* /*duration*/, std:
 }
 
 void RecordEncoder::overwritten(const char* /*name*/, std::uint64_t value) {
-    for (unsigned shift = 0; shift < 64; shift += bits_of_a_byte) {
-        byte(static_cast<std::uint8_t>(value >> shift));
-    }
+    bytes_.resize(bytes_.size() + sizeof value);
+    put_little_endian(&bytes_[bytes_.size() - sizeof value], value);
 }
 
 void RecordEncoder::frame(const Frame& frame) {
@@ -149,12 +144,11 @@ void RecordDecoder::overwritten(const char* /*name*/, std::uint64_t& value) {
     if (!more()) {
         return;
     }
-    value = 0;
-    for (unsigned shift = 0; shift < 64; shift += bits_of_a_byte) {
-        std::uint8_t part = 0;
-        from_.byte(part);
-        value |= std::uint64_t{part} << shift;
+    std::uint8_t bytes[sizeof value] = {};
+    for (std::uint8_t& byte : bytes) {
+        from_.byte(byte);
     }
+    value = little_endian<std::uint64_t>(bytes);
 }
 
 void RecordDecoder::frame(Frame& frame) {

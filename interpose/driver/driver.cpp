@@ -1,7 +1,6 @@
 #include "interpose/driver/driver.hpp"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +29,6 @@ struct LoadedDriver {
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
     int ambiguous = 0;
-    const link_map* library = nullptr;                 // the driver itself
     std::array<const void*, max_wrappers> wrappers{};  // their objects; null behind the last
 };
 
@@ -192,7 +190,6 @@ const LoadedDriver* load() {
         }
     }
     const void* const object = object_of(library.find("cuInit"));
-    loaded->library = static_cast<const link_map*>(object);
     const bool linked = driver_is_wrapped();
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
     call_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
@@ -259,11 +256,10 @@ bool stands_behind_us(const void* address) {
 
 void keep_driver_loaded() {
     static std::atomic_flag kept = ATOMIC_FLAG_INIT;
-    const LoadedDriver* loaded = published.load(std::memory_order_acquire);
-    if (loaded == nullptr || loaded->library == nullptr || kept.test_and_set()) {
+    if (published.load(std::memory_order_acquire) == nullptr || kept.test_and_set()) {
         return;
     }
-    if (dlopen(loaded->library->l_name, RTLD_LAZY | RTLD_NOLOAD) == nullptr) {
+    if (loaded_libcuda() == nullptr) {
         dlerror();  // the program asked for nothing
     }
 }

@@ -33,15 +33,6 @@ class AllSignalsBlocked {
     sigset_t before_;
 };
 
-timespec after(std::uint64_t nanoseconds) {
-    constexpr std::uint64_t second = 1'000'000'000;
-    const std::uint64_t until = profiler::monotonic_ns() + nanoseconds;
-    timespec time;
-    time.tv_sec = static_cast<time_t>(until / second);
-    time.tv_nsec = static_cast<long>(until % second);
-    return time;
-}
-
 }  // namespace
 
 bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
@@ -83,7 +74,7 @@ void* TrimThread::run(void* self) {
 void TrimThread::loop() {
     pthread_mutex_lock(&mutex_);
     while (!stopped_.load()) {
-        const timespec until = after(interval_ns_);
+        const timespec until = profiler::timespec_of(profiler::monotonic_ns() + interval_ns_);
         pthread_cond_timedwait(&stopped_changed_, &mutex_, &until);
         trim();
     }
