@@ -89,8 +89,8 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
         [&](Session& session) {
             const CUresult result = real();
             const CUcontext accessor = mi::current_context();
-            // Enabled already: by a call from before memlab was there, or with the first mapping
-            // of another process's memory.
+            // Enabled already: by a call from before memlab was there, or, as documented, with the
+            // first mapping of another process's memory.
             const bool enabled =
                 result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
             if (enabled && accessor != nullptr) {

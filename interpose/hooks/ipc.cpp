@@ -44,8 +44,8 @@ std::size_t size_at(CUdeviceptr address) {
                : 0;
 }
 
-// Memory on another device: the driver enables the current context's access to that device with it,
-// as cuCtxEnablePeerAccess does, and the program need never say so itself.
+// Memory on another device: by its documentation the driver may enable the current context's access
+// to that device with it, and the program need never say so itself. Drivers of CUDA 13.0 do not.
 template <class Real>
 CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& real) {
     return mi::hook(

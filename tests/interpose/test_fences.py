@@ -131,6 +131,8 @@ class Fences(EndToEnd):
     def test_peers_by_memory_of_another_process(self) -> None:
         for mode in ("unordered", "late"):
             self.overwrites_nothing("ipc_peers", mode, SIMCUDA_DEVICES="2")
+        for mode in ("unordered", "late", "opened"):
+            self.overwrites_nothing("ipc_peers", mode, SIMCUDA_DEVICES="2", SIMCUDA_IPC_ENABLES_PEERS="1")
 
     @unittest.skipIf(Build.sanitizer, "that library is built without sanitizers only")
     def test_control_without_peers_each_is_caught(self) -> None:

@@ -1,13 +1,15 @@
-// Memory of another process on another device is opened, by which the driver lets the current
-// context use that device as cuCtxEnablePeerAccess does. Its kernels then use memory that this
-// process has on that device, and that is freed and had again while they run.
+// Memory of another process on another device is opened, and the current context is given access to
+// that device. Its kernels then use memory that this process has on that device, and that is freed
+// and had again while they run.
 //
 //   ipc_peers stream      freed in the order of the stream in which the kernel runs
 //   ipc_peers unordered   freed at once: with plain CUDA blocks are overwritten, with memlab none
 //   ipc_peers late        as unordered; the other device's context begins after the opening only
+//   ipc_peers opened      as late, for a driver that gives the access with the opening, as is
+//                         documented (SIMCUDA_IPC_ENABLES_PEERS=1; not CUDA 13.0's)
 //
-// Prints OK, or BAD and how many rounds went wrong (exit code 1), and what enabling and disabling
-// the access answers then.
+// Prints OK, or BAD and how many rounds went wrong (exit code 1), and what enabling the access once
+// more and disabling it answers then.
 //
 // Recorded: device: 2 contexts with 2 blocks, 3 streams by 8 rounds with 2 blocks; 1 import.
 #include <cuda.h>
@@ -150,7 +152,7 @@ int main(int argc, char** argv) {
     if (mode == "export") {
         return export_memory();
     }
-    if (mode != "stream" && mode != "unordered" && mode != "late") {
+    if (mode != "stream" && mode != "unordered" && mode != "late" && mode != "opened") {
         return 2;
     }
     const Exporter exporter;
@@ -160,12 +162,17 @@ int main(int argc, char** argv) {
         return 3;
     }
     CHECK(cuInit(0));
-    const CUcontext early = mode == "late" ? nullptr : primary_of(1);
+    const CUcontext early = mode == "late" || mode == "opened" ? nullptr : primary_of(1);
     const Worker other(primary_of(0));
     const Filler filler;
     CUdeviceptr opened = 0;
     CHECK(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     const Worker home(early != nullptr ? early : primary_of(1));
+    if (mode != "opened") {
+        other.use();
+        const CUresult enabled = cuCtxEnablePeerAccess(home.context, 0);
+        CHECK(enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : enabled);
+    }
 
     const Free how = mode == "stream" ? Free::in_stream : Free::at_once;
     int wrong = 0;

@@ -6,6 +6,7 @@
 #include "tests/simcuda/call.hpp"
 #include "tests/simcuda/capture.hpp"
 #include "tests/simcuda/memory.hpp"
+#include "tests/simcuda/options.hpp"
 #include "tests/simcuda/share.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
@@ -27,8 +28,7 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     if (name.process == getpid()) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    // Access to another device's memory is enabled with it, as by cuCtxEnablePeerAccess.
-    if (name.device != context->device) {
+    if (name.device != context->device && options().ipc_enables_peers) {
         context->peer_devices.push_back(name.device);
     }
     // One mapping for a handle, however often it is opened.
