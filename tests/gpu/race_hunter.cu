@@ -1,6 +1,6 @@
 // Hunts for memory that is handed out again while work of its former owner still runs.
 //
-//   race_hunter [--seconds N] [--seed N] [--leave MIB]
+//   race_hunter [--seconds N] [--seed N] [--leave MIB] [--gpus N] [--free at-once|waited]
 //   race_hunter --one KIND [--threads N] [--then WHAT] [--seconds N] [--seed N]
 //
 // Host threads allocate, launch and free without waiting, over 1, 2 and 8 streams of each kind
@@ -13,6 +13,11 @@
 // With --leave the program first takes all of the device's memory but so much, so that what is
 // freed must serve again although its work may still run; an allocation that fails is tried again
 // after a free.
+//
+// With --gpus memory is taken on any of the first N GPUs, which may use one another's, and worked
+// on by any of them. Plain CUDA's cudaFree does not wait for a peer's work: "--free waited" waits
+// before each free, which is right without memlab as well. Otherwise nothing is captured on several
+// GPUs: what is allocated meanwhile is the driver's own, and freed as plain CUDA frees it.
 //
 // With --one all work goes to one stream (non-blocking, blocking, legacy or per-thread), so that
 // memory may be handed out again at once; work is longer then, so that a queue of it stands in the
@@ -52,6 +57,19 @@ void check(cudaError_t error, int line) {
     }
 }
 #define CHECK(call) check((call), __LINE__)
+
+// How many GPUs take part; with more than one they are one another's peers.
+int gpus = 1;
+
+void use_gpu(int gpu) {
+    if (gpus > 1) {
+        CHECK(cudaSetDevice(gpu));
+    }
+}
+
+constexpr const char* free_names[] = {"at-once", "waited"};
+// The host waits for a block's work before it frees the block.
+bool waits_first = false;
 
 struct Findings {
     unsigned long long corruptions;  // words that were not the cookie
@@ -132,6 +150,17 @@ constexpr Configuration configurations[] = {
     {1, Kind::per_thread, 4, true},    {2, Kind::per_thread, 4, false},
 };
 
+/// What stands behind a piece of work; of the GPU that does the work.
+struct Event {
+    cudaEvent_t event;
+    int gpu;
+};
+
+struct Stream {
+    cudaStream_t stream;
+    int gpu;
+};
+
 /// Memory that was freed, by address: whether its work was finished, and the event behind it.
 class FreedMemory {
   public:
@@ -142,18 +171,18 @@ class FreedMemory {
 
     ~FreedMemory() {
         for (const auto& [address, range] : ranges_) {
-            cudaEventDestroy(range.work);
+            cudaEventDestroy(range.work.event);
         }
     }
 
     /// Must be told before the memory is freed. Takes the event over.
-    void freed(std::uintptr_t address, std::size_t bytes, cudaEvent_t work, bool unfinished) {
+    void freed(std::uintptr_t address, std::size_t bytes, Event work, bool unfinished) {
         const std::lock_guard<std::mutex> lock(mutex_);
         ranges_[address] = {bytes, work, unfinished};
     }
 
     /// Looks up what was there before. Events no longer needed go to `events`.
-    void handed_out(std::uintptr_t address, std::size_t bytes, std::vector<cudaEvent_t>& events) {
+    void handed_out(std::uintptr_t address, std::size_t bytes, std::vector<Event>& events) {
         const std::lock_guard<std::mutex> lock(mutex_);
         auto it = ranges_.upper_bound(address);
         if (it != ranges_.begin() && std::prev(it)->first + std::prev(it)->second.bytes > address) {
@@ -164,7 +193,7 @@ class FreedMemory {
         while (it != ranges_.end() && it->first < address + bytes) {
             if (it->second.unfinished) {
                 reuse = true;
-                running = running || cudaEventQuery(it->second.work) == cudaErrorNotReady;
+                running = running || cudaEventQuery(it->second.work.event) == cudaErrorNotReady;
             }
             events.push_back(it->second.work);
             it = ranges_.erase(it);
@@ -178,7 +207,7 @@ class FreedMemory {
   private:
     struct Range {
         std::size_t bytes;
-        cudaEvent_t work;
+        Event work;
         bool unfinished;
     };
     std::mutex mutex_;
@@ -196,27 +225,21 @@ class Hunter {
           random_(seed),
           cookie_(cookie) {
         if (configuration.one) {
-            streams_.push_back(shared);
+            streams_.push_back({shared, 0});
             CHECK(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking));
             own_.push_back(other_);
         }
-        for (int i = 0; !configuration.one && i < configuration.streams; ++i) {
-            cudaStream_t stream = cudaStreamPerThread;
-            if (configuration.kind == Kind::legacy && i == 0) {
-                stream = cudaStreamLegacy;
-            } else if (configuration.kind != Kind::per_thread || i > 0) {
-                const bool blocking =
-                    configuration.kind == Kind::blocking || configuration.kind == Kind::legacy;
-                CHECK(cudaStreamCreateWithFlags(
-                    &stream, blocking ? cudaStreamDefault : cudaStreamNonBlocking));
+        for (int gpu = 0; gpu < gpus; ++gpu) {
+            use_gpu(gpu);
+            add_streams(gpu);
+            if (configuration.graphs || configuration.then == Then::graphs) {
+                // Of its own: neither the legacy stream nor work of other threads may touch a
+                // capture.
+                cudaStream_t stream = nullptr;
+                CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
                 own_.push_back(stream);
+                capturing_.push_back(stream);
             }
-            streams_.push_back(stream);
-        }
-        if (configuration.graphs || configuration.then == Then::graphs) {
-            // Of its own: neither the legacy stream nor work of other threads may touch a capture.
-            CHECK(cudaStreamCreateWithFlags(&capturing_, cudaStreamNonBlocking));
-            own_.push_back(capturing_);
         }
     }
 
@@ -224,8 +247,8 @@ class Hunter {
         for (const cudaStream_t stream : own_) {
             cudaStreamDestroy(stream);
         }
-        for (const cudaEvent_t event : events_) {
-            cudaEventDestroy(event);
+        for (const Event& each : events_) {
+            cudaEventDestroy(each.event);
         }
     }
 
@@ -245,8 +268,9 @@ class Hunter {
         while (!blocks_.empty()) {
             give_back(0);
         }
-        for (const cudaStream_t stream : streams_) {  // the device as a whole may be captured from
-            CHECK(cudaStreamSynchronize(stream));
+        for (const Stream& each : streams_) {  // the device as a whole may be captured from
+            use_gpu(each.gpu);
+            CHECK(cudaStreamSynchronize(each.stream));
         }
         return allocations;
     }
@@ -255,8 +279,41 @@ class Hunter {
     struct Block {
         void* address;
         std::size_t bytes;
-        cudaEvent_t work;
+        Event work;
+        int home;  // the GPU that it is on
     };
+
+    // Of the current GPU.
+    void add_streams(int gpu) {
+        for (int i = 0; !configuration_.one && i < configuration_.streams; ++i) {
+            cudaStream_t stream = cudaStreamPerThread;
+            if (configuration_.kind == Kind::legacy && i == 0) {
+                stream = cudaStreamLegacy;
+            } else if (configuration_.kind != Kind::per_thread || i > 0) {
+                const bool blocking =
+                    configuration_.kind == Kind::blocking || configuration_.kind == Kind::legacy;
+                CHECK(cudaStreamCreateWithFlags(
+                    &stream, blocking ? cudaStreamDefault : cudaStreamNonBlocking));
+                own_.push_back(stream);
+            }
+            streams_.push_back({stream, gpu});
+        }
+    }
+
+    // For the current GPU, which it is of.
+    Event take_event(int gpu) {
+        for (auto it = events_.rbegin(); it != events_.rend(); ++it) {
+            if (it->gpu == gpu) {
+                const Event found = *it;
+                *it = events_.back();
+                events_.pop_back();
+                return found;
+            }
+        }
+        Event made{nullptr, gpu};
+        CHECK(cudaEventCreateWithFlags(&made.event, cudaEventDisableTiming));
+        return made;
+    }
 
     std::size_t choose_bytes() {
         const auto choice = random_() % 16;
@@ -290,17 +347,18 @@ class Hunter {
 
     // In a graph of one or two kernels, made by a capture that other threads' frees and allocations
     // run into.
-    void launch_graph(const Block& block, cudaStream_t stream) {
+    void launch_graph(const Block& block, const Stream& target) {
         cudaGraph_t graph = nullptr;
         cudaGraphExec_t exec = nullptr;
-        CHECK(cudaStreamBeginCapture(capturing_, cudaStreamCaptureModeRelaxed));
-        launch(block, capturing_);
+        const cudaStream_t capturing = capturing_[static_cast<std::size_t>(target.gpu)];
+        CHECK(cudaStreamBeginCapture(capturing, cudaStreamCaptureModeRelaxed));
+        launch(block, capturing);
         if (random_() % 2 == 0) {
-            launch(block, capturing_);
+            launch(block, capturing);
         }
-        CHECK(cudaStreamEndCapture(capturing_, &graph));
+        CHECK(cudaStreamEndCapture(capturing, &graph));
         CHECK(cudaGraphInstantiate(&exec, graph, 0));
-        CHECK(cudaGraphLaunch(exec, stream));
+        CHECK(cudaGraphLaunch(exec, target.stream));
         CHECK(cudaGraphExecDestroy(exec));
         CHECK(cudaGraphDestroy(graph));
     }
@@ -309,11 +367,11 @@ class Hunter {
     void end_one() {
         ended_ = true;
         if (configuration_.then == Then::streams) {
-            streams_.push_back(other_);
+            streams_.push_back({other_, 0});
         } else if (configuration_.then == Then::destroy) {
-            CHECK(cudaStreamDestroy(streams_[0]));
-            CHECK(cudaStreamCreateWithFlags(&streams_[0], cudaStreamNonBlocking));
-            own_.push_back(streams_[0]);
+            CHECK(cudaStreamDestroy(streams_[0].stream));
+            CHECK(cudaStreamCreateWithFlags(&streams_[0].stream, cudaStreamNonBlocking));
+            own_.push_back(streams_[0].stream);
         }
     }
 
@@ -333,10 +391,13 @@ class Hunter {
     void one() {
         Block block{};
         block.bytes = choose_bytes();
+        block.home = gpus > 1 ? static_cast<int>(random_() % static_cast<unsigned>(gpus)) : 0;
+        use_gpu(block.home);
         cudaError_t error = cudaMalloc(&block.address, block.bytes);
         while (error == cudaErrorMemoryAllocation && !blocks_.empty()) {
             (void)cudaGetLastError();
             give_back(0);
+            use_gpu(block.home);
             error = cudaMalloc(&block.address, block.bytes);
         }
         if (error == cudaErrorMemoryAllocation) {  // other threads have it all
@@ -345,24 +406,20 @@ class Hunter {
         }
         CHECK(error);
         memory_.handed_out(reinterpret_cast<std::uintptr_t>(block.address), block.bytes, events_);
-        if (events_.empty()) {
-            cudaEvent_t event = nullptr;
-            CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-            events_.push_back(event);
-        }
-        block.work = events_.back();
-        events_.pop_back();
-        const cudaStream_t stream = streams_[random_() % streams_.size()];
+        const Stream target = streams_[random_() % streams_.size()];
+        const cudaStream_t stream = target.stream;
+        use_gpu(target.gpu);
+        block.work = take_event(target.gpu);
         const auto now_does = [&](Then what) { return ended_ && configuration_.then == what; };
         if (now_does(Then::copies) && random_() % 4 == 0) {
             fill(block, stream);
         }
         if ((configuration_.graphs || now_does(Then::graphs)) && random_() % 8 == 0) {
-            launch_graph(block, stream);
+            launch_graph(block, target);
         } else {
             launch(block, stream);
         }
-        CHECK(cudaEventRecord(block.work, stream));
+        CHECK(cudaEventRecord(block.work.event, stream));
         blocks_.push_back(block);
         // Mostly the newest goes at once, while its work runs; some stay for a while.
         while (!blocks_.empty() && (blocks_.size() > 12 || random_() % 4 != 0)) {
@@ -373,9 +430,13 @@ class Hunter {
     void give_back(std::size_t index) {
         const Block block = blocks_[index];
         blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(index));
-        const bool unfinished = cudaEventQuery(block.work) == cudaErrorNotReady;
+        if (waits_first) {
+            CHECK(cudaEventSynchronize(block.work.event));
+        }
+        const bool unfinished = cudaEventQuery(block.work.event) == cudaErrorNotReady;
         memory_.freed(reinterpret_cast<std::uintptr_t>(block.address), block.bytes, block.work,
                       unfinished);
+        use_gpu(block.home);
         CHECK(cudaFree(block.address));
     }
 
@@ -384,12 +445,12 @@ class Hunter {
     Findings* findings_;
     std::mt19937_64 random_;
     std::uint64_t cookie_;
-    std::vector<cudaStream_t> streams_;
+    std::vector<Stream> streams_;
     std::vector<cudaStream_t> own_;
-    cudaStream_t capturing_ = nullptr;
+    std::vector<cudaStream_t> capturing_;  // one of each GPU
     cudaStream_t other_ = nullptr;
     bool ended_ = false;
-    std::vector<cudaEvent_t> events_;
+    std::vector<Event> events_;
     std::deque<Block> blocks_;
 };
 
@@ -402,7 +463,7 @@ struct Sums {
 
 void run(const Configuration& configuration, double seconds, std::uint64_t seed, Sums& sums) {
     Findings* findings = nullptr;
-    CHECK(cudaHostAlloc(&findings, sizeof(Findings), cudaHostAllocMapped));
+    CHECK(cudaHostAlloc(&findings, sizeof(Findings), cudaHostAllocMapped | cudaHostAllocPortable));
     *findings = {};
     FreedMemory memory;
     std::atomic<unsigned long long> allocations{0};
@@ -430,7 +491,10 @@ void run(const Configuration& configuration, double seconds, std::uint64_t seed,
     for (std::thread& thread : threads) {
         thread.join();
     }
-    CHECK(cudaDeviceSynchronize());
+    for (int gpu = gpus - 1; gpu >= 0; --gpu) {
+        use_gpu(gpu);
+        CHECK(cudaDeviceSynchronize());
+    }
     if (made && configuration.then != Then::destroy) {
         CHECK(cudaStreamDestroy(shared));
     }
@@ -482,6 +546,19 @@ void take_all_but(std::size_t leave) {
     }
 }
 
+// The first `gpus` ones may use one another's memory from here on.
+void make_peers() {
+    for (int gpu = 0; gpu < gpus; ++gpu) {
+        CHECK(cudaSetDevice(gpu));
+        for (int peer = 0; peer < gpus; ++peer) {
+            if (peer != gpu) {
+                CHECK(cudaDeviceEnablePeerAccess(peer, 0));
+            }
+        }
+    }
+    CHECK(cudaSetDevice(0));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -496,6 +573,10 @@ int main(int argc, char** argv) {
             seed = std::strtoull(argv[i + 1], nullptr, 10);
         } else if (std::strcmp(argv[i], "--leave") == 0) {
             leave = std::strtoull(argv[i + 1], nullptr, 10) << 20;
+        } else if (std::strcmp(argv[i], "--gpus") == 0) {
+            gpus = std::atoi(argv[i + 1]);
+        } else if (std::strcmp(argv[i], "--free") == 0) {
+            waits_first = index_of(argv[i + 1], free_names) == 1;
         } else if (std::strcmp(argv[i], "--one") == 0) {
             one.one = true;
             one.kind = static_cast<Kind>(index_of(argv[i + 1], kind_names));
@@ -508,7 +589,16 @@ int main(int argc, char** argv) {
             return 2;
         }
     }
+    int found = 0;
+    CHECK(cudaGetDeviceCount(&found));
+    if (gpus < 1 || gpus > found || (gpus > 1 && one.one)) {
+        std::printf("race_hunter: --gpus is 1 to %d, and 1 with --one\n", found);
+        return 2;
+    }
     CHECK(cudaFree(nullptr));
+    if (gpus > 1) {
+        make_peers();
+    }
     if (leave != 0) {
         take_all_but(leave);
         longest_wait = 200000;
@@ -520,6 +610,9 @@ int main(int argc, char** argv) {
         run(one, seconds, seed, sums);
     } else {
         for (const Configuration& configuration : configurations) {
+            if (configuration.graphs && gpus > 1 && !waits_first) {
+                continue;
+            }
             run(configuration, seconds / static_cast<double>(std::size(configurations)), seed++,
                 sums);
         }

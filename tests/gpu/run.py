@@ -12,7 +12,6 @@ when the suite cannot start. Logs and small recordings go to the output folder (
 from __future__ import annotations
 
 import argparse
-import ctypes
 import glob
 import importlib.util
 import json
@@ -25,7 +24,6 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -39,33 +37,13 @@ from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
 import sample_checks  # noqa: E402
+from several_gpus import SeveralGpus  # noqa: E402
+from verdicts import Verdict, brief, gpu_count, gpu_name  # noqa: E402
 
 SMALL_RECORDING = 1 << 20
 
 
-@dataclass
-class Verdict:
-    """A line of the table."""
-
-    name: str
-    native: str = ""
-    memlab: str = ""
-    problems: list[str] = field(default_factory=list)
-    skipped: str = ""
-
-    @property
-    def word(self) -> str:
-        if self.skipped:
-            return f"skipped: {self.skipped}"
-        return "FAILED" if self.problems else "passed"
-
-
-def brief(outcome: Outcome, seconds: float) -> str:
-    code = "timeout" if outcome.code is None else str(outcome.code)
-    return f"{code} in {seconds:.1f} s"
-
-
-class Suite:
+class Suite(SeveralGpus):
     """The run: where things are and what came out."""
 
     def __init__(self, packed: Path, out: Path, only: list[str], hunt: float, settings: dict[str, str]) -> None:
@@ -317,24 +295,6 @@ class Suite:
                           self.layout.environment(memlab=True, output=work / "out",
                                                   settings={"MEMLAB_FREE_SYNC": "never"}), work, 60)
             problems = [] if outcome.code == 0 else [outcome.describe()]
-            self.add(Verdict(name, "", brief(outcome, time.monotonic() - start), problems), outcome)
-
-    def peer_memory(self) -> None:
-        """Memory that a peer's work still uses is not handed out, where plain CUDA would; two_gpus.cpp."""
-        runs = [*((f"peer memory, {sync}", self.layout.library, sync, True) for sync in ("auto", "always", "never")),
-                ("peer memory, no fences", self.packed / "lib" / "libmemlab_unfenced.so", "auto", False)]
-        for name, library, sync, right in runs:
-            if not self.wanted(name):
-                continue
-            if gpu_count() < 2:
-                self.skip(name, "needs 2 GPUs")
-                continue
-            work, start = self.folder(name), time.monotonic()
-            outcome = run([str(self.layout.program("two_gpus_static")), "unordered"],
-                          self.layout.environment(memlab=True, output=work / "out", settings={
-                              "LD_PRELOAD": str(library), "MEMLAB_FREE_SYNC": sync}), work, 60)
-            wrong = b" 0 of 80 wrong" not in outcome.stdout
-            problems = [] if outcome.code == 0 and wrong != right else [outcome.describe()]
             self.add(Verdict(name, "", brief(outcome, time.monotonic() - start), problems), outcome)
 
     def race_hunter(self) -> None:
@@ -691,7 +651,7 @@ class Suite:
         self.cupti_program("CUPTI: audit, a bypass", "bypass", ["3"], {"MEMLAB_AUDIT": "on"},
                            lambda report: self.judge_audit(report, 3, 9 << 20))
         self.cupti_program("CUPTI: memlab makes way for another subscriber", "subscribes_itself", [], {"MEMLAB_CUPTI": "on"},
-                           lambda report: [] if "left it" in report["coverage"]["because"] else
+                           lambda report: [] if "made way" in report["coverage"]["because"] else
                            [f"memlab did not leave: {report['coverage']}"])
         name = "CUPTI: kernels at the peak"
         if self.wanted(name):
@@ -981,25 +941,6 @@ class Suite:
         return 1 if failed or passed == 0 else 0
 
 
-def gpu_count() -> int:
-    """Of this machine, 0 when there is no driver."""
-    count = ctypes.c_int(0)
-    driver = ctypes.CDLL("libcuda.so.1")
-    return count.value if driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
-
-
-def gpu_name() -> str:
-    """The first GPU, or an exception that says why there is none."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    name = ctypes.create_string_buffer(100)
-    version = ctypes.c_int()
-    for call in (lambda: driver.cuInit(0), lambda: driver.cuDeviceGetName(name, 100, 0),
-                 lambda: driver.cuDriverGetVersion(ctypes.byref(version))):
-        if call() != 0:
-            raise OSError("the driver finds no GPU")
-    return f"{name.value.decode()}, driver for CUDA {version.value // 1000}.{version.value % 1000 // 10}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="DIR")
@@ -1029,8 +970,10 @@ def main() -> int:
     start = time.monotonic()
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
-                 suite.limits, suite.waiting_work, suite.peer_memory, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
+                 suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
                  suite.cupti, suite.python, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
+                 suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):
         try:
             part()

@@ -2,10 +2,11 @@
 // the offset in it, found with cuMemGetAddressRange, go to an importer, which opens the handle,
 // adds the offset and looks whether it sees the exporter's bytes.
 //
-//   ipc export plain|preloaded BYTES...
+//   ipc export plain|preloaded [on:DEVICE] BYTES...
 //
-// Starts itself as an importer ("ipc import") for each allocation, without memlab or as it was
-// started itself. Of each allocation an address in its middle is exported. Prints a line for each:
+// Starts itself as an importer ("ipc import DEVICE") for each allocation, without memlab or as it
+// was started itself, on the first device or the one that is named. Of each allocation an address
+// in its middle is exported. Prints a line for each:
 //
 //   BYTES: exact             the importer saw the right bytes, and the exporter what it wrote
 //   BYTES: refused CODE      cuIpcGetMemHandle or cuIpcOpenMemHandle failed
@@ -17,6 +18,7 @@
 #include <sys/wait.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -65,12 +67,12 @@ bool look_and_answer(CUdeviceptr address, std::size_t bytes, unsigned char patte
     return true;
 }
 
-int import_memory() {
+int import_memory(int device) {
     Message message{};
     if (!get(STDIN_FILENO, &message, sizeof message)) {
         return 4;
     }
-    use_device();
+    use_device(device);
     CUdeviceptr base = 0;
     Answer answer{};
     answer.result = cuIpcOpenMemHandle(&base, message.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -89,7 +91,7 @@ struct Importer {
     int from;
 };
 
-Importer start_importer(bool preloaded) {
+Importer start_importer(bool preloaded, const char* device) {
     int there[2];
     int back[2];
     if (::pipe2(there, O_CLOEXEC) != 0 || ::pipe2(back, O_CLOEXEC) != 0) {
@@ -102,7 +104,7 @@ Importer start_importer(bool preloaded) {
         if (!preloaded) {
             ::unsetenv("LD_PRELOAD");
         }
-        ::execl("/proc/self/exe", "ipc", "import", nullptr);
+        ::execl("/proc/self/exe", "ipc", "import", device, nullptr);
         ::_exit(4);
     }
     ::close(there[0]);
@@ -153,10 +155,11 @@ bool share(const Block& block, const Importer& importer) {
     return right;
 }
 
-int export_memory(bool preloaded, const std::vector<std::size_t>& sizes) {
+int export_memory(bool preloaded, const char* importers_device,
+                  const std::vector<std::size_t>& sizes) {
     std::vector<Importer> importers;
     for (std::size_t i = 0; i < 2 * sizes.size(); ++i) {
-        importers.push_back(start_importer(preloaded));
+        importers.push_back(start_importer(preloaded, importers_device));
     }
     use_device();
     std::vector<Block> blocks;
@@ -195,15 +198,17 @@ int export_memory(bool preloaded, const std::vector<std::size_t>& sizes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && std::strcmp(argv[1], "import") == 0) {
-        return import_memory();
+    if (argc == 3 && std::strcmp(argv[1], "import") == 0) {
+        return import_memory(std::atoi(argv[2]));
     }
     if (argc < 4 || std::strcmp(argv[1], "export") != 0) {
         return 2;
     }
+    const bool placed = std::strncmp(argv[3], "on:", 3) == 0;
+    const char* device = placed ? argv[3] + 3 : "0";
     std::vector<std::size_t> sizes;
-    for (int i = 3; i < argc; ++i) {
+    for (int i = placed ? 4 : 3; i < argc; ++i) {
         sizes.push_back(std::strtoull(argv[i], nullptr, 10));
     }
-    return export_memory(std::strcmp(argv[2], "preloaded") == 0, sizes);
+    return export_memory(std::strcmp(argv[2], "preloaded") == 0, device, sizes);
 }

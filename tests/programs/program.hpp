@@ -26,12 +26,12 @@ inline void check(CUresult result, const char* call, int line) {
 }
 #define CHECK(call) ::program::check((call), #call, __LINE__)
 
-/// Starts CUDA and makes the primary context of device 0 current.
-inline CUcontext use_device() {
+/// Starts CUDA and makes the primary context of the device of that number current.
+inline CUcontext use_device(int number = 0) {
     CUdevice device = 0;
     CUcontext context = nullptr;
     CHECK(cuInit(0));
-    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDeviceGet(&device, number));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     return context;

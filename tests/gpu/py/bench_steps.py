@@ -58,6 +58,7 @@ def jax(allocator: str, preloaded: bool) -> Variant:
 VARIANTS = {
     "PyTorch": torch_cache(),
     "PyTorch expandable": torch_cache(PYTORCH_ALLOC_CONF="expandable_segments:True"),
+    "preloaded": Variant("transformer", True, {}),  # PyTorch's own cache, recorded
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),
     "memlab": torch_replaced(),
@@ -84,13 +85,13 @@ class Round(NamedTuple):
     batch: int  # sequences of a step
 
 
-def transformer(batch_size: int) -> Callable[[], None]:
+def transformer(batch_size: int, wrap: Callable = lambda model: model) -> Callable[[], None]:
     import torch
 
     torch.manual_seed(1)
     device = torch.device("cuda")
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
-    model = torch.nn.TransformerEncoder(layer, 6).to(device)
+    model = wrap(torch.nn.TransformerEncoder(layer, 6).to(device))
     if HISTORY in os.environ:
         torch.cuda.memory._record_memory_history(stacks=os.environ[HISTORY], max_entries=1_000_000)
     optimizer = torch.optim.Adam(model.parameters())
