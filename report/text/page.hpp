@@ -32,9 +32,10 @@ class Page {
         out_ += '\n';
     }
 
-    /// The text wrapped, its first line behind `first`, the others below it.
-    void paragraph(const std::string& first, const std::string& text) {
-        const std::string indent(display_width(first), ' ');
+    /// The text wrapped, its first line behind `first`, the others below it and `hanging` columns
+    /// further in.
+    void paragraph(const std::string& first, const std::string& text, std::size_t hanging = 0) {
+        const std::string indent(display_width(first) + hanging, ' ');
         line(first + wrap(text, width_ - indent.size(), indent));
     }
 

@@ -1,0 +1,369 @@
+// The summary's part on one GPU: its curves, who holds its memory, and what ran at the peak.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "report/summary/stack_text.hpp"
+#include "report/summary/summary_page.hpp"
+#include "report/summary/waterfall.hpp"
+#include "report/symbols/symbolizer.hpp"
+#include "report/text/names.hpp"
+#include "report/text/plot.hpp"
+#include "report/text/text.hpp"
+#include "report/text/units.hpp"
+
+namespace memlab::report {
+
+void SummaryPage::device_sections(const DeviceSummary& summary) {
+    const Device& device = *summary.device;
+    std::string name = "GPU " + std::to_string(device.index) + ": " + clean(device.name);
+    std::string note = format_bytes(device.total_bytes);
+    if (device.limit_bytes) {
+        note = format_bytes(*device.limit_bytes) + " of " + note + " by MEMLAB_LIMIT";
+    }
+    if (device.driver_version != 0) {
+        note += separator() + "CUDA " + std::to_string(device.driver_version / 1000) + "." +
+                std::to_string(device.driver_version % 1000 / 10) + " driver";
+    }
+    heading(name, note);
+    curve_table(device);
+    plot(device);
+    marks(device);
+    waterfall(device);
+    fragmentation(device);
+    const Holders& peak = device.at_peak;
+    holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
+            format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+    kernels(device);
+    const HoldersSummary& live = summary.still_allocated;
+    if (live.count != 0) {
+        holders("Still allocated " + moment_text(*summary_.report), live, options_.top,
+                format_plural(live.count, "allocation"));
+        if (live.bytes > summary.live.bytes) {
+            line(dim("  " + format_bytes(live.bytes - summary.live.bytes) +
+                     " of it not in the curves: see Kinds of memory"));
+        }
+    } else {
+        heading("Still allocated " + moment_text(*summary_.report));
+        line("  nothing");
+    }
+    kinds(device);
+    stacks(summary);
+}
+
+void SummaryPage::curve_table(const Device& device) {
+    struct Row {
+        Curve curve;
+        const char* name;
+        const char* meaning;
+    };
+    static constexpr std::array<Row, curve_count> rows = {{
+        {Curve::allocated, "allocated", "what the program holds"},
+        {Curve::reserved, "reserved", "taken from the driver"},
+        {Curve::requested, "requested", "before rounding"},
+        {Curve::active, "active", "allocated + frees pending"},
+        {Curve::device_used, "device used", "the whole GPU, sampled"},
+    }};
+    line(dim("  " + left("", 12) + right("peak", 12) + right("at", 12) +
+             right(moment_column(*summary_.report), 14)));
+    for (const Row& row : rows) {
+        const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
+        if (!curve) {
+            continue;
+        }
+        const bool important = row.curve == Curve::allocated || row.curve == Curve::reserved;
+        const std::string peak = right(format_bytes(curve->peak_bytes), 12);
+        line("  " + left(row.name, 12) + (important ? bold(peak) : peak) +
+             right(format_duration(curve->peak_time_ns), 12) +
+             right(format_bytes(curve->at_end_bytes), 14) +
+             (width() >= 78 ? "  " + dim(row.meaning) : ""));
+    }
+}
+
+void SummaryPage::plot(const Device& device) {
+    std::vector<PlotPoint> points;
+    const auto values = [](const TimelineRow& row, Curve curve) {
+        return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
+    };
+    for (const TimelineRow& row : device.timeline.rows) {
+        const auto allocated = values(row, Curve::allocated);
+        const auto reserved = values(row, Curve::reserved);
+        points.push_back({row.begin_ns, allocated.max, reserved.max});
+        // After its bucket the last value holds until the next row.
+        std::uint64_t end = 0;
+        if (!__builtin_add_overflow(row.begin_ns, device.timeline.bucket_ns, &end)) {
+            points.push_back({end, allocated.last, reserved.last});
+        }
+    }
+    std::vector<PlotNote> notes;
+    std::size_t number = 0;
+    for (const Mark& mark : summary_.report->marks) {
+        ++number;
+        notes.push_back({mark.time_ns, number <= 9 ? static_cast<char>('0' + number) : '+'});
+    }
+    for (const Oom& oom : summary_.report->ooms) {
+        if (oom.device == device.index) {
+            notes.push_back({oom.time_ns, 'X'});
+        }
+    }
+    PlotOptions options;
+    options.width = style().width - 2;
+    options.height = 8;
+    options.ascii = style().ascii;
+    options.allocated_color = style().cyan();
+    options.reserved_color = style().dim();
+    options.reset = style().reset();
+    const auto lines = plot_timeline(points, summary_.report->process.duration_ns, notes, options);
+    if (lines.empty()) {
+        return;
+    }
+    line("");
+    const std::string solid = style().ascii ? "#" : "█";
+    const std::string shade = style().ascii ? "." : "░";
+    std::string legend =
+        "  " + cyan(solid) + " allocated   " + dim(shade) + " reserved, not allocated";
+    if (!summary_.report->marks.empty()) {
+        legend += "   1 2 .. marks";
+    }
+    if (!summary_.report->ooms.empty()) {
+        legend += "   X out of memory";
+    }
+    line(legend);
+    for (const std::string& row : lines) {
+        line("  " + row);
+    }
+}
+
+void SummaryPage::waterfall(const Device& device) {
+    const std::optional<Waterfall> fall = waterfall_of(*summary_.report, device);
+    if (!fall) {
+        return;
+    }
+    struct Level {
+        std::uint64_t bytes;
+        const char* name;
+        std::string less;  ///< what stands between it and the level above
+    };
+    std::vector<Level> levels;
+    if (fall->device_used) {
+        levels.push_back({*fall->device_used, "device used, as sampled", ""});
+    }
+    levels.push_back(
+        {fall->reserved, "reserved", "contexts, modules, other processes: what remains"});
+    levels.push_back({fall->active, "active", "cached for reuse"});
+    levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
+    levels.push_back({fall->requested, "requested", "rounding"});
+    heading("Where it went at the allocated peak",
+            "each the most within " + format_duration(fall->within_ns));
+    for (std::size_t i = 0; i < levels.size();) {
+        if (i != 0) {
+            line("  - " + right(format_bytes(levels[i - 1].bytes - levels[i].bytes), 12) + "    " +
+                 dim(levels[i].less));
+        }
+        std::string names = levels[i].name;
+        const std::uint64_t bytes = levels[i].bytes;
+        while (++i < levels.size() && levels[i].bytes == bytes) {
+            names += std::string(", ") + levels[i].name;
+        }
+        line("    " + right(format_bytes(bytes), 12) + "  " + names);
+    }
+    std::string outside;
+    for (const auto& [kind, bytes] : fall->outside_pool) {
+        outside += (outside.empty() ? "" : ", ") + clean(kind) + " " + format_bytes(bytes);
+    }
+    if (!outside.empty()) {
+        paragraph("    ", "Allocated outside the pool: " + outside + ".");
+    }
+}
+
+void SummaryPage::fragmentation(const Device& device) {
+    const Fragmentation& figures = device.fragmentation;
+    if (!figures.at_peak && !figures.external && !figures.internal) {
+        return;
+    }
+    heading("Fragmentation of memlab's pool");
+    const auto row = [&](const std::optional<double>& ratio, const std::string& meaning,
+                         const char* without) {
+        char text[16] = "-";
+        if (ratio) {
+            const bool tiny = *ratio > 0 && *ratio < 0.0005;
+            std::snprintf(text, sizeof text, tiny ? "<0.1%%" : "%.1f%%", *ratio * 100);
+        }
+        line("  " + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
+    };
+    row(figures.at_peak, "of the reserved peak lies above the active peak: cached",
+        "cached: the pool reserved nothing");
+    std::string pieces = "of the free memory lies outside its largest block: in pieces";
+    if (figures.external && width() >= 100) {
+        pieces += " (" + format_bytes(figures.largest_free_bytes) + " of " +
+                  format_bytes(figures.total_free_bytes) + ")";
+    }
+    row(figures.external, pieces, "in pieces: nothing was free when the pool last grew");
+    row(figures.internal, "of the allocated peak was not asked for: rounding",
+        "rounding: the pool served nothing");
+}
+
+void SummaryPage::marks(const Device& device) {
+    const auto& all = summary_.report->marks;
+    struct Row {
+        std::size_t number;
+        const Mark* mark;
+        const Mark::OnDevice* on;
+    };
+    std::vector<Row> rows;
+    std::uint64_t largest = 0;
+    // A mark from before the device's first use: it held nothing then.
+    static const Mark::OnDevice nothing;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        Row row{i + 1, &all[i], &nothing};
+        for (const Mark::OnDevice& on : all[i].devices) {
+            if (on.device == device.index) {
+                row.on = &on;
+                largest = std::max({largest, on.values.allocated, on.values.reserved});
+            }
+        }
+        rows.push_back(row);
+    }
+    if (rows.empty()) {
+        return;
+    }
+    heading("Marks");
+    // One unit for the column: the program's own story, told as PyTorch's memory_allocated()
+    // and memory_reserved() would tell it.
+    const ByteUnit unit = unit_for(largest);
+    const std::size_t name_width = std::max<std::size_t>(width() - 4 - 2 - 12 - 3 * 13, 10);
+    line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
+             right("reserved", 13) + right("requested", 13) + "  name"));
+    constexpr std::size_t most = 24;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        if (rows.size() > most && i == most / 2) {
+            const std::size_t skipped = rows.size() - most;
+            line(dim("       " + format_plural(skipped, "mark") + " more; --json has all"));
+            i += skipped;
+        }
+        const Row& row = rows[i];
+        std::string name = clean(row.mark->name);
+        if (row.mark->type == "scope_begin") {
+            name += " {";
+        } else if (row.mark->type == "scope_end") {
+            name.insert(0, "} ");
+        }
+        line("  " + right(std::to_string(row.number), 3) +
+             right(format_duration(row.mark->time_ns), 12) +
+             right(format_bytes(row.on->values.allocated, unit), 13) +
+             right(format_bytes(row.on->values.reserved, unit), 13) +
+             right(format_bytes(row.on->values.requested, unit), 13) + "  " +
+             shorten_end(name, name_width, style().ascii));
+    }
+}
+
+void SummaryPage::kernels(const Device& device) {
+    if (!device.kernels_at_peak) {
+        return;
+    }
+    const KernelsAtPeak& moment = *device.kernels_at_peak;
+    const std::uint64_t length = moment.to_ns - std::min(moment.from_ns, moment.to_ns);
+    heading("What ran at that peak", "within " + format_duration(length));
+    if (moment.kernels.empty()) {
+        line("  no kernel");
+        return;
+    }
+    line(dim("  " + right("busy", 12) + right("times", 8) + "  kernel"));
+    std::uint64_t rest_count = moment.other_count;
+    std::uint64_t rest_ns = moment.other_ns;
+    std::uint64_t rest_names = moment.other_names;
+    for (std::size_t i = 0; i < moment.kernels.size(); ++i) {
+        const KernelsAtPeak::Kernel& kernel = moment.kernels[i];
+        if (i >= options_.top) {
+            ++rest_names;
+            rest_count += kernel.count;
+            rest_ns += kernel.busy_ns;
+            continue;
+        }
+        const std::string name =
+            kernel.name.empty()
+                ? std::string("(no name)")
+                : collapse_templates(without_anonymous(demangle(kernel.name.c_str())),
+                                     style().ascii);
+        line("  " + right(format_duration(kernel.busy_ns), 12) +
+             right(format_count(kernel.count), 8) + "  " +
+             shorten_end(clean(name), width() - std::min<std::size_t>(width() - 20, 24),
+                         style().ascii));
+    }
+    if (rest_names != 0) {
+        line("  " + right(format_duration(rest_ns), 12) + right(format_count(rest_count), 8) +
+             "  " + dim(format_plural(rest_names, "kernel") + " more"));
+    }
+}
+
+void SummaryPage::kinds(const Device& device) {
+    const bool only_device =
+        device.kinds.empty() || (device.kinds.size() == 1 && device.kinds.count("device") != 0);
+    if (only_device) {
+        return;
+    }
+    heading("Kinds of memory");
+    line(dim("  " + left("", 11) + right("count", 10) + right("bytes in all", 14) +
+             right("peak", 12) + right(moment_column(*summary_.report), 12)));
+    for (const auto& [kind, totals] : device.kinds) {
+        const bool outside = !is_in_curves(kind);
+        const char* note = kind == "managed"      ? "not in the curves: it migrates"
+                           : kind == "pinned"     ? "host memory, not in the curves"
+                           : kind == "ipc_import" ? "another process holds it"
+                                                  : "";
+        line("  " + left(clean(kind), 11) + right(format_count(totals.count), 10) +
+             right(format_bytes(totals.bytes), 14) + right(format_bytes(totals.peak_bytes), 12) +
+             right(format_bytes(totals.live_bytes), 12) +
+             (outside && width() >= 92 ? "  " + dim(note)
+              : outside                ? dim("  *")
+                                       : ""));
+    }
+    if (width() < 92 && (device.kinds.count("managed") + device.kinds.count("pinned") +
+                         device.kinds.count("ipc_import")) != 0) {
+        line(dim("  * not in the curves: it is on the host, migrates, or is held elsewhere"));
+    }
+}
+
+void SummaryPage::stacks(const DeviceSummary& summary) {
+    if (options_.stacks == 0 || resolver_ == nullptr) {
+        return;
+    }
+    std::set<std::size_t> done;
+    stack_list("at the peak", summary.at_peak, done);
+    stack_list("still allocated", summary.still_allocated, done);
+}
+
+void SummaryPage::stack_list(const char* when, const HoldersSummary& holders,
+                             std::set<std::size_t>& done) {
+    std::size_t shown = 0;
+    for (const PlaceShare& share : holders.places) {
+        if (shown++ == options_.stacks) {
+            return;
+        }
+        for (const std::size_t stack : share.stacks) {
+            if (!done.insert(stack).second) {
+                continue;
+            }
+            heading("Stack of " + format_bytes(share.bytes) + " " + when,
+                    format_plural(share.count, "allocation") + ", " + clean(share.api) +
+                        (share.stacks.size() > 1
+                             ? ", one of " + std::to_string(share.stacks.size()) + " ways here"
+                             : ""));
+            one_stack(stack);
+            break;
+        }
+    }
+}
+
+void SummaryPage::one_stack(std::size_t stack) {
+    for (const std::string& text :
+         stack_lines(*summary_.report, *resolver_, stack, style(), options_.working_directory)) {
+        line(text);
+    }
+}
+
+}  // namespace memlab::report

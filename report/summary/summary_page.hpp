@@ -1,0 +1,72 @@
+// The page of memlab-report's summary. What matters first comes first: how it ended, how much,
+// when, who; then what is wrong and what to do next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "report/summary/summary.hpp"
+#include "report/text/page.hpp"
+
+namespace memlab::report {
+
+/// Thread-safety: none.
+class SummaryPage : private Page {
+  public:
+    /// `resolver` may be null where no call stacks are shown.
+    SummaryPage(const Summary& summary, Resolver* resolver, const TextOptions& options)
+        : Page(options.style), summary_(summary), resolver_(resolver), options_(options) {}
+
+    /// All of it, once.
+    std::string full();
+    /// A few lines, as memlab-run prints them at a program's end; once.
+    std::string brief();
+
+  private:
+    // device_sections.cpp
+    void device_sections(const DeviceSummary& summary);
+    void curve_table(const Device& device);
+    void plot(const Device& device);
+    /// From what the GPU shows down to what was asked for: each level is the one above it less what
+    /// stands between them. Levels with nothing between them share a line.
+    void waterfall(const Device& device);
+    void fragmentation(const Device& device);
+    void marks(const Device& device);
+    void kernels(const Device& device);
+    void kinds(const Device& device);
+    void stacks(const DeviceSummary& summary);
+    void stack_list(const char* when, const HoldersSummary& holders, std::set<std::size_t>& done);
+    void one_stack(std::size_t stack);
+
+    // summary_text.cpp
+    std::string location(const Place& place) const;
+    void title();
+    void header();
+    void holders(const std::string& title, const HoldersSummary& summary, std::size_t top,
+                 const std::string& note);
+    void places(const HoldersSummary& summary, std::size_t top, std::uint64_t whole,
+                const std::string& indent);
+    void place_row(std::uint64_t bytes, std::uint64_t count, std::uint64_t whole,
+                   const std::string& text, const std::string& indent);
+    std::string describe(const PlaceShare& share, const std::string& indent) const;
+    std::string bypassed_text() const;
+    void coverage();
+    void scopes();
+    void labels();
+    void steps();
+    /// What became of memory from step to step, and the places that grow.
+    void verdict(const StepsSummary& summary);
+    static std::string rate(double bytes_per_step);
+    void frameworks();
+    void ooms();
+    void warnings(std::size_t most);
+    void next_steps();
+
+    const Summary& summary_;
+    Resolver* resolver_;
+    const TextOptions& options_;
+};
+
+}  // namespace memlab::report
