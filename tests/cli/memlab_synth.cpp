@@ -40,7 +40,7 @@ constexpr std::uint64_t tensor = 4'000'256;
     return reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
 }
 
-// The line of this call is what the reports must name; cli_test.py looks for the comment.
+// The line of this call is what the reports must name; test_summary.py looks for the comment.
 [[gnu::noinline]] std::uint64_t load_batch() {
     const volatile std::uint64_t address = allocate_tensor();  // line: load_batch
     return address;

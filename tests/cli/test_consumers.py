@@ -17,8 +17,8 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 
 import export_formats as formats
-import export_test
-from cli_test import REPORT, SOURCE
+import test_export
+from test_summary import REPORT, SOURCE
 
 CONSUMERS = os.path.join(SOURCE, "tests/cli/consumers")
 WEIGHTS = ("peak", "bytes", "count", "live")
@@ -52,11 +52,11 @@ def schema(name):
     return kind(document)
 
 
-class ConsumerTest(export_test.HostileTest):
+class ConsumerTest(test_export.HostileTest):
     """Real recordings, and the same with names that nobody should give."""
 
     def recordings(self):
-        yield from export_test.REPORTS
+        yield from test_export.REPORTS
         for seed in range(10):
             path = self.hostile_report(seed)
             if self.readable(path):

@@ -15,7 +15,7 @@ import time
 import unittest
 
 import export_formats as formats
-from cli_test import BIN, REPORT, SOURCE, ToolTest
+from test_summary import BIN, REPORT, SOURCE, ToolTest
 
 DATA = os.path.join(SOURCE, "tests", "data")
 LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))

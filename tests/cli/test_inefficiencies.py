@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""memlab-report inefficiencies as a user meets it. Run by ctest, as cli_test.py is."""
+"""memlab-report inefficiencies as a user meets it. Run by ctest, as test_summary.py is."""
 
 import json
 import os
 import shutil
 import unittest
 
-from cli_test import REPORT, SOURCE, SYNTH, ToolTest
+from test_summary import REPORT, SOURCE, SYNTH, ToolTest
 
 RECORDINGS = os.path.join(SOURCE, "tests", "data")
 

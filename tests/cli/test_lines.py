@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""memlab-report lines as a user meets it. Run by ctest, as cli_test.py is."""
+"""memlab-report lines as a user meets it. Run by ctest, as test_summary.py is."""
 
 import json
 import os
 import unittest
 
-from cli_test import REPORT, SOURCE, ToolTest, line_of
+from test_summary import REPORT, SOURCE, ToolTest, line_of
 
 
 class Lines(ToolTest):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""memlab-report pool as a user meets it. Run by ctest, as cli_test.py is."""
+"""memlab-report pool as a user meets it. Run by ctest, as test_summary.py is."""
 
 import json
 import os
 import shutil
 import unittest
 
-from cli_test import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, ToolTest
 
 RECORDINGS = os.path.join(SOURCE, "tests", "data")
 

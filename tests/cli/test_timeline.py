@@ -12,7 +12,7 @@ import os
 import subprocess
 import unittest
 
-from cli_test import BIN, REPORT, SOURCE, ToolTest, line_of
+from test_summary import BIN, REPORT, SOURCE, ToolTest, line_of
 
 DATA = os.path.join(SOURCE, "tests", "data")
 LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))

@@ -13,7 +13,7 @@ import re
 import shutil
 import unittest
 
-from cli_test import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, ToolTest
 
 RECORDED = os.path.join(SOURCE, "tests/data")
 GOLDEN = os.path.join(SOURCE, "tests/cli/golden")

@@ -1,6 +1,6 @@
 // Whether what an exporter or a report for CI wrote can be read by whoever reads it: quick checks
 // of the grammar of each format, for millions of inputs. The figures are looked at elsewhere
-// (tests/cli/export_test.py).
+// (tests/cli/test_export.py).
 #pragma once
 
 #include <string>

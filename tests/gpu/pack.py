@@ -97,6 +97,8 @@ def main() -> int:
             copy(ROOT / folder / name, target / "tests" / Path(folder).name / name)
     shutil.copytree(ROOT / "tests/gpu/py", target / "tests/gpu/py",
                     ignore=shutil.ignore_patterns("__pycache__"))
+    for script in sorted((ROOT / "tests/bench").glob("bench_*.py")):
+        copy(script, target / "tests/bench" / script.name)
     (target / "samples").mkdir()
     for source in sorted((ROOT / "samples").glob("*.cu*")):
         shutil.copy2(source, target / "samples" / source.name)

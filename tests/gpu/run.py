@@ -920,7 +920,7 @@ class Suite(SeveralGpus):
             self.tables.append(outcome.stdout.decode(errors="replace"))
         if self.wanted("bench_launches") and importlib.util.find_spec("torch") is not None:
             start = time.monotonic()
-            outcome = run([sys.executable, str(HERE / "py" / "bench_launches.py"), str(self.layout.library)],
+            outcome = run([sys.executable, str(HERE.parent / "bench" / "bench_launches.py"), str(self.layout.library)],
                           self.inheriting_layout.environment(memlab=False, inherit=True),
                           self.folder("bench_launches"), 180)
             problems = [] if outcome.code == 0 else [outcome.describe()]

@@ -1,6 +1,6 @@
 // Random programs on small devices, judged by everything there is (random_program.hpp). A failure
 // names the seed:
-//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 allocator_test "random programs*"
+//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 unit_allocator "random programs*"
 #include <cstdint>
 #include <string>
 #include <vector>

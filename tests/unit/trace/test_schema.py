@@ -1,6 +1,6 @@
 """Real reports are valid by the schema, and the schema is not so lax that anything is.
 
-usage: schema_test.py SAMPLE_REPORTS_PROGRAM SCHEMA
+usage: test_schema.py SAMPLE_REPORTS_PROGRAM SCHEMA
 Exit code 77 (a skipped test) when the jsonschema package is not installed.
 """
 
