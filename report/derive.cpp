@@ -50,7 +50,11 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
             message.erase(0, log_path.size() + 2);
         }
-        if (read.status == trace::LogStatus::not_a_log) {
+        if (read.status == trace::LogStatus::other_version) {
+            result.error = message;
+            return result;
+        }
+        if (!read.is_log()) {
             result.error = "neither a memlab report nor an event log (" + message +
                            "); give a memlab.*.json or .memlog file";
             return result;
@@ -64,10 +68,16 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
             result.warning = "The event log is " + message + ".";
         }
         result.records = read.records;
+        const bool complete = read.status == trace::LogStatus::complete;
         if (read.status != trace::LogStatus::damaged &&
             !is_being_written(log_path, aggregator.process().pid)) {
-            result.leftover =
-                leftover_of(log_path, read.offset, read.status == trace::LogStatus::complete);
+            result.leftover = leftover_of(log_path, read.offset, complete);
+        }
+        if (complete && !result.leftover.empty()) {
+            result.warning = "The event log goes on behind its end, at byte " +
+                             std::to_string(read.offset) +
+                             ": something was added, perhaps another log. What is shown is the "
+                             "recording before it.";
         }
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {

@@ -139,9 +139,10 @@ class Reader {
         }
         const auto version = little_endian<std::uint32_t>(data + sizeof format::magic);
         if (version != format::version) {
-            return finish(LogStatus::not_a_log,
-                          "is an event log of version " + std::to_string(version) +
-                              "; this memlab reads version " + std::to_string(format::version));
+            return finish(LogStatus::other_version,
+                          "an event log of format version " + std::to_string(version) +
+                              ", this memlab reads version " + std::to_string(format::version) +
+                              "; use the memlab-report of the memlab that recorded it");
         }
         input_.consume(format::file_header_size);
         return true;

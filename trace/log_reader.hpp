@@ -10,17 +10,23 @@
 namespace memlab::trace {
 
 enum class LogStatus : std::uint8_t {
-    complete,   ///< ended by an End record
-    cut_off,    ///< decodes to its end, but the process never finished it (killed, _exit, exec)
-    damaged,    ///< a record or a checksum is wrong; everything before it was delivered
-    not_a_log,  ///< wrong magic number, unknown version, or unreadable: nothing was delivered
+    complete,       ///< ended by an End record
+    cut_off,        ///< decodes to its end, but the process never finished it (killed, _exit, exec)
+    damaged,        ///< a record or a checksum is wrong; everything before it was delivered
+    not_a_log,      ///< wrong magic number, or unreadable: nothing was delivered
+    other_version,  ///< a log of another version of the format: nothing was delivered
 };
 
 struct LogReadResult {
     LogStatus status = LogStatus::not_a_log;
     std::uint64_t records = 0;  ///< delivered
     std::uint64_t offset = 0;   ///< file offset where decoding ended
-    std::string message;        ///< for cut_off, damaged, not_a_log: what, where (file and offset)
+    std::string message;        ///< unless complete: what, where (file and offset)
+
+    /// Of the version that is read here, whatever became of it.
+    bool is_log() const {
+        return status != LogStatus::not_a_log && status != LogStatus::other_version;
+    }
 };
 
 /// Delivers every intact record of `path` to `sink`, in order. Never throws, never reads out of

@@ -260,6 +260,9 @@ std::string message_of(const trace::LogReadResult& read, const std::string& path
 }
 
 std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path) {
+    if (read.status == trace::LogStatus::other_version) {
+        return message_of(read, path);
+    }
     return "not an event log (" + message_of(read, path) +
            "); give the memlab.*.memlog that lies beside the report";
 }
@@ -267,7 +270,7 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
 Recording read_recording(const std::string& path, std::string* error) {
     ProgramBuilder builder;
     const trace::LogReadResult read = report::read_log_ahead(path, builder);
-    if (read.status == trace::LogStatus::not_a_log) {
+    if (!read.is_log()) {
         *error = not_a_log_error(read, path);
         return {};
     }

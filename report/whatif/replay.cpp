@@ -381,7 +381,7 @@ ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_opt
     ReplayResult result = replay_records(
         [&](trace::RecordSink& sink) { return read = report::read_log_ahead(path, sink); },
         read_options);
-    if (read.status == trace::LogStatus::not_a_log) {
+    if (!read.is_log()) {
         result.error = not_a_log_error(read, path);
     } else if (read.status == trace::LogStatus::damaged) {
         result.warning =

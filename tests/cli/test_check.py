@@ -269,6 +269,33 @@ class Check(CommandTest):
         self.call("check", "--peak-allocated", "1", log, code=1)
         self.refused("check", "--peak-allocated", "1TiB", log, says="the recording is damaged")
 
+    def test_what_follows_the_end_of_a_log_proves_nothing_kept(self):
+        first, second, both = (self.path(name) for name in ("1.memlog", "2.memlog", "both.memlog"))
+        for seed, log in (("1", first), ("2", second)):
+            subprocess.run([SYNTH, "--events", "2000", "--seed", seed, "-o", log], check=True, timeout=60,
+                           stdout=subprocess.DEVNULL)
+        with open(first, "rb") as one, open(second, "rb") as two:
+            logs = one.read(), two.read()
+        for follows, sound in ((logs[1], False), (b"\0" * 5000, True), (b"\0" * 5000 + b"x", False)):
+            with open(both, "wb") as file:
+                file.write(logs[0] + follows)
+            if sound:  # a file that was made larger before it was written to
+                self.call("check", "--peak-allocated", "1TiB", both)
+                continue
+            self.refused("check", "--peak-allocated", "1TiB", both, says="the recording is damaged")
+            self.call("check", "--peak-allocated", "1", both, code=1)
+            self.assertIn("goes on behind its end", self.call(both).stdout)
+
+    def test_a_log_of_another_version_is_named(self):
+        log = self.path("run.memlog")
+        subprocess.run([SYNTH, "--events", "2000", "-o", log], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        with open(log, "r+b") as file:
+            file.seek(8)
+            file.write(b"\x63")
+        for command in ("check", "leaks", "whatif"):
+            limit = ("--peak-allocated", "1TiB") if command == "check" else ()
+            self.refused(command, *limit, log, says="run.memlog: an event log of format version 99, this memlab reads ")
+
     def test_growth_that_a_file_of_suppressions_names(self):
         log = self.path("run.memlog")
         subprocess.run([SYNTH, "--events", "20000", "--sites", "20", "-o", log], check=True, timeout=60,

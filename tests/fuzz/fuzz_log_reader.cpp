@@ -20,7 +20,7 @@ void read(const std::uint8_t* data, std::size_t size) {
     const LogReadResult result = read_log(data, size, aggregator);
     require(result.offset <= size);
     require(result.message.empty() == (result.status == LogStatus::complete));
-    require(result.status != LogStatus::not_a_log || result.records == 0);
+    require(result.is_log() || result.records == 0);
     require(!aggregator.integrity().incomplete);
     for (const auto& device : aggregator.devices()) {
         if (device == nullptr) {

@@ -472,7 +472,7 @@ int main(int argc, char** argv) {
     const std::string text =
         audit.finish(read, with_traffic).dump(1, ' ', false, Json::error_handler_t::replace);
     std::printf("%s\n", text.c_str());
-    if (read.status == memlab::trace::LogStatus::not_a_log) {
+    if (!read.is_log()) {
         return 2;
     }
     return audit.sound() && read.status != memlab::trace::LogStatus::damaged ? 0 : 1;

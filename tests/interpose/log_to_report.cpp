@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     }
     memlab::trace::Aggregator aggregator;
     const memlab::trace::LogReadResult read = memlab::trace::read_log(argv[1], aggregator);
-    if (read.status == memlab::trace::LogStatus::not_a_log) {
+    if (!read.is_log()) {
         std::fprintf(stderr, "%s\n", read.message.c_str());
         return 2;
     }

@@ -254,7 +254,7 @@ TEST_CASE("what is no log is said to be none") {
     auto bytes = log_of(WildRecords::make(1, 3, true), folder / "log");
     bytes[8] = 99;
     const LogReadResult newer = read_log(bytes.data(), bytes.size(), back);
-    CHECK(newer.status == LogStatus::not_a_log);
+    CHECK(newer.status == LogStatus::other_version);
     CHECK(newer.message.find("version 99") != std::string::npos);
     CHECK(back.records.empty());
 }
