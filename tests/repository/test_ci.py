@@ -29,10 +29,11 @@ class Ci(unittest.TestCase):
         code, lines = self.run_ci(f'[[ $1 != test ]] || echo "{SUMMARY}7"; echo "called $*"; read -r x || true')
         self.assertEqual(code, 0)
         self.assertEqual(lines[-1], SUMMARY + "7")
-        self.assertEqual(sum(line == SUMMARY + "7" for line in lines[-4:]), 2)
+        self.assertEqual(sum(line == SUMMARY + "7" for line in lines[-8:]), 4)
         self.assertEqual([line for line in lines if line.startswith("called")],
                          ["called format --check", "called lint", "called test --preset release",
-                          "called test --preset asan"])
+                          "called test --preset asan", "called test --preset tsan --quick",
+                          "called test --preset fuzz --quick"])
 
     def test_the_first_red_step_is_the_last(self):
         for red in ("format", "lint", "test"):
