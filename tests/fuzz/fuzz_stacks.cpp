@@ -47,7 +47,7 @@ class Checked final : public profiler::StackDefinitions {
   private:
     template <class Record>
     void take(const Record& record) {
-        require(definitions_.define(record));
+        require(definitions_.accept(record));
         aggregator.on(record);
     }
 
