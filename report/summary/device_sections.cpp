@@ -291,8 +291,7 @@ void SummaryPage::kernels(const Device& device) {
                                      style().ascii);
         line("  " + right(format_duration(kernel.busy_ns), 12) +
              right(format_count(kernel.count), 8) + "  " +
-             shorten_end(clean(name), width() - std::min<std::size_t>(width() - 20, 24),
-                         style().ascii));
+             shorten_end(clean(name), room_beside(24), style().ascii));
     }
     if (rest_names != 0) {
         line("  " + right(format_duration(rest_ns), 12) + right(format_count(rest_count), 8) +

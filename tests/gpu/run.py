@@ -239,26 +239,28 @@ class Suite(SeveralGpus):
 
     def shared_memory(self) -> None:
         """Importers of memlab's memory see the exporter's, or the export was refused; see ipc.cpp."""
-        command = [str(self.layout.program("ipc")), "export"]
         for importer in ("plain", "preloaded"):
             name = f"ipc: {importer} importer"
-            if not self.wanted(name):
-                continue
-            work, start = self.folder(name), time.monotonic()
-            sizes = ["1000", "2000", "100000", "3000000", "30000000"]
-            native = run([*command, importer, *sizes], self.layout.environment(memlab=False), work, 60)
-            under = run([*command, importer, *sizes], self.layout.environment(memlab=True, output=work / "out"),
-                        work, 60)
-            verdict = Verdict(name, str(native.code), brief(under, time.monotonic() - start))
-            for outcome in (native, under):
-                if outcome.code != 0:
-                    verdict.problems.append(f"it {outcome.describe()}")
-            exact = [f"{size}: exact" for size in sizes]
-            if native.stdout.decode().splitlines()[1:] != [*exact, "allocated afterwards", *exact]:
-                verdict.problems.append(f"plain CUDA is not exact: {native.describe()}")
-            if under.stdout.decode().splitlines()[-len(sizes):] != exact:
-                verdict.problems.append(f"not exact after the first export: {under.describe()}")
-            self.add(verdict, native, under)
+            if self.wanted(name):
+                self.share_memory(name, [importer], {})
+
+    def share_memory(self, name: str, arguments: list[str], settings: dict[str, str]) -> None:
+        """`arguments` say who imports, and where."""
+        work, start = self.folder(name), time.monotonic()
+        sizes = ["1000", "2000", "100000", "3000000", "30000000"]
+        command = [str(self.layout.program("ipc")), "export", *arguments, *sizes]
+        native = run(command, self.layout.environment(memlab=False), work, 90)
+        under = run(command, self.layout.environment(memlab=True, output=work / "out", settings=settings), work, 90)
+        verdict = Verdict(name, str(native.code), brief(under, time.monotonic() - start))
+        for outcome in (native, under):
+            if outcome.code != 0:
+                verdict.problems.append(f"it {outcome.describe()}")
+        exact = [f"{size}: exact" for size in sizes]
+        if native.stdout.decode().splitlines()[1:] != [*exact, "allocated afterwards", *exact]:
+            verdict.problems.append(f"plain CUDA is not exact: {native.describe()}")
+        if under.stdout.decode().splitlines()[-len(sizes):] != exact:
+            verdict.problems.append(f"not exact after the first export: {under.describe()}")
+        self.add(verdict, native, under)
 
     def limits(self) -> None:
         """MEMLAB_LIMIT: every kind of memory ends where the limited device says that it is full."""

@@ -80,22 +80,10 @@ class SeveralGpus:
 
     def shared_between_gpus(self) -> None:
         """Memory of a process on one GPU in a process on another: by the driver's functions, and PyTorch's tensors."""
-        sizes = ["1000", "2000", "100000", "3000000", "30000000"]
-        exact = [f"{size}: exact" for size in sizes]
         for importer, (backend, settings) in itertools.product(("plain", "preloaded"), BACKENDS):
             name = f"ipc to another GPU: {importer} importer{backend}"
-            if not self.can_run(name):
-                continue
-            command = [str(self.layout.program("ipc")), "export", importer, "on:1", *sizes]
-            work, start = self.folder(name), time.monotonic()
-            native = run(command, self.layout.environment(memlab=False), work, 90)
-            under = run(command, self.layout.environment(memlab=True, output=work / "out", settings=settings), work, 90)
-            verdict = Verdict(name, str(native.code), brief(under, time.monotonic() - start))
-            if native.code != 0 or native.stdout.decode().splitlines()[1:] != [*exact, "allocated afterwards", *exact]:
-                verdict.problems.append(f"plain CUDA is not exact: {native.describe()}")
-            if under.code != 0 or under.stdout.decode().splitlines()[-len(sizes):] != exact:
-                verdict.problems.append(f"not exact after the first export: {under.describe()}")
-            self.add(verdict, native, under)
+            if self.can_run(name):
+                self.share_memory(name, [importer, "on:1"], settings)
         # The other backend's memory has no handle of this kind: the export is refused, and said to be.
         self.on_all_gpus("PyTorch, tensors shared between GPUs", "torch", "shared_tensors.py", [], {})
 
