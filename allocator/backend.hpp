@@ -1,5 +1,5 @@
-// What the pool needs from a device, and all that it knows of one. CudaBackend (interpose/) is the
-// real one, SimulatedBackend the one for tests and replay.
+// The pool's interface to a device: memory, expandable ranges and fences. CudaBackend (interpose/)
+// is the real one; SimulatedBackend serves tests and replay.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@ namespace memlab::allocator {
 /// A device address. 0 is never a valid one.
 using Address = std::uint64_t;
 
-/// CUDA_ERROR_OUT_OF_MEMORY: what the pool itself answers when no backend needs asking (a size that
-/// overflows when rounded: kind out_of_memory) or when its own bookkeeping finds no host memory
-/// (kind error; no backend reports this code with that kind).
+/// CUDA_ERROR_OUT_OF_MEMORY. The pool itself returns it for a size that overflows when rounded
+/// (kind out_of_memory) and when its bookkeeping gets no host memory (kind error; no backend
+/// reports this code with that kind).
 inline constexpr std::int32_t out_of_memory_code = 2;
 
-/// CUDA_ERROR_UNKNOWN: the backend handed out a segment that cannot be (0, misaligned, overlapping
-/// one that the pool still holds): it knows of a lost context that the pool was not told about.
+/// CUDA_ERROR_UNKNOWN: the backend returned an impossible segment (0, misaligned, or overlapping
+/// one that the pool still holds), as after a context loss that the pool was not told about.
 inline constexpr std::int32_t unusable_segment_code = 999;
 
-/// CUDA_ERROR_NOT_SUPPORTED: what a backend without expandable ranges answers.
+/// CUDA_ERROR_NOT_SUPPORTED: returned by a backend without expandable ranges.
 inline constexpr std::int32_t not_supported_code = 801;
 
-/// The unit in which memory is got from a device.
+/// The granularity of device memory.
 inline constexpr std::uint64_t page_bytes = 2ULL << 20;
 
 /// The outcome of a backend call. `code` is the backend's own error number (a CUresult), carried
-/// through the pool untouched so that the program gets the driver's true answer.
+/// through the pool unchanged, so that the program gets the driver's own error.
 struct BackendStatus {
     enum class Kind : std::uint8_t {
         ok,
         out_of_memory,
         error,
-        not_now,  ///< of a fence only: none may be recorded yet (a stream capture is under way)
+        not_now,  ///< fence_record() only: not allowed yet (a stream capture is under way)
     };
     Kind kind = Kind::ok;
     std::int32_t code = 0;
@@ -41,10 +41,10 @@ struct BackendStatus {
 
 /// A point in the device's work: complete when everything submitted to the block's context (and
 /// every context with access to it) before the fence was recorded has finished. 0: nothing to wait
-/// for. Fences are reference-counted by the backend; the pool releases each one it got, once.
+/// for. Fences are reference-counted by the backend; the pool releases each reference once.
 using Fence = std::uint64_t;
 
-/// Names a stream to the backend. 0 is none: what concerns the work of all streams.
+/// Identifies a stream to the backend. 0: all streams.
 using StreamId = std::uint64_t;
 
 enum class FenceState : std::uint8_t { complete, pending, failed };
@@ -61,88 +61,86 @@ class DeviceBackend {
     /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned.
     virtual BackendStatus segment_alloc(std::uint64_t bytes, Address* address) = 0;
 
-    /// Gives a whole segment back. Like cudaFree it waits for work that may still use it. The pool
-    /// forgets the segment whatever the answer: after an error it would be unsafe to hand out.
-    /// Called without the pool's lock, but where a segment just got turns out to be unusable.
+    /// Frees a whole segment. Like cudaFree it waits for work that may still use it. The pool drops
+    /// the segment even after an error, since reusing it would be unsafe. Called without the pool's
+    /// lock, except for a segment that was just allocated and is unusable.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
-    // Expandable ranges: addresses without memory, into which memory is mapped and out of which it
-    // is taken again, page by page (page_bytes). All four are called with the pool's lock held;
-    // addresses and sizes are multiples of a page. A backend that has them has all four.
+    // Expandable ranges: reserved addresses into which memory is mapped, and from which it is
+    // unmapped, in pages (page_bytes). All four are called with the pool's lock held; addresses and
+    // sizes are multiples of a page. A backend implements all four or none.
 
-    /// Reserves addresses. Any failure means that the pool gets whole segments from now on.
+    /// Reserves addresses. After any failure the pool uses whole segments only.
     virtual BackendStatus range_reserve(Address* base, std::uint64_t bytes) {
         static_cast<void>(base);
         static_cast<void>(bytes);
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
-    /// Gives addresses back, none of which has memory.
+    /// Releases addresses, none of which has memory mapped.
     virtual BackendStatus range_release(Address base, std::uint64_t bytes) {
         static_cast<void>(base);
         static_cast<void>(bytes);
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
-    /// Gives memory to pages of a range that have none, readable and writable as cuMemAlloc's; all
-    /// of them or, when it fails, none.
+    /// Maps memory to unmapped pages of a range, readable and writable as cuMemAlloc's. All of the
+    /// pages or, on failure, none.
     virtual BackendStatus pages_map(Address address, std::uint64_t bytes) {
         static_cast<void>(address);
         static_cast<void>(bytes);
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
-    /// Takes the memory of pages away, which may have been mapped in several calls and be a part of
-    /// what one call mapped. Like cudaFree it waits for work that may still use it: the pool may
-    /// only have ordered new work behind that. The pool counts the pages as gone whatever the
-    /// answer, and may map them again.
+    /// Unmaps pages: any part of what one or several calls mapped. Like cudaFree it waits for work
+    /// that may still use them, since the pool may only have ordered new work behind it. The pool
+    /// counts the pages as unmapped even after an error, and may map them again.
     virtual BackendStatus pages_unmap(Address address, std::uint64_t bytes) {
         static_cast<void>(address);
         static_cast<void>(bytes);
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
-    /// The bytes of memory that the program can have at most, all kinds together; 0: unknown. Does
-    /// not change while the pool lives.
+    /// The program's limit of device memory in bytes, all kinds together; 0: unknown. Constant for
+    /// the pool's lifetime.
     virtual std::uint64_t total_memory() const { return 0; }
 
     /// Records a fence behind all work submitted so far. Fences complete in the order in which they
-    /// were recorded; the same value may be returned again (one reference more) when nothing was
-    /// submitted in between. *fence = 0 when the backend knows that nothing is running. not_now:
-    /// the pool keeps the block back and asks again; an error: the block stays allocated, as plain
-    /// CUDA's does when cudaFree answers one.
+    /// were recorded; the same value may be returned again (with one more reference) when nothing
+    /// was submitted in between. *fence = 0 when the backend knows that nothing is running.
+    /// not_now: the pool defers the free and retries. An error: the block stays allocated, as in
+    /// plain CUDA when cudaFree fails.
     virtual BackendStatus fence_record(Fence* fence) = 0;
 
-    /// The same behind the work of `stream` alone (not 0), which is all that a stream-ordered free
-    /// promises. Such fences complete in the order in which they were recorded in their stream, and
-    /// in any order against others. Where the backend cannot do that it records behind all work and
-    /// sets *alone to false.
-    virtual BackendStatus fence_record_in(StreamId stream, Fence* fence, bool* alone) {
+    /// The same behind the work of `stream` (not 0) only, which is all that a stream-ordered free
+    /// promises. Such fences complete in recording order within their stream, in no defined order
+    /// across streams. A backend that cannot do this records behind all work and sets *stream_only
+    /// to false.
+    virtual BackendStatus fence_record_in(StreamId stream, Fence* fence, bool* stream_only) {
         static_cast<void>(stream);
-        *alone = false;
+        *stream_only = false;
         return fence_record(fence);
     }
 
-    /// True of a fence that only fence_wait_host() completes: the backend could not record one
-    /// (a driver without context events, no memory for an event). A free then waits on the host, as
-    /// CUDA's own cudaFree does.
+    /// True for a fence that only fence_wait_host() completes: the backend could not record an
+    /// event (a driver without context events, no memory for an event). A free then waits on the
+    /// host, as cudaFree does.
     virtual bool fence_needs_host_wait(Fence fence) {
         static_cast<void>(fence);
         return false;
     }
 
-    /// Never blocks, and is safe during a capture (pending where it cannot know). failed: the
-    /// context is broken (sticky error); its work will never complete.
+    /// Never blocks; safe during a capture (then `pending` where the state is unknown). failed: the
+    /// context has a sticky error, and its work will never complete.
     virtual FenceState fence_query(Fence fence) = 0;
 
-    /// Orders all *future* work of the context behind the fence without stopping the host. An error
-    /// means that nothing was ordered (so answers a backend that must not touch the device now, as
-    /// during a capture).
+    /// Orders all *future* work of the context behind the fence without blocking the host. An error
+    /// means that nothing was ordered, as when the device must not be touched (during a capture).
     virtual BackendStatus fence_wait_device(Fence fence) = 0;
 
-    /// True when all *future* work of the context is ordered behind the fence anyway, as if
-    /// fence_wait_device() had been called: the backend knows that all work goes to one stream, and
-    /// sees to the order before any goes to another.
+    /// True when all *future* work of the context is ordered behind the fence already, as if
+    /// fence_wait_device() had been called: all work so far is in one stream, and the backend
+    /// inserts the dependency before any is submitted to another.
     virtual bool ordered_behind(Fence fence) {
         static_cast<void>(fence);
         return false;
@@ -152,20 +150,20 @@ class DeviceBackend {
     /// asynchronous error, if any. Called without the pool's lock.
     virtual BackendStatus fence_wait_host(Fence fence) = 0;
 
-    /// Blocks the calling thread until all work submitted so far is complete, without a fence: also
-    /// while none can be recorded, as during a capture. An error: it cannot. Called without the
-    /// pool's lock.
+    /// Blocks the calling thread until all work submitted so far is complete. Needs no fence, so it
+    /// also works while none can be recorded, as during a capture. An error: not possible. Called
+    /// without the pool's lock.
     virtual BackendStatus wait_host() { return {BackendStatus::Kind::error, not_supported_code}; }
 
-    /// Whether the caller of the free in progress may rely on cudaFree's promise that the host has
-    /// waited for the device. Asked on the caller's thread, without the pool's lock, and only when
-    /// the answer matters: FreeSync::automatic and the fence is pending. False where the caller is
-    /// known not to: its frees go on as with FreeSync::never.
+    /// Whether the caller of the free in progress may rely on cudaFree's host synchronization.
+    /// Called on the caller's thread, without the pool's lock, and only when it matters:
+    /// FreeSync::automatic and the fence is pending. False for callers known not to rely on it:
+    /// their frees behave as with FreeSync::never.
     virtual bool caller_needs_host_wait() const { return true; }
 
-    /// True when it is known without looking anywhere that caller_needs_host_wait() would say
-    /// false. With the pool's lock held.
-    virtual bool caller_surely_goes_on() const { return false; }
+    /// True when caller_needs_host_wait() is known to return false without inspecting the caller.
+    /// Called with the pool's lock held.
+    virtual bool caller_never_waits() const { return false; }
 
     /// The pool no longer needs the fence.
     virtual void fence_release(Fence fence) = 0;

@@ -11,21 +11,21 @@ std::uint64_t BlockIndex::mix(std::uint64_t value) noexcept {
     return mixed * 0x94d049bb133111ebULL >> 20;
 }
 
-/// Neighbours within 32 KiB get neighbouring buckets: who looks one up will soon look at others.
-/// Which of those is mixed too, or blocks that are aligned alike would share a bucket.
-std::uint64_t BlockIndex::hash_of(Address address) noexcept {
+/// Addresses within 32 KiB get neighbouring buckets, since they tend to be looked up together. The
+/// low bits are XORed in, so that equally aligned blocks do not share a bucket.
+std::uint64_t BlockIndex::hash(Address address) noexcept {
     const std::uint64_t unit = address >> 9;
     return mix(unit >> 6) ^ (unit & 63);
 }
 
-bool BlockIndex::is_signpost(const Block& block) noexcept {
+bool BlockIndex::is_anchor(const Block& block) noexcept {
     return block.previous == nullptr || mix(block.address >> 9) % 16 == 0;
 }
 
-std::size_t BlockIndex::bucket_of(Address address) const noexcept {
-    const std::uint64_t hash = hash_of(address);
-    const std::size_t number = hash % (2 * round_);
-    return number < buckets_ ? number : hash % round_;
+std::size_t BlockIndex::bucket_number(Address address) const noexcept {
+    const std::uint64_t mixed = hash(address);
+    const std::size_t number = mixed % (2 * round_);
+    return number < buckets_ ? number : mixed % round_;
 }
 
 void BlockIndex::reserve(std::size_t blocks) {
@@ -33,13 +33,13 @@ void BlockIndex::reserve(std::size_t blocks) {
         chunks_.push_back(std::make_unique<Chunk>());
     }
     while (spare_count_ < blocks) {
-        Signposts made;
+        Anchors made;
         made.try_emplace(0);
         spares_.at(spare_count_++) = made.extract(made.begin());
     }
 }
 
-/// Adds a bucket and moves to it what belongs there of the one that it is split from.
+/// A step of linear hashing: adds a bucket and moves its share of one older bucket's chain to it.
 void BlockIndex::split_next() noexcept {
     const std::size_t added = buckets_++;
     bucket(added) = nullptr;
@@ -51,7 +51,7 @@ void BlockIndex::split_next() noexcept {
     }
     Block** at = &bucket(added - round_);
     while (Block* block = *at) {
-        if (bucket_of(block->address) == added) {
+        if (bucket_number(block->address) == added) {
             *at = block->same_hash;
             block->same_hash = bucket(added);
             bucket(added) = block;
@@ -65,26 +65,26 @@ void BlockIndex::split_next() noexcept {
     if (++count_ > buckets_) {
         split_next();
     }
-    Block*& head = bucket(bucket_of(block.address));
+    Block*& head = bucket(bucket_number(block.address));
     block.same_hash = head;
     head = &block;
-    if (is_signpost(block)) {
+    if (is_anchor(block)) {
         auto node = std::move(spares_.at(--spare_count_));
         node.key() = block.address;
         node.mapped() = &block;
-        signposts_.insert(std::move(node));
+        anchors_.insert(std::move(node));
     }
 }
 
 [[gnu::hot]] void BlockIndex::remove(Block& block) noexcept {
-    Block** at = &bucket(bucket_of(block.address));
+    Block** at = &bucket(bucket_number(block.address));
     while (*at != &block) {
         at = &(*at)->same_hash;
     }
     *at = block.same_hash;
     --count_;
-    if (is_signpost(block)) {
-        auto node = signposts_.extract(block.address);
+    if (is_anchor(block)) {
+        auto node = anchors_.extract(block.address);
         if (spare_count_ < spares_.size()) {
             spares_.at(spare_count_++) = std::move(node);
         }
@@ -95,19 +95,19 @@ void BlockIndex::split_next() noexcept {
     if (count_ == 0) {
         return nullptr;
     }
-    Block* block = bucket(bucket_of(address));
+    Block* block = bucket(bucket_number(address));
     while (block != nullptr && block->address != address) {
         block = block->same_hash;
     }
     return block;
 }
 
-Block* BlockIndex::around(Address address) const noexcept {
+Block* BlockIndex::find_containing(Address address) const noexcept {
     if (Block* block = at(address)) {
         return block;
     }
-    const auto above = signposts_.upper_bound(address);
-    if (above == signposts_.begin()) {
+    const auto above = anchors_.upper_bound(address);
+    if (above == anchors_.begin()) {
         return nullptr;
     }
     Block* block = std::prev(above)->second;
@@ -122,16 +122,16 @@ void BlockIndex::clear() noexcept {
     buckets_ = 0;
     round_ = 1;
     count_ = 0;
-    signposts_.clear();
+    anchors_.clear();
     while (spare_count_ != 0) {
         spares_.at(--spare_count_) = {};
     }
 }
 
-bool BlockIndex::sound(const Block& block) const noexcept {
-    const auto post = signposts_.find(block.address);
-    const bool posted = post != signposts_.end() && post->second == &block;
-    return at(block.address) == &block && posted == is_signpost(block);
+bool BlockIndex::is_consistent(const Block& block) const noexcept {
+    const auto anchor = anchors_.find(block.address);
+    const bool is_indexed = anchor != anchors_.end() && anchor->second == &block;
+    return at(block.address) == &block && is_indexed == is_anchor(block);
 }
 
 }  // namespace memlab::allocator

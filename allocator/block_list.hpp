@@ -1,5 +1,5 @@
-// A list of blocks through the blocks themselves, oldest first: joining and leaving costs no
-// memory, so a free cannot fail. A block is in one list at most.
+// An intrusive doubly linked list of freed blocks, oldest first. Insertion allocates nothing, so a
+// free cannot fail. A block is in one list at most.
 #pragma once
 
 #include "allocator/block_store.hpp"
@@ -26,7 +26,7 @@ class BlockList {
         --size_;
     }
 
-    void forget_all() noexcept {
+    void clear() noexcept {
         oldest_ = newest_ = nullptr;
         size_ = 0;
     }

@@ -25,11 +25,11 @@ std::string hex(Address address) {
 }  // namespace
 
 BlockStore::BlockStore(const SizePolicy& policy)
-    : policy_(policy), halves_or_nothing_{&nothing(), &nothing()} {}
+    : policy_(policy), sub_pools_or_empty_{&empty_sub_pool(), &empty_sub_pool()} {}
 
-/// Where nothing is found, by whatever size.
-const BlockStore::Half& BlockStore::nothing() noexcept {
-    static const Half empty(9);
+/// Stands in until there are sub-pools: every search in it finds nothing.
+const BlockStore::SubPool& BlockStore::empty_sub_pool() noexcept {
+    static const SubPool empty(9);
     return empty;
 }
 
@@ -38,15 +38,15 @@ const BlockStore::Half& BlockStore::nothing() noexcept {
         return true;
     }
     try {
-        if (halves_ == nullptr) {
-            halves_ = std::make_unique<Halves>(
+        if (sub_pools_ == nullptr) {
+            sub_pools_ = std::make_unique<SubPools>(
                 static_cast<unsigned>(std::countr_zero(policy_.options().rounding)));
-            halves_or_nothing_[0] = &halves_->large;
-            halves_or_nothing_[1] = &halves_->small;
+            sub_pools_or_empty_[0] = &sub_pools_->large;
+            sub_pools_or_empty_[1] = &sub_pools_->small;
         }
         if (spare_count_ < needed_blocks) {
             slabs_.push_back(std::unique_ptr<Slab>(new Slab));
-            // The lowest is used first: neighbours in time are neighbours in memory.
+            // The lowest address ends up first in the free list, for locality.
             for (std::size_t i = slab_blocks; i != 0; --i) {
                 recycle(slabs_.back()->blocks[i - 1]);
             }
@@ -74,8 +74,8 @@ std::uint64_t BlockStore::capacity(const Block& block) const noexcept {
 }
 
 [[gnu::hot]] Block* BlockStore::best_fit(std::uint64_t size, bool small) const noexcept {
-    Block* best = coarse(size) ? half(small).by_capacity.at_least(size, 0)
-                               : half(small).by_size.at_least(size, 0);
+    Block* best = coarse(size) ? sub_pool(small).by_capacity.lower_bound(size, 0)
+                               : sub_pool(small).by_size.lower_bound(size, 0);
     return best != nullptr && policy_.may_use(size, best->size) ? best : nullptr;
 }
 
@@ -88,7 +88,7 @@ bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
     return best_fit(size, small) != nullptr;
 }
 
-[[gnu::hot]] bool BlockStore::has_exactly(std::uint64_t size, bool small) const noexcept {
+[[gnu::hot]] bool BlockStore::has_exact_fit(std::uint64_t size, bool small) const noexcept {
     const Block* best = best_fit(size, small);
     return best != nullptr && best->size == size;
 }
@@ -97,40 +97,40 @@ bool BlockStore::has_fit(std::uint64_t size, bool small) const noexcept {
     const bool small = from.segment->small;
     Block* block = &from;
     unlink(*block);
-    ++half(small).takes;
+    ++sub_pool(small).takes;
 
     const std::uint64_t lead = coarse(size) ? block->size - capacity(*block) : 0;
     if (lead != 0) {
-        Block& rest = cut(*block, lead);
+        Block& rest = split(*block, lead);
         link(*block);
         block = &rest;
     }
     const std::uint64_t tail = block->size - size;
-    if (tail != 0 && policy_.cuts_tail(size, tail, small, block->next == nullptr)) {
-        link(cut(*block, size));
+    if (tail != 0 && policy_.splits_tail(size, tail, small, block->next == nullptr)) {
+        link(split(*block, size));
     }
     block->state = BlockState::live;
     block->use = {};
     return *block;
 }
 
-[[gnu::hot]] void BlockStore::put_back(Block& block) noexcept {
+[[gnu::hot]] void BlockStore::free_block(Block& block) noexcept {
     block.idle.since_ns = never_seen;
-    join_free(block);
+    coalesce(block);
 }
 
-/// Makes an unlinked block free, merged with its free neighbours.
-[[gnu::hot]] void BlockStore::join_free(Block& block) noexcept {
+/// Makes an unlinked block free and merges it with its free neighbours.
+[[gnu::hot]] void BlockStore::coalesce(Block& block) noexcept {
     Block* whole = &block;
     whole->state = BlockState::free;
     if (Block* below = block.previous; below != nullptr && below->state == BlockState::free) {
         unlink(*below);
-        absorb_next(*below);
+        merge_next(*below);
         whole = below;
     }
     if (Block* above = whole->next; above != nullptr && above->state == BlockState::free) {
         unlink(*above);
-        absorb_next(*whole);
+        merge_next(*whole);
     }
     link(*whole);
 }
@@ -158,7 +158,7 @@ Block& BlockStore::add_segment(Address base, std::uint64_t size, bool small) noe
     return block;
 }
 
-/// A segment of one unlinked block.
+/// Adds a segment of one unlinked block.
 Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) noexcept {
     spare_segment_.key() = base;
     Segment& segment = segments_.insert(std::move(spare_segment_)).position->second;
@@ -178,11 +178,11 @@ Block& BlockStore::insert_segment(Address base, std::uint64_t size, bool small) 
 
 Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
                                     Address after_base) const noexcept {
-    const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
-    // No segment is smaller than a page, so most free blocks need no look.
-    Block* block = after_size < page_bytes ? order.at_least(page_bytes, 0)
-                                           : order.after(after_size, after_base);
-    for (; block != nullptr; block = order.after(block->idle.capacity, block->address)) {
+    const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    // No segment is smaller than a page, so the smaller free blocks are skipped.
+    Block* block = after_size < page_bytes ? order.lower_bound(page_bytes, 0)
+                                           : order.upper_bound(after_size, after_base);
+    for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
         if (block->segment->blocks == 1 && !block->segment->expandable) {
             return block->segment;
         }
@@ -190,18 +190,18 @@ Segment* BlockStore::unused_segment(bool small, std::uint64_t after_size,
     return nullptr;
 }
 
-void BlockStore::remove_segment(Address base, LeavingSegments& leaving) noexcept {
+void BlockStore::remove_segment(Address base, ReleasedSegments& released) noexcept {
     auto segment = segments_.extract(base);
     Block& block = *segment.mapped().first;
     unlink(block);
     index_.remove(block);
     recycle(block);
-    leaving.insert(std::move(segment));
+    released.insert(std::move(segment));
 }
 
 void BlockStore::clear() noexcept {
-    halves_or_nothing_[0] = halves_or_nothing_[1] = &nothing();
-    halves_.reset();
+    sub_pools_or_empty_[0] = sub_pools_or_empty_[1] = &empty_sub_pool();
+    sub_pools_.reset();
     index_.clear();
     segments_.clear();
     spare_segment_ = {};
@@ -244,15 +244,15 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const
         return (bytes + page_bytes - 1) / page_bytes * page_bytes;
     };
     const std::uint64_t unit = policy_.alignment_of(size);
-    const OrderedBlocks<BySize>& holes = half(small).holes;
+    const OrderedBlocks<BySize>& holes = sub_pool(small).holes;
     for (Block* each = holes.first(); each != nullptr;
-         each = holes.after(each->size, each->address)) {
+         each = holes.upper_bound(each->size, each->address)) {
         Block& hole = *each;
         const Address end = hole.address + hole.size;
         const auto is_free = [](const Block* block) {
             return block != nullptr && block->state == BlockState::free;
         };
-        // From the free block below, or the start of the hole, upwards ...
+        // Grow upwards from the free block below, or from the start of the hole ...
         const Address from = is_free(hole.previous) ? hole.previous->address : hole.address;
         const std::uint64_t beyond = (from - hole.segment->base) % unit;
         const Address begin = beyond == 0 ? from : from + (unit - beyond);
@@ -262,7 +262,7 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const
         } else if (size <= end + above - begin) {
             offer(hole, hole.address, hole.size);
         }
-        // ... or from the free block above downwards; pages are as aligned as any block.
+        // ... or downwards from the free block above; a page is aligned enough for any block.
         if (above != 0 && above < size && pages(size - above) <= hole.size) {
             const std::uint64_t bytes = pages(size - above);
             offer(hole, end - bytes, bytes);
@@ -271,16 +271,16 @@ BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const
     return best;
 }
 
-/// Cuts a range of bytes out of an unlinked block, as a block of its own in the same state; what is
-/// left of it on either side stays unlinked.
+/// Splits a range of bytes off an unlinked block, as a block of its own in the same state; the rest
+/// on either side stays unlinked.
 Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noexcept {
     Block* middle = &block;
     if (begin != block.address) {
-        middle = &cut(block, begin - block.address);
+        middle = &split(block, begin - block.address);
         middle->state = block.state;
     }
     if (bytes != middle->size) {
-        cut(*middle, bytes).state = block.state;
+        split(*middle, bytes).state = block.state;
     }
     return middle;
 }
@@ -299,7 +299,7 @@ Block& BlockStore::map(const Growth& growth) noexcept {
     Block* whole = mapped->previous != nullptr && mapped->previous->state == BlockState::free
                        ? mapped->previous
                        : mapped;
-    join_free(*mapped);
+    coalesce(*mapped);
     return *whole;
 }
 
@@ -315,31 +315,31 @@ void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcep
     hole->segment->mapped -= bytes;
     if (Block* above = hole->next; above != nullptr && above->state == BlockState::unmapped) {
         unlink_hole(*above);
-        absorb_next(*hole);
+        merge_next(*hole);
     }
     if (Block* below = hole->previous; below != nullptr && below->state == BlockState::unmapped) {
         unlink_hole(*below);
-        absorb_next(*below);
+        merge_next(*below);
         hole = below;
     }
     link_hole(*hole);
 }
 
 void BlockStore::link_hole(Block& block) noexcept {
-    Half& in = half(block.segment->small);
+    SubPool& in = sub_pool(block.segment->small);
     in.holes.insert(block);
     ++in.hole_count;
     block.by_size = true;
 }
 
 void BlockStore::unlink_hole(Block& block) noexcept {
-    Half& in = half(block.segment->small);
+    SubPool& in = sub_pool(block.segment->small);
     in.holes.remove(block);
     --in.hole_count;
     block.by_size = false;
 }
 
-BlockStore::Pages BlockStore::pages_of(Block& block) noexcept {
+BlockStore::Pages BlockStore::whole_pages(Block& block) noexcept {
     if (!block.segment->expandable) {
         return {};
     }
@@ -350,12 +350,12 @@ BlockStore::Pages BlockStore::pages_of(Block& block) noexcept {
 
 BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacity,
                                          Address after) const noexcept {
-    // A block with a whole page can serve one, so it is in this order.
-    const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
-    Block* block = after_capacity < page_bytes ? order.at_least(page_bytes, 0)
-                                               : order.after(after_capacity, after);
-    for (; block != nullptr; block = order.after(block->idle.capacity, block->address)) {
-        if (const Pages pages = pages_of(*block); pages.bytes != 0) {
+    // A block with a whole page has the capacity for one, so this order contains it.
+    const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    Block* block = after_capacity < page_bytes ? order.lower_bound(page_bytes, 0)
+                                               : order.upper_bound(after_capacity, after);
+    for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
+        if (const Pages pages = whole_pages(*block); pages.bytes != 0) {
             return pages;
         }
     }
@@ -370,34 +370,34 @@ BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noe
                 (block == hole->next && growth.begin + growth.bytes == hole->address + hole->size));
     };
     Pages largest;
-    std::uint64_t most = page_bytes - 1;
+    std::uint64_t max_capacity = page_bytes - 1;
     for (const bool small : {false, true}) {
-        const SizedBlocks<ByCapacity>& order = half(small).by_capacity;
-        for (Block* block = order.last(); block != nullptr && block->idle.capacity > most;
+        const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+        for (Block* block = order.last(); block != nullptr && block->idle.capacity > max_capacity;
              block = order.before(block->idle.capacity, block->address)) {
-            const Pages pages = extended(block) ? Pages{} : pages_of(*block);
+            const Pages pages = extended(block) ? Pages{} : whole_pages(*block);
             if (pages.bytes != 0) {
                 largest = pages;
-                most = block->idle.capacity;
+                max_capacity = block->idle.capacity;
             }
         }
     }
     return largest;
 }
 
-// --- questions --------------------------------------------------------------------------------
+// --- queries ----------------------------------------------------------------------------------
 
 [[gnu::hot]] const Block* BlockStore::find(Address address) const noexcept {
-    return index_.around(address);
+    return index_.find_containing(address);
 }
 
 [[gnu::hot]] Block* BlockStore::find(Address address) noexcept {
-    return index_.around(address);
+    return index_.find_containing(address);
 }
 
 std::uint64_t BlockStore::largest_free() const noexcept {
     std::uint64_t largest = 0;
-    for (const Half* in : halves_or_nothing_) {
+    for (const SubPool* in : sub_pools_or_empty_) {
         if (const Block* block = in->by_size.last()) {
             largest = std::max(largest, block->size);
         }
@@ -408,7 +408,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     return largest;
 }
 
-/// A free block out of the spares, with nothing in it.
+/// An unused block from the free list, reset.
 [[gnu::hot]] Block& BlockStore::new_block() noexcept {
     Block& block = *spare_;
     spare_ = block.next;
@@ -425,8 +425,8 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     ++spare_count_;
 }
 
-/// Cuts an unlinked block in two; returns the upper part, free and unlinked.
-[[gnu::hot]] Block& BlockStore::cut(Block& block, std::uint64_t at) noexcept {
+/// Splits an unlinked block at an offset; returns the upper part, free and unlinked.
+[[gnu::hot]] Block& BlockStore::split(Block& block, std::uint64_t at) noexcept {
     Block& upper = new_block();
     upper.address = block.address + at;
     upper.size = block.size - at;
@@ -444,25 +444,25 @@ std::uint64_t BlockStore::largest_free() const noexcept {
     return upper;
 }
 
-/// Joins an unlinked block and its unlinked upper neighbour, which ceases to be.
-[[gnu::hot]] void BlockStore::absorb_next(Block& block) noexcept {
-    Block* gone = block.next;
-    index_.remove(*gone);
-    if (gone->size > block.size) {
-        block.idle.since_ns = gone->idle.since_ns;  // what most of it says
+/// Merges an unlinked block's unlinked upper neighbour into it.
+[[gnu::hot]] void BlockStore::merge_next(Block& block) noexcept {
+    Block* upper = block.next;
+    index_.remove(*upper);
+    if (upper->size > block.size) {
+        block.idle.since_ns = upper->idle.since_ns;  // the larger part decides
     }
-    block.size += gone->size;
-    block.next = gone->next;
+    block.size += upper->size;
+    block.next = upper->next;
     if (block.next != nullptr) {
         block.next->previous = &block;
     }
     --block.segment->blocks;
-    recycle(*gone);
+    recycle(*upper);
 }
 
 [[gnu::hot]] void BlockStore::link(Block& block) noexcept {
     const bool small = block.segment->small;
-    Half& in = half(small);
+    SubPool& in = sub_pool(small);
     block.by_size = has_fine_requests(small);
     if (block.by_size) {
         in.by_size.insert(block);
@@ -482,7 +482,7 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 }
 
 [[gnu::hot]] void BlockStore::unlink(Block& block) noexcept {
-    Half& in = half(block.segment->small);
+    SubPool& in = sub_pool(block.segment->small);
     if (block.by_size) {
         in.by_size.remove(block);
         block.by_size = false;
@@ -499,17 +499,17 @@ std::uint64_t BlockStore::largest_free() const noexcept {
 
 std::string BlockStore::validate_free(const Block& block) const {
     const std::string where = "free block " + hex(block.address);
-    const Half& in = half(block.segment->small);
+    const SubPool& in = sub_pool(block.segment->small);
     if (block.by_size != has_fine_requests(block.segment->small)) {
-        return where + ": its place by size is wrong";
+        return where + ": its membership in the order by size is wrong";
     }
     if (block.by_capacity != coarse(capacity(block))) {
-        return where + ": its place by capacity is wrong";
+        return where + ": its membership in the order by capacity is wrong";
     }
-    if (block.by_size && in.by_size.at_least(block.size, block.address) != &block) {
+    if (block.by_size && in.by_size.lower_bound(block.size, block.address) != &block) {
         return where + ": not found by size";
     }
-    if (block.by_capacity && in.by_capacity.at_least(capacity(block), block.address) != &block) {
+    if (block.by_capacity && in.by_capacity.lower_bound(capacity(block), block.address) != &block) {
         return where + ": not found by capacity";
     }
     if (block.next != nullptr && block.next->state == BlockState::free) {
@@ -524,10 +524,10 @@ std::string BlockStore::validate_hole(const Block& block) const {
         block.size % page_bytes != 0) {
         return where + " is not whole pages of an expandable range";
     }
-    const OrderedBlocks<BySize>& holes = half(block.segment->small).holes;
+    const OrderedBlocks<BySize>& holes = sub_pool(block.segment->small).holes;
     if (!block.by_size || block.by_capacity ||
-        holes.at_least(block.size, block.address) != &block) {
-        return where + ": its place among the holes is wrong";
+        holes.lower_bound(block.size, block.address) != &block) {
+        return where + ": not indexed as a hole";
     }
     if (block.next != nullptr && block.next->state == BlockState::unmapped) {
         return where + ": its neighbour above is unmapped too";
@@ -548,7 +548,7 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
         }
         const Block& block = *next;
         next = block.next;
-        if (!index_.sound(block)) {
+        if (!index_.is_consistent(block)) {
             return where + "block " + hex(block.address) + " is not found by its address";
         }
         if (block.address != at || block.segment != &segment || block.previous != previous ||
@@ -568,7 +568,7 @@ std::string BlockStore::validate_segment(const Segment& segment, std::size_t* bl
         } else if ((at - segment.base) % policy_.alignment_of(block.size) != 0) {
             return where + "block " + hex(at) + " is misaligned";
         } else if (block.by_size || block.by_capacity) {
-            return where + "block " + hex(at) + " is in use and among the free blocks";
+            return where + "block " + hex(at) + " is in use but in the order of free blocks";
         }
         mapped += block.state == BlockState::unmapped ? 0 : block.size;
         previous = &block;
@@ -592,7 +592,7 @@ std::string BlockStore::validate() const {
     const Segment* below = nullptr;
     for (const auto& [base, segment] : segments_) {
         if (segment.base != base || segment.size == 0) {
-            return "segment " + hex(base) + " is not what it should be";
+            return "segment " + hex(base) + " has a wrong base or no size";
         }
         if (below != nullptr && below->base + below->size > base) {
             return "segment " + hex(base) + " overlaps the one below";
@@ -625,11 +625,12 @@ std::string BlockStore::validate() const {
                 counted.bytes += block.size;
             }
         });
-        if (by_size != half(small).by_size.count() ||
-            by_capacity != half(small).by_capacity.count() || holes != half(small).hole_count) {
-            return "the index of free blocks holds others than the free blocks";
+        if (by_size != sub_pool(small).by_size.count() ||
+            by_capacity != sub_pool(small).by_capacity.count() ||
+            holes != sub_pool(small).hole_count) {
+            return "the orders of free blocks do not match the free blocks";
         }
-        if (counted != half(small).split_free) {
+        if (counted != sub_pool(small).split_free) {
             return "the count of free blocks in split segments is wrong";
         }
     }

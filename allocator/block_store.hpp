@@ -1,17 +1,17 @@
-// Where every byte of every segment is: blocks by address, free blocks by what they can serve.
-// Splits and merges; knows neither fences, statistics nor locks.
+// The layout of the segments: blocks indexed by address, free blocks ordered by the sizes they can
+// serve. Splits and coalesces; has no fences, statistics or locks.
 //
 // Guarantees:
 //  - the blocks of a segment follow each other without gap or overlap, from its base to its end;
 //  - no two free blocks are neighbours;
 //  - an expandable range is a segment whose blocks need not have memory: those without are whole
-//    pages in the state `unmapped`, no two of them neighbours. What is true of the blocks of other
-//    segments is true of those between two of these;
-//  - only reserve() allocates host memory, so every other function succeeds: a free can never fail
-//    for want of it, and an allocation that cannot be recorded is refused before anything changed.
+//    pages in the state `unmapped`, no two of them neighbours. The guarantees for other segments
+//    hold for the blocks between two of these;
+//  - only reserve() allocates host memory, so every other function succeeds: a free cannot fail for
+//    lack of it, and an allocation that cannot be recorded fails before anything has changed.
 //
-// A block by its base is O(1), everything else O(log blocks). Blocks come from slabs and go back to
-// them, so a steady program calls malloc for none of this; slabs are kept until clear().
+// Finding a block by its base is O(1), everything else O(log blocks). Blocks come from slabs with a
+// free list, so a steady program calls malloc for none of this; slabs are kept until clear().
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@
 
 namespace memlab::allocator {
 
-/// Segments that the store has forgotten and the backend does not have back yet. Joining costs no
-/// memory.
-using LeavingSegments = std::multimap<Address, Segment>;
+/// Segments removed from the store and not yet freed by the backend. Insertion moves the map node,
+/// so it allocates nothing.
+using ReleasedSegments = std::multimap<Address, Segment>;
 
 /// Thread-safety: none; the pool's lock serializes.
 class BlockStore {
@@ -40,39 +40,40 @@ class BlockStore {
     BlockStore(const BlockStore&) = delete;
     BlockStore& operator=(const BlockStore&) = delete;
 
-    /// Gets the host memory that one of add_segment() and add_range(), one of map() and unmap(),
-    /// and one take() may need together. False when there is none; nothing has changed then.
+    /// Allocates the host memory for one add_segment() or add_range(), one map() or unmap(), and
+    /// one take(), together. False when there is none; then nothing has changed.
     bool reserve() noexcept;
 
-    /// The best fitting free block, cut to `size`, now live; null when none fits.
+    /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits.
     Block* take(std::uint64_t size, bool small) noexcept;
 
-    /// True when take() would give a block.
+    /// Whether take() would succeed.
     bool has_fit(std::uint64_t size, bool small) const noexcept;
 
-    /// True when take() would give a whole free block, with nothing of it to spare.
-    bool has_exactly(std::uint64_t size, bool small) const noexcept;
+    /// Whether take() would use a whole free block, without a rest.
+    bool has_exact_fit(std::uint64_t size, bool small) const noexcept;
 
-    /// A free block that is large enough, cut to `size`, now live.
+    /// Takes a free block that is large enough, split to `size`; it becomes live.
     Block& take_from(Block& block, std::uint64_t size) noexcept;
 
-    /// How many blocks of this half were taken so far: what the age of unused memory is counted in.
-    std::uint64_t takes(bool small) const noexcept { return half(small).takes; }
+    /// The number of blocks taken from this sub-pool so far: the clock for the age of unused
+    /// memory.
+    std::uint64_t takes(bool small) const noexcept { return sub_pool(small).takes; }
 
-    /// True when take() could be satisfied by this block, were it free.
+    /// Whether this block would satisfy take() if it were free.
     bool fits(const Block& block, std::uint64_t size, bool small) const noexcept;
 
-    /// Makes a block free and merges it with its free neighbours.
-    void put_back(Block& block) noexcept;
+    /// Makes a block free and coalesces it with its free neighbours.
+    void free_block(Block& block) noexcept;
 
-    /// True when the range is a possible segment: not null, aligned, not wrapping around, and in no
-    /// one's way.
+    /// Whether the range is a possible segment: not null, aligned, not wrapping around, and not
+    /// overlapping another.
     bool can_add(Address base, std::uint64_t size) const noexcept;
 
-    /// A new segment, one free block. can_add() must hold.
+    /// Adds a segment of one free block. can_add() must hold.
     Block& add_segment(Address base, std::uint64_t size, bool small) noexcept;
 
-    /// How many of a block's bytes a request could use that must be coarsely aligned.
+    /// How many of a block's bytes a coarsely aligned request could use.
     std::uint64_t capacity(const Block& block) const noexcept;
 
     // --- expandable ranges ---
@@ -80,10 +81,10 @@ class BlockStore {
     /// Whether the range is possible: whole pages, and otherwise as can_add().
     bool can_add_range(Address base, std::uint64_t size) const noexcept;
 
-    /// A new expandable range without memory. can_add_range() must hold.
+    /// Adds an expandable range without memory. can_add_range() must hold.
     void add_range(Address base, std::uint64_t size, bool small) noexcept;
 
-    /// Forgets a range that has no memory.
+    /// Removes a range that has no memory.
     void remove_range(Address base) noexcept;
 
     /// Pages to map, so that a free block then fits a request.
@@ -92,11 +93,11 @@ class BlockStore {
         Address begin = 0;
         std::uint64_t bytes = 0;
     };
-    /// The fewest pages that are enough, which extend free neighbours of a hole in place; of equals
-    /// those that leave the end of the range alone, then the lowest. O(holes).
+    /// The smallest sufficient number of pages, extending the free neighbours of a hole in place.
+    /// Ties go to holes that are not at the end of a range, then to the lowest address. O(holes).
     Growth best_growth(std::uint64_t size, bool small) const noexcept;
 
-    /// Those pages have memory now; returns the free block that they are in.
+    /// Marks those pages as mapped; returns the free block that contains them.
     Block& map(const Growth& growth) noexcept;
 
     /// The whole pages inside a free block of an expandable range.
@@ -105,27 +106,27 @@ class BlockStore {
         Address begin = 0;
         std::uint64_t bytes = 0;  ///< 0: none
     };
-    /// The free block with whole pages that is next by (capacity, address) after `after`; unmapping
-    /// the pages found so far is allowed in between: pass copies.
+    /// The next free block with whole pages after (after_capacity, after), by (capacity, address).
+    /// The pages found so far may be unmapped between calls: pass copies of the key.
     Pages free_pages(bool small, std::uint64_t after_capacity, Address after) const noexcept;
-    /// Those of the largest free block of all, but for the ones that `growth` extends.
+    /// Those of the largest free block, except the blocks that `growth` extends.
     Pages largest_free_pages(const Growth& growth) const noexcept;
 
-    /// Pages inside a free block of an expandable range have no memory any more.
+    /// Marks pages inside a free block of an expandable range as unmapped.
     void unmap(Block& block, Address begin, std::uint64_t bytes) noexcept;
 
-    /// A segment that is wholly free, the next by (size, address) after `after`; null at the end.
-    /// Removing the segment found so far is allowed in between: pass copies.
+    /// The next wholly free segment after (after_size, after_base), by (size, address); null at the
+    /// end. The segment found may be removed between calls: pass copies of the key.
     Segment* unused_segment(bool small, std::uint64_t after_size,
                             Address after_base) const noexcept;
 
-    /// Forgets a segment that is wholly free; it goes to `leaving`.
-    void remove_segment(Address base, LeavingSegments& leaving) noexcept;
+    /// Moves a wholly free segment to `released`.
+    void remove_segment(Address base, ReleasedSegments& released) noexcept;
 
-    /// Forgets everything and gives its memory back.
+    /// Removes everything and frees the host memory.
     void clear() noexcept;
 
-    /// The block that holds `address`, in any state; null when no segment does.
+    /// The block that contains `address`, in any state; null when no segment does.
     Block* find(Address address) noexcept;
     const Block* find(Address address) const noexcept;
 
@@ -139,7 +140,7 @@ class BlockStore {
         bool operator==(const SplitFree&) const = default;
     };
     /// The free blocks of segments that are not wholly free.
-    SplitFree split_free(bool small) const noexcept { return half(small).split_free; }
+    SplitFree split_free(bool small) const noexcept { return sub_pool(small).split_free; }
 
     const std::map<Address, Segment>& segments() const { return segments_; }
 
@@ -153,7 +154,7 @@ class BlockStore {
         }
     }
 
-    /// Checks every guarantee above; empty when all hold, else what does not and where.
+    /// Checks every guarantee above. Empty when all hold, else one that does not, and where.
     std::string validate() const;
 
   private:
@@ -169,8 +170,8 @@ class BlockStore {
     };
 
     /// PyTorch's small pool and large pool.
-    struct Half {
-        explicit Half(unsigned unit_bits) : by_size(unit_bits), by_capacity(unit_bits) {}
+    struct SubPool {
+        explicit SubPool(unsigned unit_bits) : by_size(unit_bits), by_capacity(unit_bits) {}
 
         SizedBlocks<BySize> by_size;  ///< for requests below coarse_alignment
         SizedBlocks<ByCapacity> by_capacity;
@@ -180,22 +181,24 @@ class BlockStore {
         std::uint64_t takes = 0;
     };
 
-    /// 107 KiB: with the memory of the blocks, not of the store.
-    struct Halves {
-        explicit Halves(unsigned unit_bits) : small(unit_bits), large(unit_bits) {}
+    /// 107 KiB, so allocated with the first blocks.
+    struct SubPools {
+        explicit SubPools(unsigned unit_bits) : small(unit_bits), large(unit_bits) {}
 
-        Half small;
-        Half large;
+        SubPool small;
+        SubPool large;
     };
 
-    /// Of a store that has a block.
-    Half& half(bool small) noexcept { return small ? halves_->small : halves_->large; }
-    const Half& half(bool small) const noexcept { return *halves_or_nothing_[small ? 1 : 0]; }
-    static const Half& nothing() noexcept;
+    /// The non-const one needs a store that has a block.
+    SubPool& sub_pool(bool small) noexcept { return small ? sub_pools_->small : sub_pools_->large; }
+    const SubPool& sub_pool(bool small) const noexcept {
+        return *sub_pools_or_empty_[small ? 1 : 0];
+    }
+    static const SubPool& empty_sub_pool() noexcept;
     bool coarse(std::uint64_t size) const noexcept {
         return size >= policy_.options().coarse_alignment;
     }
-    /// Whether any request for this half can be less than coarsely aligned.
+    /// Whether any request for this sub-pool can be less than coarsely aligned.
     bool has_fine_requests(bool small) const noexcept {
         return small && policy_.options().coarse_alignment > policy_.options().rounding;
     }
@@ -203,17 +206,17 @@ class BlockStore {
     Block& insert_segment(Address base, std::uint64_t size, bool small) noexcept;
     Block& new_block() noexcept;
     void recycle(Block& block) noexcept;
-    Block& cut(Block& block, std::uint64_t at) noexcept;
-    void absorb_next(Block& block) noexcept;
+    Block& split(Block& block, std::uint64_t at) noexcept;
+    void merge_next(Block& block) noexcept;
     void link(Block& block) noexcept;
     void unlink(Block& block) noexcept;
     Block* isolate(Block& block, Address begin, std::uint64_t bytes) noexcept;
-    void join_free(Block& block) noexcept;
+    void coalesce(Block& block) noexcept;
     void link_hole(Block& block) noexcept;
     static bool counts_as_split(const Block& block) noexcept {
         return !block.segment->expandable && block.segment->blocks > 1;
     }
-    static Pages pages_of(Block& block) noexcept;
+    static Pages whole_pages(Block& block) noexcept;
     void unlink_hole(Block& block) noexcept;
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;
@@ -222,8 +225,8 @@ class BlockStore {
     const SizePolicy policy_;
     std::map<Address, Segment> segments_;
     BlockIndex index_;
-    std::unique_ptr<Halves> halves_;    ///< null before reserve() and from clear() on
-    const Half* halves_or_nothing_[2];  ///< large, small
+    std::unique_ptr<SubPools> sub_pools_;   ///< null before reserve() and from clear() on
+    const SubPool* sub_pools_or_empty_[2];  ///< large, small
 
     static constexpr std::size_t needed_blocks = 5;  ///< adding takes 1, mapping and take() 2 each
     static constexpr std::size_t slab_blocks = 256;
@@ -231,7 +234,7 @@ class BlockStore {
         Block blocks[slab_blocks];
     };
     std::vector<std::unique_ptr<Slab>> slabs_;
-    Block* spare_ = nullptr;  ///< blocks of slabs that are not in use, through `next`
+    Block* spare_ = nullptr;  ///< free list of unused blocks in the slabs, linked by `next`
     std::size_t spare_count_ = 0;
     std::map<Address, Segment>::node_type spare_segment_;
 };

@@ -1,5 +1,5 @@
-// Blocks in order of (size, address), through links in the blocks themselves: joining and leaving
-// costs no memory and cannot fail.
+// Intrusive ordered sets of blocks, keyed by (size, address). The links are in the blocks, so
+// insert and remove allocate nothing and cannot fail.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace memlab::allocator {
 
-/// A tree. It is a treap whose priorities are computed from the addresses: nothing is stored but
-/// two links, no rebalancing has to be got right, and the same blocks always make the same tree.
-/// O(log blocks) for any addresses that were not chosen to defeat the mixing.
+/// A treap whose priorities are hashes of the block addresses: two links per block, no stored
+/// balance, and the same blocks always make the same tree. Expected O(log blocks), unless the
+/// addresses were chosen to defeat the hash.
 ///
-/// `Size` says by which size, and where the links are:
+/// `Size` selects the key and the links:
 ///   static std::uint64_t of(const Block&);
 ///   static TreeLinks& links(Block&);
 template <typename Size>
@@ -28,89 +28,89 @@ class OrderedBlocks {
         Block** at = &root_;
         const std::uint64_t own = priority(block);
         while (*at != nullptr && priority(**at) >= own) {
-            at = less(block, **at) ? &links(**at).below : &links(**at).above;
+            at = less(block, **at) ? &links(**at).left : &links(**at).right;
         }
         Block* rest = *at;
         *at = &block;
-        // What hung here becomes the block's two sides.
-        Block** below = &links(block).below;
-        Block** above = &links(block).above;
+        // Split the displaced subtree into the block's two children.
+        Block** left = &links(block).left;
+        Block** right = &links(block).right;
         while (rest != nullptr) {
             if (less(*rest, block)) {
-                *below = rest;
-                below = &links(*rest).above;
-                rest = *below;
+                *left = rest;
+                left = &links(*rest).right;
+                rest = *left;
             } else {
-                *above = rest;
-                above = &links(*rest).below;
-                rest = *above;
+                *right = rest;
+                right = &links(*rest).left;
+                rest = *right;
             }
         }
-        *below = nullptr;
-        *above = nullptr;
+        *left = nullptr;
+        *right = nullptr;
     }
 
-    /// The block must be in this tree, its size and address those with which it came.
+    /// The block must be in this tree, its size and address unchanged since insert().
     void remove(Block& block) noexcept {
         Block** at = &root_;
         Block* parent = nullptr;
         while (*at != &block) {
             parent = *at;
-            at = less(block, *parent) ? &links(*parent).below : &links(*parent).above;
+            at = less(block, *parent) ? &links(*parent).left : &links(*parent).right;
         }
-        Block* below = links(block).below;
-        Block* above = links(block).above;
-        if (first_ == &block) {  // nothing is below it, and the path to it leads down only
+        Block* left = links(block).left;
+        Block* right = links(block).right;
+        if (first_ == &block) {  // leftmost: it has no left child, its successor is near
             first_ = parent;
-            for (Block* next = above; next != nullptr; next = links(*next).below) {
+            for (Block* next = right; next != nullptr; next = links(*next).left) {
                 first_ = next;
             }
         }
-        while (below != nullptr && above != nullptr) {
-            if (priority(*below) >= priority(*above)) {
-                *at = below;
-                at = &links(*below).above;
-                below = *at;
+        while (left != nullptr && right != nullptr) {
+            if (priority(*left) >= priority(*right)) {
+                *at = left;
+                at = &links(*left).right;
+                left = *at;
             } else {
-                *at = above;
-                at = &links(*above).below;
-                above = *at;
+                *at = right;
+                at = &links(*right).left;
+                right = *at;
             }
         }
-        *at = below != nullptr ? below : above;
+        *at = left != nullptr ? left : right;
     }
 
-    /// The first that is not less than (size, address); null when all are.
-    Block* at_least(std::uint64_t size, Address address) const noexcept {
+    /// The first block not less than (size, address); null when there is none.
+    Block* lower_bound(std::uint64_t size, Address address) const noexcept {
         if (first_ == nullptr || !less(*first_, size, address)) {
             return first_;
         }
         Block* found = nullptr;
         for (Block* block = root_; block != nullptr;) {
             if (less(*block, size, address)) {
-                block = links(*block).above;
+                block = links(*block).right;
             } else {
                 found = block;
-                block = links(*block).below;
+                block = links(*block).left;
             }
         }
         return found;
     }
 
-    /// The next after (size, address).
-    Block* after(std::uint64_t size, Address address) const noexcept {
-        return at_least(size, address + 1);
+    /// The first block greater than (size, address); null when there is none.
+    Block* upper_bound(std::uint64_t size, Address address) const noexcept {
+        return lower_bound(size, address + 1);
     }
 
-    /// The last that is less than (size, address); null when none is.
+    /// The last block less than (size, address); null when there is none.
     Block* before(std::uint64_t size, Address address) const noexcept {
         Block* found = nullptr;
         for (Block* block = root_; block != nullptr;) {
             if (less(*block, size, address)) {
                 found = block;
-                block = links(*block).above;
+                block = links(*block).right;
             } else {
-                block = links(*block).below;
+                block = links(*block).left;
             }
         }
         return found;
@@ -119,8 +119,8 @@ class OrderedBlocks {
     Block* first() const noexcept { return first_; }
     Block* last() const noexcept {
         Block* found = root_;
-        while (found != nullptr && links(*found).above != nullptr) {
-            found = links(*found).above;
+        while (found != nullptr && links(*found).right != nullptr) {
+            found = links(*found).right;
         }
         return found;
     }
@@ -143,12 +143,12 @@ class OrderedBlocks {
     }
 
     Block* root_ = nullptr;
-    Block* first_ = nullptr;  ///< what is asked for most
+    Block* first_ = nullptr;  ///< cached: the most frequent query
 };
 
-/// The same order for very many blocks: a tree for each size up to 128 units, and for 32 steps of
-/// each further power of two, and a bitmap of those that are not empty. A best fit is a look at the
-/// bitmap and at the first of a tree, and trees are only as deep as there are blocks of like size.
+/// The same order for very many blocks: segregated by size class, with a bitmap of the classes in
+/// use. One tree for each size up to 128 units, then 32 per power of two. A best fit reads the
+/// bitmap and the first block of one tree; a tree is only as deep as its class has blocks.
 template <typename Size>
 class SizedBlocks {
   public:
@@ -156,7 +156,7 @@ class SizedBlocks {
     explicit SizedBlocks(unsigned unit_bits) : unit_bits_(unit_bits) {}
 
     void insert(Block& block) noexcept {
-        const std::size_t number = number_of(Size::of(block));
+        const std::size_t number = tree_number(Size::of(block));
         words_[number / 64] |= bit(number);
         word_bits_ |= bit(number / 64);
         trees_[number].insert(block);
@@ -164,7 +164,7 @@ class SizedBlocks {
     }
 
     void remove(Block& block) noexcept {
-        const std::size_t number = number_of(Size::of(block));
+        const std::size_t number = tree_number(Size::of(block));
         trees_[number].remove(block);
         --count_;
         if (trees_[number].empty()) {
@@ -175,18 +175,18 @@ class SizedBlocks {
         }
     }
 
-    Block* at_least(std::uint64_t size, Address address) const noexcept {
-        const std::size_t number = number_of(size);
-        Block* found = trees_[number].at_least(size, address);
+    Block* lower_bound(std::uint64_t size, Address address) const noexcept {
+        const std::size_t number = tree_number(size);
+        Block* found = trees_[number].lower_bound(size, address);
         return found != nullptr ? found : first_above(number);
     }
 
-    Block* after(std::uint64_t size, Address address) const noexcept {
-        return at_least(size, address + 1);
+    Block* upper_bound(std::uint64_t size, Address address) const noexcept {
+        return lower_bound(size, address + 1);
     }
 
     Block* before(std::uint64_t size, Address address) const noexcept {
-        const std::size_t number = number_of(size);
+        const std::size_t number = tree_number(size);
         Block* found = trees_[number].before(size, address);
         return found != nullptr ? found : last_below(number);
     }
@@ -205,7 +205,7 @@ class SizedBlocks {
         return ~(bit(number) | (bit(number) - 1));
     }
 
-    std::size_t number_of(std::uint64_t size) const noexcept {
+    std::size_t tree_number(std::uint64_t size) const noexcept {
         const std::uint64_t units = size >> unit_bits_;
         if (units < 128) {
             return units;
@@ -244,7 +244,7 @@ class SizedBlocks {
 
     unsigned unit_bits_;
     std::size_t count_ = 0;
-    std::uint64_t word_bits_ = 0;  ///< which of words_ are not 0
+    std::uint64_t word_bits_ = 0;  ///< summary bitmap: which of words_ are not 0
     std::array<std::uint64_t, tree_count / 64> words_{};
     std::array<OrderedBlocks<Size>, tree_count> trees_{};
 };

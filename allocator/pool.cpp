@@ -1,11 +1,11 @@
-// The pool's two orders of events: how an allocation looks for memory, and how a free becomes
-// reusable. Which block and where is BlockStore's, which size SizePolicy's.
+// The two state machines of the pool: how an allocation finds memory, and how a freed block becomes
+// reusable. BlockStore does the placement, SizePolicy the sizes.
 //
-// The one subtle thing is a thread that waits on the host for a block's fence without the lock.
-// The block is marked `waited_for`, and from then on only that thread settles it: so block and
-// fence stay valid for it without reference counts. Whoever needs the block meanwhile waits for the
-// thread (settled_), which is as good as waiting for the fence. abandon() may take everything away
-// during the wait; epoch_ tells.
+// Waiting without the lock: a thread that waits on the host for a block's fence marks the block
+// `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
+// reference counts. Other threads that need the block wait for that thread (retired_), which is
+// equivalent to waiting for the fence. abandon() may drop everything during the wait; a changed
+// epoch_ shows it.
 #include "allocator/pool.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr BackendStatus no_host_memory{BackendStatus::Kind::error, out_of_memory_code};
 
-/// The first of `count` ids that nobody else gets.
+/// Reserves `count` process-wide unique ids; returns the first.
 std::uint64_t take_block_ids(std::uint64_t count) {
     static constinit std::atomic<std::uint64_t> last{0};
     return last.fetch_add(count, std::memory_order_relaxed) + 1;
@@ -49,7 +49,7 @@ BlockInfo describe(const Block& block) {
             block.segment->base, block.segment->size, block.use.id};
 }
 
-std::string problem_of(const char* name, const Stat& stat, const Stat& truth) {
+std::string compare_stat(const char* name, const Stat& stat, const Stat& truth) {
     if (stat.current != truth.current) {
         return std::string(name) + " is " + std::to_string(truth.current) +
                ", the statistics say " + std::to_string(stat.current);
@@ -70,7 +70,7 @@ class NullObserver final : public PoolObserver {
     void on_segment_map(Address, std::uint64_t, Tag) override {}
     void on_segment_unmap(Address, std::uint64_t) override {}
     void on_alloc_retry(std::uint64_t, Tag) override {}
-    void on_make_room(std::uint64_t, Tag) override {}
+    void on_reclaim(std::uint64_t, Tag) override {}
     void on_empty_cache() override {}
     void on_tick(std::uint64_t) override {}
     void on_sync() override {}
@@ -83,7 +83,7 @@ class Pool::Impl {
     Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
         : policy_(options),
           backend_(backend),
-          observer_(observer != nullptr ? *observer : deaf_),
+          observer_(observer != nullptr ? *observer : null_observer_),
           store_(policy_),
           garbage_limit_(garbage_limit(options, backend)) {
         if (options.max_split_size != PoolOptions::no_limit) {
@@ -103,9 +103,9 @@ class Pool::Impl {
     std::uint64_t tick(std::uint64_t now_ns);
     void abandon();
     PoolStats stats() const;
-    bool settle(Address address);
+    bool retire(Address address);
     void release_for_retry(std::uint64_t requested, Tag tag);
-    void make_room(std::uint64_t requested, Tag tag);
+    void reclaim(std::uint64_t requested, Tag tag);
     std::string validate() const;
 
   private:
@@ -124,7 +124,7 @@ class Pool::Impl {
     bool add_range(const SizePolicy::Plan& plan);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
-    /// What was freed in the order of one stream and is pending behind its work.
+    /// Stream-ordered frees that are pending behind one stream's work.
     struct StreamFrees {
         StreamId stream;
         BlockList blocks;
@@ -132,38 +132,38 @@ class Pool::Impl {
 
     std::optional<BlockInfo> find_locked(Address address) const;
     Block* find_live(Address address, FreeResult::Kind* why_not);
-    FreeResult keep_back(Block& block, Tag tag, BackendStatus status);
+    FreeResult defer(Block& block, Tag tag, BackendStatus status);
     void count_free(const Block& block);
-    std::uint32_t list_of(StreamId stream);
-    BlockList& list_of(const Block& block) {
-        return block.behind == 0 ? pending_ : streams_[block.behind - 1].blocks;
+    std::uint32_t stream_list(StreamId stream);
+    BlockList& pending_list(const Block& block) {
+        return block.list == 0 ? pending_ : streams_[block.list - 1].blocks;
     }
-    void put_behind(Block& block, Fence fence, std::uint32_t list);
-    void settle(Block& block, FenceState state);
-    bool goes_on_at_once(FreeSync sync) const;
-    bool host_goes_on(Lock& lock, Block& block);
+    void enqueue_pending(Block& block, Fence fence, std::uint32_t list);
+    void retire(Block& block, FenceState state);
+    bool frees_immediately(FreeSync sync) const;
+    bool host_may_continue(Lock& lock, Block& block);
     void complete(Block& block);
-    void put_back(Block& block);
-    void look_at_pending(const SizePolicy::Plan& plan);
-    void settle_most();
-    void settle_all();
-    void settle_all(const BlockList& list);
-    static Block* oldest_unattended(const BlockList& list);
-    void settle_up_to(const Block& last);
-    struct Waited {
+    void free_block(Block& block);
+    void poll_pending(const SizePolicy::Plan& plan);
+    void retire_recent();
+    void retire_completed();  // in all lists
+    void retire_completed(const BlockList& list);
+    static Block* oldest_unwaited(const BlockList& list);
+    void retire_through(const Block& last);
+    struct HostWait {
         BackendStatus status;
-        bool settled = false;
+        bool retired = false;
     };
-    Waited wait_for(Lock& lock, Block& block);
+    HostWait wait_for(Lock& lock, Block& block);
     void wait_for_all_pending(Lock& lock);
     void wait_for_all_deferred(Lock& lock);
 
     void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
     std::uint64_t release_unused(Lock& lock);
     bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
-    void forget(const Segment& segment, LeavingSegments& leaving);
-    std::uint64_t give_back(Lock& lock, const LeavingSegments& leaving);
-    /// Calls visit(Segment&) for each unused segment, by (size, address); it may forget that one.
+    void detach_segment(const Segment& segment, ReleasedSegments& released);
+    std::uint64_t release_segments(Lock& lock, const ReleasedSegments& released);
+    /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
     template <typename Visit>
     void for_each_unused(bool small, Visit visit) {
         std::uint64_t size = 0;
@@ -191,33 +191,33 @@ class Pool::Impl {
         }
     }
     std::uint64_t unmap(Block& block, Address begin, std::uint64_t bytes);
-    void make_room_in_ranges(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    void reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
     void count_split(bool small);
     std::string validate_frees() const;
     std::string validate_stats() const;
 
     const SizePolicy policy_;
     DeviceBackend& backend_;
-    NullObserver deaf_;
+    NullObserver null_observer_;
     PoolObserver& observer_;
 
     mutable std::mutex mutex_;
-    std::condition_variable settled_;  ///< a thread that waited for a block is done with it
+    std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
     BlockStore store_;
-    BlockList pending_;  ///< behind a fence, in the order in which the fences were recorded
-    std::vector<StreamFrees> streams_;  ///< the same, of single streams; entries stay
+    BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
+    std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
     BlockList deferred_;                ///< no fence yet, in the order of the frees
     PoolStats stats_;
     std::uint64_t fences_recorded_ = 0;
     std::uint64_t frees_deferred_ = 0;
-    std::size_t left_pending_ = 0;       ///< how many were, when they were last asked
-    unsigned small_unasked_ = 0;         ///< small allocations since then that needed no answer
-    const std::uint64_t garbage_limit_;  ///< collect_garbage() keeps no more than this reserved
-    bool no_more_ranges_ = false;
-    static constexpr std::uint64_t ids_at_once = 1024;
+    std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
+    unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
+    const std::uint64_t garbage_limit_;   ///< collect_garbage() keeps reserved_bytes below this
+    bool ranges_unavailable_ = false;
+    static constexpr std::uint64_t id_batch = 1024;
     std::uint64_t next_id_ = 0;
     std::uint64_t ids_end_ = 0;
-    std::uint64_t epoch_ = 0;  ///< how often everything was abandoned
+    std::uint64_t epoch_ = 0;  ///< number of abandon() calls
 };
 
 // --- allocation -------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Pool::Impl {
         return refuse({BackendStatus::Kind::out_of_memory, out_of_memory_code},
                       store_.largest_free());
     }
-    look_at_pending(*plan);
+    poll_pending(*plan);
     Attempt attempt = take_or_grow(lock, *plan, requested, tag);
     if (attempt.status.kind != BackendStatus::Kind::out_of_memory) {
         return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
@@ -251,8 +251,8 @@ class Pool::Impl {
                                     : refuse(attempt.status, largest);
 }
 
-/// A free block, or one from new memory. What is to go back before the pool grows goes back; while
-/// it does, without the lock, others may have freed: then everything is looked at anew.
+/// A free block, or one from new memory. Garbage collection before growing drops the lock, and
+/// another thread may free a block meanwhile, so the search is repeated after it.
 [[gnu::hot]] Pool::Impl::Attempt Pool::Impl::take_or_grow(Lock& lock, const SizePolicy::Plan& plan,
                                                           std::uint64_t requested, Tag tag) {
     do {
@@ -264,11 +264,11 @@ class Pool::Impl {
         }
     } while (collect_garbage(lock, requested, tag));
     if (policy_.options().expandable) {
-        make_room_in_ranges(plan, requested, tag);
+        reclaim_pages(plan, requested, tag);
         if (!store_.reserve()) {
             return {nullptr, no_host_memory};
         }
-        // A block that was too large to be cut (max_split_size) may have become smaller.
+        // Unmapping may have shrunk a block that was too large to be split (max_split_size).
         if (Block* block = store_.take(plan.size, plan.small)) {
             return {block, {}};
         }
@@ -281,9 +281,9 @@ class Pool::Impl {
 [[gnu::hot]] AllocResult Pool::Impl::serve(Block& block, std::uint64_t requested, Tag tag) {
     const bool small = block.segment->small;
     block.use.requested = requested;
-    if (next_id_ == ids_end_) {  // some at a time: pools do not share a cache line for each
-        next_id_ = take_block_ids(ids_at_once);
-        ids_end_ = next_id_ + ids_at_once;
+    if (next_id_ == ids_end_) {  // in batches: the shared counter is contended between pools
+        next_id_ = take_block_ids(id_batch);
+        ids_end_ = next_id_ + id_batch;
     }
     block.use.id = next_id_++;
     increase(stats_.allocation, small, 1);
@@ -319,7 +319,7 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
             const Segment& range = *growth.hole->segment;
             const BackendStatus status = grow_in_place(growth, tag, fresh);
             if (!status.ok()) {
-                // A range without memory would be one that no event ever told.
+                // No event reports a range without memory, so it must not stay.
                 const Address base = range.base;
                 const std::uint64_t bytes = range.size;
                 store_.remove_range(base);
@@ -341,7 +341,7 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
         return status;
     }
     if (!store_.can_add(base, bytes)) {
-        // The memory is good, it is our picture that is not: hand it back, claim nothing.
+        // Our map disagrees with the driver; return the segment.
         backend_.segment_free(base, bytes);
         return {BackendStatus::Kind::error, unusable_segment_code};
     }
@@ -356,7 +356,7 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
     return status;
 }
 
-/// Maps pages into a range; *fresh is the free block that they made large enough.
+/// Maps pages into a range; *fresh is the free block that they extend.
 BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh) {
     const BackendStatus status = backend_.pages_map(growth.begin, growth.bytes);
     if (!status.ok()) {
@@ -372,29 +372,29 @@ BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag ta
     return status;
 }
 
-/// One range more. The first refusal is the last question: a backend without ranges stays one.
+/// Adds a range. After the first failure it is never tried again.
 bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
-    if (no_more_ranges_) {
+    if (ranges_unavailable_) {
         return false;
     }
     const std::uint64_t bytes = policy_.range_bytes(plan.size, backend_.total_memory());
     Address base = 0;
     if (!backend_.range_reserve(&base, bytes).ok()) {
-        no_more_ranges_ = true;
+        ranges_unavailable_ = true;
         return false;
     }
     if (!store_.can_add_range(base, bytes)) {
         backend_.range_release(base, bytes);
-        no_more_ranges_ = true;
+        ranges_unavailable_ = true;
         return false;
     }
     store_.add_range(base, bytes, plan.small);
     return true;
 }
 
-/// Memory is short: makes the oldest pending block that is large enough reusable, without stopping
-/// the host, by ordering all future device work behind its fence. The blocks freed before it are
-/// then just as safe.
+/// When memory is short: makes the oldest pending block that is large enough reusable by ordering
+/// all future device work behind its fence; the host does not wait. The fences of earlier frees
+/// complete earlier, so those blocks become reusable too.
 bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     Block* chosen = pending_.oldest();
     while (chosen != nullptr &&
@@ -404,7 +404,7 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     if (chosen == nullptr || !backend_.fence_wait_device(chosen->use.fence).ok()) {
         return false;
     }
-    settle_up_to(*chosen);
+    retire_through(*chosen);
     return true;
 }
 
@@ -432,8 +432,8 @@ bool Pool::Impl::order_device_behind(const SizePolicy::Plan& plan) {
     }
 }
 
-/// The block is given back, and gets its fence later.
-FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
+/// Frees the block; its fence is recorded later.
+FreeResult Pool::Impl::defer(Block& block, Tag tag, BackendStatus status) {
     count_free(block);
     observer_.on_free_requested(describe(block), tag);
     block.state = BlockState::deferred;
@@ -442,7 +442,7 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
     return {FreeResult::Kind::freed, status};
 }
 
-/// In the order of one stream, or, `stream` 0, behind all work.
+/// Behind the work of `stream`, or, when that is 0, behind all work.
 [[gnu::hot]] FreeResult Pool::Impl::free(Address address, Tag tag, FenceTiming timing,
                                          StreamId stream) {
     Lock lock(mutex_);
@@ -452,58 +452,60 @@ FreeResult Pool::Impl::keep_back(Block& block, Tag tag, BackendStatus status) {
         return {why_not, {}};
     }
     if (timing == FenceTiming::deferred) {
-        return keep_back(*block, tag, {});
+        return defer(*block, tag, {});
     }
-    const std::uint32_t list = stream != 0 ? list_of(stream) : 0;
+    const std::uint32_t list = stream != 0 ? stream_list(stream) : 0;
     Fence fence = 0;
-    bool alone = list != 0;
-    const BackendStatus status =
-        alone ? backend_.fence_record_in(stream, &fence, &alone) : backend_.fence_record(&fence);
+    bool stream_only = list != 0;
+    const BackendStatus status = stream_only
+                                     ? backend_.fence_record_in(stream, &fence, &stream_only)
+                                     : backend_.fence_record(&fence);
     if (!status.ok()) {
         return status.kind == BackendStatus::Kind::not_now
-                   ? keep_back(*block, tag, status)
+                   ? defer(*block, tag, status)
                    : FreeResult{FreeResult::Kind::refused, status};
     }
     count_free(*block);
     const FreeSync sync =
         timing == FenceTiming::now ? policy_.options().free_sync : FreeSync::never;
-    if (fence == 0 || (stream == 0 && goes_on_at_once(sync) && backend_.ordered_behind(fence))) {
+    if (fence == 0 || (stream == 0 && frees_immediately(sync) && backend_.ordered_behind(fence))) {
         if (fence != 0) {
             backend_.fence_release(fence);
         }
         observer_.on_freed(describe(*block), tag);
-        put_back(*block);
+        free_block(*block);
         return {FreeResult::Kind::freed, {}};
     }
     observer_.on_free_requested(describe(*block), tag);
-    put_behind(*block, fence, alone ? list : 0);
+    enqueue_pending(*block, fence, stream_only ? list : 0);
     if (backend_.fence_needs_host_wait(fence)) {
         return {FreeResult::Kind::freed, wait_for(lock, *block).status};
     }
     if (stream != 0) {
         return {FreeResult::Kind::freed, {}};
     }
-    // A query costs more than the record while the device is at work: none where nothing depends on
-    // the answer. The next allocation that needs the memory asks.
+    // While the device is busy a query costs more than recording the fence, so there is none where
+    // nothing depends on it; the next allocation that needs the memory polls.
     const std::uint64_t epoch = epoch_;
-    if (sync == FreeSync::never || (sync == FreeSync::automatic && host_goes_on(lock, *block))) {
+    if (sync == FreeSync::never ||
+        (sync == FreeSync::automatic && host_may_continue(lock, *block))) {
         if (epoch_ == epoch && backend_.ordered_behind(fence)) {
-            settle_up_to(*block);
+            retire_through(*block);
         }
         return {FreeResult::Kind::freed, {}};
     }
     if (sync == FreeSync::automatic && backend_.fence_query(fence) == FenceState::complete) {
-        settle(*block, FenceState::complete);
+        retire(*block, FenceState::complete);
         return {FreeResult::Kind::freed, {}};
     }
-    // Failed: only the wait, which then returns at once, tells the error.
+    // Pending, or failed: then the wait returns immediately, with the error.
     return {FreeResult::Kind::freed, wait_for(lock, *block).status};
 }
 
-/// The number of a stream's list, from 1; 0 when there can be no more. An entry without blocks
-/// serves the next stream.
-std::uint32_t Pool::Impl::list_of(StreamId stream) {
-    constexpr std::size_t most = 256;
+/// The number of a stream's list, from 1; 0 when no more lists are possible. An empty list is
+/// reused for the next stream.
+std::uint32_t Pool::Impl::stream_list(StreamId stream) {
+    constexpr std::size_t max_streams = 256;
     std::size_t unused = streams_.size();
     for (std::size_t i = 0; i < streams_.size(); ++i) {
         if (streams_[i].stream == stream) {
@@ -514,7 +516,7 @@ std::uint32_t Pool::Impl::list_of(StreamId stream) {
         }
     }
     if (unused == streams_.size()) {
-        if (unused == most) {
+        if (unused == max_streams) {
             return 0;
         }
         try {
@@ -527,7 +529,7 @@ std::uint32_t Pool::Impl::list_of(StreamId stream) {
     return static_cast<std::uint32_t>(unused + 1);
 }
 
-/// Its work may still run: the blocks stay in a list of no stream until they are settled.
+/// The stream's work may still run: its blocks stay in an anonymous list until they are retired.
 void Pool::Impl::forget_stream(StreamId stream) {
     const Lock lock(mutex_);
     for (StreamFrees& frees : streams_) {
@@ -537,102 +539,101 @@ void Pool::Impl::forget_stream(StreamId stream) {
     }
 }
 
-/// Whether a block whose fence needs no waiting for is free at once. While others are pending they
-/// are settled first, in their order.
-bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
+/// Whether a block becomes free immediately when the device is ordered behind its fence. Not while
+/// others are pending: those are retired first, in order.
+bool Pool::Impl::frees_immediately(FreeSync sync) const {
     return pending_.empty() && (sync == FreeSync::never ||
-                                (sync == FreeSync::automatic && backend_.caller_surely_goes_on()));
+                                (sync == FreeSync::automatic && backend_.caller_never_waits()));
 }
 
-/// Asks the backend about the caller without the lock: it may look at stacks and libraries. When
-/// the caller relies on nothing the block stays pending like any other.
-[[gnu::hot]] bool Pool::Impl::host_goes_on(Lock& lock, Block& block) {
+/// Queries the backend about the caller, without the lock, since that may inspect stacks and
+/// libraries. When the host may continue, the block stays pending like any other.
+[[gnu::hot]] bool Pool::Impl::host_may_continue(Lock& lock, Block& block) {
     const std::uint64_t epoch = epoch_;
     block.waited_for = true;
     lock.unlock();
-    const bool goes_on = !backend_.caller_needs_host_wait();
+    const bool may_continue = !backend_.caller_needs_host_wait();
     lock.lock();
     if (epoch_ != epoch) {
         return true;
     }
     block.waited_for = false;
-    settled_
-        .notify_all();  // no matter what becomes of it: nobody may count on this thread any more
-    return goes_on;
+    retired_.notify_all();  // this thread may not retire the block: others must stop relying on it
+    return may_continue;
 }
 
-[[gnu::hot]] void Pool::Impl::put_behind(Block& block, Fence fence, std::uint32_t list) {
+[[gnu::hot]] void Pool::Impl::enqueue_pending(Block& block, Fence fence, std::uint32_t list) {
     block.state = BlockState::pending;
-    block.behind = list;
+    block.list = list;
     block.use.fence = fence;
     block.use.order = fences_recorded_++;
-    list_of(block).push_back(block);
+    pending_list(block).push_back(block);
 }
 
-/// Draws the consequence of a pending block's fence. The block may be merged away by it.
-[[gnu::hot]] void Pool::Impl::settle(Block& block, FenceState state) {
+/// Applies the state of a pending block's fence: frees the block, or quarantines it if the fence
+/// failed. The block may be coalesced away.
+[[gnu::hot]] void Pool::Impl::retire(Block& block, FenceState state) {
     if (state == FenceState::pending) {
         return;
     }
-    list_of(block).remove(block);
+    pending_list(block).remove(block);
     backend_.fence_release(block.use.fence);
     block.use.fence = 0;
     if (state == FenceState::complete) {
         complete(block);
     } else {
-        block.state = BlockState::lost;
+        block.state = BlockState::quarantined;
     }
 }
 
 [[gnu::hot]] void Pool::Impl::complete(Block& block) {
     observer_.on_free_completed(describe(block));
-    put_back(block);
+    free_block(block);
 }
 
-/// What nothing uses any more is free memory. The block may be merged away by it.
-[[gnu::hot]] void Pool::Impl::put_back(Block& block) {
+/// Makes a retired block reusable. It may be coalesced away.
+[[gnu::hot]] void Pool::Impl::free_block(Block& block) {
     const bool small = block.segment->small;
     decrease(stats_.active, small, 1);
     decrease(stats_.active_bytes, small, block.size);
     decrease(stats_.requested_bytes, small, block.use.requested);
-    store_.put_back(block);
+    store_.free_block(block);
     count_split(small);
 }
 
-/// Before an allocation: settles what is complete, as far as that is worth its price. To ask is the
-/// dearest part of an allocation while the device is at work: 0.1 us for a fence that is pending,
-/// 1.2 us for one that is complete (an H200). Nothing is asked where a block of just the right size
-/// is free. Large blocks are worth every question: one cut needlessly may cost a segment later.
-/// Small ones come from segments that cost little, so where one can be cut, every few allocations
-/// are enough.
-[[gnu::hot]] void Pool::Impl::look_at_pending(const SizePolicy::Plan& plan) {
-    constexpr unsigned enough = 8;
-    if (store_.has_exactly(plan.size, plan.small)) {
+/// Before an allocation: retires completed frees, as far as the queries are worth their cost. They
+/// dominate an allocation while the device is busy: 0.1 us for a pending fence, 1.2 us for a
+/// complete one (H200). None is made where a block of the exact size is free. For large blocks all
+/// are made, since a needless split may cost a segment later. Small segments are cheap, so where a
+/// small block can be split, polling at every eighth allocation suffices.
+[[gnu::hot]] void Pool::Impl::poll_pending(const SizePolicy::Plan& plan) {
+    constexpr unsigned poll_interval = 8;
+    if (store_.has_exact_fit(plan.size, plan.small)) {
         return;
     }
     if (plan.small) {
-        if (++small_unasked_ < enough && store_.has_fit(plan.size, true)) {
+        if (++small_polls_skipped_ < poll_interval && store_.has_fit(plan.size, true)) {
             return;
         }
-        small_unasked_ = 0;
-        settle_most();
+        small_polls_skipped_ = 0;
+        retire_recent();
         if (store_.has_fit(plan.size, true)) {
             return;
         }
     }
-    settle_all();
+    retire_completed();
 }
 
-/// Of what is pending behind all work, where one fence that is complete answers for all before it:
-/// looks back from the newest, since "pending" is the cheap answer, by doubled
-/// distances from where frees were still pending the last time, and stops at the first that is
-/// complete. What lies between is left for later. Where the device is far behind the way along the
-/// list would cost more than it saves.
-[[gnu::hot]] void Pool::Impl::settle_most() {
-    constexpr std::size_t near = 32;
+/// Retires completed frees of pending_, where a complete fence implies all earlier ones. Searches
+/// backwards from the newest, since a "pending" result is the cheap one, in doubling steps that
+/// begin at half the length of the last time, and stops at the first complete fence. The frees
+/// between the last two probes are left for later. The distance is limited: if the device is far
+/// behind, walking the list would cost more than it gains.
+[[gnu::hot]] void Pool::Impl::retire_recent() {
+    constexpr std::size_t max_distance = 32;
     Block* block = pending_.newest();
     std::size_t walked = 0;
-    for (std::size_t back = left_pending_ / 2; back <= near; back = 2 * back + 1) {
+    for (std::size_t back = last_pending_count_ / 2; back <= max_distance; back = 2 * back + 1) {
         for (; block != nullptr && walked < back; ++walked) {
             block = block->use.list_previous;
         }
@@ -641,57 +642,57 @@ bool Pool::Impl::goes_on_at_once(FreeSync sync) const {
         }
         const FenceState state = backend_.fence_query(block->use.fence);
         if (state == FenceState::complete) {
-            settle_up_to(*block);
+            retire_through(*block);
         }
-        if (state != FenceState::pending) {  // failed: settle_all() draws the consequence
+        if (state != FenceState::pending) {  // failed: left to retire_completed()
             break;
         }
     }
-    left_pending_ = pending_.size();
+    last_pending_count_ = pending_.size();
 }
 
-/// Settles all that is complete, without waiting.
-void Pool::Impl::settle_all() {
-    settle_all(pending_);
-    left_pending_ = pending_.size();
+/// Retires all completed frees, without waiting.
+void Pool::Impl::retire_completed() {
+    retire_completed(pending_);
+    last_pending_count_ = pending_.size();
     for (const StreamFrees& frees : streams_) {
-        settle_all(frees.blocks);
+        retire_completed(frees.blocks);
     }
 }
 
-/// The oldest first: the steps between questions double as long as the answer is yes, and begin
-/// anew at one when it is not.
-void Pool::Impl::settle_all(const BlockList& list) {
+/// Galloping search from the oldest: the step between queries doubles while fences are complete,
+/// and is reset to one when they are not.
+void Pool::Impl::retire_completed(const BlockList& list) {
     std::size_t step = 1;
-    std::uint64_t pending = fences_recorded_;  // from this order on they are known to be
+    std::uint64_t pending = fences_recorded_;  // fences from this order on are known to be pending
     for (;;) {
-        Block* first = oldest_unattended(list);
+        Block* first = oldest_unwaited(list);
         if (first == nullptr || first->use.order >= pending) {
             break;
         }
-        Block* asked = first;
-        for (std::size_t i = 1; i < step && asked->use.list_next != nullptr &&
-                                asked->use.list_next->use.order < pending;
+        Block* probe = first;
+        for (std::size_t i = 1; i < step && probe->use.list_next != nullptr &&
+                                probe->use.list_next->use.order < pending;
              ++i) {
-            asked = asked->use.list_next;
+            probe = probe->use.list_next;
         }
-        const FenceState state = backend_.fence_query(asked->use.fence);
+        const FenceState state = backend_.fence_query(probe->use.fence);
         if (state == FenceState::complete) {
-            settle_up_to(*asked);
+            retire_through(*probe);
             step *= 2;
-        } else if (asked != first) {
-            pending = state == FenceState::pending ? asked->use.order : pending;
+        } else if (probe != first) {
+            pending = state == FenceState::pending ? probe->use.order : pending;
             step = 1;
         } else if (state == FenceState::pending) {
             break;
         } else {
-            settle(*first, state);
+            retire(*first, state);
         }
     }
 }
 
-/// The oldest block of a list that no thread is waiting for; null when there is none.
-Block* Pool::Impl::oldest_unattended(const BlockList& list) {
+/// The oldest block of a list that no thread waits for; null when there is none.
+Block* Pool::Impl::oldest_unwaited(const BlockList& list) {
     Block* block = list.oldest();
     while (block != nullptr && block->waited_for) {
         block = block->use.list_next;
@@ -699,45 +700,43 @@ Block* Pool::Impl::oldest_unattended(const BlockList& list) {
     return block;
 }
 
-/// The fence of `last`, or something that stands for it, is complete, and so are all before it in
-/// its list. Also those behind that share it.
-[[gnu::hot]] void Pool::Impl::settle_up_to(const Block& last) {
+/// Retires `last` and all earlier blocks of its list, and the later ones that share its fence. The
+/// fence must be complete, or the device ordered behind it.
+[[gnu::hot]] void Pool::Impl::retire_through(const Block& last) {
     const std::uint64_t end = last.use.order;
     const Fence fence = last.use.fence;
-    for (Block* block = list_of(last).oldest();
+    for (Block* block = pending_list(last).oldest();
          block != nullptr && (block->use.order <= end || block->use.fence == fence);) {
         Block* next = block->use.list_next;
         if (!block->waited_for) {
-            settle(*block, FenceState::complete);
+            retire(*block, FenceState::complete);
         }
         block = next;
     }
 }
 
-/// Waits for a pending block without the lock, then settles it.
-Pool::Impl::Waited Pool::Impl::wait_for(Lock& lock, Block& block) {
+/// Waits for a pending block without the lock, then retires it.
+Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
     const std::uint64_t epoch = epoch_;
     const Fence fence = block.use.fence;
     block.waited_for = true;
     lock.unlock();
-    Waited waited{backend_.fence_wait_host(fence), true};
+    HostWait wait{backend_.fence_wait_host(fence), true};
     lock.lock();
     if (epoch_ != epoch) {
-        return waited;
+        return wait;
     }
     block.waited_for = false;
-    const FenceState state =
-        waited.status.ok() ? FenceState::complete : backend_.fence_query(fence);
-    waited.settled = state != FenceState::pending;
-    settle(block, state);
-    settled_.notify_all();
-    return waited;
+    const FenceState state = wait.status.ok() ? FenceState::complete : backend_.fence_query(fence);
+    wait.retired = state != FenceState::pending;
+    retire(block, state);
+    retired_.notify_all();
+    return wait;
 }
 
-/// Waits on the host until all blocks that are pending now behind all work are settled, as cudaFree
-/// would have before it returned. The newest fence first: it completes last, so one wait is enough.
-/// What a stream has yet to free is not waited for: plain CUDA's allocations do not wait for it
-/// either.
+/// Waits on the host until all blocks that are in pending_ now are retired, as cudaFree would have
+/// before it returned. The newest fence first: it completes last, so one wait suffices. Not for
+/// stream-ordered frees: plain CUDA's allocations do not wait for those either.
 void Pool::Impl::wait_for_all_pending(Lock& lock) {
     ++stats_.num_sync_all_streams;
     observer_.on_sync();
@@ -750,21 +749,21 @@ void Pool::Impl::wait_for_all_pending(Lock& lock) {
             block = block->use.list_previous;
         }
         if (block != nullptr) {
-            if (!wait_for(lock, *block).settled) {
-                return;  // the wait itself failed: nothing more to hope for
+            if (!wait_for(lock, *block).retired) {
+                return;  // the wait itself failed
             }
-            settle_all();
+            retire_completed();
         } else if (others_wait) {
-            settled_.wait(lock);
+            retired_.wait(lock);
         } else {
-            settle_all();
+            retire_completed();
             return;
         }
     }
 }
 
-/// The same of the blocks that have no fence now: plain CUDA has their memory back by the time that
-/// its cudaFree returns, whatever is being captured.
+/// The same for the blocks that are deferred now: plain CUDA has their memory back when cudaFree
+/// returns, even during a capture.
 void Pool::Impl::wait_for_all_deferred(Lock& lock) {
     if (deferred_.oldest() == nullptr) {
         return;
@@ -795,20 +794,20 @@ void Pool::Impl::fence_deferred() {
         if (fence == 0) {
             complete(*block);
         } else {
-            put_behind(*block, fence, 0);
+            enqueue_pending(*block, fence, 0);
         }
     }
-    settle_all();
+    retire_completed();
 }
 
-bool Pool::Impl::settle(Address address) {
+bool Pool::Impl::retire(Address address) {
     const Lock lock(mutex_);
     Block* block = store_.find(address);
     if (block == nullptr || block->address != address || block->waited_for) {
         return false;
     }
     if (block->state == BlockState::pending) {
-        settle(*block, FenceState::complete);
+        retire(*block, FenceState::complete);
         return true;
     }
     if (block->state == BlockState::deferred) {
@@ -827,7 +826,7 @@ std::uint64_t Pool::Impl::release_cached(bool wait) {
         wait_for_all_pending(lock);
         wait_for_all_deferred(lock);
     } else {
-        settle_all();
+        retire_completed();
     }
     observer_.on_empty_cache();
     return release_unused(lock);
@@ -844,8 +843,8 @@ void Pool::Impl::prepare_retry(Lock& lock, std::uint64_t requested, Tag tag) {
     release_unused(lock);
 }
 
-/// Forgets an unused segment, which the caller then gives back.
-void Pool::Impl::forget(const Segment& segment, LeavingSegments& leaving) {
+/// Removes an unused segment from the pool; the caller then frees it with release_segments().
+void Pool::Impl::detach_segment(const Segment& segment, ReleasedSegments& released) {
     observer_.on_segment_free(segment.base, segment.size);
     ++stats_.num_device_free;
     decrease(stats_.segment, segment.small, 1);
@@ -853,20 +852,20 @@ void Pool::Impl::forget(const Segment& segment, LeavingSegments& leaving) {
     if (policy_.oversize(segment.size)) {
         decrease(stats_.oversize_segments, 1);
     }
-    store_.remove_segment(segment.base, leaving);
+    store_.remove_segment(segment.base, released);
 }
 
-/// Gives forgotten segments back, without the lock: the backend may wait for the device. Returns
-/// the bytes that it took.
-std::uint64_t Pool::Impl::give_back(Lock& lock, const LeavingSegments& leaving) {
-    if (leaving.empty()) {
+/// Frees detached segments, without the lock, since the backend may wait for the device. Returns
+/// the bytes that it took back.
+std::uint64_t Pool::Impl::release_segments(Lock& lock, const ReleasedSegments& released) {
+    if (released.empty()) {
         return 0;
     }
     const std::uint64_t epoch = epoch_;
     std::uint64_t taken = 0;
-    for (const auto& entry : leaving) {
+    for (const auto& entry : released) {
         if (epoch_ != epoch) {
-            break;  // the rest went with its context; others may have its addresses by now
+            break;  // the context is gone with the rest; the addresses may be in use again
         }
         const Segment& segment = entry.second;
         lock.unlock();
@@ -878,11 +877,11 @@ std::uint64_t Pool::Impl::give_back(Lock& lock, const LeavingSegments& leaving) 
     return taken;
 }
 
-/// Whole segments first, then the whole pages that are free in ranges.
+/// Frees all unused segments, then the free whole pages of ranges.
 std::uint64_t Pool::Impl::release_unused(Lock& lock) {
-    LeavingSegments leaving;
+    ReleasedSegments released;
     for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) { forget(segment, leaving); });
+        for_each_unused(small, [&](const Segment& segment) { detach_segment(segment, released); });
     }
     std::uint64_t unmapped = 0;
     for (const bool small : {false, true}) {
@@ -890,10 +889,10 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock) {
             unmapped += unmap(*pages.block, pages.begin, pages.bytes);
         });
     }
-    return unmapped + give_back(lock, leaving);
+    return unmapped + release_segments(lock, released);
 }
 
-/// Takes the memory of free pages away; returns the bytes that went back to the backend.
+/// Unmaps free pages; returns the bytes that the backend took back.
 std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes) {
     if (!store_.reserve()) {
         return 0;
@@ -907,27 +906,26 @@ std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes
     return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
 }
 
-/// What is reserved does not pass its high-water mark while whole free pages are there: as many as
-/// the growth would pass it by lose their memory, those of the largest free blocks first. What the
-/// growth extends is left alone.
-void Pool::Impl::make_room_in_ranges(const SizePolicy::Plan& plan, std::uint64_t requested,
-                                     Tag tag) {
+/// Keeps the reserved bytes at their high-water mark while there are free whole pages: before a
+/// growth would exceed it, unmaps the excess, largest free blocks first, but not the blocks that
+/// the growth extends.
+void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
     const std::uint64_t whole = (plan.size + page_bytes - 1) / page_bytes * page_bytes;
-    for (bool told = false;; told = true) {
+    for (bool reported = false;; reported = true) {
         const BlockStore::Growth growth = store_.best_growth(plan.size, plan.small);
         const std::uint64_t more = growth.hole != nullptr ? growth.bytes : whole;
         const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
-        const auto highest = static_cast<std::uint64_t>(stats_.reserved_bytes.all.peak);
-        if (more <= highest - reserved) {
+        const auto peak = static_cast<std::uint64_t>(stats_.reserved_bytes.all.peak);
+        if (more <= peak - reserved) {
             return;
         }
-        const std::uint64_t excess = more - (highest - reserved);
+        const std::uint64_t excess = more - (peak - reserved);
         const BlockStore::Pages pages = store_.largest_free_pages(growth);
         if (pages.bytes == 0) {
             return;
         }
-        if (!told) {
-            observer_.on_make_room(requested, tag);
+        if (!reported) {
+            observer_.on_reclaim(requested, tag);
         }
         const std::uint64_t bytes =
             std::min(pages.bytes, (excess + page_bytes - 1) / page_bytes * page_bytes);
@@ -945,27 +943,27 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     if (trim_after == 0) {
         return 0;
     }
-    settle_all();
+    retire_completed();
     const auto is_due = [&](std::uint64_t idle_since_ns) {
         return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_after;
     };
     bool changes = false;
-    const auto look = [&](std::uint64_t idle_since_ns) {
+    const auto check = [&](std::uint64_t idle_since_ns) {
         changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
     };
     for (const bool small : {false, true}) {
-        for_each_unused(small, [&](const Segment& segment) { look(segment.idle_since_ns); });
+        for_each_unused(small, [&](const Segment& segment) { check(segment.idle_since_ns); });
         for_each_free_pages(
-            small, [&](const BlockStore::Pages& pages) { look(pages.block->idle.since_ns); });
+            small, [&](const BlockStore::Pages& pages) { check(pages.block->idle.since_ns); });
     }
     if (!changes) {
         return 0;
     }
     observer_.on_tick(now_ns);
-    LeavingSegments leaving;
+    ReleasedSegments released;
     std::uint64_t unmapped = 0;
-    /// True when what has been idle since *idle_since_ns goes; else it may be the first look at it.
-    const auto goes = [&](std::uint64_t* idle_since_ns) {
+    // Whether the idle time has reached the limit; starts it where it was not running.
+    const auto expired = [&](std::uint64_t* idle_since_ns) {
         if (*idle_since_ns == never_seen) {
             *idle_since_ns = now_ns;
             return false;
@@ -974,32 +972,32 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     };
     for (const bool small : {false, true}) {
         for_each_unused(small, [&](Segment& segment) {
-            if (goes(&segment.idle_since_ns)) {
-                forget(segment, leaving);
+            if (expired(&segment.idle_since_ns)) {
+                detach_segment(segment, released);
             }
         });
         for_each_free_pages(small, [&](const BlockStore::Pages& pages) {
-            if (goes(&pages.block->idle.since_ns)) {
+            if (expired(&pages.block->idle.since_ns)) {
                 unmapped += unmap(*pages.block, pages.begin, pages.bytes);
             }
         });
     }
-    return unmapped + give_back(lock, leaving);
+    return unmapped + release_segments(lock, released);
 }
 
-void Pool::Impl::make_room(std::uint64_t requested, Tag tag) {
+void Pool::Impl::reclaim(std::uint64_t requested, Tag tag) {
     Lock lock(mutex_);
     const auto plan = policy_.plan(requested);
-    // One event, one of the two: garbage is collected until there is none, and then there is room
-    // to make in ranges.
+    // Each on_reclaim event stands for one of the two: garbage collection while there is garbage,
+    // then the pages of ranges.
     if (plan && !collect_garbage(lock, requested, tag) && policy_.options().expandable) {
-        make_room_in_ranges(*plan, requested, tag);
+        reclaim_pages(*plan, requested, tag);
     }
 }
 
-/// PyTorch's garbage collection: while more is reserved than the threshold, what has been unused
-/// for longer than the average of all unused large segments goes back. Age is counted in
-/// allocations. True when there was any.
+/// PyTorch's garbage collection: while more is reserved than the threshold, frees the unused large
+/// segments that are at least as old as their average. Age is counted in allocations. True when
+/// there were unused segments.
 bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
     const auto reserved = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current);
     if (reserved <= garbage_limit_) {
@@ -1016,11 +1014,11 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
     if (count == 0) {
         return false;
     }
-    observer_.on_make_room(requested, tag);
-    LeavingSegments leaving;
+    observer_.on_reclaim(requested, tag);
+    ReleasedSegments released;
     std::uint64_t reclaimed = 0;
     while (reclaimed < target && count != 0) {
-        // The average is fixed for one sweep, and one sweep is always finished.
+        // The average is fixed for a sweep, and a sweep is always completed.
         const std::uint64_t sweep_age = total_age;
         const std::uint64_t sweep_count = count;
         for_each_unused(false, [&](const Segment& segment) {
@@ -1029,39 +1027,39 @@ bool Pool::Impl::collect_garbage(Lock& lock, std::uint64_t requested, Tag tag) {
                 total_age -= age;
                 --count;
                 reclaimed += segment.size;
-                forget(segment, leaving);
+                detach_segment(segment, released);
             }
         });
     }
-    give_back(lock, leaving);
+    release_segments(lock, released);
     return true;
 }
 
 void Pool::Impl::abandon() {
     const Lock lock(mutex_);
     ++epoch_;
-    pending_.forget_all();
+    pending_.clear();
     streams_ = std::vector<StreamFrees>();
-    deferred_.forget_all();
+    deferred_.clear();
     store_.clear();
     for (StatByPool* stat :
          {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
           &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
           &stats_.inactive_split_bytes, &stats_.requested_bytes}) {
-        drop_all(*stat);
+        clear_current(*stat);
     }
-    drop_all(stats_.oversize_allocations);
-    drop_all(stats_.oversize_segments);
-    settled_.notify_all();
+    clear_current(stats_.oversize_allocations);
+    clear_current(stats_.oversize_segments);
+    retired_.notify_all();
 }
 
 [[gnu::hot]] void Pool::Impl::count_split(bool small) {
     const BlockStore::SplitFree now = store_.split_free(small);
-    bring_to(stats_.inactive_split, small, now.blocks);
-    bring_to(stats_.inactive_split_bytes, small, now.bytes);
+    set_current(stats_.inactive_split, small, now.blocks);
+    set_current(stats_.inactive_split_bytes, small, now.bytes);
 }
 
-// --- questions ----------------------------------------------------------------------------------
+// --- queries ------------------------------------------------------------------------------------
 
 std::optional<BlockInfo> Pool::Impl::find(Address address) const {
     const Lock lock(mutex_);
@@ -1101,14 +1099,14 @@ Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
                        ? Reach::inside
                        : Reach::outside;
         case BlockState::pending:
-            // Freed in a stream's order it is there until that stream comes to the free.
-            return within && block->behind != 0 && !block->waited_for &&
+            // A stream-ordered free: accessible until the stream reaches it.
+            return within && block->list != 0 && !block->waited_for &&
                            backend_.fence_query(block->use.fence) == FenceState::pending
                        ? Reach::inside
                        : Reach::outside;
         case BlockState::deferred:
             return within ? Reach::inside : Reach::outside;
-        case BlockState::lost:
+        case BlockState::quarantined:
         case BlockState::free:
         case BlockState::unmapped:
             break;
@@ -1131,7 +1129,7 @@ std::string Pool::Impl::validate_frees() const {
         previous = nullptr;
         for (const Block* block = blocks.oldest(); block != nullptr; block = block->use.list_next) {
             if (block->state != BlockState::pending || block->use.fence == 0 ||
-                block->behind != list) {
+                block->list != list) {
                 return "a block in a pending list has no fence or belongs in another";
             }
             if (block->use.list_previous != previous ||
@@ -1169,7 +1167,7 @@ std::string Pool::Impl::validate_frees() const {
         }
     });
     if (listed != 0) {
-        problem = "the lists of frees hold others than the freed blocks";
+        problem = "the lists of frees do not match the freed blocks";
     }
     return problem;
 }
@@ -1224,17 +1222,17 @@ std::string Pool::Impl::validate_stats() const {
              {&StatByPool::all, &StatByPool::small_pool, &StatByPool::large_pool}) {
             const Stat& stat = stats_.*each.stat.*part;
             const Stat& truth = counted.*each.stat.*part;
-            if (std::string problem = problem_of(each.name, stat, truth); !problem.empty()) {
+            if (std::string problem = compare_stat(each.name, stat, truth); !problem.empty()) {
                 return problem;
             }
         }
     }
-    if (std::string problem = problem_of("oversize_allocations", stats_.oversize_allocations,
-                                         counted.oversize_allocations);
+    if (std::string problem = compare_stat("oversize_allocations", stats_.oversize_allocations,
+                                           counted.oversize_allocations);
         !problem.empty()) {
         return problem;
     }
-    return problem_of("oversize_segments", stats_.oversize_segments, counted.oversize_segments);
+    return compare_stat("oversize_segments", stats_.oversize_segments, counted.oversize_segments);
 }
 
 std::string Pool::Impl::validate() const {
@@ -1248,7 +1246,7 @@ std::string Pool::Impl::validate() const {
     return validate_stats();
 }
 
-// --- the door ---------------------------------------------------------------------------------
+// --- Pool -------------------------------------------------------------------------------------
 
 Pool::Pool(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer)
     : impl_(std::make_unique<Impl>(options, backend, observer)) {}
@@ -1264,7 +1262,7 @@ Pool::~Pool() = default;
 }
 
 FreeResult Pool::free_in(StreamId stream, Address address, Tag tag) {
-    return impl_->free(address, tag, FenceTiming::now_host_goes_on, stream);
+    return impl_->free(address, tag, FenceTiming::now_without_wait, stream);
 }
 
 void Pool::forget_stream(StreamId stream) {
@@ -1307,16 +1305,16 @@ PoolStats Pool::stats() const {
     return impl_->stats();
 }
 
-bool Pool::settle(Address address) {
-    return impl_->settle(address);
+bool Pool::retire(Address address) {
+    return impl_->retire(address);
 }
 
 void Pool::release_for_retry(std::uint64_t requested, Tag tag) {
     impl_->release_for_retry(requested, tag);
 }
 
-void Pool::make_room(std::uint64_t requested, Tag tag) {
-    impl_->make_room(requested, tag);
+void Pool::reclaim(std::uint64_t requested, Tag tag) {
+    impl_->reclaim(requested, tag);
 }
 
 std::string Pool::validate() const {

@@ -1,4 +1,4 @@
-// The pool's policy, as values. The option table (interpose/options) parses them from text.
+// The pool's options. The option table (interpose/options) parses them from text.
 #pragma once
 
 #include <array>
@@ -9,27 +9,26 @@
 
 namespace memlab::allocator {
 
-/// What cudaFree promises about the host; see Pool::free.
+/// Whether a free synchronizes the host with the device; see Pool::free.
 enum class FreeSync : std::uint8_t {
-    automatic,  ///< wait for the device, but only when it is busy: the host sees finished results
-    always,     ///< wait always
-    never,      ///< never stop the host; reuse is still ordered behind the fence
+    automatic,  ///< wait if the device is busy and the caller may rely on it, as with cudaFree
+    always,     ///< always wait
+    never,      ///< never block the host; reuse is still ordered behind the fence
 };
 
-/// PyTorch's roundup_power2_divisions: [i] is for requests from 2^i MiB to below 2^(i+1) MiB, the
-/// first for all smaller ones too and the last for all larger. The range between two powers of two
-/// is divided into so many steps, and a request rounded up to the next one; 0 and 1: no such
-/// rounding.
+/// PyTorch's roundup_power2_divisions: [i] is for requests of 2^i MiB up to 2^(i+1) MiB, the first
+/// also for all smaller ones and the last for all larger. It divides the range between two powers
+/// of two into that many steps; a request is rounded up to the next step. 0 and 1: no rounding.
 using RoundupDivisions = std::array<std::uint32_t, 16>;
 
-/// Reads PyTorch's notation, "8" for all sizes or "[256:1,512:2,1024:4,>:8]" (MiB:divisions; the
-/// first pair is for all smaller sizes too, ">" for all larger than the last). Empty when it is
-/// well formed, else one sentence saying what is not; *divisions is then unchanged.
-std::string read_roundup_divisions(std::string_view text, RoundupDivisions* divisions);
+/// Parses PyTorch's notation: "8" for all sizes, or "[256:1,512:2,1024:4,>:8]" (MiB:divisions; the
+/// first pair also covers all smaller sizes, ">" all larger than the last). Returns an empty string
+/// on success, else one sentence saying what is malformed; *divisions is then unchanged.
+std::string parse_roundup_divisions(std::string_view text, RoundupDivisions* divisions);
 
-/// Sizes in bytes. The defaults are PyTorch's, but for two options that PyTorch does not have: with
-/// coarse_alignment set to `rounding` and fragmented_rounding to 0 they are off and the layout is
-/// PyTorch's to the byte.
+/// Sizes in bytes. The defaults are PyTorch's, except for two options that PyTorch does not have:
+/// coarse_alignment and fragmented_rounding. Set to `rounding` and 0 they are off, and the layout
+/// is PyTorch's to the byte.
 struct PoolOptions {
     FreeSync free_sync = FreeSync::automatic;
     std::uint64_t rounding = 512;                ///< block sizes are multiples of it
@@ -40,41 +39,39 @@ struct PoolOptions {
     std::uint64_t medium_segment = 20ULL << 20;  ///< its size; PyTorch's large_segment_size
     std::uint64_t large_rounding = 2ULL << 20;   ///< larger segments are multiples of it
 
-    /// While much of what large segments have is free in pieces that are too small, a large segment
-    /// is a multiple of half the power of two below it, but of no more than this; 0: never. See
-    /// SizePolicy::segment_for.
+    /// While the large segments are fragmented, the size of a new one is rounded up to half the
+    /// power of two below it, or to this if that is less; 0: never. See SizePolicy::segment_for.
     std::uint64_t fragmented_rounding = 16ULL << 20;
 
     RoundupDivisions roundup_power2_divisions{};
 
     /// A free block of at least this size serves only requests of at least this size, and is not
-    /// cut for them; no_limit: all blocks are cut.
+    /// split for them; no_limit: all blocks may be split.
     std::uint64_t max_split_size = no_limit;
     static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
-    /// What a request of at least max_split_size may leave unused of its block: less than this.
+    /// A request of at least max_split_size leaves less than this of its block unused.
     std::uint64_t max_non_split_rounding = 20ULL << 20;
 
-    /// Above this share of all memory, unused large segments are given back before the pool grows,
+    /// Above this fraction of total_memory, unused large segments are freed before the pool grows,
     /// those first that have been unused for the most allocations; 0: never.
     double garbage_collection_threshold = 0;
-    /// What "all memory" is; 0: what the backend says (and never, when it does not know).
+    /// 0: DeviceBackend::total_memory(); where that is unknown, no garbage is collected.
     std::uint64_t total_memory = 0;
 
-    /// PyTorch's expandable_segments: memory is mapped page by page into ranges of addresses, one
-    /// for small and one for large blocks, where the backend can do that; else segments are got as
-    /// without.
+    /// PyTorch's expandable_segments: memory is mapped page by page into reserved address ranges,
+    /// one for small and one for large blocks. Ignored where the backend does not support it.
     bool expandable = false;
-    /// The addresses of one such range; 0: twice all memory, or 256 GiB where that is unknown.
+    /// The size of one such range; 0: twice total_memory, or 256 GiB where that is unknown.
     std::uint64_t expandable_range = 0;
 
-    /// Pool::tick() gives back what has been unused for so many nanoseconds; 0: nothing.
+    /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing.
     std::uint64_t trim_after_ns = 0;
 
     bool operator==(const PoolOptions&) const = default;
 };
 
-/// Empty when a Pool can work with `options`, else one sentence saying which value is wrong and
-/// what it must be. Whoever takes options from a user calls it before making a Pool.
+/// Empty when `options` are valid for a Pool, else one sentence saying which value is wrong and
+/// what it must be. To be called on any options that come from a user.
 std::string problem_with(const PoolOptions& options);
 
 }  // namespace memlab::allocator

@@ -1,4 +1,4 @@
-// The pool's counters, shaped like PyTorch's memory_stats so that users' knowledge carries over.
+// The pool's statistics, with the names and meaning of PyTorch's memory_stats.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ struct StatByPool {
     bool operator==(const StatByPool&) const = default;
 };
 
-/// What differs from PyTorch: an alignment gap (PoolOptions::coarse_alignment) is a free block and
-/// so counts in inactive_split. Otherwise keys and meaning are those of
+/// One difference from PyTorch: an alignment gap (PoolOptions::coarse_alignment) is a free block,
+/// so it counts in inactive_split. Otherwise keys and meaning are those of
 /// https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
 struct PoolStats {
     StatByPool allocation;            ///< blocks that the application holds
-    StatByPool segment;               ///< got from the backend; ranges that have memory
+    StatByPool segment;               ///< segments from the backend; ranges that have memory
     StatByPool active;                ///< blocks held, or freed but not yet safe to reuse
     StatByPool inactive_split;        ///< free blocks in segments that are not wholly free
     StatByPool allocated_bytes;       ///< bytes of `allocation`
@@ -41,8 +41,8 @@ struct PoolStats {
     StatByPool requested_bytes;       ///< what the application asked for, of `active`
     Stat oversize_allocations;        ///< of `allocation`, those of max_split_size or more
     Stat oversize_segments;           ///< of `segment`, those of max_split_size or more
-    /// The most that one request could have of a free block, now. With it the three figures of
-    /// fragmentation are, each of its own:
+    /// The largest request that a free block could serve now. The three measures of fragmentation,
+    /// which are independent:
     ///   1 - active_bytes.all.peak / reserved_bytes.all.peak
     ///   1 - largest_free / (reserved_bytes.all.current - active_bytes.all.current)
     ///   1 - requested_bytes.all.current / active_bytes.all.current
@@ -50,9 +50,9 @@ struct PoolStats {
     std::int64_t max_split_size = -1;       ///< PoolOptions::max_split_size; -1: no limit
     std::int64_t num_alloc_retries = 0;     ///< allocations tried again after releasing the cache
     std::int64_t num_ooms = 0;              ///< allocations that failed for lack of memory
-    std::int64_t num_sync_all_streams = 0;  ///< times the host made sure of all pending frees
-    std::int64_t num_device_alloc = 0;      ///< segments got from the backend, and mappings
-    std::int64_t num_device_free = 0;       ///< segments given back to it, and unmappings
+    std::int64_t num_sync_all_streams = 0;  ///< host waits for all pending frees
+    std::int64_t num_device_alloc = 0;      ///< segments allocated, and mappings
+    std::int64_t num_device_free = 0;       ///< segments freed, and unmappings
 
     bool operator==(const PoolStats&) const = default;
 };

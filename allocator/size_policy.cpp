@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t segment_unit = page_bytes;
 
-/// The next multiple of `unit`; none when that is more than 2^64 - 1.
+/// The next multiple of `unit`; none on overflow.
 std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t unit) {
     const std::uint64_t beyond = value % unit;
     if (beyond == 0) {
@@ -25,7 +25,7 @@ std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t unit) {
     return value + (unit - beyond);
 }
 
-/// The same for a power of two: each allocation does it, and a division is as slow as all the rest.
+/// The same for a power of two, without a division: that would take as long as the rest of plan().
 std::optional<std::uint64_t> round_up_to_power(std::uint64_t value, std::uint64_t unit) {
     if (value > std::numeric_limits<std::uint64_t>::max() - (unit - 1)) {
         return (value & (unit - 1)) == 0 ? std::optional(value) : std::nullopt;
@@ -33,15 +33,14 @@ std::optional<std::uint64_t> round_up_to_power(std::uint64_t value, std::uint64_
     return (value + (unit - 1)) & ~(unit - 1);
 }
 
-/// Divisions of the range that `size` is in.
+/// The divisions for the power-of-two range that contains `size`.
 std::uint32_t divisions_for(std::uint64_t size, const RoundupDivisions& divisions) {
     const auto megabytes = size >> 20;
     const auto range = megabytes == 0 ? 0 : static_cast<std::size_t>(std::bit_width(megabytes)) - 1;
     return divisions.at(std::min(range, divisions.size() - 1));
 }
 
-/// Takes the decimal number at the front of `text` off it; none when there is none, or it is too
-/// large to mean anything.
+/// Removes a decimal number from the front of `text`; none when there is none, or on overflow.
 std::optional<std::uint32_t> take_number(std::string_view& text) {
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -106,7 +105,7 @@ std::string problem_with(const PoolOptions& options) {
         return "max_non_split_rounding must not be less than medium_segment";
     }
     if (options.expandable && options.max_split_size != PoolOptions::no_limit) {
-        return "max_split_size must not be set where expandable is: ranges are cut anywhere";
+        return "max_split_size must not be set where expandable is: ranges can be split anywhere";
     }
     if (options.expandable_range != 0 && !is_segment_size(options.expandable_range)) {
         return "expandable_range must be 0 or a multiple of 2 MiB";
@@ -117,7 +116,7 @@ std::string problem_with(const PoolOptions& options) {
     return {};
 }
 
-std::string read_roundup_divisions(std::string_view text, RoundupDivisions* divisions) {
+std::string parse_roundup_divisions(std::string_view text, RoundupDivisions* divisions) {
     constexpr const char* not_a_division =
         "the divisions of roundup_power2_divisions must be 0 or a power of two";
     RoundupDivisions read{};
@@ -203,7 +202,7 @@ std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,
     const std::uint64_t unit =
         std::min(options_.fragmented_rounding, std::bit_floor(plan.size / 2));
     const auto segment = unit <= options_.large_rounding ? std::nullopt : round_up(plan.size, unit);
-    // What is oversize is not cut.
+    // Oversize blocks are not split.
     return !segment || *segment < plan.segment || oversize(*segment) ? plan.segment : *segment;
 }
 
@@ -221,8 +220,8 @@ std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,
     return oversize(size) && block - size < options_.max_non_split_rounding;
 }
 
-[[gnu::hot]] bool SizePolicy::cuts_tail(std::uint64_t size, std::uint64_t tail, bool small,
-                                        bool reaches_segment_end) const {
+[[gnu::hot]] bool SizePolicy::splits_tail(std::uint64_t size, std::uint64_t tail, bool small,
+                                          bool reaches_segment_end) const {
     if (small || options_.expandable) {
         return tail >= options_.rounding;
     }
@@ -233,12 +232,12 @@ std::uint64_t SizePolicy::segment_for(const Plan& plan, std::uint64_t reserved,
 }
 
 std::uint64_t SizePolicy::range_bytes(std::uint64_t size, std::uint64_t total_memory) const {
-    constexpr std::uint64_t otherwise = 256ULL << 30;
+    constexpr std::uint64_t fallback = 256ULL << 30;
     const std::uint64_t total = options_.total_memory != 0 ? options_.total_memory : total_memory;
     const std::uint64_t usual = options_.expandable_range != 0 ? options_.expandable_range
                                 : total == 0 || total > PoolOptions::no_limit / 4
-                                    ? otherwise
-                                    : round_up(2 * total, page_bytes).value_or(otherwise);
+                                    ? fallback
+                                    : round_up(2 * total, page_bytes).value_or(fallback);
     return std::max(usual, round_up(size, page_bytes).value_or(size / page_bytes * page_bytes));
 }
 

@@ -1,5 +1,5 @@
-// How the pool's statistics change: every current, peak and sum moves through these four functions,
-// so that peak is never below current and current is always allocated - freed.
+// The updates of the pool's statistics. They keep two invariants: peak >= current, and
+// current == allocated - freed.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ inline void decrease(StatByPool& stat, bool small, std::uint64_t amount) {
     decrease(stat.of(small), amount);
 }
 
-/// Brings one pool's current to `value`: one net change, as PyTorch counts inactive_split.
-inline void bring_to(StatByPool& stat, bool small, std::uint64_t value) {
+/// Sets one pool's current to `value` by one net change, as PyTorch counts inactive_split.
+inline void set_current(StatByPool& stat, bool small, std::uint64_t value) {
     const std::int64_t by = static_cast<std::int64_t>(value) - stat.of(small).current;
     if (by > 0) {
         increase(stat, small, static_cast<std::uint64_t>(by));
@@ -43,14 +43,14 @@ inline void bring_to(StatByPool& stat, bool small, std::uint64_t value) {
     }
 }
 
-/// Everything current counts as freed.
-inline void drop_all(Stat& stat) {
+/// Counts everything current as freed.
+inline void clear_current(Stat& stat) {
     decrease(stat, static_cast<std::uint64_t>(stat.current));
 }
 
-inline void drop_all(StatByPool& stat) {
+inline void clear_current(StatByPool& stat) {
     for (Stat* each : {&stat.all, &stat.small_pool, &stat.large_pool}) {
-        drop_all(*each);
+        clear_current(*each);
     }
 }
 

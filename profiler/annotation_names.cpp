@@ -5,7 +5,7 @@
 namespace memlab::profiler {
 namespace {
 
-std::uint64_t hash_of(std::uint32_t domain, std::string_view text) {
+std::uint64_t hash_name(std::uint32_t domain, std::string_view text) {
     std::uint64_t hash = 0xcbf29ce484222325ULL ^ domain;  // FNV-1a
     for (const char c : text) {
         hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -15,48 +15,51 @@ std::uint64_t hash_of(std::uint32_t domain, std::string_view text) {
 
 }  // namespace
 
-std::string_view cut_text(std::string_view text, std::size_t most) {
-    if (text.size() <= most) {
+std::string_view truncate_utf8(std::string_view text, std::size_t max) {
+    if (text.size() <= max) {
         return text;
     }
-    std::size_t end = most;
-    constexpr std::size_t longest = 3;  // bytes of a character after its first
-    while (end > 0 && most - end < longest && (static_cast<unsigned char>(text[end]) >> 6) == 2) {
+    const auto is_continuation = [text](std::size_t at) {
+        return (static_cast<unsigned char>(text[at]) >> 6) == 2;
+    };
+    constexpr std::size_t max_continuations = 3;
+    std::size_t end = max;
+    while (end > 0 && max - end < max_continuations && is_continuation(end)) {
         --end;
     }
-    return text.substr(0, (static_cast<unsigned char>(text[end]) >> 6) == 2 ? most : end);
+    return text.substr(0, is_continuation(end) ? max : end);
 }
 
 AnnotationNames::AnnotationNames() : domains_(2) {}
 
 const AnnotationName* AnnotationNames::find(std::uint32_t domain, std::string_view message) {
-    message = cut_text(message, max_bytes);
-    auto& cached = cache_[hash_of(domain, message) % cache_size];
+    message = truncate_utf8(message, max_bytes);
+    auto& cached = cache_[hash_name(domain, message) % cache_size];
     const AnnotationName* const known = cached.load(std::memory_order_acquire);
     if (known != nullptr && known->domain == domain && known->message == message) {
         return known;
     }
     const AnnotationName* const name = find_slowly(domain, message);
-    if (name->message == message) {  // else it stands for many
+    if (name->message == message) {  // not folded
         cached.store(name, std::memory_order_release);
     }
     return name;
 }
 
 const AnnotationName* AnnotationNames::find_slowly(std::uint32_t domain, std::string_view message) {
-    const auto key_of = [domain](std::string_view text) {
+    const auto make_key = [domain](std::string_view text) {
         return std::to_string(domain) + ":" + std::string(text);
     };
     std::string text(message);
     const std::lock_guard lock(mutex_);
-    auto at = names_.find(key_of(text));
+    auto at = names_.find(make_key(text));
     if (at == names_.end() && names_.size() >= max_exact) {
         text = trace::folded_name(message);
-        at = names_.find(key_of(text));
+        at = names_.find(make_key(text));
         if (at == names_.end() && names_.size() >= max_names) {
             domain = own_domain;
             text = "(other names)";
-            at = names_.find(key_of(text));
+            at = names_.find(make_key(text));
         }
     }
     if (at != names_.end()) {
@@ -70,7 +73,7 @@ const AnnotationName* AnnotationNames::find_slowly(std::uint32_t domain, std::st
 }
 
 std::uint32_t AnnotationNames::domain(std::string_view name) {
-    name = cut_text(name, max_bytes);
+    name = truncate_utf8(name, max_bytes);
     const std::lock_guard lock(mutex_);
     for (std::uint32_t known = nvtx_domain + 1; known < domains_.size(); ++known) {
         if (domains_[known] == name) {

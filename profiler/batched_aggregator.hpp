@@ -1,15 +1,13 @@
 // The aggregator of a running program, fed in batches.
 //
-// Adding an event up touches a dozen places of the aggregator's tables, most of them its call
-// site's. In a program with work of its own they have left the processor's caches when the next
-// event comes, and an event costs several times what it costs in a row: measured in a training of
-// PyTorch, 0.3 us each. So events wait until there are enough for a call site to come up again and
-// again; and as adding them up needs no order but their own, it is done after the lock that orders
-// them is given back.
+// Aggregating an event touches a dozen cache lines of the aggregator's tables, most of them its
+// call site's. The program's own work evicts them between two events, so an event costs several
+// times what it costs in a batch: in PyTorch training 0.3 us each. Events are therefore queued
+// until call sites repeat within a batch. Aggregation needs only their order, so it runs after the
+// recorder's lock, which orders them, is released.
 //
-// Whoever looks, and nearly every record that is not an event, adds up first what waits. So the
-// figures are at all times those of the records so far; what a program that dies leaves in the
-// batch is in its event log.
+// Readers, and nearly all records that are not events, flush the pending events first. So the
+// statistics always cover all records so far; events pending when a program dies are in its log.
 #pragma once
 
 #include <algorithm>
@@ -24,77 +22,77 @@
 
 namespace memlab::profiler {
 
-/// Thread-safety: "the order" is a lock of the owner, which it holds in every call. Below it is one
-/// of this class.
+/// Thread-safety: the caller holds its own lock, which orders the records, in every call except
+/// where noted. This class's mutex nests inside it.
 class BatchedAggregator {
   public:
-    using Order = std::unique_lock<std::mutex>;
+    using Lock = std::unique_lock<std::mutex>;
 
-    /// How many records wait at most: a few steps of a training. To add them up takes some 0.3 ms.
+    /// Pending records at most: a few training steps. Aggregating them takes about 0.3 ms.
     static constexpr std::size_t batch_size = 8192;
-    /// From how many on they are added up before the program waits. Of few the single one costs
-    /// more, up to twice as much: nothing to a program that then still waits, but to others it is.
-    static constexpr std::size_t worthwhile_in_spare_time = 512;
-    static constexpr std::size_t worthwhile_else = batch_size / 2;
+    /// Range of the flush threshold when the caller is about to block. Small batches cost up to
+    /// twice as much per event, which is free only while the program waits anyway.
+    static constexpr std::size_t min_batch_when_idle = 512;
+    static constexpr std::size_t max_batch_when_idle = batch_size / 2;
 
-    /// Of the records that a program makes all the time. May give the order back, as the last thing
-    /// that is done under it.
-    void add(const trace::Event& event, Order& order) {
-        batches_[filling_].add(event, EventTemplates::sort_of(event.type), packed_);
-        added(order);
+    /// The add functions take the frequent records. They may release `lock`, as their last access
+    /// to what it protects.
+    void add(const trace::Event& event, Lock& lock) {
+        batches_[filling_].add(event, EventTemplates::slot(event.type), encode_templates_);
+        added(lock);
     }
     /// A free_requested of the pool and its free_completed of the same time.
-    void add_freed(const trace::Event& free_requested, Order& order) {
-        batches_[filling_].add(free_requested, EventTemplates::freed, packed_);
-        added(order);
+    void add_freed(const trace::Event& free_requested, Lock& lock) {
+        batches_[filling_].add(free_requested, EventTemplates::freed_slot, encode_templates_);
+        added(lock);
     }
-    void add(const trace::DeviceSample& sample, Order& order) {
+    void add(const trace::DeviceSample& sample, Lock& lock) {
         batches_[filling_].add(sample);
-        added(order);
+        added(lock);
     }
-    /// An event of this sort (EventTemplates) will be added soon. Without the order.
-    void prefetch(std::size_t sort) const noexcept {
+    /// Prefetches what adding an event of this slot (EventTemplates) writes. Call without the lock.
+    void prefetch(std::size_t slot) const noexcept {
         trace::prefetch_to_write<sizeof filling_ + sizeof next_ + sizeof mutex_ + sizeof batches_>(
             &filling_);
-        packed_.prefetch(sort);
+        encode_templates_.prefetch(slot);
         trace::prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
     }
-    /// Adds up what waits, if that is worth it: the program is about to wait. Whether it did, and
-    /// then it gave the order back.
-    bool catch_up(Order& order) {
-        if (batches_[filling_].size() < worthwhile_.load(std::memory_order_relaxed)) {
+    /// Call when the program is about to wait: aggregates the pending records if there are enough
+    /// of them. If so returns true, with `lock` released.
+    bool flush_if_idle(Lock& lock) {
+        if (batches_[filling_].size() < idle_threshold_.load(std::memory_order_relaxed)) {
             return false;
         }
-        add_up_and_go_on(order);
+        swap_and_aggregate(lock);
         return true;
     }
-    /// After a catch_up() that added up: whether the program still had to wait, so that it lost
-    /// nothing. The next one will be sooner, or else later. Without the order.
-    void caught_up(bool in_spare_time) {
-        const std::size_t now = worthwhile_.load(std::memory_order_relaxed);
-        worthwhile_.store(in_spare_time ? std::max(now / 2, worthwhile_in_spare_time)
-                                        : std::min(now * 2, worthwhile_else),
-                          std::memory_order_relaxed);
+    /// After a flush_if_idle() that flushed: whether the program still had to wait, so that the
+    /// flush cost it nothing. Adapts the threshold. Call without the lock.
+    void report_idle_wait(bool had_to_wait) {
+        const std::size_t now = idle_threshold_.load(std::memory_order_relaxed);
+        idle_threshold_.store(had_to_wait ? std::max(now / 2, min_batch_when_idle)
+                                          : std::min(now * 2, max_batch_when_idle),
+                              std::memory_order_relaxed);
     }
     /// Any other record.
     template <class Record>
     void on(const Record& record) {
-        const std::lock_guard turn(mutex_);
-        add_up(batches_[filling_]);
+        const std::lock_guard guard(mutex_);
+        aggregate(batches_[filling_]);
         aggregator_.on(record);
     }
 
-    /// What all records so far add up to. Nobody adds anything up until the order is given back.
-    const trace::Aggregator& all() {
-        const std::lock_guard turn(mutex_);
-        add_up(batches_[filling_]);
+    /// The aggregate of all records so far. It does not change until the caller's lock is released.
+    const trace::Aggregator& flush() {
+        const std::lock_guard guard(mutex_);
+        aggregate(batches_[filling_]);
         return aggregator_;
     }
 
-    /// The lock that whoever adds up holds; it comes after the order.
-    std::mutex& turn() { return mutex_; }
+    /// Held during aggregation; nests inside the caller's lock.
+    std::mutex& aggregation_mutex() { return mutex_; }
 
-    /// The devices that are described so far.
+    /// Whether the device was described.
     bool is_described(std::uint32_t device) const {
         const auto& devices = aggregator_.devices();
         return device < devices.size() && devices[device] != nullptr;
@@ -103,33 +101,33 @@ class BatchedAggregator {
   private:
     using Batch = EventBatch;
 
-    void added(Order& order) {
+    void added(Lock& lock) {
         const Batch& batch = batches_[filling_];
         next_.store(batch.next(), std::memory_order_relaxed);
         if (batch.full()) {
-            add_up_and_go_on(order);
+            swap_and_aggregate(lock);
         }
     }
-    void add_up_and_go_on(Order& order) {
-        // The batch before this one first: whoever adds it up holds this lock.
-        const std::lock_guard turn(mutex_);
+    void swap_and_aggregate(Lock& lock) {
+        // Waits for the aggregation of the previous batch, which keeps batches in order.
+        const std::lock_guard guard(mutex_);
         Batch& batch = batches_[filling_];
         filling_ = 1 - filling_;
-        order.unlock();
-        add_up(batch);
+        lock.unlock();
+        aggregate(batch);
     }
 
-    void add_up(Batch& batch) { batch.take_all(aggregator_, taken_); }
+    void aggregate(Batch& batch) { batch.drain(aggregator_, decode_templates_); }
 
-    EventTemplates packed_;                    // under the order
-    EventTemplates taken_;                     // under mutex_
-    std::size_t filling_ = 0;                  // changed under the order and mutex_
-    std::atomic<const void*> next_ = nullptr;  // where the next record goes
+    EventTemplates encode_templates_;          // guarded by the caller's lock
+    EventTemplates decode_templates_;          // guarded by mutex_
+    std::size_t filling_ = 0;                  // written under both locks
+    std::atomic<const void*> next_ = nullptr;  // where the next record is written
     std::mutex mutex_;
-    // The one that is filled under the order, the other one under mutex_.
+    // The one being filled is guarded by the caller's lock, the other one by mutex_.
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
-    trace::Aggregator aggregator_;  // under mutex_
-    std::atomic<std::size_t> worthwhile_ = worthwhile_else;
+    trace::Aggregator aggregator_;  // guarded by mutex_
+    std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
 };
 
 }  // namespace memlab::profiler

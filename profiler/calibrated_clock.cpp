@@ -8,7 +8,7 @@
 
 namespace memlab::profiler {
 
-bool counter_keeps_time() {
+bool counter_is_clock_source() {
     constexpr unsigned power_management = 0x80000007;
     constexpr unsigned invariant_counter = 1U << 8;
     unsigned a = 0;
@@ -18,8 +18,8 @@ bool counter_keeps_time() {
     if (__get_cpuid(power_management, &a, &b, &c, &d) == 0 || (d & invariant_counter) == 0) {
         return false;
     }
-    // The kernel compares the counters of all processors before it keeps time by them. The other
-    // two are the same counter, scaled by the hypervisor.
+    // The kernel selects "tsc" only after it has verified that all processors' counters agree. The
+    // other two are the same counter, scaled by the hypervisor.
     const int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                           O_RDONLY | O_CLOEXEC);
     if (file < 0) {

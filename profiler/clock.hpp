@@ -1,4 +1,4 @@
-// The recording's clock: CLOCK_MONOTONIC through the vDSO, tens of nanoseconds, no system call.
+// Clock readings through the vDSO: tens of nanoseconds, no system call.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline std::uint64_t clock_ns(clockid_t clock) {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-inline timespec timespec_of(std::uint64_t ns) {
+inline timespec to_timespec(std::uint64_t ns) {
     constexpr std::uint64_t second_ns = 1'000'000'000;
     return {static_cast<time_t>(ns / second_ns), static_cast<long>(ns % second_ns)};
 }

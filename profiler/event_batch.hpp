@@ -1,9 +1,9 @@
-// The records that a program makes all the time, kept in order in little room until they are added
-// up: what is written down here drives the program's own data out of the processor's caches.
+// A compact FIFO of events and device samples that await aggregation; compact because every cache
+// line written here evicts one of the program's.
 //
-// Most of an event is as it was in the last one of its type: the device, the thread, the function
-// that was called. Such an event takes four words, half a cache line. One that differs is kept
-// whole, and the next ones are like it.
+// Delta encoding: most fields of an event (device, thread, called function ...) equal those of the
+// last one of its type. Such an event takes four words, half a cache line. One that differs is
+// stored whole and becomes the template of the next ones.
 #pragma once
 
 #include <array>
@@ -20,53 +20,52 @@
 
 namespace memlab::profiler {
 
-/// What an event of each sort is unless it says otherwise: the last one that was kept whole. One
-/// goes along with what is put into batches, a second one with what is taken out of them, in the
-/// same order.
+/// The delta encoder's state: per slot the last event that was stored whole. The writer and the
+/// reader of batches have one each, and process the same events in the same order.
 class EventTemplates {
   public:
-    static constexpr std::size_t sorts = 32;
-    /// A free_requested that was complete at once; below it an event's type is its sort.
-    static constexpr std::size_t freed = sorts - 1;
-    static std::size_t sort_of(trace::EventType type) { return static_cast<std::size_t>(type); }
+    static constexpr std::size_t slot_count = 32;
+    /// A free_requested that was complete at once. Other slots are event types.
+    static constexpr std::size_t freed_slot = slot_count - 1;
+    static std::size_t slot(trace::EventType type) { return static_cast<std::size_t>(type); }
 
-    trace::Event& operator[](std::size_t sort) { return events_[sort]; }
+    trace::Event& operator[](std::size_t slot) { return events_[slot]; }
 
-    /// An event of that sort will come soon.
-    void prefetch(std::size_t sort) const noexcept {
-        trace::prefetch_to_write<sizeof(trace::Event)>(&events_[sort]);
+    /// Prefetches for an add() of that slot.
+    void prefetch(std::size_t slot) const noexcept {
+        trace::prefetch_to_write<sizeof(trace::Event)>(&events_[slot]);
     }
 
   private:
-    alignas(64) std::array<trace::Event, sorts> events_;
+    alignas(64) std::array<trace::Event, slot_count> events_;
 };
 
 /// Thread-safety: none.
 class EventBatch {
   public:
-    /// Room for `records` that take four words each; of others there are fewer. Throws
-    /// std::bad_alloc. Memory that nothing was put into is not there.
+    /// Capacity for `records` delta-encoded events, fewer of others. Untouched pages are never
+    /// committed. Throws std::bad_alloc.
     explicit EventBatch(std::size_t records)
         : words_(
               std::make_unique_for_overwrite<std::uint64_t[]>(records * short_words + long_words)),
           next_(words_.get()),
           end_(next_ + records * short_words) {}
 
-    /// Not when full(). `sort`: its type's, or `freed` where the free_completed that it has at once
-    /// is meant, too.
-    void add(const trace::Event& event, std::size_t sort, EventTemplates& usual) {
-        trace::Event& last = usual[sort];
+    /// Must not be full(). `slot`: the type's, or `freed_slot` for a free_requested that stands for
+    /// its free_completed, too.
+    void add(const trace::Event& event, std::size_t slot, EventTemplates& templates) {
+        trace::Event& last = templates[slot];
         const std::uint64_t too_large =
             event.time_ns >> time_bits | (event.requested | event.size) >> 32;
         if ((difference(event, last) | too_large) == 0) [[likely]] {
-            next_[0] = std::uint64_t{sort} << time_bits | event.time_ns;
+            next_[0] = std::uint64_t{slot} << time_bits | event.time_ns;
             next_[1] = event.address;
             next_[2] = event.size << 32 | event.requested;
             next_[3] = event.stack;
             next_ += short_words;
         } else {
             last = event;
-            next_[0] = std::uint64_t{sort + EventTemplates::sorts} << time_bits;
+            next_[0] = std::uint64_t{slot + EventTemplates::slot_count} << time_bits;
             std::memcpy(next_ + 1, &event, sizeof event);
             next_ += long_words;
         }
@@ -82,12 +81,12 @@ class EventBatch {
 
     bool full() const { return next_ >= end_; }
     std::size_t size() const { return size_; }
-    /// Where the next record goes.
+    /// Where the next record is written.
     const void* next() const { return next_; }
 
-    /// Gives all records to `sink`'s on() and on_freed(), in order, and is empty then.
+    /// Passes all records to sink.on() and sink.on_freed(), in order, and empties the batch.
     template <class Sink>
-    void take_all(Sink& sink, EventTemplates& usual) {
+    void drain(Sink& sink, EventTemplates& templates) {
         for (const std::uint64_t* at = words_.get(); at != next_;) {
             if (*at == sample_mark) {
                 sink.on(trace::DeviceSample{.time_ns = at[1],
@@ -98,9 +97,9 @@ class EventBatch {
                 continue;
             }
             const std::uint64_t tag = *at >> time_bits;
-            const std::size_t sort = tag % EventTemplates::sorts;
-            trace::Event& event = usual[sort];
-            if (tag == sort) {
+            const std::size_t slot = tag % EventTemplates::slot_count;
+            trace::Event& event = templates[slot];
+            if (tag == slot) {
                 event.time_ns = *at & time_mask;
                 event.address = at[1];
                 event.requested = at[2] & UINT32_MAX;
@@ -113,7 +112,7 @@ class EventBatch {
                 event = std::bit_cast<trace::Event>(words);
                 at += long_words;
             }
-            if (sort == EventTemplates::freed) {
+            if (slot == EventTemplates::freed_slot) {
                 sink.on_freed(event);
             } else {
                 sink.on(event);
@@ -124,8 +123,7 @@ class EventBatch {
     }
 
   private:
-    /// Of two events of one sort, in what the short form does not say; 0: none. Without a branch
-    /// for each of nine fields.
+    /// 0 if the events are equal in the fields that the short form omits. Branch-free.
     static std::uint64_t difference(const trace::Event& a, const trace::Event& b) {
         const auto number = [](auto value) { return static_cast<std::uint64_t>(value); };
         return (number(a.kind) ^ number(b.kind)) | (number(a.origin) ^ number(b.origin)) |
@@ -134,8 +132,8 @@ class EventBatch {
                (a.stream ^ b.stream);
     }
 
-    // A record's first word: its sort, more by EventTemplates::sorts where the event is kept whole;
-    // and its time where it is not.
+    // A record's first word: in the upper bits the slot, plus slot_count if the event is stored
+    // whole; below it the time if it is not.
     static constexpr unsigned time_bits = 56;
     static constexpr std::uint64_t time_mask = (std::uint64_t{1} << time_bits) - 1;
     static constexpr std::uint64_t sample_mark = ~std::uint64_t{0};

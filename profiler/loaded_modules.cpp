@@ -40,9 +40,9 @@ std::string build_id_in_notes(const char* notes, std::size_t size) {
     return {};
 }
 
-// Reads the build id through the program headers as they are mapped. The first mapping of an
-// object begins with its ELF header in every layout that linkers make; checked all the same.
-std::string build_id_of(std::uintptr_t start, std::uintptr_t end, std::uintptr_t bias) {
+// Reads the build id by the mapped program headers. Every linker puts the ELF header at the start
+// of an object's first mapping; checked nevertheless.
+std::string read_build_id(std::uintptr_t start, std::uintptr_t end, std::uintptr_t bias) {
     if (end - start < sizeof(ElfW(Ehdr))) {
         return {};
     }
@@ -71,7 +71,7 @@ std::string build_id_of(std::uintptr_t start, std::uintptr_t end, std::uintptr_t
 }
 
 std::string executable_path() {
-    std::string path(PATH_MAX, '\0');  // not on the program's stack
+    std::string path(PATH_MAX, '\0');  // on the heap: the program's stack may be small
     const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
     path.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
     return path;
@@ -92,7 +92,7 @@ bool find_loaded_module(std::uintptr_t address, LoadedModule* module) {
     if (module->is_program) {
         module->path = executable_path();
     }
-    module->build_id = build_id_of(module->start, module->end, module->bias);
+    module->build_id = read_build_id(module->start, module->end, module->bias);
     return true;
 }
 

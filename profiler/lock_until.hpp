@@ -1,5 +1,5 @@
-// To wait for a lock no longer than a while: at a process's end its holder may have been a thread
-// that is gone, or the very code that a signal handler interrupted.
+// Locks a mutex with a timeout. At process exit its holder may be a thread that no longer exists,
+// or the code that the calling signal handler interrupted.
 #pragma once
 
 #include <pthread.h>
@@ -15,14 +15,14 @@
 
 namespace memlab::profiler {
 
-/// Locks `mutex`; false when monotonic_ns() reaches `until_ns` first.
-inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t until_ns) {
-    const timespec until = timespec_of(until_ns);
-    // ThreadSanitizer knows of pthread_mutex_lock, not of this one.
+/// Locks `mutex`; false if monotonic_ns() reaches `deadline_ns` first.
+inline bool lock_until(pthread_mutex_t* mutex, std::uint64_t deadline_ns) {
+    const timespec deadline = to_timespec(deadline_ns);
+    // ThreadSanitizer does not intercept pthread_mutex_clocklock.
 #ifdef __SANITIZE_THREAD__
     __tsan_mutex_pre_lock(mutex, __tsan_mutex_try_lock);
 #endif
-    const bool locked = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;
+    const bool locked = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &deadline) == 0;
 #ifdef __SANITIZE_THREAD__
     __tsan_mutex_post_lock(mutex,
                            __tsan_mutex_try_lock | (locked ? 0 : __tsan_mutex_try_lock_failed), 0);

@@ -9,14 +9,13 @@
 namespace memlab::profiler {
 namespace {
 
-// The loader writes addresses over the offsets in a dynamic section, where it can be written to
-// (not in the vDSO's).
+// The loader relocates the values in a dynamic section if it is writable (the vDSO's is not).
 template <class Pointer>
 void set_pointer(Pointer& pointer, std::uintptr_t value, std::uintptr_t bias) {
     pointer = reinterpret_cast<Pointer>(value < bias ? value + bias : value);
 }
 
-std::uint32_t gnu_hash_of(const char* name) {
+std::uint32_t hash_gnu(const char* name) {
     std::uint32_t hash = 5381;
     for (; *name != '\0'; ++name) {
         hash = hash * 33 + static_cast<unsigned char>(*name);
@@ -24,8 +23,8 @@ std::uint32_t gnu_hash_of(const char* name) {
     return hash;
 }
 
-// A function or variable at an address of its own.
-bool has_place(const ElfW(Sym) & symbol) {
+// A function or variable that the object defines.
+bool is_defined(const ElfW(Sym) & symbol) {
     const unsigned type = ELF64_ST_TYPE(symbol.st_info);
     return symbol.st_shndx != SHN_UNDEF && symbol.st_value != 0 &&
            (type == STT_NOTYPE || type == STT_FUNC || type == STT_OBJECT);
@@ -68,7 +67,7 @@ ObjectSymbols ObjectSymbols::of_program() {
 }
 
 bool ObjectSymbols::is(std::uint32_t symbol, const char* name) const {
-    return has_place(symbols_[symbol]) &&
+    return is_defined(symbols_[symbol]) &&
            std::strcmp(strings_ + symbols_[symbol].st_name, name) == 0;
 }
 
@@ -81,22 +80,22 @@ void* ObjectSymbols::find(const char* name) const {
     if (symbols_ == nullptr || strings_ == nullptr) {
         return nullptr;
     }
-    const auto address_of = [this](std::uint32_t symbol) {
+    const auto address = [this](std::uint32_t symbol) {
         return reinterpret_cast<void*>(bias_ + symbols_[symbol].st_value);
     };
     if (gnu_hash_ != nullptr && gnu_hash_->buckets != 0) {
-        const std::uint32_t hash = gnu_hash_of(name);
+        const std::uint32_t hash = hash_gnu(name);
         const std::uint32_t* const all = buckets();
         const std::uint32_t* const chains = all + gnu_hash_->buckets;
         std::uint32_t symbol = all[hash % gnu_hash_->buckets];
         if (symbol < gnu_hash_->first_symbol) {
             return nullptr;
         }
-        // A chain holds the hashes of its symbols; the last one's lowest bit is set.
+        // A chain holds its symbols' hashes; the lowest bit marks the last one.
         for (;; ++symbol) {
             const std::uint32_t entry = chains[symbol - gnu_hash_->first_symbol];
             if ((entry | 1U) == (hash | 1U) && is(symbol, name)) {
-                return address_of(symbol);
+                return address(symbol);
             }
             if ((entry & 1U) != 0) {
                 return nullptr;
@@ -105,7 +104,7 @@ void* ObjectSymbols::find(const char* name) const {
     }
     for (std::uint32_t symbol = 0; symbol < symbol_count(); ++symbol) {
         if (is(symbol, name)) {
-            return address_of(symbol);
+            return address(symbol);
         }
     }
     return nullptr;
@@ -115,7 +114,7 @@ std::uint32_t ObjectSymbols::symbol_count() const {
     if (gnu_hash_ == nullptr || gnu_hash_->buckets == 0) {
         return hash_ == nullptr ? 0 : hash_[1];
     }
-    // One more than the last symbol of the last chain.
+    // One past the last symbol of the last chain.
     const std::uint32_t* const all = buckets();
     std::uint32_t last = 0;
     for (std::uint32_t i = 0; i < gnu_hash_->buckets; ++i) {
@@ -140,7 +139,7 @@ ObjectSymbols::Symbol ObjectSymbols::containing(std::uintptr_t address) const {
     for (std::uint32_t i = 0; i < count; ++i) {
         const ElfW(Sym)& symbol = symbols_[i];
         const std::uintptr_t start = bias_ + symbol.st_value;
-        if (has_place(symbol) && address >= start &&
+        if (is_defined(symbol) && address >= start &&
             (address < start + symbol.st_size || (symbol.st_size == 0 && address == start)) &&
             start >= nearest.address) {
             nearest = {strings_ + symbol.st_name, start};

@@ -1,8 +1,8 @@
-// The symbols that one loaded object exports, read where the loader mapped them.
+// Lock-free lookup in the dynamic symbol table of one loaded object.
 //
 // dlsym, dladdr and dlopen take the loader's lock. dlopen holds it while it runs constructors, and
-// a constructor may wait for a thread that allocates. So on the way of an allocation symbols are
-// looked up here: in the object's own hash table, without a lock.
+// a constructor may wait for a thread that allocates. So during an allocation symbols are looked up
+// here: in the object's mapped hash table, without a lock.
 #pragma once
 
 #include <link.h>
@@ -11,29 +11,29 @@
 
 namespace memlab::profiler {
 
-/// The object must stay loaded as long as this is used. Thread-safe.
+/// The object must stay loaded while this is used. Thread-safe.
 class ObjectSymbols {
   public:
-    /// Of no object: nothing is found.
+    /// Of no object: every lookup fails.
     ObjectSymbols() = default;
 
-    /// By its dynamic section; `bias`: its addresses less those in its file.
+    /// Of the object with this dynamic section. `bias`: its load bias (link_map::l_addr).
     ObjectSymbols(const ElfW(Dyn) * dynamic, std::uintptr_t bias);
 
-    /// Of the object that `address` lies in; of none when there is no such object.
+    /// Of the object that contains `address`, if any.
     static ObjectSymbols at(std::uintptr_t address);
 
-    /// Of the program itself.
+    /// Of the main program.
     static ObjectSymbols of_program();
 
-    /// The address of the function or variable; null when the object does not define it.
+    /// The address of a function or variable; null if the object does not define it.
     void* find(const char* name) const;
 
     struct Symbol {
         const char* name = nullptr;  ///< null: none
         std::uintptr_t address = 0;
     };
-    /// The function or variable that `address` lies in. O(symbols).
+    /// The function or variable that contains `address`. O(symbols).
     Symbol containing(std::uintptr_t address) const;
 
   private:
@@ -51,7 +51,7 @@ class ObjectSymbols {
     const ElfW(Sym) * symbols_ = nullptr;
     const char* strings_ = nullptr;
     const GnuHash* gnu_hash_ = nullptr;
-    const std::uint32_t* hash_ = nullptr;  ///< System V's, where there is no other
+    const std::uint32_t* hash_ = nullptr;  ///< System V hash table (DT_HASH)
     std::uintptr_t bias_ = 0;
 };
 

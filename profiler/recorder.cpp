@@ -39,7 +39,7 @@ class Recorder::Impl final : private StackDefinitions {
           first_thread_(process.pid),
           process_name_(process_name()),
           stack_depth_(stacks.depth),
-          stacks_(*this, stacks.most),
+          stacks_(*this, stacks.max_stacks),
           python_(python, stacks.depth, *this) {
         emit(process);
     }
@@ -48,8 +48,8 @@ class Recorder::Impl final : private StackDefinitions {
         trace::prefetch_to_write<sizeof mutex_ + sizeof finished_>(&mutex_);
         trace::prefetch_to_write<sizeof clock_>(&clock_);
         aggregator_.prefetch(type == trace::EventType::free_requested && freed == Freed::at_once
-                                 ? EventTemplates::freed
-                                 : EventTemplates::sort_of(type));
+                                 ? EventTemplates::freed_slot
+                                 : EventTemplates::slot(type));
         if (log_) {
             log_->prefetch(type);
         }
@@ -59,13 +59,13 @@ class Recorder::Impl final : private StackDefinitions {
         if (stack_depth_ == 0) {
             return 0;
         }
-        if (!python_.looking()) {
+        if (!python_.searching()) {
             return capture();
         }
-        look_for_python();
+        attach_python();
         const std::uint32_t id = capture();
-        look_for_python();
-        // This thread has found it, or another one while this one walked its stack.
+        attach_python();
+        // Found by this thread, or by another one during the walk.
         return python_.found() ? capture() : id;
     }
 
@@ -75,7 +75,7 @@ class Recorder::Impl final : private StackDefinitions {
         return string_id_locked(key);
     }
 
-    /// Of those that a program makes all the time.
+    /// The frequent records: events and device samples.
     template <class Timed>
     void record_frequent(Timed& record) {
         std::unique_lock lock(mutex_);
@@ -99,14 +99,13 @@ class Recorder::Impl final : private StackDefinitions {
 
     bool before_waiting() {
         std::unique_lock lock(mutex_);
-        return aggregator_.catch_up(lock);
+        return aggregator_.flush_if_idle(lock);
     }
 
     void after_waiting(std::uint64_t waited_ns) {
-        // Far more than a call takes that finds the device done, 0.4 us, and far less than to add
-        // up what is worth it.
-        constexpr std::uint64_t a_while_ns = 10'000;
-        aggregator_.caught_up(waited_ns >= a_while_ns);
+        // Far more than a call takes that finds the device idle (0.4 us), far less than a flush.
+        constexpr std::uint64_t min_idle_ns = 10'000;
+        aggregator_.report_idle_wait(waited_ns >= min_idle_ns);
     }
 
     template <class Timed>
@@ -138,20 +137,20 @@ class Recorder::Impl final : private StackDefinitions {
         emit(record);
     }
 
-    void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
+    void report_missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
         const std::lock_guard lock(mutex_);
-        missed_locked(reason, bytes, count);
+        report_missed_locked(reason, bytes, count);
     }
 
-    /// The calling thread's name, where it has one of its own. A name that the program gave it in
-    /// so many words stays.
-    void note_thread_name(std::uint32_t thread) {
+    /// Records the calling thread's kernel name if it has its own, unless the program named it with
+    /// name_thread().
+    void update_thread_name(std::uint32_t thread) {
         if (thread == first_thread_) {
-            return;  // what everybody calls main
+            return;  // the main thread
         }
         std::string name = own_thread_name();
         if (name == process_name_) {
-            name.clear();  // what it began with
+            name.clear();  // inherited
         }
         const std::lock_guard lock(mutex_);
         const auto known = thread_names_.find(thread);
@@ -167,26 +166,26 @@ class Recorder::Impl final : private StackDefinitions {
 
     // No exception may reach the program whose call is being recorded.
     template <class Value, class Body>
-    Value quietly(Value otherwise, const Body& body) noexcept {
+    Value guarded(Value fallback, const Body& body) noexcept {
         try {
             return body();
         } catch (const std::bad_alloc&) {
-            give_up();
-            return otherwise;
+            stop_recording();
+            return fallback;
         }
     }
 
     template <class Body>
-    void quietly(const Body& body) noexcept {
-        quietly(0, [&] {
+    void guarded(const Body& body) noexcept {
+        guarded(0, [&] {
             body();
             return 0;
         });
     }
 
-    // The host is out of memory: what was recorded so far stays, and nothing is added. The log
-    // then lacks its End and reads as cut off, which is true.
-    void give_up() noexcept {
+    // Out of host memory: keeps what was recorded and ignores later records. The log lacks its End,
+    // so reads as truncated, which it is.
+    void stop_recording() noexcept {
         const std::lock_guard lock(mutex_);
         finished_ = true;
     }
@@ -225,9 +224,9 @@ class Recorder::Impl final : private StackDefinitions {
         log_->close();
     }
 
-    bool comes_free() {
-        constexpr std::uint64_t patience_ns = 2'000'000'000;
-        const std::uint64_t until_ns = monotonic_ns() + patience_ns;
+    bool wait_until_idle() {
+        constexpr std::uint64_t timeout_ns = 2'000'000'000;
+        const std::uint64_t until_ns = monotonic_ns() + timeout_ns;
         const auto lockable = [until_ns](std::mutex& mutex) {
             if (!lock_until(mutex.native_handle(), until_ns)) {
                 return false;
@@ -235,20 +234,20 @@ class Recorder::Impl final : private StackDefinitions {
             mutex.unlock();
             return true;
         };
-        if (!kept_for_ever_ && !(lockable(mutex_) && lockable(aggregator_.turn()))) {
-            kept_for_ever_ = true;  // nobody need wait for it again
+        if (!stuck_ && !(lockable(mutex_) && lockable(aggregator_.aggregation_mutex()))) {
+            stuck_ = true;  // never wait for it again
         }
-        return !kept_for_ever_;
+        return !stuck_;
     }
 
     const trace::Aggregator& aggregate() {
         const std::lock_guard lock(mutex_);
-        return aggregator_.all();
+        return aggregator_.flush();
     }
 
-    void look_at(void (*look)(void*, const trace::Aggregator&), void* object) {
+    void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) {
         const std::lock_guard lock(mutex_);
-        look(object, aggregator_.all());
+        visit(visitor, aggregator_.flush());
     }
 
     std::string log_problem() const {
@@ -270,19 +269,19 @@ class Recorder::Impl final : private StackDefinitions {
     void define(const trace::ModuleDef& module) override { record_plain(module); }
     void define(const trace::PythonFrameDef& frame) override { record_plain(frame); }
     void define(const trace::StackDef& stack) override { record_plain(stack); }
-    void missed(std::string_view reason) override { missed(reason, 0, 1); }
+    void report_missed(std::string_view reason) override { report_missed(reason, 0, 1); }
 
-    /// Once a stack led through a Python.
-    void look_for_python() {
-        if (python_.looking() && stacks_.interpreter() != 0) [[unlikely]] {
-            python_.look(stacks_.interpreter());
+    /// If a stack led through a Python interpreter.
+    void attach_python() {
+        if (python_.searching() && stacks_.interpreter() != 0) [[unlikely]] {
+            python_.attach(stacks_.interpreter());
         }
     }
 
-    // What a deep stack takes has no room on a small one.
+    // Too large for small program stacks: in Scratch memory.
     struct DeepStack {
         CapturedStack native;
-        python::FrameRoom<CapturedStack::max_depth> frames;
+        python::FrameBuffer<CapturedStack::max_depth> frames;
         std::uint64_t merged[CapturedStack::max_depth];
     };
 
@@ -292,7 +291,7 @@ class Recorder::Impl final : private StackDefinitions {
         }
         ShortStack native;
         const std::uint64_t epoch = capture_native(native);
-        return python_.found() ? merged_id_of(native, epoch) : id_of(native, epoch);
+        return python_.found() ? intern_merged(native, epoch) : intern(native, epoch);
     }
 
     [[gnu::noinline]] std::uint32_t capture_deep() {
@@ -302,51 +301,51 @@ class Recorder::Impl final : private StackDefinitions {
             throw std::bad_alloc();
         }
         const std::uint64_t epoch = capture_native(deep->native);
-        return python_.found() ? merged_id_of(deep->native, deep->frames, epoch,
-                                              [&](const StackHash& parts) {
-                                                  return merge(deep->native, deep->frames,
-                                                               deep->merged, parts, epoch);
-                                              })
-                               : id_of(deep->native, epoch);
+        return python_.found() ? intern_merged(deep->native, deep->frames, epoch,
+                                               [&](const StackHash& parts) {
+                                                   return merge(deep->native, deep->frames,
+                                                                deep->merged, parts, epoch);
+                                               })
+                               : intern(deep->native, epoch);
     }
 
-    /// The calling thread's stack, and the epoch that it is of.
-    template <std::size_t room>
-    [[gnu::always_inline]] std::uint64_t capture_native(StackRoom<room>& native) {
+    /// Captures the calling thread's stack; returns its unload epoch.
+    template <std::size_t capacity>
+    [[gnu::always_inline]] std::uint64_t capture_native(StackBuffer<capacity>& native) {
         capture_stack(native, stack_depth_);
         const std::uint64_t epoch =
             unwind::is_unloading() ? StackTable::no_epoch : unwind::unload_epoch();
-        if (python_.looking() && native.ends_early) [[unlikely]] {
-            python_.look(python_.interpreter_above(
+        if (python_.searching() && native.ends_early) [[unlikely]] {
+            python_.attach(python_.interpreter_above(
                 reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))));
         }
         return epoch;
     }
 
-    // Its frames are not on the stack while the native ones are walked: what lies deeper there is
-    // not in the processor's caches.
-    [[gnu::hot, gnu::noinline]] std::uint32_t merged_id_of(const ShortStack& native,
-                                                           std::uint64_t epoch) {
-        python::FrameRoom<ShortStack::max_depth> frames;
-        return merged_id_of(native, frames, epoch, [&](const StackHash& parts) {
+    // Not inlined, so that `frames` does not take stack space during the native walk, which would
+    // then use colder cache lines.
+    [[gnu::hot, gnu::noinline]] std::uint32_t intern_merged(const ShortStack& native,
+                                                            std::uint64_t epoch) {
+        python::FrameBuffer<ShortStack::max_depth> frames;
+        return intern_merged(native, frames, epoch, [&](const StackHash& parts) {
             return merge_short(native, frames, parts, epoch);
         });
     }
 
     template <class Merge>
-    [[gnu::always_inline]] std::uint32_t merged_id_of(const StackView& native,
-                                                      python::Frames& frames, std::uint64_t epoch,
-                                                      const Merge& merge_parts) {
+    [[gnu::always_inline]] std::uint32_t intern_merged(const StackView& native,
+                                                       python::Frames& frames, std::uint64_t epoch,
+                                                       const Merge& merge_parts) {
         if (!python_.read(frames)) {
-            return id_of(native, epoch);
+            return intern(native, epoch);
         }
-        const StackHash parts = python::hash_of_parts(native, frames, epoch);
+        const StackHash parts = python::hash_parts(native, frames, epoch);
         const std::uint32_t known = python_.merged_stack_cache().find(parts);
         return known != 0 ? known : merge_parts(parts);
     }
 
-    std::uint32_t id_of(const StackView& native, std::uint64_t epoch) {
-        return stacks_.id_of({native.addresses, native.depth}, native.truncated, epoch);
+    std::uint32_t intern(const StackView& native, std::uint64_t epoch) {
+        return stacks_.intern({native.addresses, native.depth}, native.truncated, epoch);
     }
 
     [[gnu::noinline]] std::uint32_t merge_short(const StackView& native,
@@ -363,10 +362,10 @@ class Recorder::Impl final : private StackDefinitions {
         merged.words = words;
         const std::uint32_t id =
             python_.merge(native, frames, merged)
-                ? stacks_.id_of(words.first(merged.depth), merged.truncated, epoch, &merged.python)
-                : id_of(native, epoch);
+                ? stacks_.intern(words.first(merged.depth), merged.truncated, epoch, &merged.python)
+                : intern(native, epoch);
         if (id != 0 && epoch != StackTable::no_epoch) {
-            python_.merged_stack_cache().keep(parts, id);
+            python_.merged_stack_cache().insert(parts, id);
         }
         return id;
     }
@@ -383,7 +382,7 @@ class Recorder::Impl final : private StackDefinitions {
         return it->second;
     }
 
-    void missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
+    void report_missed_locked(std::string_view reason, std::uint64_t bytes, std::uint64_t count) {
         trace::Missed missed;
         missed.reason = string_id_locked(std::string(reason));
         missed.bytes = bytes;
@@ -393,19 +392,19 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
-        // Threads come and go, and a program may name each of them otherwise.
-        const bool enough = names_given_ == max_names_given;
-        if (finished_ || ((name.empty() || enough) && !thread_names_.contains(thread))) {
+        // Bounded: a program may create threads without end, each with its own name.
+        const bool full = name_count_ == max_thread_names;
+        if (finished_ || ((name.empty() || full) && !thread_names_.contains(thread))) {
             return;
         }
         ThreadName& current = thread_names_[thread];
         current.by_program = by_program;
-        const std::string next = enough ? std::string() : name;
+        const std::string next = full ? std::string() : name;
         if (current.name == name || current.name == next) {
             return;
         }
         current.name = next;
-        names_given_ += enough ? 0 : 1;
+        name_count_ += full ? 0 : 1;
         trace::ThreadInfo info;
         info.thread = thread;
         info.name = next.empty() ? 0 : string_id_locked(next);
@@ -415,7 +414,7 @@ class Recorder::Impl final : private StackDefinitions {
     // Under mutex_, so that times never decrease in the log.
     std::uint64_t now() { return clock_.now() - start_ns_; }
 
-    /// To the log. False when the recording is over: then it goes nowhere.
+    /// Writes to the log. False if the recording has ended.
     template <class Record>
     bool write(const Record& record) {
         if (!finished_ && log_) {
@@ -424,8 +423,8 @@ class Recorder::Impl final : private StackDefinitions {
         return !finished_;
     }
 
-    /// Any other record. One that names what was never defined goes on without the name, and that
-    /// is counted: neither the log nor the aggregator would take it, nor the definitions behind it.
+    /// Any other record. Undefined references are removed from it and counted: neither the log nor
+    /// the aggregator accepts them.
     template <class Record>
     void emit(const Record& record) {
         constexpr bool names_frames = std::is_same_v<Record, trace::StackDef> ||
@@ -434,7 +433,7 @@ class Recorder::Impl final : private StackDefinitions {
             if (!definitions_.valid(record)) {
                 Record repaired = record;
                 if (definitions_.repair(repaired)) {
-                    missed_locked(
+                    report_missed_locked(
                         "frames of call stacks were not defined before their use (an error in "
                         "memlab): they are shown without their names",
                         0, 1);
@@ -454,25 +453,25 @@ class Recorder::Impl final : private StackDefinitions {
         std::string name;
         bool by_program = false;
     };
-    static constexpr std::size_t max_names_given = trace::Aggregator::max_thread_names;
+    static constexpr std::size_t max_thread_names = trace::Aggregator::max_thread_names;
 
-    // What every event needs first, in as few lines of the cache as it takes: the program has
-    // driven them out since the last one.
+    // What every event uses, packed into few cache lines: the program has evicted them since the
+    // last one.
     alignas(64) std::mutex mutex_;
     bool finished_ = false;
     const std::unique_ptr<trace::LogWriter> log_;
     const std::uint64_t start_ns_;
-    alignas(64) CalibratedClock<MachineTime> clock_{counter_keeps_time()};
-    alignas(64) BatchedAggregator aggregator_;  // in the order of mutex_
+    alignas(64) CalibratedClock<MachineTime> clock_{counter_is_clock_source()};
+    alignas(64) BatchedAggregator aggregator_;  // its caller's lock is mutex_
     trace::Definitions definitions_;
     std::unordered_map<std::string, std::uint32_t> strings_;
     std::unordered_map<std::uint32_t, ThreadName> thread_names_;
-    std::size_t names_given_ = 0;
-    std::atomic<bool> kept_for_ever_{false};
+    std::size_t name_count_ = 0;
+    std::atomic<bool> stuck_{false};
     const std::uint32_t first_thread_;
     const std::string process_name_;
 
-    // Their locks come before mutex_.
+    // Their locks are taken before mutex_.
     const std::uint32_t stack_depth_;
     StackTable stacks_;
     python::PythonStacks python_;
@@ -489,89 +488,90 @@ Recorder::~Recorder() = default;
 }
 
 [[gnu::hot]] std::uint32_t Recorder::capture_call_site() noexcept {
-    return impl_->quietly(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
+    return impl_->guarded(std::uint32_t{0}, [&] { return impl_->capture_call_site(); });
 }
 
 std::uint32_t Recorder::string_id(std::string_view text) noexcept {
-    return impl_->quietly(std::uint32_t{0}, [&] { return impl_->string_id(text); });
+    return impl_->guarded(std::uint32_t{0}, [&] { return impl_->string_id(text); });
 }
 
 void Recorder::name_thread(std::uint32_t thread, std::string_view name) noexcept {
-    impl_->quietly([&] { impl_->name_thread(thread, std::string(name)); });
+    impl_->guarded([&] { impl_->name_thread(thread, std::string(name)); });
 }
 
-/// Where it is not told. The first time, the calling thread's name is recorded before.
+/// Sets the thread if it is 0. On a thread's first event its name is recorded first.
 void Recorder::fill_in_thread(trace::Event& event) noexcept {
     if (event.thread == 0) {
-        event.thread = introduced_thread_id();
+        event.thread = registered_thread_id();
         if (event.thread == 0) [[unlikely]] {
             const trace::NoCancellation no_cancellation;
-            introduce_thread();
+            register_thread();
             event.thread = thread_id();
-            impl_->quietly([&] { impl_->note_thread_name(event.thread); });
+            impl_->guarded([&] { impl_->update_thread_name(event.thread); });
         }
     }
 }
 
 [[gnu::hot]] void Recorder::record(trace::Event event) noexcept {
     fill_in_thread(event);
-    impl_->quietly([&] { impl_->record_frequent(event); });
+    impl_->guarded([&] { impl_->record_frequent(event); });
 }
 
 [[gnu::hot]] void Recorder::record_freed(trace::Event free_requested) noexcept {
     fill_in_thread(free_requested);
-    impl_->quietly([&] { impl_->record_freed(free_requested); });
+    impl_->guarded([&] { impl_->record_freed(free_requested); });
 }
 
 void Recorder::record(trace::OomEvent event) noexcept {
     event.thread = thread_id();
-    impl_->quietly([&] {
-        impl_->note_thread_name(event.thread);  // it may have got one since its first event
+    impl_->guarded([&] {
+        impl_->update_thread_name(event.thread);  // it may have been named since its first event
         impl_->record_timed(event);
     });
 }
 
 void Recorder::record(trace::DeviceSample sample) noexcept {
-    impl_->quietly([&] { impl_->record_frequent(sample); });
+    impl_->guarded([&] { impl_->record_frequent(sample); });
 }
 
 void Recorder::record(const trace::OptionValue& option) noexcept {
-    impl_->quietly([&] { impl_->record_plain(option); });
+    impl_->guarded([&] { impl_->record_plain(option); });
 }
 
 void Recorder::record(const trace::DeviceInfo& device) noexcept {
-    impl_->quietly([&] { impl_->record_plain(device); });
+    impl_->guarded([&] { impl_->record_plain(device); });
 }
 
 void Recorder::record(const trace::ContextInfo& context) noexcept {
-    impl_->quietly([&] { impl_->record_plain(context); });
+    impl_->guarded([&] { impl_->record_plain(context); });
 }
 
 void Recorder::context_lost(std::uint32_t context) noexcept {
     trace::ContextLost lost;
     lost.context = context;
-    impl_->quietly([&] { impl_->record_timed(lost); });
+    impl_->guarded([&] { impl_->record_timed(lost); });
 }
 
 void Recorder::record_work(const trace::Work* work, std::size_t count) noexcept {
-    impl_->quietly([&] { impl_->record_work(work, count); });
+    impl_->guarded([&] { impl_->record_work(work, count); });
 }
 
 void Recorder::record(trace::Bypass bypass) noexcept {
-    impl_->quietly([&] { impl_->record_timed(bypass); });
+    impl_->guarded([&] { impl_->record_timed(bypass); });
 }
 
 void Recorder::record(trace::Coverage coverage) noexcept {
-    impl_->quietly([&] { impl_->record_timed(coverage); });
+    impl_->guarded([&] { impl_->record_timed(coverage); });
 }
 
-void Recorder::missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count) noexcept {
-    impl_->quietly([&] { impl_->missed(reason, bytes, count); });
+void Recorder::report_missed(std::string_view reason, std::uint64_t bytes,
+                             std::uint64_t count) noexcept {
+    impl_->guarded([&] { impl_->report_missed(reason, bytes, count); });
 }
 
 bool Recorder::before_waiting() noexcept {
     bool used = false;
-    impl_->quietly([&] { used = impl_->before_waiting(); });
+    impl_->guarded([&] { used = impl_->before_waiting(); });
     return used;
 }
 
@@ -580,27 +580,27 @@ void Recorder::after_waiting(std::uint64_t waited_ns) noexcept {
 }
 
 void Recorder::finish(trace::EndKind kind, std::int32_t exit_code) noexcept {
-    impl_->quietly([&] { impl_->finish(kind, exit_code); });
+    impl_->guarded([&] { impl_->finish(kind, exit_code); });
 }
 
 void Recorder::finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept {
     impl_->finish_log_only(kind, exit_code);
 }
 
-bool Recorder::comes_free() noexcept {
-    return impl_->comes_free();
+bool Recorder::wait_until_idle() noexcept {
+    return impl_->wait_until_idle();
 }
 
 const trace::Aggregator& Recorder::aggregate() const {
     return impl_->aggregate();
 }
 
-void Recorder::look_at(void (*look)(void*, const trace::Aggregator&), void* object) const {
-    impl_->look_at(look, object);
+void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const {
+    impl_->with_aggregate(visit, visitor);
 }
 
 void Recorder::before_unload() noexcept {
-    impl_->quietly([&] { impl_->before_unload(); });
+    impl_->guarded([&] { impl_->before_unload(); });
 }
 
 std::string Recorder::log_problem() const {

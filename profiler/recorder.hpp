@@ -1,9 +1,9 @@
-// The recorder: gives every event its time, thread and call site, and feeds it to the event log and
-// the aggregator in one order.
+// The recorder: gives every event its time, thread and call site, and passes it to the event log
+// and the aggregator in one order.
 //
-// One lock orders everything; stacks are captured and modules looked up before it is taken. Lock
-// order in the process: pool -> recorder; the recorder calls nobody back. Out of host memory it
-// stops recording; nothing is ever thrown at the program.
+// One lock orders all records; stacks are captured and modules looked up before it is taken. Lock
+// order in the process: pool -> recorder; the recorder makes no callbacks. Out of host memory it
+// stops recording; no exception reaches the program.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@
 namespace memlab::profiler {
 
 struct StackLimits {
-    std::uint32_t depth;  ///< frames of a stack; 0: no stacks
-    std::uint32_t most = StackTable::default_most_stacks;
+    std::uint32_t depth;  ///< max. frames per stack; 0: no stacks
+    std::uint32_t max_stacks = StackTable::default_max_stacks;
 };
 
-/// When a free_requested has its free_completed.
+/// When the free_completed of a free_requested happens.
 enum class Freed : std::uint8_t { at_once, later };
 
 /// Thread-safety: all member functions, from any thread, unless they say otherwise.
 class Recorder {
   public:
-    /// `log` may be null: then only the aggregate is kept.
+    /// `log` may be null: aggregate only.
     Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
              const trace::ProcessInfo& process, python::Mode python = python::Mode::automatic);
     ~Recorder();
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
-    /// An alloc or a free_requested will be recorded soon, by record_freed() or, `later`, by
-    /// record(): what that takes is brought into the processor's caches meanwhile.
+    /// Prefetches what recording an alloc or a free_requested writes: the latter by record_freed()
+    /// or, with `later`, by record().
     void prefetch(trace::EventType type, Freed freed = Freed::at_once) const noexcept;
 
     /// Captures and interns the caller's stack; 0 when stacks are off. Call without any lock held.
@@ -48,13 +48,13 @@ class Recorder {
     /// The id of `text` (first 64 KiB of it), defined in the recording on first use.
     std::uint32_t string_id(std::string_view text) noexcept;
 
-    /// What the program calls a thread of its own, for the reports. The kernel's names of threads
-    /// that record anything are found without.
+    /// A name that the program gives a thread, for the reports. Overrides the kernel's name of the
+    /// thread, which is recorded automatically.
     void name_thread(std::uint32_t thread, std::string_view name) noexcept;
 
-    /// Times are filled in here, and the thread where it is 0; the rest is the caller's.
+    /// Fills in the time, and the thread if it is 0.
     void record(trace::Event event) noexcept;
-    /// A free_requested that was complete at once: it and its free_completed, both of one time.
+    /// Records a free_requested and its free_completed at the same time.
     void record_freed(trace::Event free_requested) noexcept;
     void record(trace::OomEvent event) noexcept;
     void record(trace::DeviceSample sample) noexcept;
@@ -63,60 +63,61 @@ class Recorder {
     void record(const trace::ContextInfo& context) noexcept;
     void context_lost(std::uint32_t context) noexcept;
 
-    /// Work that is over, its times on monotonic_ns()'s clock. Work of devices that were not
-    /// described is left out: nothing was allocated on them.
+    /// Completed work, its times by monotonic_ns(). Work of undescribed devices, on which nothing
+    /// was allocated, is dropped.
     void record_work(const trace::Work* work, std::size_t count) noexcept;
-    /// The time is filled in here: that of the finding, not of the allocation.
+    /// The time filled in is that of the detection, not of the allocation.
     void record(trace::Bypass bypass) noexcept;
     void record(trace::Coverage coverage) noexcept;
 
-    /// The calling thread will wait for the device now: what can be done at any time is done.
-    /// Whether that was anything.
+    /// Call when the thread is about to wait for the device: flushes pending events if there are
+    /// enough. Whether it did.
     bool before_waiting() noexcept;
-    /// If it was: how long the thread then waited. Where the device was done by then, less is done
-    /// the next time.
+    /// If it did: how long the thread then waited. If the device had finished by then, later calls
+    /// flush less often.
     void after_waiting(std::uint64_t waited_ns) noexcept;
 
-    /// Something memlab could not see or serve; `reason` is a sentence for the report.
-    void missed(std::string_view reason, std::uint64_t bytes, std::uint64_t count = 1) noexcept;
+    /// Records something that memlab could not see or serve; `reason` is a sentence for the report.
+    void report_missed(std::string_view reason, std::uint64_t bytes,
+                       std::uint64_t count = 1) noexcept;
 
-    /// Runs `look` on the aggregate as it is now. With the recorder's lock held: it must be quick
-    /// and call nobody back.
-    template <class Look>
-    void look_at_aggregate(Look&& look) const {
-        look_at(
-            [](void* look_object, const trace::Aggregator& aggregate) {
-                (*static_cast<std::remove_reference_t<Look>*>(look_object))(aggregate);
+    /// Calls `visit` with the present aggregate, under the recorder's lock: it must be quick and
+    /// must not call the recorder.
+    template <class Visit>
+    void with_aggregate(Visit&& visit) const {
+        with_aggregate(
+            [](void* visitor, const trace::Aggregator& aggregate) {
+                (*static_cast<std::remove_reference_t<Visit>*>(visitor))(aggregate);
             },
-            &look);
+            &visit);
     }
 
     /// Ends the recording: later calls are ignored. Closes the log. `exit_code` is End's.
     void finish(trace::EndKind kind, std::int32_t exit_code = trace::End::unknown_code) noexcept;
 
-    /// Ends the log alone, if nobody is at it at this moment. From a signal handler that
-    /// interrupted any function of this class, too: waits for nothing and does without the heap.
+    /// Ends only the log, if no thread is recording at the moment. Async-signal-safe: does not wait
+    /// and does not use the heap.
     void finish_log_only(trace::EndKind kind, std::int32_t exit_code) noexcept;
 
-    /// Waits until nobody is at the recording, for two seconds at most; whoever takes longer does
-    /// not run any more. Whether that was so.
-    bool comes_free() noexcept;
+    /// Waits until no thread is recording, for at most two seconds: a thread that holds the lock
+    /// longer is taken to be dead. False on timeout.
+    bool wait_until_idle() noexcept;
 
-    /// The aggregate, complete once finish() was called; not to be read before.
+    /// The complete aggregate. Call after finish().
     const trace::Aggregator& aggregate() const;
 
-    /// Why the log stopped early, or may lack its end; empty when neither. Call after finish().
+    /// Why the log stopped early or may lack its end; empty: neither. Call after finish().
     std::string log_problem() const;
 
-    /// The program will unload an object: what the recorder calls into stays loaded. Takes the
+    /// Call before the program unloads an object: keeps what the recorder calls loaded. Takes the
     /// loader's lock.
     void before_unload() noexcept;
 
-    /// In a forked child: the recording is the parent's. Nothing may be called afterwards.
+    /// In a forked child: the recording stays the parent's. Nothing may be called afterwards.
     void abandon_after_fork();
 
   private:
-    void look_at(void (*look)(void*, const trace::Aggregator&), void* object) const;
+    void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const;
     void fill_in_thread(trace::Event& event) noexcept;
 
     class Impl;

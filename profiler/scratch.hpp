@@ -1,10 +1,9 @@
-// Memory for one call's work that is too large for the stacks that programs give their threads.
+// Scoped working memory for data too large for small thread stacks.
 //
-// A few places that are there all along; one that nobody has used costs no memory. A thread takes
-// the one that its address leads to, which its processor's caches know, or the next that is free.
-// So a signal handler that comes here while the thread that it interrupted has a place gets another
-// one. Where all are taken the system is asked for memory, for this call alone. No lock, no heap,
-// nothing to give back when a thread ends.
+// A static array of slots, whose untouched pages cost no memory. A thread takes the slot that its
+// address hashes to, which is warm in its caches, or the next free one; a signal handler that
+// interrupted a user of a slot gets another one. If all are in use, memory is mapped for the scope.
+// No lock, no heap, no per-thread cleanup.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,51 +18,51 @@
 namespace memlab::profiler {
 
 /// Thread-safety: any number of threads. Async-signal-safe.
-template <class Room, std::size_t places = 16>
+template <class Value, std::size_t slot_count = 16>
 class Scratch {
   public:
     Scratch() {
         const auto thread = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
         const std::size_t first = (thread * 0x9e3779b97f4a7c15U) >> 32;
-        for (std::size_t i = 0; i < places && place_ == nullptr; ++i) {
-            Place& place = all[(first + i) % places];
-            if (!place.taken.exchange(true, std::memory_order_acquire)) {
-                place_ = &place;
+        for (std::size_t i = 0; i < slot_count && slot_ == nullptr; ++i) {
+            Slot& slot = slots[(first + i) % slot_count];
+            if (!slot.in_use.exchange(true, std::memory_order_acquire)) {
+                slot_ = &slot;
             }
         }
-        void* memory = place_ != nullptr ? place_->bytes.data() : map();
-        room_ = memory != nullptr ? new (memory) Room : nullptr;
+        void* memory = slot_ != nullptr ? slot_->bytes.data() : map();
+        value_ = memory != nullptr ? new (memory) Value : nullptr;
     }
     ~Scratch() {
-        if (place_ != nullptr) {
-            place_->taken.store(false, std::memory_order_release);
-        } else if (room_ != nullptr) {
-            munmap(room_, sizeof(Room));
+        if (slot_ != nullptr) {
+            slot_->in_use.store(false, std::memory_order_release);
+        } else if (value_ != nullptr) {
+            munmap(value_, sizeof(Value));
         }
     }
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
 
-    /// Null when the system has no memory.
-    Room* get() const { return room_; }
+    /// Default-initialized; null if the system is out of memory.
+    Value* get() const { return value_; }
 
   private:
-    static_assert(std::is_trivially_destructible_v<Room>);
+    static_assert(std::is_trivially_destructible_v<Value>);
 
-    struct alignas(64) Place {
-        std::atomic<bool> taken;
-        alignas(Room) std::array<unsigned char, sizeof(Room)> bytes;
+    struct alignas(64) Slot {
+        std::atomic<bool> in_use;
+        alignas(Value) std::array<unsigned char, sizeof(Value)> bytes;
     };
-    static constinit inline std::array<Place, places> all{};
+    static constinit inline std::array<Slot, slot_count> slots{};
 
     static void* map() {
-        void* const memory =
-            mmap(nullptr, sizeof(Room), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* const memory = mmap(nullptr, sizeof(Value), PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         return memory == MAP_FAILED ? nullptr : memory;
     }
 
-    Place* place_ = nullptr;
-    Room* room_ = nullptr;
+    Slot* slot_ = nullptr;
+    Value* value_ = nullptr;
 };
 
 }  // namespace memlab::profiler

@@ -7,7 +7,7 @@
 #include "profiler/unwind/reference.hpp"
 #endif
 
-// The linker's bounds of the object that this file is linked into: libmemlab.so, or a test program.
+// Linker-defined bounds of the object that contains this file: libmemlab.so or a test program.
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char etext[] __attribute__((visibility("hidden")));
@@ -15,14 +15,14 @@ extern const char etext[] __attribute__((visibility("hidden")));
 
 namespace memlab::profiler {
 
-template <std::size_t room>
-[[gnu::hot]] void capture_stack(StackRoom<room>& stack, std::size_t limit) {
-    const std::size_t most = std::min(limit, room);
+template <std::size_t capacity>
+[[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit) {
+    const std::size_t max_depth = std::min(limit, capacity);
     const unwind::Bytes own{reinterpret_cast<std::uintptr_t>(__ehdr_start),
                             reinterpret_cast<std::uintptr_t>(etext)};
-    unwind::walk_stack(stack, most, own);
+    unwind::walk_stack(stack, max_depth, own);
 #ifdef MEMLAB_VERIFY_UNWIND
-    unwind::verify_walk(stack, most, own);
+    unwind::verify_walk(stack, max_depth, own);
 #endif
 }
 

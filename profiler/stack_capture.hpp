@@ -1,8 +1,7 @@
 // Captures the calling thread's native stack.
 //
-// By memlab's own unwinder (profiler/unwind/walk.hpp), which reads .eh_frame, so it sees through
-// code without frame pointers. A build with MEMLAB_VERIFY_UNWIND compares every stack with
-// libgcc's.
+// Uses memlab's unwinder (profiler/unwind/walk.hpp), which reads .eh_frame, so needs no frame
+// pointers. A build with MEMLAB_VERIFY_UNWIND compares every stack with libgcc's.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +10,10 @@
 
 namespace memlab::profiler {
 
-/// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread,
-/// memlab's own frames left out. Takes no lock, allocates nothing, may be called on any thread and
-/// in signal handlers.
-template <std::size_t room>
-[[gnu::hot]] void capture_stack(StackRoom<room>& stack, std::size_t limit);
+/// Fills `stack` with at most `limit` (<= max_depth) return addresses of the calling thread, except
+/// memlab's own frames. Takes no lock, allocates nothing; async-signal-safe.
+template <std::size_t capacity>
+[[gnu::hot]] void capture_stack(StackBuffer<capacity>& stack, std::size_t limit);
 extern template void capture_stack(CapturedStack& stack, std::size_t limit);
 extern template void capture_stack(ShortStack& stack, std::size_t limit);
 

@@ -1,5 +1,5 @@
-// What call stacks tell the recording: their definitions, in order, each before the first use of
-// its number.
+// The sink of call stack definitions: modules, Python frames and stacks, each defined before the
+// first use of its id.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace memlab::profiler {
 
-/// Called without any lock of the recorder's held. Thread-safe; may throw std::bad_alloc.
+/// Called without the recorder's lock. Thread-safe; may throw std::bad_alloc.
 class StackDefinitions {
   public:
     StackDefinitions() = default;
@@ -17,14 +17,14 @@ class StackDefinitions {
     StackDefinitions& operator=(const StackDefinitions&) = delete;
     virtual ~StackDefinitions() = default;
 
-    /// StringDef::id of a text, defined on first use.
+    /// StringDef::id of `text`, defined on first use.
     virtual std::uint32_t string_id(std::string_view text) = 0;
     virtual void define(const trace::ModuleDef& module) = 0;
     virtual void define(const trace::PythonFrameDef& frame) = 0;
     virtual void define(const trace::StackDef& stack) = 0;
 
-    /// Frames that will not be seen, and why: a sentence for the report.
-    virtual void missed(std::string_view reason) = 0;
+    /// Reports that frames will be missing; `reason` is a sentence for the report.
+    virtual void report_missed(std::string_view reason) = 0;
 };
 
 }  // namespace memlab::profiler

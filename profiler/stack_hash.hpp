@@ -1,6 +1,6 @@
-// What a call stack is told apart by: 128 bits of a hash. To compare the stacks themselves would
-// mean to wait for half a dozen cache lines, and among the 100,000 stacks of a large program two of
-// one hash are less likely than one in 10^9.
+// A 128-bit hash that identifies a call stack. Comparing the stacks themselves would cost half a
+// dozen cache misses; among the 100,000 stacks of a large program the probability of a collision is
+// below 10^-9.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 namespace memlab::profiler {
 
 struct StackHash {
-    std::uint64_t place;  ///< chooses the slot of a table
+    std::uint64_t index;  ///< selects the slot of a table
     std::uint64_t check;
     bool operator==(const StackHash&) const = default;
 };
 
-/// Hashes what is added, in order. Two words a multiplication and four lanes: one chain of
-/// multiplications over sixty words would cost more than the rest of a look-up.
+/// Hashes a sequence of words. Two words per multiplication, in four independent lanes: a single
+/// chain of multiplications over sixty words would cost more than the rest of a lookup.
 class StackHasher {
   public:
     StackHasher(std::uint64_t first, std::uint64_t second)
         : lanes_{mix(first, factor), mix(second, factor), 3, 4} {}
 
-    /// `count` pairs of words; the i-th is `words(i)` and `others(i)`.
+    /// Adds `count` pairs of words; the i-th is `words(i)` and `others(i)`.
     template <class Words, class Others>
     [[gnu::always_inline]] void add(std::size_t count, const Words& words, const Others& others) {
         std::size_t i = 0;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t first_capacity = 1024;
 
-[[gnu::hot]] StackHash hash_of(std::span<const std::uint64_t> stack, bool truncated,
-                               const StackTable::PythonWords* python) {
+[[gnu::hot]] StackHash hash_stack(std::span<const std::uint64_t> stack, bool truncated,
+                                  const StackTable::PythonWords* python) {
     StackHasher hasher(stack.size(), (truncated ? 1 : 2) + (python != nullptr ? 2 : 0));
     if (python != nullptr) {
         hasher.add(
@@ -45,8 +45,8 @@ struct StackTable::Key {
     }
 };
 
-/// One stack. Only the epoch ever changes, and it only grows. What a look-up needs comes first; the
-/// stack itself is in the recording.
+/// One stack. Immutable but for the epoch, which only increases. The stack itself is in the
+/// recording.
 struct StackTable::Entry {
     StackHash hash;
     std::atomic<std::uint64_t> epoch;
@@ -54,7 +54,7 @@ struct StackTable::Entry {
     std::uint16_t depth;
     bool truncated;
 
-    // [0, depth): ModuleDef::id, 0 where there is none; right behind
+    // [0, depth): ModuleDef::id, 0: none. Stored right after the entry.
     const std::uint32_t* modules() const {
         return reinterpret_cast<const std::uint32_t*>(this + 1);
     }
@@ -72,7 +72,7 @@ struct StackTable::Entry {
             key.hash, {key.epoch}, id, static_cast<std::uint16_t>(depth), key.truncated});
     }
 
-    bool has_stack_of(const Key& key) const {
+    bool matches(const Key& key) const {
         return hash == key.hash && depth == key.stack.size() && truncated == key.truncated;
     }
 };
@@ -82,25 +82,25 @@ void StackTable::EntryDelete::operator()(Entry* entry) const {
     ::operator delete(entry);
 }
 
-/// Half full at most, so that every search ends at an empty slot.
+/// At most half full, so that every search ends at an empty slot.
 struct StackTable::Slots {
     explicit Slots(std::size_t slots) : mask(slots - 1), at(slots) {}
     std::size_t mask;
     std::vector<std::atomic<Entry*>> at;
 
-    /// The first entry of the key's stack that `good` takes, or null.
-    template <class Good>
-    Entry* find(const Key& key, const Good& good) const {
-        for (std::size_t i = key.hash.place & mask;; i = (i + 1) & mask) {
+    /// The first entry of the key's stack that `accept` accepts, or null.
+    template <class Accept>
+    Entry* find(const Key& key, const Accept& accept) const {
+        for (std::size_t i = key.hash.index & mask;; i = (i + 1) & mask) {
             Entry* entry = at[i].load(std::memory_order_acquire);
-            if (entry == nullptr || (entry->has_stack_of(key) && good(*entry))) {
+            if (entry == nullptr || (entry->matches(key) && accept(*entry))) {
                 return entry;
             }
         }
     }
 
-    void put(Entry* entry) {
-        std::size_t i = entry->hash.place & mask;
+    void insert(Entry* entry) {
+        std::size_t i = entry->hash.index & mask;
         while (at[i].load(std::memory_order_relaxed) != nullptr) {
             i = (i + 1) & mask;
         }
@@ -108,7 +108,7 @@ struct StackTable::Slots {
     }
 };
 
-/// The modules of a stack's frames, found with no lock held.
+/// The modules of a stack's frames, looked up without a lock.
 struct StackTable::Resolved {
     std::vector<LoadedModule> modules;
     std::vector<std::size_t> module_of;  // index into modules, or SIZE_MAX
@@ -122,32 +122,33 @@ StackTable::StackTable(StackDefinitions& definitions, std::uint32_t max_stacks)
 
 StackTable::~StackTable() = default;
 
-[[gnu::hot]] std::uint32_t StackTable::id_of(std::span<const std::uint64_t> stack, bool truncated,
-                                             std::uint64_t epoch, const PythonWords* python) {
+[[gnu::hot]] std::uint32_t StackTable::intern(std::span<const std::uint64_t> stack, bool truncated,
+                                              std::uint64_t epoch, const PythonWords* python) {
     if (stack.empty()) {
         return 0;
     }
-    const Key key{stack, truncated, epoch, python, hash_of(stack, truncated, python)};
+    const Key key{stack, truncated, epoch, python, hash_stack(stack, truncated, python)};
     if (epoch != no_epoch) {
         if (const Entry* known = find(key)) {
             return known->id;
         }
     }
     const std::uint32_t id = define(key, max_stacks_);
-    return id != 0 ? id : folded_id_of(key);
+    return id != 0 ? id : intern_folded(key);
 }
 
-// What a stack counts as when there is no room for it.
-std::uint32_t StackTable::folded_id_of(const Key& key) {
+// The id of a stack that is not kept whole: that of its innermost 8 frames or 1, or of no frames.
+std::uint32_t StackTable::intern_folded(const Key& key) {
     if (!folding_.exchange(true, std::memory_order_relaxed)) {
-        definitions_.missed("the program came from more than " + std::to_string(max_stacks_) +
-                            " different call stacks (MEMLAB_MAX_STACKS): what came from others is "
-                            "counted by their innermost frames, 8 or fewer");
+        definitions_.report_missed(
+            "the program used more than " + std::to_string(max_stacks_) +
+            " different call stacks (MEMLAB_MAX_STACKS): "
+            "further ones are counted by their innermost frames, 8 or fewer");
     }
     const bool epoch_is_kept = key.epoch != no_epoch;
-    std::size_t room = max_stacks_;
+    std::size_t limit = max_stacks_;
     for (const std::size_t kept : {std::size_t{8}, std::size_t{1}}) {
-        room += max_stacks_ / 8 + 8;
+        limit += max_stacks_ / 8 + 8;
         if (key.stack.size() < kept) {
             continue;
         }
@@ -160,29 +161,29 @@ std::uint32_t StackTable::folded_id_of(const Key& key) {
             }
         }
         Key folded{key.stack.first(kept), true, key.epoch, any_python ? &python : nullptr, {}};
-        folded.hash = hash_of(folded.stack, folded.truncated, folded.python);
+        folded.hash = hash_stack(folded.stack, folded.truncated, folded.python);
         const Entry* const known = epoch_is_kept ? find(folded) : nullptr;
-        if (const std::uint32_t id = known != nullptr ? known->id : define(folded, room)) {
+        if (const std::uint32_t id = known != nullptr ? known->id : define(folded, limit)) {
             return id;
         }
     }
     Key rest{{}, true, key.epoch, nullptr, {}};
-    rest.hash = hash_of(rest.stack, rest.truncated, rest.python);
+    rest.hash = hash_stack(rest.stack, rest.truncated, rest.python);
     const Entry* const known = epoch_is_kept ? find(rest) : nullptr;
     return known != nullptr ? known->id : define(rest, SIZE_MAX);
 }
 
-// The number of a stack that find() does not give: it may be known under another epoch. 0 when it
-// is new, and there are as many as `room` already.
-std::uint32_t StackTable::define(const Key& key, std::size_t room) {
+// The id of a stack that find() did not find; it may be known under another epoch. 0 if it is new
+// and there are `limit` stacks already.
+std::uint32_t StackTable::define(const Key& key, std::size_t limit) {
     const auto in_any_epoch = [](const Entry& /*entry*/) { return true; };
-    if (entry_count_.load(std::memory_order_relaxed) >= room &&
+    if (entry_count_.load(std::memory_order_relaxed) >= limit &&
         slots_.load(std::memory_order_acquire)->find(key, in_any_epoch) == nullptr) {
         return 0;
     }
     const Resolved resolved = resolve(key);
     const std::lock_guard lock(mutex_);
-    return define(key, resolved, room);
+    return define(key, resolved, limit);
 }
 
 [[gnu::hot]] const StackTable::Entry* StackTable::find(const Key& key) const {
@@ -198,7 +199,7 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
         if (key.is_python(i)) {
             continue;
         }
-        // A return address may be one past the end of its function, so of its module.
+        // A return address may be one past the end of its module.
         const std::uintptr_t address = key.stack[i] - 1;
         for (std::size_t m = 0; m < resolved.modules.size(); ++m) {
             if (address >= resolved.modules[m].start && address < resolved.modules[m].end) {
@@ -214,9 +215,9 @@ StackTable::Resolved StackTable::resolve(const Key& key) {
     return resolved;
 }
 
-/// With mutex_ held: the stack's number if another thread was faster or its code is still what it
-/// was, else a new one; 0 when there are as many as `room` already.
-std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::size_t room) {
+/// With mutex_ held: the stack's id if another thread was faster or its modules are unchanged, else
+/// a new one; 0 if there are `limit` stacks already.
+std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::size_t limit) {
     std::vector<std::uint32_t> ids;
     ids.reserve(resolved.modules.size());
     for (const LoadedModule& module : resolved.modules) {
@@ -241,14 +242,14 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::
         }
         definition.frames.push_back(frame);
     }
-    if (Entry* known = same_stack(key, modules)) {
-        // Epochs only grow; a thread that is late must not take this one back.
+    if (Entry* known = find_same_modules(key, modules)) {
+        // A late thread with an older epoch must not set it back.
         if (known->epoch.load(std::memory_order_relaxed) < key.epoch) {
             known->epoch.store(key.epoch, std::memory_order_relaxed);
         }
         return known->id;
     }
-    if (entries_.size() >= room) {
+    if (entries_.size() >= limit) {
         return 0;
     }
     if ((entries_.size() + 1) * 2 > slots_.load(std::memory_order_relaxed)->at.size()) {
@@ -258,12 +259,12 @@ std::uint32_t StackTable::define(const Key& key, const Resolved& resolved, std::
     definitions_.define(definition);
     entries_.push_back(Entry::make(key, modules, definition.id));
     entry_count_.store(entries_.size(), std::memory_order_relaxed);
-    slots_.load(std::memory_order_relaxed)->put(entries_.back().get());
+    slots_.load(std::memory_order_relaxed)->insert(entries_.back().get());
     return definition.id;
 }
 
-StackTable::Entry* StackTable::same_stack(const Key& key,
-                                          const std::vector<std::uint32_t>& modules) const {
+StackTable::Entry* StackTable::find_same_modules(const Key& key,
+                                                 const std::vector<std::uint32_t>& modules) const {
     return slots_.load(std::memory_order_relaxed)->find(key, [&](const Entry& entry) {
         return std::memcmp(entry.modules(), modules.data(),
                            modules.size() * sizeof(std::uint32_t)) == 0;
@@ -273,7 +274,7 @@ StackTable::Entry* StackTable::same_stack(const Key& key,
 void StackTable::grow() {
     auto larger = std::make_unique<Slots>(all_slots_.back()->at.size() * 2);
     for (const auto& entry : entries_) {
-        larger->put(entry.get());
+        larger->insert(entry.get());
     }
     all_slots_.push_back(std::move(larger));
     slots_.store(all_slots_.back().get(), std::memory_order_release);
@@ -295,7 +296,7 @@ std::uint32_t StackTable::module_id(const LoadedModule& module) {
     definition.end = module.end;
     modules_.push_back(definition);
     definitions_.define(definition);
-    // It is on the calling thread's stack, so it stays loaded while it is looked at.
+    // The module is on the calling thread's stack, so it stays loaded during the check.
     if (interpreter() == 0 && python::is_interpreter(ObjectSymbols::at(module.start))) {
         interpreter_.store(module.start, std::memory_order_release);
     }

@@ -6,10 +6,10 @@
 namespace memlab::profiler {
 namespace {
 
-// Initial-exec: the preload library is in the static TLS block from the start, and the general
-// model would call the loader's allocator from inside a hook.
+// Initial-exec: the preloaded library is in static TLS; the general model could call the loader's
+// allocator from inside a hook.
 __attribute__((tls_model("initial-exec"))) thread_local std::uint32_t cached_id = 0;
-__attribute__((tls_model("initial-exec"))) thread_local std::uint32_t introduced_id = 0;
+__attribute__((tls_model("initial-exec"))) thread_local std::uint32_t registered_id = 0;
 
 }  // namespace
 
@@ -20,17 +20,17 @@ __attribute__((tls_model("initial-exec"))) thread_local std::uint32_t introduced
     return cached_id;
 }
 
-[[gnu::hot]] std::uint32_t introduced_thread_id() {
-    return introduced_id;
+[[gnu::hot]] std::uint32_t registered_thread_id() {
+    return registered_id;
 }
 
-void introduce_thread() {
-    introduced_id = thread_id();
+void register_thread() {
+    registered_id = thread_id();
 }
 
-void forget_thread_id() {
+void reset_thread_id() {
     cached_id = 0;
-    introduced_id = 0;
+    registered_id = 0;
 }
 
 }  // namespace memlab::profiler

@@ -1,4 +1,4 @@
-// The kernel's id of the calling thread, without a system call on every event.
+// The calling thread's kernel id (gettid), cached per thread.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@ namespace memlab::profiler {
 
 std::uint32_t thread_id();
 
-/// The same once introduce_thread() was called in this thread; 0 before.
-std::uint32_t introduced_thread_id();
-void introduce_thread();
+/// The same after register_thread() was called in this thread; 0 before.
+std::uint32_t registered_thread_id();
+void register_thread();
 
-/// In a forked child: the calling thread has a new id, and nobody knows it.
-void forget_thread_id();
+/// In a forked child: the calling thread has a new id and is not registered.
+void reset_thread_id();
 
 }  // namespace memlab::profiler

@@ -9,17 +9,17 @@
 namespace memlab::profiler {
 namespace {
 
-constexpr std::size_t name_size = 16;  // TASK_COMM_LEN of the kernel, the zero included
+constexpr std::size_t name_size = 16;  // the kernel's TASK_COMM_LEN, including the zero
 
 }  // namespace
 
 std::string own_thread_name() {
     const int program_errno = errno;
     char name[name_size] = {};
-    const bool told = prctl(PR_GET_NAME, name) == 0;
+    const bool ok = prctl(PR_GET_NAME, name) == 0;
     errno = program_errno;
     name[name_size - 1] = '\0';
-    return told ? name : "";
+    return ok ? name : "";
 }
 
 std::string process_name() {

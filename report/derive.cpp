@@ -1,4 +1,4 @@
-// From an event log to the report that the process would have written, had it been able to.
+// Derives the report of a process from its event log.
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -14,9 +14,9 @@ namespace memlab::report {
 
 namespace {
 
-/// DeriveResult::leftover. A process that is killed leaves a zero behind its last whole record,
-/// then perhaps a part of one more; one that ends leaves nothing.
-std::string leftover_of(const std::string& path, std::uint64_t offset, bool is_complete) {
+/// DeriveResult::leftover. A killed process leaves a zero byte after its last complete record, then
+/// possibly part of another one; a complete log has nothing after its end.
+std::string find_leftover(const std::string& path, std::uint64_t offset, bool is_complete) {
     std::ifstream file(path, std::ios::binary);
     file.seekg(static_cast<std::streamoff>(offset));
     std::array<char, 1 << 16> buffer;
@@ -24,8 +24,8 @@ std::string leftover_of(const std::string& path, std::uint64_t offset, bool is_c
         file.read(buffer.data(), is_complete ? buffer.size() : 1);
         const auto* const end = buffer.begin() + file.gcount();
         if (std::any_of(buffer.cbegin(), end, [](char c) { return c != 0; })) {
-            return "what the file holds from byte " + std::to_string(offset) +
-                   " on is no record: it was cut short there, or something was added";
+            return "the data from byte " + std::to_string(offset) +
+                   " on is not a record: the file was cut short there, or data was appended";
         }
         if (!is_complete) {
             break;
@@ -36,16 +36,16 @@ std::string leftover_of(const std::string& path, std::uint64_t offset, bool is_c
 
 }  // namespace
 
-DeriveResult derive_json(const std::string& log_path, const LogFollower& follower) {
+DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink) {
     DeriveResult result;
     result.from_log = true;
     try {
         trace::Aggregator aggregator;
-        const std::unique_ptr<trace::RecordSink> followed =
-            follower ? follower(log_path, aggregator) : nullptr;
+        const std::unique_ptr<trace::RecordSink> sink =
+            make_sink ? make_sink(log_path, aggregator) : nullptr;
         const trace::LogReadResult read =
-            followed ? read_log_ahead(log_path, *followed) : read_log_ahead(log_path, aggregator);
-        // The reader names the file; so does whoever shows our result.
+            sink ? read_log_ahead(log_path, *sink) : read_log_ahead(log_path, aggregator);
+        // The message begins with the file's name; our caller adds it again.
         std::string message = read.message;
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
             message.erase(0, log_path.size() + 2);
@@ -71,13 +71,13 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
         const bool complete = read.status == trace::LogStatus::complete;
         if (read.status != trace::LogStatus::damaged &&
             !is_being_written(log_path, aggregator.process().pid)) {
-            result.leftover = leftover_of(log_path, read.offset, complete);
+            result.leftover = find_leftover(log_path, read.offset, complete);
         }
         if (complete && !result.leftover.empty()) {
-            result.warning = "The event log goes on behind its end, at byte " +
-                             std::to_string(read.offset) +
-                             ": something was added, perhaps another log. What is shown is the "
-                             "recording before it.";
+            result.warning =
+                "The event log continues after its end, at byte " + std::to_string(read.offset) +
+                ": data was appended, perhaps another log. Only the recording before it "
+                "is shown.";
         }
         result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {
@@ -86,8 +86,8 @@ DeriveResult derive_json(const std::string& log_path, const LogFollower& followe
     return result;
 }
 
-std::string with_end(const std::string& json, const std::string& signal, int exit_code,
-                     const ProcessTimes& times) {
+std::string add_process_end(const std::string& json, const std::string& signal, int exit_code,
+                            const ProcessTimes& times) {
     try {
         auto root = nlohmann::ordered_json::parse(json);
         auto& process = root.at("process");

@@ -1,4 +1,4 @@
-// How many allocations were made on a GPU, whatever kind of memory they were of.
+// The number of allocations on a GPU, over all kinds of memory.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace memlab::report {
 
-inline std::uint64_t allocations_of(const Device& device) {
+inline std::uint64_t allocation_count(const Device& device) {
     std::uint64_t sum = 0;
     for (const auto& [kind, totals] : device.kinds) {
         add_to(sum, totals.count);

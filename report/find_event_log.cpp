@@ -10,18 +10,18 @@ namespace memlab::report {
 
 namespace {
 
-/// Thrown behind the first record, which is all that is wanted.
-struct Seen {};
+/// Thrown after the first record to end the reading.
+struct FirstRecordRead {};
 
-class FirstRecord final : public trace::EveryRecord<FirstRecord> {
+class FirstRecord final : public trace::GenericSink<FirstRecord> {
   public:
     template <typename Record>
     void take(const Record& /*record*/) {
-        throw Seen();
+        throw FirstRecordRead();
     }
     void take(const trace::ProcessInfo& record) {
         process_ = record;
-        throw Seen();
+        throw FirstRecordRead();
     }
     std::optional<trace::ProcessInfo> process() { return std::move(process_); }
 
@@ -31,11 +31,11 @@ class FirstRecord final : public trace::EveryRecord<FirstRecord> {
 
 }  // namespace
 
-std::optional<trace::ProcessInfo> first_record_of(const std::string& log) {
+std::optional<trace::ProcessInfo> read_process_info(const std::string& log) {
     FirstRecord first;
     try {
         trace::read_log(log, first);
-    } catch (const Seen&) {  // so it shall be
+    } catch (const FirstRecordRead&) {  // expected
     }
     return first.process();
 }
@@ -52,7 +52,7 @@ std::string find_event_log(const std::string& file, const Report& report) {
     if (!is_event_log(log)) {
         return {};
     }
-    const std::optional<trace::ProcessInfo> process = first_record_of(log);
+    const std::optional<trace::ProcessInfo> process = read_process_info(log);
     const bool same = process && process->pid == report.process.pid &&
                       process->start_wall_ns == report.process.start_wall_ns;
     return same ? log : std::string();

@@ -1,4 +1,4 @@
-// Which event log tells the moments of a report.
+// Finds the event log that belongs to a report.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace memlab::report {
 
-/// `file`, from which `report` was read, when it is an event log itself; else the log of the same
-/// process that lies beside it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty when
-/// there is none. Never throws but std::bad_alloc.
+/// Returns `file`, from which `report` was read, if it is an event log itself; else the log of the
+/// same process next to it ("memlab.train.4711.json": "memlab.train.4711.memlog"); empty if there
+/// is none. Throws nothing but std::bad_alloc.
 std::string find_event_log(const std::string& file, const Report& report);
 
-/// What an event log says of its process; none where it is no log, or an empty one. Never throws
-/// but std::bad_alloc.
-std::optional<trace::ProcessInfo> first_record_of(const std::string& log);
+/// The process that an event log was recorded in, from its first record; none if `log` is not an
+/// event log or has no record. Throws nothing but std::bad_alloc.
+std::optional<trace::ProcessInfo> read_process_info(const std::string& log);
 
 }  // namespace memlab::report

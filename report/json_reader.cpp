@@ -1,5 +1,5 @@
-// Schema version 1 of docs/report-format.md, read strictly: every type, range and index is checked
-// before anything relies on it.
+// A strict parser of schema version 1 (docs/report-format.md): every type, range and index is
+// checked before it is used.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,17 +15,17 @@ namespace {
 using JsonValue = nlohmann::json;
 
 constexpr std::uint64_t schema_version = 1;
-/// The schema nests nine deep; unknown members of later writers may nest deeper, within reason.
-constexpr int deepest = 64;
+/// The schema nests nine deep; unknown members of later versions may nest deeper.
+constexpr int max_depth = 64;
 
-/// What is wrong and where; ends the reading. Its text is "what; what to do".
+/// Thrown at the first error. Its text is "what is wrong, where; what to do".
 struct Invalid : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
 constexpr const char* advice = "; the file is damaged or was not written by memlab: record again";
 
-/// A value and the way to it. The way is spelled out only when something is wrong.
+/// A JSON value and its path. The path is only formatted for an error message.
 class Node {
   public:
     explicit Node(const JsonValue& value) : value_(value) {}
@@ -39,7 +39,7 @@ class Node {
         return {*found, this, name, 0};
     }
 
-    /// Null where the member does not exist.
+    /// Null if the member does not exist.
     const JsonValue* optional_member(const char* name) const {
         require(value_.is_object(), "an object");
         const auto found = value_.find(name);
@@ -76,7 +76,7 @@ class Node {
         return value_.get<std::uint64_t>();
     }
 
-    /// Of a source file; what no file has reads as 0, unknown.
+    /// A line of a source file; numbers beyond int become 0, unknown.
     int line_number() const {
         const std::uint64_t line = number();
         return line <= static_cast<std::uint64_t>(std::numeric_limits<int>::max())
@@ -218,7 +218,7 @@ CurveValues read_values(const Node& node) {
 }
 
 /// The positions of a curve's three columns.
-std::array<std::size_t, 3> columns_of(const Node& columns, const char* curve) {
+std::array<std::size_t, 3> find_columns(const Node& columns, const char* curve) {
     std::array<std::size_t, 3> positions{};
     static constexpr std::array<const char*, 3> suffixes = {"_min", "_max", "_last"};
     for (std::size_t k = 0; k < suffixes.size(); ++k) {
@@ -247,7 +247,7 @@ Timeline read_timeline(const Node& node) {
     }
     std::array<std::array<std::size_t, 3>, curve_count> positions{};
     for (std::size_t c = 0; c < curve_count; ++c) {
-        positions.at(c) = columns_of(columns, curve_names.at(c));
+        positions.at(c) = find_columns(columns, curve_names.at(c));
     }
     node.member("rows").each([&](const Node& cells) {
         if (cells.size() != columns.size()) {
@@ -257,7 +257,7 @@ Timeline read_timeline(const Node& node) {
         std::uint64_t offset = 0;
         if (__builtin_mul_overflow(cells.at(0).number(), timeline.bucket_ns, &offset) ||
             __builtin_add_overflow(start, offset, &row.begin_ns)) {
-            cells.fail("lies beyond the end of time");
+            cells.fail("does not fit into 64 bits of nanoseconds");
         }
         if (!timeline.rows.empty() && row.begin_ns <= timeline.rows.back().begin_ns) {
             cells.fail("is not in order of time");
@@ -307,11 +307,11 @@ std::optional<KernelsAtPeak> read_kernels_at_peak(const Node& node) {
     return kernels;
 }
 
-/// Reports of earlier versions have none.
+/// Reports of earlier versions have no coverage.
 Coverage read_coverage(const Node& root, std::size_t stack_count) {
     Coverage coverage;
     if (root.optional_member("coverage") == nullptr) {
-        coverage.because = "This report is of a memlab without an audit.";
+        coverage.because = "This report was written by a memlab without an audit.";
         return coverage;
     }
     const Node node = root.member("coverage");
@@ -507,7 +507,7 @@ Scope read_scope(const Node& node, std::size_t index, std::size_t site_count) {
     scope.peak_bytes = node.member("peak_bytes").number();
     scope.peak_growth_bytes = node.member("peak_growth_bytes").number();
     const Node escaped = node.member("escaped");
-    scope.most_escaped_bytes = escaped.member("most_bytes").number();
+    scope.max_escaped_bytes = escaped.member("most_bytes").number();
     scope.escaped.count = escaped.member("count").number();
     scope.escaped.bytes = escaped.member("bytes").number();
     escaped.member("sites").each([&](const Node& share) {
@@ -565,8 +565,8 @@ LiveAllocation read_live(const Node& node, std::size_t site_count) {
     return live;
 }
 
-/// What the program says of itself; each member only where there is something in it.
-void read_notes(const Node& root, Report& report) {
+/// The program's own annotations; empty ones are not written.
+void read_annotations(const Node& root, Report& report) {
     const std::size_t sites = report.sites.size();
     if (root.optional_member("scopes") != nullptr) {
         root.member("scopes").each([&](const Node& node) {
@@ -613,10 +613,10 @@ void check_identity(const Node& root) {
     }
 }
 
-/// The text of a table is not what memlab writes: the whole document has to be read.
-struct OtherText {};
+/// Thrown if the fast table parser rejects the text: the whole document has to be parsed.
+struct TableRejected {};
 
-/// `tables`: the texts of the tables that `root` lacks; null: it has them.
+/// `tables`: the text of the tables that `root` lacks; null: `root` has them.
 Report read_root(const Node& root, const TableTexts* tables) {
     check_identity(root);
     Report report;
@@ -653,13 +653,13 @@ Report read_root(const Node& root, const TableTexts* tables) {
                      source.member("line").line_number(), source.member("inlined").boolean()});
             });
         }
-        // Code made at run time lies elsewhere in each run.
+        // Code generated at run time has another address in each run.
         frame.address = frame.module == 0 ? 0 : frame.address;
         report.frames.push_back(std::move(frame));
     });
     if (tables != nullptr && (!read_stacks(tables->stacks, report.frames.size(), report.stacks) ||
                               !read_sites(tables->sites, report.stacks.size(), report.sites))) {
-        throw OtherText();
+        throw TableRejected();
     }
     root.member("stacks").each([&](const Node& node) {
         Stack stack;
@@ -680,7 +680,7 @@ Report read_root(const Node& root, const TableTexts* tables) {
     report.oom_count = root.member("oom_count").number();
     root.member("marks").each([&](const Node& node) { report.marks.push_back(read_mark(node)); });
     report.mark_count = root.member("mark_count").number();
-    read_notes(root, report);
+    read_annotations(root, report);
     root.member("missed").each([&](const Node& node) {
         report.missed.push_back({node.member("reason").text(), node.member("count").number(),
                                  node.member("bytes").number(),
@@ -700,7 +700,7 @@ Report read_root(const Node& root, const TableTexts* tables) {
     return report;
 }
 
-/// nlohmann's messages name its own classes; ours name the file's trouble.
+/// A message about the file; nlohmann's name the classes of the library.
 std::string describe(const JsonValue::parse_error& error, std::size_t size) {
     if (error.byte > size) {
         return "ends in the middle (after " + std::to_string(size) +
@@ -709,7 +709,7 @@ std::string describe(const JsonValue::parse_error& error, std::size_t size) {
     return "not valid JSON at byte " + std::to_string(error.byte) + advice;
 }
 
-/// Null when it is not what memlab writes, or in any way wrong.
+/// None if the text is not as memlab writes it, or invalid.
 std::optional<Report> read_with_tables(std::string_view text, const TableTexts& tables) {
     if (!tables.found) {
         return std::nullopt;
@@ -717,7 +717,7 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
     try {
         const JsonValue root = JsonValue::parse(without_tables(text, tables));
         return read_root(Node(root), &tables);
-    } catch (const OtherText&) {
+    } catch (const TableRejected&) {
     } catch (const Invalid&) {
     } catch (const JsonValue::exception&) {
     }
@@ -729,10 +729,10 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
 ReadResult parse_report(std::string_view text) {
     ReadResult result;
     try {
-        // By the brackets outside of strings. Not by the parser's callback: with one it looks
-        // through the whole list again behind each of its objects, which makes reading quadratic.
+        // Depth is checked by scanning brackets. The parser's callback would make parsing
+        // quadratic: with one, nlohmann walks the whole list again after each of its objects.
         TableTexts tables;
-        if (!scan_tables(text, deepest, &tables)) {
+        if (!scan_tables(text, max_depth, &tables)) {
             throw Invalid(std::string("is nested too deeply") + advice);
         }
         if (std::optional<Report> report = read_with_tables(text, tables)) {

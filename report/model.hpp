@@ -1,4 +1,4 @@
-// A report in memory: schema version 1 (docs/report-format.md) as plain data, every index checked.
+// A parsed report: schema version 1 (docs/report-format.md) as plain data, every index checked.
 // Sizes are bytes, times nanoseconds since the process started.
 #pragma once
 
@@ -26,13 +26,13 @@ struct Process {
     std::vector<std::string> arguments;
     std::string host;
     std::uint64_t start_wall_ns = 0;
-    std::uint64_t duration_ns = 0;  ///< as far as anybody saw
-    /// Until the last event, where memlab-run saw that the process went on for longer; else 0.
+    std::uint64_t duration_ns = 0;  ///< up to the latest time known
+    /// Time of the last event, if memlab-run saw that the process ran longer; else 0.
     std::uint64_t recorded_ns = 0;
-    bool recording = false;  ///< it lives, and the log that this is read from is still written
+    bool recording = false;  ///< it runs and is still writing the log that this was read from
     std::string ended;       ///< "exit", "quick_exit", "cut off", or "running" in a snapshot
-    std::string signal;      ///< "SIGKILL": where memlab-run saw how it died; else empty
-    std::optional<std::uint64_t> exit_code;  ///< where memlab-run saw it
+    std::string signal;      ///< "SIGKILL", if memlab-run saw how it died; else empty
+    std::optional<std::uint64_t> exit_code;  ///< if memlab-run saw it
     bool started_late = false;
     std::map<std::string, std::string> ranks;
 };
@@ -51,13 +51,13 @@ struct KindTotals {
     std::uint64_t live_bytes = 0;
 };
 
-/// Who held memory at one moment, largest first; `other` sums what the list leaves out.
+/// Who held memory at one moment, largest first; `other_*` sum the sites that are not listed.
 struct Holders {
     struct Share {
         std::size_t site = 0;  ///< index into Report::sites
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
-        std::vector<HeldLabel> labels = {};  ///< of an OOM: what the program calls it
+        std::vector<MemoryLabel> labels = {};  ///< of an OOM: the program's names for it
     };
     std::uint64_t time_ns = 0;
     std::uint64_t count = 0;
@@ -76,7 +76,7 @@ struct Fragmentation {
     std::uint64_t total_free_bytes = 0;
 };
 
-/// A bucket in which something happened; the next row's begin may be many buckets later.
+/// A bucket with at least one event; the next row may begin many buckets later.
 struct TimelineRow {
     struct Values {
         std::uint64_t min = 0;
@@ -92,7 +92,7 @@ struct Timeline {
     std::vector<TimelineRow> rows;  ///< in order of time
 };
 
-/// What the GPU did, where that was recorded (MEMLAB_KERNELS).
+/// What the GPU did, if that was recorded (MEMLAB_KERNELS).
 struct Work {
     struct Totals {
         std::uint64_t count = 0;
@@ -107,7 +107,7 @@ struct KernelsAtPeak {
     struct Kernel {
         std::string name;  ///< mangled
         std::uint64_t count = 0;
-        std::uint64_t busy_ns = 0;  ///< within that moment
+        std::uint64_t busy_ns = 0;  ///< between from_ns and to_ns
     };
     std::uint64_t from_ns = 0;
     std::uint64_t to_ns = 0;
@@ -122,7 +122,7 @@ struct Device {
     std::string name;
     std::string uuid;
     std::uint64_t total_bytes = 0;
-    std::optional<std::uint64_t> limit_bytes;  ///< what MEMLAB_LIMIT left of it
+    std::optional<std::uint64_t> limit_bytes;  ///< the part that MEMLAB_LIMIT allows
     std::uint64_t driver_version = 0;
     std::array<std::optional<CurveSummary>, curve_count>
         curves;  ///< only device_used may be missing
@@ -141,7 +141,7 @@ struct Device {
         return found ? *found : none;
     }
 
-    /// False for a GPU of the machine that the program left alone.
+    /// False for a GPU on which the program allocated nothing.
     bool used() const {
         return curve(Curve::reserved).peak_bytes != 0 || curve(Curve::allocated).peak_bytes != 0 ||
                !kinds.empty();
@@ -154,10 +154,10 @@ struct Lifetime {
     std::uint64_t max = 0;
 };
 
-/// What the program calls allocations of a site.
+/// A name that the program gave to allocations of a site.
 struct SiteLabel {
     std::string name;
-    std::uint64_t count = 0;  ///< that were given it
+    std::uint64_t count = 0;  ///< allocations that were given this name
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
 };
@@ -170,8 +170,8 @@ struct Site {
     std::uint64_t count = 0;
     std::uint64_t requested_bytes = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;     ///< its own
-    std::uint64_t at_peak_count = 0;  ///< held at the device's allocated peak
+    std::uint64_t peak_bytes = 0;     ///< the site's own peak
+    std::uint64_t at_peak_count = 0;  ///< live at the device's allocated peak
     std::uint64_t at_peak_bytes = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
@@ -179,11 +179,11 @@ struct Site {
     std::uint64_t segment_count = 0;
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime;
-    std::vector<SiteLabel> labels;  ///< what holds most at the end first
+    std::vector<SiteLabel> labels;  ///< most live bytes at the end first
 };
 
-/// False for memory on the host, memory that migrates, and what another process holds: the curves
-/// leave it out.
+/// False for memory on the host, managed memory (it migrates), and memory of another process: the
+/// curves do not include these.
 inline bool is_in_curves(const std::string& kind) {
     return kind != "managed" && kind != "pinned" && kind != "ipc_import";
 }
@@ -197,11 +197,11 @@ struct Frame {
     std::size_t module = 0;     ///< index into Report::modules; 0: unknown
     std::uint64_t address = 0;  ///< in the module; 0 without one
     std::size_t python = 0;     ///< index into Report::python_frames; 0: a native frame
-    /// What memlab-report symbolize found, innermost first; empty: nothing, or it was not asked.
+    /// Found by memlab-report symbolize, innermost first; empty: nothing found, or not symbolized.
     std::vector<SourceFrame> source{};
 };
 
-/// A line of Python code that was being run.
+/// A line of Python code on a call stack.
 struct PythonFrame {
     std::string function;  ///< qualified name
     std::string file;
@@ -242,7 +242,7 @@ struct Mark {
     struct OnDevice {
         std::uint64_t device = 0;
         CurveValues values;
-        std::uint64_t allocated_peak_bytes = 0;  ///< since the mark before
+        std::uint64_t allocated_peak_bytes = 0;  ///< since the previous mark
         std::uint64_t reserved_peak_bytes = 0;
     };
     std::string type;  ///< "mark", "scope_begin", "scope_end"
@@ -252,7 +252,7 @@ struct Mark {
 };
 
 struct Scope {
-    std::optional<std::size_t> parent;  ///< index into Report::scopes, before this one
+    std::optional<std::size_t> parent;  ///< index into Report::scopes, less than its own
     std::string kind;                   ///< "scope" of a thread, "range" of the process
     std::string name;
     std::uint64_t entries = 0;
@@ -266,7 +266,7 @@ struct Scope {
     std::uint64_t freed_bytes = 0;
     std::uint64_t peak_bytes = 0;
     std::uint64_t peak_growth_bytes = 0;
-    std::uint64_t most_escaped_bytes = 0;
+    std::uint64_t max_escaped_bytes = 0;
     Holders escaped;
 };
 
@@ -330,7 +330,7 @@ struct Missed {
     std::uint64_t first_time_ns = 0;
 };
 
-/// What the audit found of memory that bypassed memlab, or why there was none.
+/// Memory that bypassed memlab, as found by the audit, or why there was no audit.
 struct Coverage {
     struct Bypassed {
         std::uint64_t device = 0;
@@ -342,7 +342,7 @@ struct Coverage {
         std::uint64_t first_time_ns = 0;
     };
     bool audited = false;
-    std::string because;  ///< why there was no (whole) audit
+    std::string because;  ///< why there was no audit, or only part of one
     std::string cupti;    ///< version and file; empty: none
     std::uint64_t driver_count = 0;
     std::uint64_t driver_bytes = 0;
@@ -390,7 +390,7 @@ struct Report {
     Coverage coverage;
     Integrity integrity;
     LogInfo log;
-    bool from_log = false;  ///< read from an event log: the process may have written no report
+    bool from_log = false;  ///< derived from an event log; the process may have written no report
 };
 
 }  // namespace memlab::report

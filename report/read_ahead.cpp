@@ -10,129 +10,129 @@
 #include <system_error>
 #include <thread>
 
-#include "report/text/ending_signals.hpp"
 #include "report/text/progress.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-/// Events of a stretch: some hundred KiB, so that a stretch is still in the cache when it is read.
-constexpr std::size_t stretch_events = 2048;
-/// Other records: definitions come in crowds.
-constexpr std::size_t stretch_others = 1024;
+/// Events per chunk: a few hundred KiB, so that a chunk is still in the cache when it is read.
+constexpr std::size_t max_events = 2048;
+/// Other records per chunk; definitions come in bursts.
+constexpr std::size_t max_others = 1024;
 
-/// How long a reading may take before anything is shown of it.
-constexpr std::chrono::seconds patience{1};
+/// Progress is shown only if reading takes longer than this.
+constexpr std::chrono::seconds progress_delay{1};
 
-/// 0 where nobody can tell.
-std::uint64_t size_of(const std::string& path) {
+/// 0 if unknown.
+std::uint64_t file_size(const std::string& path) {
     struct stat status {};
     return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)
                ? static_cast<std::uint64_t>(status.st_size)
                : 0;
 }
 
-/// A ring of stretches between the two threads.
+/// A bounded single-producer, single-consumer queue of chunks.
 class Ring {
   public:
-    /// For the reader: a stretch to fill; null when nobody wants any more.
-    LogStretch* to_fill() {
+    /// For the producer: waits for an empty chunk; null after cancel().
+    LogChunk* acquire() {
         std::unique_lock lock(mutex_);
-        moved_.wait(lock, [&] { return filled_ - taken_ < size || abandoned_; });
-        return abandoned_ ? nullptr : &stretches_[filled_ % size];
+        changed_.wait(lock, [&] { return published_ - taken_ < size || cancelled_; });
+        return cancelled_ ? nullptr : &chunks_[published_ % size];
     }
-    void fill() {
+    void publish() {
         const std::lock_guard lock(mutex_);
-        ++filled_;
-        moved_.notify_all();
+        ++published_;
+        changed_.notify_all();
     }
     void end() {
         const std::lock_guard lock(mutex_);
         ended_ = true;
-        moved_.notify_all();
+        changed_.notify_all();
     }
 
-    /// For the caller: what comes after the stretch that it has; null at the end.
-    LogStretch* take() {
+    /// For the consumer: releases its current chunk and waits for the next one; null at the end.
+    LogChunk* take() {
         std::unique_lock lock(mutex_);
-        if (holds_) {
+        if (has_current_) {
             ++taken_;
-            holds_ = false;
-            moved_.notify_all();
+            has_current_ = false;
+            changed_.notify_all();
         }
-        moved_.wait(lock, [&] { return filled_ != taken_ || ended_; });
-        holds_ = filled_ != taken_;
-        return holds_ ? &stretches_[taken_ % size] : nullptr;
+        changed_.wait(lock, [&] { return published_ != taken_ || ended_; });
+        has_current_ = published_ != taken_;
+        return has_current_ ? &chunks_[taken_ % size] : nullptr;
     }
-    void abandon() {
+    void cancel() {
         const std::lock_guard lock(mutex_);
-        abandoned_ = true;
-        moved_.notify_all();
+        cancelled_ = true;
+        changed_.notify_all();
     }
 
   private:
     static constexpr std::size_t size = 4;
-    LogStretch stretches_[size];
+    LogChunk chunks_[size];
     std::mutex mutex_;
-    std::condition_variable moved_;
-    std::size_t filled_ = 0;
+    std::condition_variable changed_;
+    std::size_t published_ = 0;
     std::size_t taken_ = 0;
-    bool holds_ = false;
+    bool has_current_ = false;
     bool ended_ = false;
-    bool abandoned_ = false;
+    bool cancelled_ = false;
 };
 
-/// Nobody wants the rest.
-struct Abandoned {};
+/// Thrown in the reading thread after Ring::cancel().
+struct Cancelled {};
 
-/// Fills stretches with what the reader delivers.
-class Filler final : public trace::EveryRecord<Filler> {
+/// Collects records into chunks.
+class ChunkWriter final : public trace::GenericSink<ChunkWriter> {
   public:
-    explicit Filler(Ring& ring) : ring_(ring) {}
+    explicit ChunkWriter(Ring& ring) : ring_(ring) {}
 
     void take(const trace::Event& record) {
-        LogStretch& stretch = open();
-        stretch.events.push_back(record);
-        if (stretch.events.size() >= stretch_events) {
+        LogChunk& chunk = open();
+        chunk.events.push_back(record);
+        if (chunk.events.size() >= max_events) {
             close();
         }
     }
 
     template <typename Record>
     void take(const Record& record) {
-        LogStretch& stretch = open();
-        stretch.others.emplace_back(stretch.events.size(), record);
-        if (stretch.others.size() >= stretch_others) {
+        LogChunk& chunk = open();
+        chunk.others.emplace_back(chunk.events.size(), record);
+        if (chunk.others.size() >= max_others) {
             close();
         }
     }
 
-    /// What is in hand goes on its way.
+    /// Publishes the current chunk, if there is one.
     void close() {
-        if (stretch_ != nullptr) {
-            stretch_ = nullptr;
-            ring_.fill();
+        if (chunk_ != nullptr) {
+            chunk_ = nullptr;
+            ring_.publish();
         }
     }
 
   private:
-    LogStretch& open() {
-        if (stretch_ == nullptr) {
-            stretch_ = ring_.to_fill();
-            if (stretch_ == nullptr) {
-                throw Abandoned();
+    LogChunk& open() {
+        if (chunk_ == nullptr) {
+            chunk_ = ring_.acquire();
+            if (chunk_ == nullptr) {
+                throw Cancelled();
             }
-            stretch_->events.clear();
-            stretch_->others.clear();
-            stretch_->events.reserve(stretch_events);
+            chunk_->events.clear();
+            chunk_->others.clear();
+            chunk_->events.reserve(max_events);
         }
-        return *stretch_;
+        return *chunk_;
     }
 
     Ring& ring_;
-    LogStretch* stretch_ = nullptr;
+    LogChunk* chunk_ = nullptr;
 };
 
 }  // namespace
@@ -141,37 +141,38 @@ class ReadAhead::Impl {
   public:
     explicit Impl(const std::string& path) {
         if (progress_terminal() >= 0) {
-            progress_.emplace(progress_terminal(), path, size_of(path), Progress::Clock::now(),
-                              patience);
+            progress_.emplace(progress_terminal(), path, file_size(path), Progress::Clock::now(),
+                              progress_delay);
         }
-        // Signals meet the thread that draws, and so never between two halves of what it does.
-        const SignalsHeld held(SignalsHeld::Which::all);
+        // Signals are handled by the thread that draws the progress line, never in the middle of
+        // it.
+        const SignalBlocker blocked(SignalBlocker::Which::all);
         thread_ = std::thread([this, path] { read(path); });
     }
     ~Impl() {
-        ring_.abandon();
+        ring_.cancel();
         thread_.join();
     }
 
-    const LogStretch* next() {
+    const LogChunk* next() {
         if (progress_) {
-            progress_->look(bytes_read_.load(std::memory_order_relaxed), Progress::Clock::now());
+            progress_->update(bytes_read_.load(std::memory_order_relaxed), Progress::Clock::now());
         }
-        const LogStretch* const stretch = ring_.take();
-        if (stretch == nullptr) {
+        const LogChunk* const chunk = ring_.take();
+        if (chunk == nullptr) {
             progress_.reset();
         }
-        return stretch;
+        return chunk;
     }
     const trace::LogReadResult& result() const { return result_; }
 
   private:
     void read(const std::string& path) noexcept {
-        Filler filler(ring_);
+        ChunkWriter writer(ring_);
         try {
-            result_ = trace::read_log(path, filler, &bytes_read_);
-            filler.close();
-        } catch (const Abandoned&) {  // the caller knows
+            result_ = trace::read_log(path, writer, &bytes_read_);
+            writer.close();
+        } catch (const Cancelled&) {  // by the destructor
         } catch (const std::bad_alloc&) {
             result_.status = trace::LogStatus::damaged;
         }
@@ -188,13 +189,13 @@ class ReadAhead::Impl {
 ReadAhead::ReadAhead(const std::string& path) {
     try {
         impl_ = std::make_unique<Impl>(path);
-    } catch (const std::system_error&) {  // no thread: see started()
+    } catch (const std::system_error&) {  // no thread; started() returns false
     }
 }
 
 ReadAhead::~ReadAhead() = default;
 
-const LogStretch* ReadAhead::next() {
+const LogChunk* ReadAhead::next() {
     return impl_->next();
 }
 

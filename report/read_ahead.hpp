@@ -1,5 +1,5 @@
-// Reads an event log with two threads: one takes the file apart, the other, the caller's, adds it
-// up. What takes long is shown where show_progress_on() says.
+// Reads an event log with two threads: one decodes the file, the caller's consumes the records.
+// Shows progress on the terminal set with show_progress_on() if reading takes long.
 #pragma once
 
 #include <concepts>
@@ -15,29 +15,29 @@
 
 namespace memlab::report {
 
-/// A stretch of a log. Events are apart from the rest, which is rare.
-struct LogStretch {
+/// Consecutive records of a log. Events are stored apart from the other records, which are rare.
+struct LogChunk {
     std::vector<trace::Event> events;
-    /// Each with the number of events of this stretch that come before it; in order.
+    /// In order; each with the number of events of this chunk that precede it.
     std::vector<std::pair<std::size_t, trace::AnyRecord>> others;
 };
 
-/// The reading thread.
+/// Decodes a log in a thread of its own.
 class ReadAhead {
   public:
     explicit ReadAhead(const std::string& path);
-    /// Waits for the thread; what it has not delivered is dropped.
+    /// Stops and joins the thread; drops chunks that were not delivered.
     ~ReadAhead();
     ReadAhead(const ReadAhead&) = delete;
     ReadAhead& operator=(const ReadAhead&) = delete;
 
-    /// False where the system gives no thread; then there is nothing to ask for.
+    /// False if no thread could be created; then no other member may be called.
     bool started() const { return impl_ != nullptr; }
 
-    /// The next stretch, valid until the next call; null at the end.
-    const LogStretch* next();
+    /// The next chunk, valid until the next call; null at the end.
+    const LogChunk* next();
 
-    /// How it ended; after next() returned null.
+    /// How the reading ended. Valid after next() returned null.
     const trace::LogReadResult& result() const;
 
   private:
@@ -45,50 +45,50 @@ class ReadAhead {
     std::unique_ptr<Impl> impl_;
 };
 
-/// A log, record by record.
-class LogWalk {
+/// Delivers a log record by record.
+class LogCursor {
   public:
-    explicit LogWalk(const std::string& path) : log_(path) {}
+    explicit LogCursor(const std::string& path) : log_(path) {}
 
-    /// As ReadAhead's.
+    /// As ReadAhead::started().
     bool started() const { return log_.started(); }
 
-    /// Hands the next record to `sink`; false at the end. What the sink throws is passed on.
+    /// Passes the next record to `sink`; false at the end. Exceptions of the sink propagate.
     template <std::derived_from<trace::RecordSink> Sink>
     bool next(Sink& sink) {
-        while (stretch_ == nullptr ||
-               (event_ == stretch_->events.size() && other_ == stretch_->others.size())) {
-            stretch_ = log_.next();
+        while (chunk_ == nullptr ||
+               (event_ == chunk_->events.size() && other_ == chunk_->others.size())) {
+            chunk_ = log_.next();
             event_ = 0;
             other_ = 0;
-            if (stretch_ == nullptr) {
+            if (chunk_ == nullptr) {
                 return false;
             }
         }
-        if (other_ != stretch_->others.size() && stretch_->others[other_].first == event_) {
+        if (other_ != chunk_->others.size() && chunk_->others[other_].first == event_) {
             std::visit([&sink](const auto& record) { sink.on(record); },
-                       stretch_->others[other_++].second);
+                       chunk_->others[other_++].second);
         } else {
-            sink.on(stretch_->events[event_++]);
+            sink.on(chunk_->events[event_++]);
         }
         return true;
     }
 
-    /// How it ended; after next() returned false.
+    /// How the reading ended. Valid after next() returned false.
     const trace::LogReadResult& result() const { return log_.result(); }
 
   private:
     ReadAhead log_;
-    const LogStretch* stretch_ = nullptr;
+    const LogChunk* chunk_ = nullptr;
     std::size_t event_ = 0;
     std::size_t other_ = 0;
 };
 
-/// As trace::read_log, with a thread more where the system gives one. What the sink throws is
-/// passed on.
+/// As trace::read_log(), but decodes in a second thread if one can be created. Exceptions of the
+/// sink propagate.
 template <std::derived_from<trace::RecordSink> Sink>
 trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink) {
-    LogWalk log(path);
+    LogCursor log(path);
     if (!log.started()) {
         return trace::read_log(path, sink);
     }

@@ -1,7 +1,7 @@
-// Reads reports from anywhere: a file may be truncated, damaged, hostile, or no report at all. What
-// comes out is a Report that holds together (types, ranges, indexes), or one line saying what is
-// wrong and what to do. There is one way in: an event log is first turned into the JSON that the
-// process itself would have written, then read like any other.
+// Reads reports from untrusted files: they may be truncated, damaged, hostile, or not reports at
+// all. The result is a Report with checked types, ranges and indexes, or one line that says what is
+// wrong and what to do. An event log is first converted to the JSON that the process itself would
+// have written, then parsed like any other report.
 #pragma once
 
 #include <cstdint>
@@ -20,64 +20,64 @@ class RecordSink;
 
 namespace memlab::report {
 
-/// Looks on while an event log is added up into a report. Gets the log's path and the figures in
-/// the making, and returns the sink that the log is read into: one that passes every record on to
-/// `figures` and may look at them in between. May throw std::bad_alloc.
-using LogFollower = std::function<std::unique_ptr<trace::RecordSink>(const std::string& log,
-                                                                     trace::Aggregator& figures)>;
+/// Creates the sink that an event log is read into while it is aggregated into a report. The sink
+/// must forward every record to `aggregator` and may inspect it in between. May throw
+/// std::bad_alloc.
+using LogSinkFactory = std::function<std::unique_ptr<trace::RecordSink>(
+    const std::string& log, trace::Aggregator& aggregator)>;
 
 struct ReadResult {
     std::optional<Report> report;
-    /// Without a report: "what; what to do", without the file's name.
+    /// If there is no report: "what is wrong; what to do", without the file's name.
     std::string error;
-    /// With a report: what is wrong with the event log that it came from, if anything.
+    /// If there is a report: what is wrong with the event log that it came from; else empty.
     std::string warning;
 };
 
-/// Parses the text of a report. Never throws, on any input at all.
+/// Parses the text of a report. Never throws, whatever the input.
 ReadResult parse_report(std::string_view json);
 
-/// Reads `path`: a report, or an event log (told apart by content, not by name), which `follower`
-/// looks on at. Never throws.
-ReadResult read_report(const std::string& path, const LogFollower& follower = {});
+/// Reads the report or event log `path` (distinguished by content, not by name); a log through
+/// `make_sink`, if given. Never throws.
+ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {});
 
-/// By its content; false for what cannot be read.
+/// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);
 
-/// True while process `pid` has the log open: it lives, and adds to it. By the file itself, since a
-/// number alone may be another process's by now, or one of another container.
+/// True while process `pid` has the log open, that is, still writes it. Compares open files, since
+/// the pid may have been reused or may be of another container.
 bool is_being_written(const std::string& log, std::uint64_t pid);
 
 /// A report as text, and where it came from.
 struct DeriveResult {
     std::string json;     ///< empty on failure
-    std::string error;    ///< "what; what to do"
-    std::string warning;  ///< the log is damaged: what, and where
+    std::string error;    ///< "what is wrong; what to do"
+    std::string warning;  ///< if the log is damaged: what, and where
     bool from_log = false;
     std::uint64_t records = 0;  ///< of the log
-    /// What the log's file holds behind its last record, in words; empty where there is nothing, or
-    /// room that a process had not used yet.
+    /// Describes data after the log's last record; empty if there is none, or only zeros that a
+    /// process had reserved.
     std::string leftover;
 };
 
-/// The JSON report that an event log amounts to. Never throws.
-DeriveResult derive_json(const std::string& log_path, const LogFollower& follower = {});
+/// Aggregates an event log into a JSON report. Never throws.
+DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink = {});
 
-/// The text of the report `path`, or what the event log `path` amounts to. Whether a report is one
-/// is not looked at. Never throws.
-DeriveResult read_json(const std::string& path, const LogFollower& follower = {});
+/// The text of the report `path`, or the report derived from the event log `path`. Does not check
+/// that a report is valid. Never throws.
+DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink = {});
 
-/// What a parent knows of a process.
+/// Times of a process as measured by its parent.
 struct ProcessTimes {
     std::uint64_t start_wall_ns = 0;  ///< before it began to record
-    std::uint64_t end_wall_ns = 0;    ///< 0: not known
+    std::uint64_t end_wall_ns = 0;    ///< 0: unknown
 };
 
 /// Adds what only the parent of the process knows to a report that was cut off: `process.signal`
-/// ("SIGKILL") where it is not empty, else `process.exit_code`; and how long it lived, unless its
-/// clock was another than that of `times`. A report that tells of its own end already, and text
-/// that is no report, come back unchanged. Never throws.
-std::string with_end(const std::string& json, const std::string& signal, int exit_code,
-                     const ProcessTimes& times = {});
+/// ("SIGKILL") if it is not empty, else `process.exit_code`; and the duration, unless the process
+/// used another clock than `times`. Reports that were not cut off, and text that is not a report,
+/// are returned unchanged. Never throws.
+std::string add_process_end(const std::string& json, const std::string& signal, int exit_code,
+                            const ProcessTimes& times = {});
 
 }  // namespace memlab::report

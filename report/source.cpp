@@ -1,4 +1,4 @@
-// Getting at a recording: files of any kind and state, told apart by what is in them.
+// Opens recordings of any kind and state; reports and event logs are distinguished by content.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,12 +16,12 @@ namespace memlab::report {
 
 namespace {
 
-/// A report holds bounded lists but for sites and stacks; far beyond this it is no report.
-constexpr std::uint64_t max_report = 4ULL << 30;
+/// All lists of a report but sites and stacks are bounded; a larger file cannot be one.
+constexpr std::uint64_t max_report_size = 4ULL << 30;
 
 class File {
   public:
-    /// Does not wait for the other end of a pipe.
+    /// Does not block on a pipe without a writer.
     explicit File(const std::string& path)
         : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
     File(const File&) = delete;
@@ -50,7 +50,7 @@ std::string explain(int error) {
     }
 }
 
-/// Reads all of `fd` into `text`; the error's explanation, or empty.
+/// Reads all of `fd` into `text`. Returns an explanation of the error, or empty.
 std::string read_all(int fd, std::string* text) {
     std::array<char, 1 << 16> buffer;
     while (true) {
@@ -65,7 +65,7 @@ std::string read_all(int fd, std::string* text) {
             return {};
         }
         text->append(buffer.data(), static_cast<std::size_t>(got));
-        if (text->size() > max_report) {
+        if (text->size() > max_report_size) {
             return "larger than any report; give a memlab.*.json or .memlog file";
         }
     }
@@ -82,7 +82,7 @@ DeriveResult failure(const std::string& error) {
     return result;
 }
 
-DeriveResult read_file(const std::string& path, const LogFollower& follower) {
+DeriveResult read_file(const std::string& path, const LogSinkFactory& make_sink) {
     const File file(path);
     struct stat status {};
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
@@ -110,7 +110,7 @@ DeriveResult read_file(const std::string& path, const LogFollower& follower) {
         }
         return result;
     }
-    return derive_json(path, follower);
+    return derive_json(path, make_sink);
 }
 
 std::uint64_t now_ns() {
@@ -149,16 +149,16 @@ bool is_event_log(const std::string& path) {
            std::memcmp(head.data(), trace::format::magic, head.size()) == 0;
 }
 
-DeriveResult read_json(const std::string& path, const LogFollower& follower) {
+DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink) {
     try {
-        return read_file(path, follower);
+        return read_file(path, make_sink);
     } catch (const std::bad_alloc&) {
         return failure("needs more memory than there is; read it on a larger machine");
     }
 }
 
-ReadResult read_report(const std::string& path, const LogFollower& follower) {
-    const DeriveResult read = read_json(path, follower);
+ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink) {
+    const DeriveResult read = read_json(path, make_sink);
     if (!read.error.empty()) {
         ReadResult result;
         result.error = read.error;

@@ -1,4 +1,4 @@
-// A function and line of the source: what the symbolizer finds, and what a report may carry.
+// A function and source line, as found by the symbolizer or stored in a report.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@ namespace memlab::report {
 /// Empty members are unknown.
 struct SourceFrame {
     std::string function;  ///< demangled, with its parameters
-    std::string file;      ///< absolute where the debug information says so
+    std::string file;      ///< absolute if the debug information says so
     int line = 0;
-    bool inlined = false;  ///< its code lies within the next frame's function
+    bool inlined = false;  ///< inlined into the function of the next frame
 };
 
 }  // namespace memlab::report

@@ -23,27 +23,27 @@ class Cursor {
 
     bool take(char wanted) {
         skip_space();
-        const bool there = at_ != end_ && *at_ == wanted;
-        at_ += there ? 1 : 0;
-        return there;
+        const bool found = at_ != end_ && *at_ == wanted;
+        at_ += found ? 1 : 0;
+        return found;
     }
 
     bool take(std::string_view word) {
         skip_space();
-        const bool there = std::string_view(at_, end_).starts_with(word);
-        at_ += there ? word.size() : 0;
-        return there;
+        const bool found = std::string_view(at_, end_).starts_with(word);
+        at_ += found ? word.size() : 0;
+        return found;
     }
 
     bool number(std::uint64_t* value) {
         skip_space();
         const char* const begin = at_;
-        const auto [stopped, error] = std::from_chars(at_, end_, *value);
-        at_ = stopped;
+        const auto [end, error] = std::from_chars(at_, end_, *value);
+        at_ = end;
         return error == std::errc() && (*begin != '0' || at_ - begin == 1);
     }
 
-    /// Of plain ASCII, which needs no decoding.
+    /// A string of plain ASCII without escapes, which needs no decoding.
     bool text(std::string_view* value) {
         if (!take('"')) {
             return false;
@@ -56,7 +56,7 @@ class Cursor {
         return at_ != end_ && *at_++ == '"';
     }
 
-    /// Between `open` and `close`, separated by commas, each by `element`.
+    /// A comma-separated list between `open` and `close`; `element` parses each entry.
     template <class Element>
     bool list(char open, char close, const Element& element) {
         if (!take(open)) {
@@ -73,7 +73,7 @@ class Cursor {
         return take(close);
     }
 
-    /// An object, whose members `member` reads by their names.
+    /// An object; `member(name)` parses the value of each member.
     template <class Member>
     bool object(const Member& member) {
         return list('{', '}', [&] {
@@ -93,7 +93,7 @@ class Cursor {
     const char* end_;
 };
 
-/// Members of an object that are numbers: each of them once.
+/// The numeric members of an object, each of which must occur exactly once.
 template <std::size_t count>
 class Numbers {
   public:
@@ -102,7 +102,7 @@ class Numbers {
     explicit Numbers(const Fields& fields) : fields_(fields) {}
 
     bool has(std::string_view name) {
-        // As they are written: in order.
+        // memlab writes them in order: the next one is the first guess.
         for (std::size_t i = 0; i < count; ++i, ++next_) {
             next_ = next_ == count ? 0 : next_;
             if (fields_[next_].first == name) {
@@ -111,19 +111,19 @@ class Numbers {
         }
         return false;
     }
-    /// The one that has() found.
+    /// Parses the member that has() found.
     bool read(Cursor& cursor) {
         const std::uint32_t bit = 1U << next_;
-        const bool first = (seen_ & bit) == 0;
-        seen_ |= bit;
+        const bool first = (read_ & bit) == 0;
+        read_ |= bit;
         return first && cursor.number(fields_[next_++].second);
     }
-    bool complete() const { return seen_ == (1U << count) - 1; }
+    bool complete() const { return read_ == (1U << count) - 1; }
 
   private:
     const Fields fields_;
     std::size_t next_ = 0;
-    std::uint32_t seen_ = 0;
+    std::uint32_t read_ = 0;
 };
 
 bool read_lifetime(Cursor& cursor, std::optional<Lifetime>* lifetime) {
@@ -176,7 +176,7 @@ bool read_site(Cursor& cursor, std::size_t stack_count, Site& site) {
     bool api = false;
     bool lifetime = false;
     bool labels = false;
-    const auto once = [](bool& seen) { return !std::exchange(seen, true); };
+    const auto first = [](bool& found) { return !std::exchange(found, true); };
     const auto text = [&cursor](std::string& value) {
         std::string_view read;
         const bool plain = cursor.text(&read);
@@ -184,7 +184,7 @@ bool read_site(Cursor& cursor, std::size_t stack_count, Site& site) {
         return plain;
     };
     const bool plain = cursor.object([&](std::string_view name) {
-        if (name == "id" || name == "peak_time_ns") {  // nobody asks for them
+        if (name == "id" || name == "peak_time_ns") {  // not part of Site
             std::uint64_t unused = 0;
             return cursor.number(&unused);
         }
@@ -192,15 +192,15 @@ bool read_site(Cursor& cursor, std::size_t stack_count, Site& site) {
             return numbers.read(cursor);
         }
         if (name == "kind") {
-            return once(kind) && text(site.kind);
+            return first(kind) && text(site.kind);
         }
         if (name == "api") {
-            return once(api) && text(site.api);
+            return first(api) && text(site.api);
         }
         if (name == "lifetime_ns") {
-            return once(lifetime) && read_lifetime(cursor, &site.lifetime);
+            return first(lifetime) && read_lifetime(cursor, &site.lifetime);
         }
-        return name == "labels" && once(labels) && cursor.list('[', ']', [&] {
+        return name == "labels" && first(labels) && cursor.list('[', ']', [&] {
             return read_label(cursor, site.labels.emplace_back());
         });
     });
@@ -208,7 +208,7 @@ bool read_site(Cursor& cursor, std::size_t stack_count, Site& site) {
     return plain && numbers.complete() && kind && api && lifetime && stack < stack_count;
 }
 
-/// Entries up to the end of the text.
+/// A comma-separated list up to the end of the text.
 template <class Entry>
 bool read_entries(Cursor& cursor, const Entry& entry) {
     if (cursor.at_end()) {
@@ -224,7 +224,7 @@ bool read_entries(Cursor& cursor, const Entry& entry) {
 
 }  // namespace
 
-bool scan_tables(std::string_view text, int deepest, TableTexts* tables) {
+bool scan_tables(std::string_view text, int max_depth, TableTexts* tables) {
     int depth = 0;
     bool in_string = false;
     std::size_t begin = 0;
@@ -244,7 +244,7 @@ bool scan_tables(std::string_view text, int deepest, TableTexts* tables) {
             in_string = true;
             begin = depth == 1 ? i + 1 : begin;
         } else if (c == '[' || c == '{') {
-            if (++depth > deepest) {
+            if (++depth > max_depth) {
                 return false;
             }
             if (depth == 2 && c == '[' && (name == "stacks" || name == "sites")) {

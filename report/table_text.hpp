@@ -1,9 +1,8 @@
-// The two tables of a report that grow with the program, its call stacks and its sites, read from
-// their text.
+// A fast parser for the two tables of a report that grow with the program: call stacks and sites.
 //
-// As a document in memory they would take ten times the room of the file, and most of the time.
-// What is not written as memlab writes it is left to the reader of the whole document, which says
-// what is wrong with it; so nothing here explains itself.
+// As a JSON document in memory they would take ten times the size of the file, and most of the
+// time. Text that is not formatted as memlab writes it is rejected without an error message: the
+// caller then parses the whole document, which reports what is wrong.
 #pragma once
 
 #include <string>
@@ -14,21 +13,21 @@
 
 namespace memlab::report {
 
-/// What lies between the brackets of each table.
+/// The text between the brackets of each table.
 struct TableTexts {
     std::string_view stacks;
     std::string_view sites;
-    bool found = false;  ///< each of them once
+    bool found = false;  ///< both, exactly once
 };
 
-/// Finds the tables in a report's text. False when it nests deeper than `deepest`.
-bool scan_tables(std::string_view text, int deepest, TableTexts* tables);
+/// Finds the tables in a report's text. False if it is nested deeper than `max_depth`.
+bool scan_tables(std::string_view text, int max_depth, TableTexts* tables);
 
-/// The text without what is in the tables.
+/// The text with both tables emptied.
 std::string without_tables(std::string_view text, const TableTexts& tables);
 
-/// Each adds the table's entries to `out`. False when anything is not as memlab writes it, or names
-/// what is not there; `out` may have some of them then.
+/// Append the table's entries to `out`. False if anything is not as memlab writes it or an index is
+/// out of range; `out` may then hold some of the entries.
 bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<Stack>& out);
 bool read_sites(std::string_view text, std::size_t stack_count, std::vector<Site>& out);
 

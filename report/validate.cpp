@@ -42,7 +42,7 @@ class Validator {
             const Scope& scope = report_.scopes[i];
             const std::string where = "scopes[" + std::to_string(i) + "]";
             holders(scope.escaped, where + ".escaped");
-            at_most(scope.most_escaped_bytes, scope.escaped.bytes, where + ".escaped.most_bytes",
+            at_most(scope.max_escaped_bytes, scope.escaped.bytes, where + ".escaped.most_bytes",
                     "its bytes");
         }
         for (std::size_t i = 0; i < report_.ooms.size(); ++i) {
@@ -76,7 +76,7 @@ class Validator {
         }
     }
 
-    /// A member that is read here alone, as a number.
+    /// Checks a numeric member that Report does not keep.
     void same_number(const JsonValue& object, const char* name, std::uint64_t expected,
                      const std::string& where) {
         const auto found = object.find(name);
@@ -103,12 +103,12 @@ class Validator {
         if (report_.marks.size() < max_marks) {
             equal(report_.mark_count, report_.marks.size(), "mark_count", "the number of marks is");
         }
-        std::uint64_t before = 0;
+        std::uint64_t previous = 0;
         for (std::size_t i = 0; i < report_.devices.size(); ++i) {
-            if (i != 0 && report_.devices[i].index <= before) {
+            if (i != 0 && report_.devices[i].index <= previous) {
                 problem("devices are not in the order of their indexes");
             }
-            before = report_.devices[i].index;
+            previous = report_.devices[i].index;
         }
     }
 
@@ -181,16 +181,14 @@ class Validator {
                   where + ".live of site " + std::to_string(share.site), "the site has");
         }
         for (const auto& [kind, totals] : device.kinds) {
-            const std::string of_kind = std::string(where).append(".kinds.").append(kind);
+            const std::string path = std::string(where).append(".kinds.").append(kind);
             const Sums& sums = sums_[{device.index, kind}];
-            equal(totals.count, sums.count, of_kind + ".count", "its sites have");
-            equal(totals.bytes, sums.bytes, of_kind + ".bytes", "its sites have");
-            equal(totals.live_count, sums.live_count, of_kind + ".live_count", "its sites have");
-            equal(totals.live_bytes, sums.live_bytes, of_kind + ".live_bytes", "its sites have");
-            at_most(totals.live_bytes, totals.peak_bytes, of_kind + ".live_bytes",
-                    "its peak_bytes");
-            at_most(totals.peak_bytes, sums.peak_bytes, of_kind + ".peak_bytes",
-                    "its sites' peaks");
+            equal(totals.count, sums.count, path + ".count", "its sites have");
+            equal(totals.bytes, sums.bytes, path + ".bytes", "its sites have");
+            equal(totals.live_count, sums.live_count, path + ".live_count", "its sites have");
+            equal(totals.live_bytes, sums.live_bytes, path + ".live_bytes", "its sites have");
+            at_most(totals.live_bytes, totals.peak_bytes, path + ".live_bytes", "its peak_bytes");
+            at_most(totals.peak_bytes, sums.peak_bytes, path + ".peak_bytes", "its sites' peaks");
         }
         const JsonValue& recorded =
             root_["devices"][static_cast<std::size_t>(&device - report_.devices.data())];
@@ -204,8 +202,8 @@ class Validator {
         at_most(time_ns, report_.process.duration_ns, what, "process.duration_ns");
     }
 
-    /// As PyTorch counts, by names like "active_bytes.all.current": what is there is what was
-    /// allocated less what was freed, and all of it is in one of the two pools.
+    /// Statistics named as in PyTorch ("active_bytes.all.current"): current is allocated minus
+    /// freed, and "all" is the sum of the two pools.
     void memory_stats(const JsonValue& stats, const std::string& where) {
         if (!stats.is_object()) {
             return;
@@ -298,8 +296,8 @@ class Validator {
     Validation out_;
 };
 
-/// Without what is added after the process has ended.
-JsonValue as_recorded(std::string_view text) {
+/// Parses a report and removes what is added after the process has ended.
+JsonValue parse_as_recorded(std::string_view text) {
     JsonValue root = JsonValue::parse(text);
     if (root["process"].value("ended", "") == "cut off") {
         if (const auto recorded = root["process"].find("recorded_ns");
@@ -347,9 +345,9 @@ Validation validate(const DeriveResult& recording) {
     return out;
 }
 
-std::string difference(std::string_view json_text, std::string_view derived) {
-    const JsonValue written = as_recorded(json_text);
-    const JsonValue expected = as_recorded(derived);
+std::string find_difference(std::string_view json_text, std::string_view derived) {
+    const JsonValue written = parse_as_recorded(json_text);
+    const JsonValue expected = parse_as_recorded(derived);
     if (expected["log"].value("dropped", std::uint64_t{0}) != 0 ||
         written["log"].value("dropped", std::uint64_t{0}) != 0) {
         return {};

@@ -1,6 +1,5 @@
-// Whether a recording is sound: that it can be read, and that it says the same thing wherever it
-// says it twice. docs/report-format.md promises which of its sums are equal; here they are added
-// up.
+// Checks the consistency of a recording: that it can be read, and that the sums which
+// docs/report-format.md promises to be equal are equal.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +12,19 @@
 namespace memlab::report {
 
 struct Validation {
-    std::vector<std::string> problems;  ///< one line each, the first ones; empty: it is sound
-    std::size_t more = 0;               ///< problems beyond these
+    std::vector<std::string> problems;  ///< the first ones, one line each; empty: it is sound
+    std::size_t more = 0;               ///< number of further problems
     std::string what;                   ///< "report of train (pid 7), 12 sites"
 
     bool sound() const { return problems.empty(); }
 };
 
-/// `recording` as read_json() gave it. Never throws but std::bad_alloc.
+/// `recording`: as returned by read_json(). Throws nothing but std::bad_alloc.
 Validation validate(const DeriveResult& recording);
 
-/// How the report `json`, which a process or memlab-run wrote, differs from `derived`, which its
-/// log amounts to; empty when it does not. What only the parent saw of its end, and symbols that
-/// were embedded later, are no difference. A log that dropped events cannot tell: empty.
-std::string difference(std::string_view json, std::string_view derived);
+/// The JSON path of the first difference between the report `json`, which a process or memlab-run
+/// wrote, and `derived`, the report derived from its log; empty if they agree or the log dropped
+/// events. Ignores how the process ended if only the parent saw that, and symbols embedded later.
+std::string find_difference(std::string_view json, std::string_view derived);
 
 }  // namespace memlab::report

@@ -12,7 +12,7 @@ spdlog::logger& diagnostics() {
     return logger;
 }
 
-void name_program(const char* name) {
+void set_program_name(const char* name) {
     diagnostics().set_pattern(std::string(name) + ": %v");
     diagnostics().flush_on(spdlog::level::trace);
 }

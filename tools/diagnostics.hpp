@@ -1,17 +1,17 @@
-// What the tools say about trouble: one line on stderr, "memlab-run: what; what to do". The result
-// of a tool (a summary, a report) is not a diagnostic and is printed as it is.
+// The tools' diagnostics: one line on stderr, "memlab-run: what; what to do". A tool's result (a
+// summary, a report) is not a diagnostic and is printed as is.
 #pragma once
 
 #include <spdlog/logger.h>
 
 namespace memlab::tools {
 
-/// The logger of this program, outside spdlog's registry. Its lines carry the name given to
-/// name_program(). Thread-safe. Text from outside (paths, other people's messages) goes through
-/// report::printable() first and is passed as an argument, never as the format.
+/// The program's logger, outside of spdlog's registry. Lines are prefixed with the name given to
+/// set_program_name(). Thread-safe. Untrusted text (paths, messages of others) must be passed
+/// through report::printable(), and as an argument, never as the format.
 spdlog::logger& diagnostics();
 
-/// Called once, at the start of main.
-void name_program(const char* name);
+/// Call once, at the start of main.
+void set_program_name(const char* name);
 
 }  // namespace memlab::tools

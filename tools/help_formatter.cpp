@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t page_width = 80;
 
-std::string wrapped(const std::string& text, std::size_t width) {
+std::string wrap_paragraphs(const std::string& text, std::size_t width) {
     std::string result;
     for (std::size_t begin = 0; begin <= text.size();) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -39,16 +39,16 @@ HelpFormatter::HelpFormatter(std::size_t column) {
 std::string HelpFormatter::make_help(const CLI::App* app, std::string name,
                                      CLI::AppFormatMode mode) const {
     std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-    replace_all(help, "\n\n\n", "\n\n");  // CLI11 parts groups of options by two lines
+    replace_all(help, "\n\n\n", "\n\n");  // CLI11 separates option groups by two lines
     return help;
 }
 
 std::string HelpFormatter::make_description(const CLI::App* app) const {
-    return wrapped(app->get_description(), page_width) + "\n\n";
+    return wrap_paragraphs(app->get_description(), page_width) + "\n\n";
 }
 
 std::string HelpFormatter::make_footer(const CLI::App* app) const {
-    return wrapped(CLI::Formatter::make_footer(app), page_width);
+    return wrap_paragraphs(CLI::Formatter::make_footer(app), page_width);
 }
 
 std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
@@ -57,8 +57,7 @@ std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_p
     return name;
 }
 
-/// Not CLI11's, which adds what else excludes the option or is needed by it, and so breaks the
-/// columns.
+/// CLI11's version adds excluded and required options, which breaks the columns.
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
     std::string text = option->get_type_size() == 0 || option->get_type_name().empty()
                            ? std::string()
@@ -71,7 +70,7 @@ std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
 }
 
 std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-    return wrapped(option->get_description(), page_width - get_column_width());
+    return wrap_paragraphs(option->get_description(), page_width - get_column_width());
 }
 
 void set_help(CLI::App& app, std::shared_ptr<HelpFormatter> formatter) {

@@ -1,5 +1,4 @@
-// How --help looks in all tools: text wrapped to 80 columns, options with what they mean beside
-// them.
+// The layout of all tools' --help: wrapped to 80 columns, descriptions beside the options.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,11 +8,11 @@
 
 namespace memlab::tools {
 
-/// Each line of the description, of the footer and of what an option means is a paragraph, which is
-/// wrapped; lines that begin with a blank are shown as they are.
+/// Each line of a description or footer is a paragraph and is wrapped; lines that begin with a
+/// space are printed as is.
 class HelpFormatter : public CLI::Formatter {
   public:
-    /// What options mean begins in `column`.
+    /// Option descriptions begin in `column`.
     explicit HelpFormatter(std::size_t column);
 
     std::string make_help(const CLI::App* app, std::string name,
@@ -25,7 +24,7 @@ class HelpFormatter : public CLI::Formatter {
     std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// Gives `app` this formatter, and its --help words like the others'.
+/// Sets the formatter and a uniform --help option.
 void set_help(CLI::App& app, std::shared_ptr<HelpFormatter> formatter);
 
 }  // namespace memlab::tools

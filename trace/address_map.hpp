@@ -1,11 +1,10 @@
-// An ordered map from addresses to small values, made for the memory blocks of a program: hundreds
-// to millions of them, looked up and replaced all the time, with their neighbours.
+// An ordered map from addresses to small values, for the memory blocks of a program: hundreds to
+// millions, with frequent lookups, updates and neighbour queries.
 //
-// A B-tree of two levels: sorted chunks of 64, and a sorted directory of them. A look-up is a
-// binary search in one packed array and then in another, where a balanced tree of nodes would miss
-// the cache at every level. An insertion moves half a chunk at most, and allocates only when a
-// chunk splits; keys that come in ascending order fill chunks completely. The directory grows by
-// one entry for every 32 to 64 keys, and is moved as seldom.
+// A two-level B-tree: sorted chunks of 64 keys, and a sorted directory of chunks. A lookup searches
+// two packed arrays, where a balanced tree of nodes would miss the cache at every level. An
+// insertion moves one chunk at most, and allocates only when a chunk splits; ascending keys fill
+// chunks completely. The directory gets one entry per 32 to 64 keys and changes as rarely.
 //
 // Thread-safety: as the standard library's containers.
 #pragma once
@@ -22,7 +21,7 @@ namespace memlab::trace {
 template <typename Value>
 class AddressMap {
     static constexpr std::size_t chunk_keys = 64;
-    /// Stands where a chunk has no key: no key is below another because of it.
+    /// Fills the unused slots of a chunk; compares above all keys.
     static constexpr std::uint64_t no_key = ~std::uint64_t{0};
     struct Chunk {
         Chunk() { keys.fill(no_key); }
@@ -32,81 +31,87 @@ class AddressMap {
     };
 
   public:
-    /// A place between two keys, or at one. Any insertion or removal makes it invalid.
-    class Place {
+    /// A position in the map, as an iterator. Invalidated by any insertion or removal.
+    class Position {
       public:
-        bool operator==(const Place&) const = default;
+        bool operator==(const Position&) const = default;
 
       private:
         friend AddressMap;
-        Place(std::size_t chunk, std::size_t slot) : chunk_(chunk), slot_(slot) {}
+        Position(std::size_t chunk, std::size_t slot) : chunk_(chunk), slot_(slot) {}
         std::size_t chunk_;
         std::size_t slot_;
     };
 
     bool empty() const { return begin() == end(); }
 
-    Place begin() const { return chunks_.empty() ? end() : settled({0, 0}); }
-    Place end() const { return {chunks_.size(), 0}; }
+    Position begin() const { return chunks_.empty() ? end() : normalized({0, 0}); }
+    Position end() const { return {chunks_.size(), 0}; }
 
     /// The first key that is not below `key`.
-    Place lower_bound(std::uint64_t key) const {
+    Position lower_bound(std::uint64_t key) const {
         if (chunks_.empty()) {
             return end();
         }
-        const std::size_t chunk = chunk_of(key);
-        return settled({chunk, slot_of(*chunks_[chunk], key)});
+        const std::size_t chunk = find_chunk(key);
+        return normalized({chunk, find_slot(*chunks_[chunk], key)});
     }
     /// `key` itself, or end().
-    Place find(std::uint64_t key) const {
-        const Place place = lower_bound(key);
-        return place != end() && key_at(place) == key ? place : end();
+    Position find(std::uint64_t key) const {
+        const Position position = lower_bound(key);
+        return position != end() && key_at(position) == key ? position : end();
     }
     /// The last key that is not above `key`, or end().
-    Place floor(std::uint64_t key) const {
-        const Place place = lower_bound(key);
-        if (place != end() && key_at(place) == key) {
-            return place;
+    Position floor(std::uint64_t key) const {
+        const Position position = lower_bound(key);
+        if (position != end() && key_at(position) == key) {
+            return position;
         }
-        return previous(place);
+        return previous(position);
     }
 
-    /// Of a place at a key.
-    std::uint64_t key_at(Place place) const { return chunks_[place.chunk_]->keys[place.slot_]; }
-    const Value& at(Place place) const { return chunks_[place.chunk_]->values[place.slot_]; }
-    Value& at(Place place) { return chunks_[place.chunk_]->values[place.slot_]; }
+    /// `position` must be at a key.
+    std::uint64_t key_at(Position position) const {
+        return chunks_[position.chunk_]->keys[position.slot_];
+    }
+    const Value& at(Position position) const {
+        return chunks_[position.chunk_]->values[position.slot_];
+    }
+    Value& at(Position position) { return chunks_[position.chunk_]->values[position.slot_]; }
 
-    /// The next key, or end(); not of end() itself.
-    Place next(Place place) const { return settled({place.chunk_, place.slot_ + 1}); }
+    /// The next key, or end(). `position` must not be end().
+    Position next(Position position) const {
+        return normalized({position.chunk_, position.slot_ + 1});
+    }
     /// The key before; end() when there is none.
-    Place previous(Place place) const {
-        if (place.slot_ > 0) {
-            return {place.chunk_, place.slot_ - 1};
+    Position previous(Position position) const {
+        if (position.slot_ > 0) {
+            return {position.chunk_, position.slot_ - 1};
         }
-        if (place.chunk_ == 0 || chunks_[place.chunk_ - 1]->size == 0) {
+        if (position.chunk_ == 0 || chunks_[position.chunk_ - 1]->size == 0) {
             return end();
         }
-        return {place.chunk_ - 1, chunks_[place.chunk_ - 1]->size - 1};
+        return {position.chunk_ - 1, chunks_[position.chunk_ - 1]->size - 1};
     }
 
-    /// `key` must not be there yet. May throw std::bad_alloc, and then has changed nothing.
-    Place insert(std::uint64_t key, const Value& value) {
+    /// `key` must not be in the map. May throw std::bad_alloc, without a change.
+    Position insert(std::uint64_t key, const Value& value) {
         return insert(lower_bound(key), key, value);
     }
-    /// The same where lower_bound(key) is known.
-    Place insert(Place above, std::uint64_t key, const Value& value) {
+    /// The same, where `above` is lower_bound(key).
+    Position insert(Position above, std::uint64_t key, const Value& value) {
         if (chunks_.empty()) {
             add_chunk(0, 0);
         }
         std::size_t index = above.chunk_;
         std::size_t slot = above.slot_;
         if (index != 0 && slot == 0 && (index == chunks_.size() || key < firsts_[index])) {
-            slot = chunks_[--index]->size;  // behind the last key of the chunk before
+            slot = chunks_[--index]->size;  // after the last key of the chunk before
         }
         if (chunks_[index]->size == chunk_keys) {
             split(index, key);
-            index = chunk_of(key);
-            slot = slot_of(*chunks_[index], key);
+            index = find_chunk(key);
+            slot = find_slot(*chunks_[index], key);
         }
         Chunk& chunk = *chunks_[index];
         std::copy_backward(chunk.keys.begin() + slot, chunk.keys.begin() + chunk.size,
@@ -119,43 +124,44 @@ class AddressMap {
         return {index, slot};
     }
 
-    /// Of a place at a key.
-    void erase(Place place) {
-        Chunk& chunk = *chunks_[place.chunk_];
-        std::copy(chunk.keys.begin() + place.slot_ + 1, chunk.keys.begin() + chunk.size,
-                  chunk.keys.begin() + place.slot_);
-        std::copy(chunk.values.begin() + place.slot_ + 1, chunk.values.begin() + chunk.size,
-                  chunk.values.begin() + place.slot_);
+    /// `position` must be at a key.
+    void erase(Position position) {
+        Chunk& chunk = *chunks_[position.chunk_];
+        std::copy(chunk.keys.begin() + position.slot_ + 1, chunk.keys.begin() + chunk.size,
+                  chunk.keys.begin() + position.slot_);
+        std::copy(chunk.values.begin() + position.slot_ + 1, chunk.values.begin() + chunk.size,
+                  chunk.values.begin() + position.slot_);
         chunk.keys[--chunk.size] = no_key;
         if (chunk.size < chunk_keys / 4) {
-            shrink(place.chunk_);
+            shrink(position.chunk_);
         }
     }
 
   private:
-    /// From behind a chunk's last key to the next chunk's first.
-    Place settled(Place place) const {
-        return place.slot_ < chunks_[place.chunk_]->size ? place : Place{place.chunk_ + 1, 0};
+    /// Turns a position after a chunk's last key into one at the next chunk's first.
+    Position normalized(Position position) const {
+        return position.slot_ < chunks_[position.chunk_]->size ? position
+                                                               : Position{position.chunk_ + 1, 0};
     }
 
-    // Which way a search turns is as good as random, and a processor that guessed it wrong has lost
-    // more time than the whole search takes. So neither of these has a branch to guess, and each
-    // turn chooses among four ways: what is compared for that is read side by side.
+    // The branches of a binary search are unpredictable, and one misprediction costs more than the
+    // whole search. So both searches are branchless and four-way: the three comparisons of a step
+    // are independent loads.
 
-    /// The chunk that has `key`, or would get it: the last that begins at or below it.
-    std::size_t chunk_of(std::uint64_t key) const {
+    /// The chunk for `key`: the last one that begins at or below it.
+    std::size_t find_chunk(std::uint64_t key) const {
         const std::uint64_t* const first = firsts_.data();
-        std::size_t at = 0;  // the first chunk takes what is below all
+        std::size_t at = 0;  // the first chunk also holds keys below all others
         std::size_t length = firsts_.size();
         while (length > 4) {
             const std::size_t quarter = length / 4;
-            at += quarter * how_many_up_to(key, first + at + quarter, quarter, 3);
+            at += quarter * count_up_to(key, first + at + quarter, quarter, 3);
             length -= 3 * quarter;
         }
-        return at + (length > 1 ? how_many_up_to(key, first + at + 1, 1, length - 1) : 0);
+        return at + (length > 1 ? count_up_to(key, first + at + 1, 1, length - 1) : 0);
     }
-    static std::size_t how_many_up_to(std::uint64_t key, const std::uint64_t* keys,
-                                      std::size_t step, std::size_t count) {
+    static std::size_t count_up_to(std::uint64_t key, const std::uint64_t* keys, std::size_t step,
+                                   std::size_t count) {
         std::size_t found = 0;
         for (std::size_t i = 0; i < count; ++i) {
             found += static_cast<std::size_t>(keys[i * step] <= key);
@@ -164,15 +170,15 @@ class AddressMap {
     }
 
     /// How many of the chunk's keys are below `key`.
-    static std::size_t slot_of(const Chunk& chunk, std::uint64_t key) {
+    static std::size_t find_slot(const Chunk& chunk, std::uint64_t key) {
         static_assert(chunk_keys == 64);
         const std::uint64_t* const keys = chunk.keys.data();
-        std::size_t at = 16 * how_many_below(key, keys + 15, 16, 3);
-        at += 4 * how_many_below(key, keys + at + 3, 4, 3);
-        return at + how_many_below(key, keys + at, 1, 4);
+        std::size_t at = 16 * count_below(key, keys + 15, 16, 3);
+        at += 4 * count_below(key, keys + at + 3, 4, 3);
+        return at + count_below(key, keys + at, 1, 4);
     }
-    static std::size_t how_many_below(std::uint64_t key, const std::uint64_t* keys,
-                                      std::size_t step, std::size_t count) {
+    static std::size_t count_below(std::uint64_t key, const std::uint64_t* keys, std::size_t step,
+                                   std::size_t count) {
         std::size_t found = 0;
 #pragma GCC unroll 4
         for (std::size_t i = 0; i < count; ++i) {
@@ -190,8 +196,7 @@ class AddressMap {
         firsts_.insert(firsts_.begin() + static_cast<std::ptrdiff_t>(index), first);
     }
 
-    /// Makes room in a full chunk for `key`: in the middle, or behind its end when that is where
-    /// the key goes.
+    /// Splits a full chunk for `key`: in the middle, or at the end if `key` is above all its keys.
     void split(std::size_t index, std::uint64_t key) {
         const std::size_t keep = key > chunks_[index]->keys.back() ? chunk_keys : chunk_keys / 2;
         const std::uint64_t first = keep == chunk_keys ? key : chunks_[index]->keys[keep];
@@ -205,8 +210,8 @@ class AddressMap {
         from.size = keep;
     }
 
-    /// A chunk with few keys left joins its neighbour when both fit well into one. The last chunk
-    /// stays, so that a map that is empty now and then allocates nothing.
+    /// Merges a chunk with a neighbour when both fit into half a chunk. The last chunk is kept, so
+    /// that a map that is empty at times does not reallocate.
     void shrink(std::size_t index) {
         const auto join = [this](std::size_t left) {
             Chunk& to = *chunks_[left];
@@ -234,7 +239,7 @@ class AddressMap {
     void drop_chunk(std::size_t index) {
         chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(index));
         firsts_.erase(firsts_.begin() + static_cast<std::ptrdiff_t>(index));
-        firsts_.front() = 0;  // the first chunk takes what is below all
+        firsts_.front() = 0;  // the first chunk also holds keys below all others
     }
 
     std::vector<std::uint64_t> firsts_;  ///< the lowest key that a chunk may hold

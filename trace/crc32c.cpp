@@ -30,7 +30,7 @@ constexpr Tables make_tables() {
 
 constexpr Tables tables = make_tables();
 
-/// The checksum's bits inverted, in and out.
+/// `crc` and the result are the inverted checksum.
 [[gnu::hot]] __attribute__((target("sse4.2"))) std::uint32_t by_instruction(
     std::uint32_t crc, const unsigned char* bytes, std::size_t size) {
     while (size >= 8) {

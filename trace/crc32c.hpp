@@ -1,6 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of the event log's sealed blocks. By the processor's own
-// instruction, which every x86-64 of the last fifteen years has; else by tables, eight bytes a
-// step.
+// CRC-32C (Castagnoli), the checksum of the event log's sealed blocks. Uses the SSE4.2 instruction,
+// else tables (slicing by eight).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace memlab::trace {
 /// Known answer: crc32c(0, "123456789", 9) == 0xe3069283.
 std::uint32_t crc32c(std::uint32_t previous, const void* data, std::size_t size);
 
-/// The same, on any processor.
+/// The same, by tables.
 std::uint32_t crc32c_by_table(std::uint32_t previous, const void* data, std::size_t size);
 
 }  // namespace memlab::trace

@@ -1,10 +1,10 @@
-// What a recording has defined so far, and whether a record refers to anything else. Identifiers
-// are given out in order from 1, so that a count is all there is to remember: the reader stays
-// within bounded memory on any input.
+// The set of definitions of a recording so far, to validate the references in its records.
+// Identifiers are assigned in order from 1, so one count per kind suffices, and memory is bounded
+// on any input.
 //
-// The recorder, the writer and the aggregator use repair(): a defect in the recorder costs the
-// reference, not the recording; and a definition is taken, or all that come after it would be out
-// of order. To the reader an undefined reference is damage.
+// The recorder, the writer and the aggregator use repair(): a defect in the recorder loses the
+// reference, not the record (a dropped definition would put all later ones out of order). For the
+// reader an undefined reference is damage.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@ namespace memlab::trace {
 
 class Definitions {
   public:
-    /// Takes what the record defines. False, and nothing changed, when it refers to something
-    /// undefined, or is itself out of order.
+    /// Adds what the record defines. False, without a change, when it has an undefined reference or
+    /// is a definition out of order.
     template <typename Record>
     bool accept(const Record& record) {
         if (!valid(record)) {
             return false;
         }
-        Taker taker{{}, *this};
-        Record::fields(record, taker);
+        Definer definer{{}, *this};
+        Record::fields(record, definer);
         return true;
     }
     bool accept(const Event& event) { return valid(event); }
@@ -41,7 +41,7 @@ class Definitions {
         return checker.valid;
     }
     bool valid(const Event& event) const {
-        return (is_note(event.type) || knows(Definition::device, event.device)) &&
+        return (is_annotation(event.type) || knows(Definition::device, event.device)) &&
                event.context <= count(Definition::context) &&
                event.api <= count(Definition::string) && event.name <= count(Definition::string) &&
                event.stack <= count(Definition::stack);
@@ -68,14 +68,14 @@ class Definitions {
                                           : id != 0 && id <= count(what);
     }
 
-    /// Marks, scopes and labels belong to the program, not to a device.
-    static bool is_note(EventType type) {
+    /// Whether the event is the program's (mark, scope, label), and so has no device.
+    static bool is_annotation(EventType type) {
         return type == EventType::mark || type == EventType::scope_begin ||
                type == EventType::scope_end || type == EventType::label;
     }
 
   private:
-    /// Of a record's fields(), those that refer to nothing.
+    /// The visitor that ignores all fields.
     struct Visitor {
         void time(const char*, std::uint64_t) {}
         template <typename Integer>
@@ -141,7 +141,7 @@ class Definitions {
         }
     };
 
-    struct Taker : Visitor {
+    struct Definer : Visitor {
         Definitions& known;
 
         void definition(const char*, Definition what, std::uint32_t id) {
@@ -164,7 +164,7 @@ class Definitions {
     }
     std::uint32_t count(Definition what) const { return counts_[static_cast<std::size_t>(what)]; }
 
-    /// Of each Definition but devices, which are not given out in order.
+    /// Per Definition, without devices, which are not numbered in order.
     std::array<std::uint32_t, static_cast<std::size_t>(Definition::device)> counts_{};
     std::bitset<format::max_devices> devices_;
 };

@@ -11,25 +11,24 @@ std::uint8_t* put_difference(std::uint8_t* to, std::uint64_t value, std::uint64_
     return put_number(to, zigzag(value - base));
 }
 
-/// What requested and size are when an event does not say: as was last said of its address, or,
-/// where nothing is known of that, the last event's of its type and all of it. `size` depends on
-/// `requested`, so it is a question of its own.
-std::uint64_t size_unsaid(const RememberedAddress* known, bool has_requested,
-                          std::uint64_t requested) {
+/// The size of an event without has_size: the remembered one of its address if `requested` is
+/// implied too, else `requested`.
+std::uint64_t default_size(const RememberedAddress* known, bool has_requested,
+                           std::uint64_t requested) {
     return known != nullptr && !has_requested ? known->size : requested;
 }
 
 void remember(CodecState& state, const Event& event) {
     if (event.address != 0) {
         state.address = event.address;
-        state.remembered[CodecState::slot_of(event.address)] = {event.address, event.requested,
-                                                                event.size};
+        state.remembered[CodecState::slot(event.address)] = {event.address, event.requested,
+                                                             event.size};
     }
     state.last[static_cast<std::size_t>(event.type)] = event;
 }
 
-/// The fields from the size on, which no remembered address says anything about.
-void rest_of_event(ByteReader& from, std::uint32_t fields, Event& record) {
+/// Decodes the fields from size on, which do not depend on a remembered address.
+void decode_other_fields(ByteReader& from, std::uint32_t fields, Event& record) {
     if ((fields & format::has_size) != 0) {
         from.difference(record.size, record.requested);
     }
@@ -76,7 +75,7 @@ void rest_of_event(ByteReader& from, std::uint32_t fields, Event& record) {
 [[gnu::hot]] std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to) {
     const auto type = static_cast<std::size_t>(event.type);
     const Event& last = state.last[type];
-    const std::size_t slot = CodecState::slot_of(event.address);
+    const std::size_t slot = CodecState::slot(event.address);
     const RememberedAddress* known = nullptr;
     std::uint32_t fields = 0;
     if (event.address != 0) {
@@ -88,23 +87,23 @@ void rest_of_event(ByteReader& from, std::uint32_t fields, Event& record) {
             fields = format::at_new_address;
         }
     }
-    const auto note = [&fields](bool differs, std::uint32_t field) {
+    const auto set_if = [&fields](bool differs, std::uint32_t field) {
         fields |= differs ? field : 0;
     };
     const bool has_requested =
         event.requested != (known != nullptr ? known->requested : last.requested);
-    const std::uint64_t unsaid = size_unsaid(known, has_requested, event.requested);
-    note(has_requested, format::has_requested);
-    note(event.size != unsaid, format::has_size);
-    note(event.stack != last.stack, format::has_stack);
-    note(event.thread != last.thread, format::has_thread);
-    note(event.stream != last.stream, format::has_stream);
-    note(event.api != last.api, format::has_api);
-    note(event.kind != last.kind || event.origin != last.origin, format::has_kind_and_origin);
-    note(event.device != last.device, format::has_device);
-    note(event.context != last.context, format::has_context);
-    note(event.name != last.name, format::has_name);
-    note(event.correlation != last.correlation, format::has_correlation);
+    const std::uint64_t implied_size = default_size(known, has_requested, event.requested);
+    set_if(has_requested, format::has_requested);
+    set_if(event.size != implied_size, format::has_size);
+    set_if(event.stack != last.stack, format::has_stack);
+    set_if(event.thread != last.thread, format::has_thread);
+    set_if(event.stream != last.stream, format::has_stream);
+    set_if(event.api != last.api, format::has_api);
+    set_if(event.kind != last.kind || event.origin != last.origin, format::has_kind_and_origin);
+    set_if(event.device != last.device, format::has_device);
+    set_if(event.context != last.context, format::has_context);
+    set_if(event.name != last.name, format::has_name);
+    set_if(event.correlation != last.correlation, format::has_correlation);
 
     to = put_number(to, fields);
     to = put_difference(to, event.time_ns, state.bases.time_ns);
@@ -252,7 +251,7 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, Event& record, Code
             break;
         case format::at_latest_address:
             record.address = state.address;
-            slot = static_cast<std::uint8_t>(CodecState::slot_of(record.address));
+            slot = static_cast<std::uint8_t>(CodecState::slot(record.address));
             break;
         case format::at_remembered_address:
             from.byte(slot);
@@ -270,7 +269,7 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, Event& record, Code
     if ((fields & (format::at_latest_address | format::at_remembered_address)) != 0) {
         known = &state.remembered[slot % state.remembered.size()];
         if (record.address == 0 || known->address != record.address) {
-            from.fail(DecodeStatus::bad);  // nothing is remembered there
+            from.fail(DecodeStatus::bad);  // an empty slot
         }
         record.requested = known->requested;
     }
@@ -281,8 +280,8 @@ DecodeStatus decode_fields(ByteReader& from, EventType type, Event& record, Code
     if (has_requested) {
         from.number(record.requested);
     }
-    record.size = size_unsaid(known, has_requested, record.requested);
-    rest_of_event(from, fields, record);
+    record.size = default_size(known, has_requested, record.requested);
+    decode_other_fields(from, fields, record);
     if (from.status() == DecodeStatus::ok) {
         state.bases.time_ns = record.time_ns;
         remember(state, record);

@@ -1,12 +1,11 @@
-// Events to bytes and back, and what both codecs read and write numbers with.
+// The codec of events, and the number encodings that both codecs use.
 //
-// Events are by far the commonest records: each is written as differences from what came before it
-// in the same block, half a dozen bytes instead of 72.
+// Events are by far the most common records: each is encoded as differences from earlier ones in
+// the same block, about six bytes instead of 72.
 //
-// Most events are about an address that an earlier one was about: memory is freed where it was
-// allocated, and allocated where it was freed. So 128 addresses are remembered, each with what was
-// last there, in the slot that the address itself chooses: nothing is searched for, in neither
-// direction.
+// Most events concern an address of an earlier one: memory is freed where it was allocated, and
+// allocated where it was freed. So a direct-mapped cache remembers 128 addresses with their latest
+// sizes; encoder and decoder compute the slot from the address, without a search.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@ constexpr std::uint64_t unzigzag(std::uint64_t value) {
 
 inline constexpr std::size_t max_number_size = 10;
 
-/// A varint to `to`, where there is room for max_number_size bytes; returns its end.
+/// Writes a LEB128 varint to `to`, which needs space for max_number_size bytes; returns its end.
 inline std::uint8_t* put_number(std::uint8_t* to, std::uint64_t value) {
     while (value >= 0x80) {
         *to++ = static_cast<std::uint8_t>(value | 0x80);
@@ -61,10 +60,10 @@ Integer little_endian(const std::uint8_t* from) {
 enum class DecodeStatus : std::uint8_t {
     ok,
     truncated,  ///< the bytes end inside the record
-    bad,        ///< no writer writes this
+    bad,        ///< not a valid encoding
 };
 
-/// Takes numbers and texts from bytes. Never reads past the end; the first failure stays.
+/// Decodes numbers and strings from bytes. Never reads past the end; the first error is kept.
 class ByteReader {
   public:
     ByteReader(const std::uint8_t* begin, const std::uint8_t* end) : at_(begin), end_(end) {}
@@ -77,21 +76,21 @@ class ByteReader {
     void difference(std::uint64_t& value, std::uint64_t base);
     void difference(std::uint32_t& value, std::uint32_t base);
     void text(std::string& value);
-    /// A number of items, each of a byte at least: what cannot fit in the rest of the bytes is cut
-    /// off, so that a wild count never allocates.
+    /// An item count, each item of at least one byte: fails when they cannot fit in the remaining
+    /// bytes, so that a corrupt count never causes a large allocation.
     std::size_t count();
 
     DecodeStatus status() const { return status_; }
     void fail(DecodeStatus status);
-    /// What was truncated is bad.
-    void now_bad() { status_ = DecodeStatus::bad; }
+    /// Turns `truncated` into `bad`.
+    void mark_bad() { status_ = DecodeStatus::bad; }
 
     const std::uint8_t* position() const { return at_; }
     bool at_end() const { return at_ == end_; }
     const std::uint8_t* end() const { return end_; }
-    /// Not behind the end that was.
-    void end_at(const std::uint8_t* end) { end_ = end; }
-    void continue_at(const std::uint8_t* at, const std::uint8_t* end) {
+    /// `end` must not be after the current end.
+    void set_end(const std::uint8_t* end) { end_ = end; }
+    void resume(const std::uint8_t* at, const std::uint8_t* end) {
         at_ = at;
         end_ = end;
     }
@@ -102,47 +101,47 @@ class ByteReader {
     DecodeStatus status_ = DecodeStatus::ok;
 };
 
-/// What the differences of records refer to.
+/// The base values of difference-coded fields.
 struct DifferenceBases {
     std::uint64_t time_ns = 0;
     std::uint64_t work_end_ns = 0;
     std::uint32_t work_correlation = 0;
 };
 
-/// What an event said about an address.
+/// The sizes that the latest event gave for an address.
 struct RememberedAddress {
-    std::uint64_t address = 0;  ///< 0: nothing yet
+    std::uint64_t address = 0;  ///< 0: empty
     std::uint64_t requested = 0;
     std::uint64_t size = 0;
 };
 
-/// What a block has said so far. Starts anew with every block.
+/// The codec's context. Reset with every block.
 struct CodecState {
     DifferenceBases bases;
-    std::uint64_t address = 0;  ///< the latest that is not 0
+    std::uint64_t address = 0;  ///< the latest one that was not 0
     std::array<Event, event_type_count> last{};
     std::array<RememberedAddress, format::slot_count> remembered{};
 
-    /// The slot for an address.
-    static std::size_t slot_of(std::uint64_t address) {
+    /// The slot of an address.
+    static std::size_t slot(std::uint64_t address) {
         return static_cast<std::size_t>((address >> 9) * 0x9e3779b97f4a7c15 >> 57);
     }
 };
 
-/// The tag of a record that is one event.
-constexpr std::uint8_t tag_of(EventType type) {
+/// The record tag of a single event.
+constexpr std::uint8_t make_tag(EventType type) {
     return static_cast<std::uint8_t>(format::event_tag + static_cast<std::uint8_t>(type));
 }
 
-/// No event takes more bytes, its tag included.
+/// Maximum encoded size of an event, including its tag.
 inline constexpr std::size_t max_event_size = 112;
 
-/// Writes the fields of an event to `to`, where there is room for max_event_size - 1 bytes; returns
-/// the end. The tag stands before them: tag_of() its type, or freed_tag for a
+/// Writes the fields of an event to `to`, which needs space for max_event_size - 1 bytes; returns
+/// the end. The caller writes the tag before them: make_tag(event.type), or freed_tag for a
 /// free_requested and its completed_at_once() in one record.
 std::uint8_t* encode_fields(const Event& event, CodecState& state, std::uint8_t* to);
 
-/// The fields of an event, after its tag. `state` advances on ok only.
+/// Reads the fields of an event, after its tag. `state` is updated on ok only.
 DecodeStatus decode_fields(ByteReader& from, EventType type, Event& event, CodecState& state);
 
 }  // namespace memlab::trace

@@ -1,6 +1,6 @@
-// Names that differ in their numbers alone are of one family: "step 17" and "step 18" are both
-// "step #". Programs number their steps; a table with a row for each would say nothing and never
-// end.
+// Folding of names that differ only in numbers into a family: "step 17" and "step 18" are both
+// "step #". Programs number their steps; a table with a row for each would be unbounded and
+// useless.
 #pragma once
 
 #include <string>

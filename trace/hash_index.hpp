@@ -1,9 +1,9 @@
-// A hash table of positions: which element of someone else's array has a given key. The elements
-// stay where they are, packed; the table holds eight bytes for each, and a look-up touches one line
-// of it and the element found. Nothing is allocated but when the table doubles.
+// A hash table that maps keys to positions in an array of the caller's. It stores eight bytes per
+// element, so a lookup touches one of its cache lines and the element found. It allocates only when
+// it doubles.
 //
-// Open addressing with linear probing; a removal moves what follows back into the hole, so that no
-// tombstones pile up. The caller brings the hash (32 good bits of it are used) and the comparison.
+// Open addressing with linear probing and backward-shift deletion, so there are no tombstones. The
+// caller supplies the hash (32 bits of it are used) and the comparison.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class HashIndex {
         return value ^ (value >> 31);
     }
 
-    /// Enough for addresses and their like, at a third of the price: Fibonacci hashing, whose upper
-    /// bits are the good ones (Knuth, The Art of Computer Programming, 6.4).
+    /// Fibonacci hashing, upper bits (Knuth, The Art of Computer Programming, 6.4): sufficient for
+    /// addresses, at a third of the cost.
     static constexpr std::uint64_t spread(std::uint64_t value) {
         return (value * 0x9e3779b97f4a7c15) >> 32;
     }
@@ -35,7 +35,7 @@ class HashIndex {
         if (size_ == 0) {
             return none;
         }
-        const std::uint32_t tag = tag_of(hash);
+        const std::uint32_t tag = make_tag(hash);
         for (std::size_t slot = tag & mask();; slot = (slot + 1) & mask()) {
             const Entry& entry = entries_[slot];
             if (entry.position == none) {
@@ -47,30 +47,29 @@ class HashIndex {
         }
     }
 
-    /// After this the next insert() does not throw. May throw std::bad_alloc, and then has changed
-    /// nothing.
-    void make_room() {
+    /// Ensures that the next insert() does not throw. May throw std::bad_alloc, without a change.
+    void reserve_slot() {
         if ((size_ + 1) * 2 > entries_.size()) {
             grow();
         }
     }
 
-    /// `position` must not be in it. May throw std::bad_alloc, and then has changed nothing.
+    /// `position` must not be in it. May throw std::bad_alloc, without a change.
     void insert(std::uint64_t hash, std::uint32_t position) {
-        make_room();
-        put({tag_of(hash), position});
+        reserve_slot();
+        put({make_tag(hash), position});
         ++size_;
     }
 
     /// `position` must be in it under `hash`.
     void erase(std::uint64_t hash, std::uint32_t position) {
-        std::size_t hole = tag_of(hash) & mask();
+        std::size_t hole = make_tag(hash) & mask();
         while (entries_[hole].position != position) {
             hole = (hole + 1) & mask();
         }
         for (std::size_t slot = (hole + 1) & mask(); entries_[slot].position != none;
              slot = (slot + 1) & mask()) {
-            // What may not move is at home after the hole, up to where it is.
+            // An entry may move into the hole unless its home slot is after the hole.
             const std::size_t from_home = (slot - entries_[slot].tag) & mask();
             if (from_home >= ((slot - hole) & mask())) {
                 entries_[hole] = entries_[slot];
@@ -92,7 +91,7 @@ class HashIndex {
         std::uint32_t position = none;
     };
 
-    static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash); }
+    static std::uint32_t make_tag(std::uint64_t hash) { return static_cast<std::uint32_t>(hash); }
     std::size_t mask() const { return entries_.size() - 1; }
 
     void put(Entry entry) {
@@ -104,17 +103,17 @@ class HashIndex {
     }
 
     void grow() {
-        constexpr std::size_t smallest = 16;
-        std::vector<Entry> before(entries_.empty() ? smallest : entries_.size() * 2);
-        before.swap(entries_);
-        for (const Entry& entry : before) {
+        constexpr std::size_t min_size = 16;
+        std::vector<Entry> previous(entries_.empty() ? min_size : entries_.size() * 2);
+        previous.swap(entries_);
+        for (const Entry& entry : previous) {
             if (entry.position != none) {
                 put(entry);
             }
         }
     }
 
-    std::vector<Entry> entries_;  ///< a power of two of them, half of them free at least
+    std::vector<Entry> entries_;  ///< a power of two; at least half are empty
     std::size_t size_ = 0;
 };
 

@@ -35,7 +35,7 @@ constexpr std::uint64_t page_ceiling(std::uint64_t offset) {
     return page_floor(offset + page_size - 1);
 }
 
-/// RLIMIT_FSIZE at this moment; the program may change it at any time.
+/// The current RLIMIT_FSIZE, which the program may change at any time.
 std::uint64_t file_size_limit() {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -44,10 +44,9 @@ std::uint64_t file_size_limit() {
     return limit.rlim_cur;
 }
 
-/// File systems whose fallocate() reserves the very blocks that a store to a mapped page goes to,
-/// and whose pages no server can lose. Not Btrfs, F2FS, ZFS or bcachefs, which write elsewhere than
-/// they read. Overlayfs may lie above any of them: only where it passes on the flag of Ext4's
-/// files.
+/// Local file systems whose fallocate() reserves the blocks that stores to mapped pages go to. Not
+/// Btrfs, F2FS, ZFS or bcachefs, which are copy-on-write or log-structured. Overlayfs may be on top
+/// of any of them, so only where it passes on the extent flag of Ext4's files.
 bool can_be_mapped(int descriptor) {
     constexpr std::uint64_t xfs = 0x58465342;
     struct statfs status {};
@@ -77,9 +76,9 @@ int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
     return 0;
 }
 
-/// Has the range's pages in memory. Each costs 3 us when it is first stored to through a mapping
-/// (ext4), which is then the price of that event; written in a row they cost 0.1 us. Where this
-/// does not succeed, they come when they are used.
+/// Brings the range into the page cache. The first store to a page through a mapping costs 3 us
+/// (ext4), within the recording of an event; written in bulk, a page costs 0.1 us. Failure only
+/// means page faults later.
 void fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
     static const std::array<std::uint8_t, 16384> zeros{};
     std::array<iovec, 64> pieces;
@@ -131,26 +130,26 @@ int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, u
     return 0;
 }
 
-std::uint64_t LogFile::ceiling() const {
+std::uint64_t LogFile::size_limit() const {
     constexpr std::uint64_t max_offset = std::numeric_limits<off_t>::max();
     return std::min({limit_, file_size_limit(), max_offset});
 }
 
-void LogFile::full_at_ceiling() {
-    const std::uint64_t by_resource = file_size_limit();
-    why_full_ = by_resource < limit_
+void LogFile::report_size_limit() {
+    const std::uint64_t process_limit = file_size_limit();
+    why_full_ = process_limit < limit_
                     ? "the event log reached the file size limit of the process (" +
-                          std::to_string(by_resource) + " bytes, RLIMIT_FSIZE)"
+                          std::to_string(process_limit) + " bytes, RLIMIT_FSIZE)"
                     : "the event log reached its limit of " + std::to_string(limit_) +
                           " bytes (MEMLAB_LOG_LIMIT)";
 }
 
-void LogFile::full_by_errno(int error_number) {
+void LogFile::report_errno(int error_number) {
     why_full_ = "the event log could not grow beyond " + std::to_string(size_) +
                 " bytes: " + describe_errno(error_number);
 }
 
-void LogFile::full_by_closing() {
+void LogFile::report_closed_descriptor() {
     why_full_ = "the program closed the event log's file descriptor";
 }
 
@@ -166,8 +165,8 @@ void LogFile::full_by_closing() {
         }
     }
     if (!mapped_mode_) {
-        if (needed > ceiling()) {
-            full_at_ceiling();
+        if (needed > size_limit()) {
+            report_size_limit();
             return false;
         }
         return behind_ != nullptr ? write_behind(data, size, spare, events)
@@ -176,7 +175,7 @@ void LogFile::full_by_closing() {
     std::uint8_t* const target = window_ + (size_ - window_start_);
     std::memcpy(target + 1, data + 1, size - 1);
     next_.store(target, std::memory_order_relaxed);
-    appended_in_place(data[0], size);
+    commit_in_place(data[0], size);
     return true;
 }
 
@@ -198,9 +197,9 @@ bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size
     size_ = failure.size;
     lost_events_ = failure.lost_events;
     if (failure.error_number == 0) {
-        full_by_closing();
+        report_closed_descriptor();
     } else {
-        full_by_errno(failure.error_number);
+        report_errno(failure.error_number);
     }
     return false;
 }
@@ -210,33 +209,33 @@ bool LogFile::write_behind(const std::uint8_t* data, std::size_t size, std::size
     prefetch_to_write<64>(next_.load(std::memory_order_relaxed));
 }
 
-/// On false either the file is full, or mapped_mode_ was given up.
+/// False when the file is full, or after a fallback that cleared mapped_mode_.
 bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
     const NoCancellation no_cancellation;
-    const std::uint64_t cap = ceiling();
+    const std::uint64_t cap = size_limit();
     if (needed > cap) {
-        full_at_ceiling();
+        report_size_limit();
         return false;
     }
     if (!file_.check()) {
-        full_by_closing();
+        report_closed_descriptor();
         return false;
     }
     const int descriptor = file_.number();
-    const std::uint64_t comfortable =
+    const std::uint64_t preferred =
         std::min(cap, page_ceiling(std::max(needed, allocated_ + chunk_)));
-    const std::uint64_t just_enough = std::min(cap, page_ceiling(needed));
-    std::uint64_t target = comfortable;
+    const std::uint64_t minimum = std::min(cap, page_ceiling(needed));
+    std::uint64_t target = preferred;
     int error = allocate(descriptor, allocated_, target);
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-        target = just_enough;
+        target = minimum;
         error = allocate(descriptor, allocated_, target);
     }
     if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO) {
-        full_by_errno(error);
+        report_errno(error);
         return false;
     }
-    if (error != 0) {  // not supported here after all
+    if (error != 0) {  // fallocate() is not supported
         fall_back_to_write();
         return false;
     }
@@ -272,8 +271,8 @@ void LogFile::unmap() {
     }
 }
 
-/// With write(2) a record may be cut anywhere by a kill; what follows must then be the end of the
-/// file, not preallocated zeros that decode.
+/// With write(2) a kill may truncate a record anywhere. It must then be at the end of the file, not
+/// followed by preallocated zeros, which would decode.
 void LogFile::fall_back_to_write() {
     unmap();
     mapped_mode_ = false;
@@ -286,7 +285,7 @@ void LogFile::fall_back_to_write() {
 bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
     const NoCancellation no_cancellation;
     if (!file_.check()) {
-        full_by_closing();
+        report_closed_descriptor();
         open_ = false;
         return false;
     }
@@ -297,9 +296,9 @@ bool LogFile::write_at_end(const std::uint8_t* data, std::size_t size) {
         if (written > 0) {
             done += static_cast<std::size_t>(written);
         } else if (written == 0 || errno != EINTR) {
-            full_by_errno(written == 0 ? ENOSPC : errno);
+            report_errno(written == 0 ? ENOSPC : errno);
             if (ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
-                // The half record stays: a reader sees a log that ends inside a record.
+                // The partial record stays: readers see a log that ends inside a record.
                 open_ = false;
             }
             return false;
@@ -325,7 +324,7 @@ void LogFile::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t 
         return;
     }
     if (offset + size > file_size_limit()) {
-        return;  // lowered below what is written: the block stays open, and readable
+        return;  // the limit was lowered: the block stays unsealed, which is readable
     }
     const NoCancellation no_cancellation;
     if (behind_ != nullptr) {
@@ -366,19 +365,19 @@ std::optional<std::uint32_t> LogFile::checksum(std::uint64_t offset, std::size_t
 }
 
 void LogFile::close() {
-    constexpr std::uint64_t patience_ns = 5'000'000'000;
+    constexpr std::uint64_t timeout_ns = 5'000'000'000;
     const NoCancellation no_cancellation;
     unmap();
     open_ = false;
     if (behind_ != nullptr) {
-        close_error_ = WriteBehind::finish(behind_, patience_ns);
+        close_error_ = WriteBehind::finish(behind_, timeout_ns);
         behind_ = nullptr;
         file_ = OwnDescriptor();
         return;
     }
     if (allocated_ > size_ && file_.check() &&
         ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
-        // The zeros behind the end stay: readers stop at them.
+        // The zeros after the end stay: readers stop at them.
     }
     close_error_ = file_.close();
 }

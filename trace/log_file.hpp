@@ -1,18 +1,17 @@
-// A file that grows at its end and survives the death of its process. Guarantees:
-//  - what append() returned true for is in the file, whatever kills the process afterwards: it
-//    lies in the page cache, either through a shared mapping or through write(2); where a thread
-//    writes it, a SIGKILL takes the last milliseconds along;
-//  - no signal is ever raised: mapped pages are allocated on disk before they are mapped (a sparse
-//    page on a full disk is a SIGBUS), and nothing grows past RLIMIT_FSIZE (a SIGXFSZ);
-//  - a reader never sees half of an append: the first byte is stored last. When it is written, a
-//  part
-//    that a kill leaves is at the very end of the file;
-//  - a descriptor that the program closed is never written to again, whoever has it now.
+// An append-only file that survives the death of its process. Guarantees:
+//  - after append() returned true, the data is in the page cache (through a shared mapping or
+//    write(2)), whatever kills the process. Exception: where a thread writes, a SIGKILL loses the
+//    last milliseconds;
+//  - no signal is raised: pages are allocated on disk before they are mapped (storing to a sparse
+//    page on a full disk is a SIGBUS), and the file never grows past RLIMIT_FSIZE (a SIGXFSZ);
+//  - a reader never sees a partial append: in a mapping the first byte is stored last; with
+//    write(2) a partial append can only be at the very end of the file;
+//  - after the program has closed the descriptor it is never written to, whatever it is reused for.
 //
-// The mapping is used on the file systems where preallocation is known to be real and stores go to
-// the blocks that it reserved. Elsewhere (copy-on-write: a store needs new blocks, and a full disk
-// is then a SIGBUS; network file systems and FUSE: emulated preallocation, a server's error is a
-// SIGBUS and its answer takes its time) a thread writes what is appended.
+// The mapping is used on file systems where preallocation reserves the blocks that stores go to.
+// Elsewhere a thread writes: on copy-on-write file systems a store needs new blocks, so a full disk
+// is a SIGBUS; on network file systems and FUSE preallocation is emulated, a server's error is a
+// SIGBUS, and the server may respond slowly.
 #pragma once
 
 #include <atomic>
@@ -28,8 +27,8 @@ namespace memlab::trace {
 
 enum class LogStorage : std::uint8_t {
     automatic,     ///< mapped where that is safe, else written by a thread
-    write_behind,  ///< written by a thread always
-    write_only,    ///< write(2) at each append
+    write_behind,  ///< always written by a thread
+    write_only,    ///< write(2) in each append
 };
 
 /// Thread-safety: none.
@@ -41,59 +40,59 @@ class LogFile {
     /// Closes the file, as close() does.
     ~LogFile();
 
-    /// Creates `path` exclusively, with `mode` less the umask. 0, or errno. `limit` bytes at most;
-    /// 0: none.
+    /// Creates `path` exclusively, with `mode` minus the umask. 0, or errno. `limit` is the maximum
+    /// size in bytes; 0: none.
     int create(const char* path, std::uint64_t limit, LogStorage storage, unsigned mode);
 
     /// Appends, if `spare` more bytes will still fit afterwards. On false nothing was appended and
-    /// why_full() says why; smaller appends may still succeed, and what was appended before may be
-    /// lost: size() says how much there is. `keep_from` is the lowest offset that a later patch()
-    /// will name; `events` is what lost_events() counts.
+    /// why_full() has the reason; smaller appends may still succeed, and earlier appends may be
+    /// lost: size() is what remains. `keep_from` is the lowest offset of any later patch();
+    /// `events` is the number of events in the data, for lost_events().
     bool append(const std::uint8_t* data, std::size_t size, std::size_t spare,
                 std::uint64_t keep_from, unsigned events = 0);
 
-    /// Of appends that succeeded and are lost all the same.
+    /// The events of appends that succeeded and were lost later.
     std::uint64_t lost_events() const { return lost_events_; }
 
-    /// Where up to `size` bytes may be written that are to be appended, all but the first. They are
-    /// in the file from appended_in_place() on. Null: append() has to be asked.
-    std::uint8_t* room_in_place(std::size_t size) const {
+    /// A buffer for up to `size` bytes to append; the caller writes all but the first and calls
+    /// commit_in_place(). Null: use append() instead.
+    std::uint8_t* reserve_in_place(std::size_t size) const {
         std::uint8_t* const next = next_.load(std::memory_order_relaxed);
         return next != nullptr && static_cast<std::size_t>(window_end_ - next) >= size ? next
                                                                                        : nullptr;
     }
-    /// `size` bytes are there now but for the first, which is this one.
-    void appended_in_place(std::uint8_t first, std::size_t size) {
+    /// Appends the `size` bytes at reserve_in_place(), by storing the first one.
+    void commit_in_place(std::uint8_t first, std::size_t size) {
         std::uint8_t* const next = next_.load(std::memory_order_relaxed);
         std::atomic_ref<std::uint8_t>(*next).store(first, std::memory_order_release);
         next_.store(next + size, std::memory_order_relaxed);
         size_ += size;
     }
 
-    /// The CRC-32C of `size` bytes that were appended, none of them below the latest append()'s
-    /// `keep_from`. Nothing where they cannot be read.
+    /// The CRC-32C of `size` appended bytes, none of them below the latest append()'s `keep_from`.
+    /// None where they cannot be read back.
     std::optional<std::uint32_t> checksum(std::uint64_t offset, std::size_t size) const;
 
-    /// An append() will come soon. From any thread.
+    /// Prefetches what the next append() writes. From any thread.
     void prefetch_append() const noexcept;
 
-    /// Overwrites bytes that were appended, the one at `last` after all others.
+    /// Overwrites appended bytes, the one at `last` after all others.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
-    /// Cuts off what was preallocated and not used, and closes. Waits a few seconds at most for a
-    /// file system that does not answer. why_incomplete() says what is missing then.
+    /// Truncates the unused preallocation and closes. Waits a few seconds at most for a file system
+    /// that does not respond; then why_incomplete() has the reason.
     void close();
 
-    /// In a forked child: closes the descriptor and forgets the mapping, which the child does not
-    /// have (MADV_DONTFORK; its address may belong to someone else by now).
+    /// In a forked child: closes the descriptor and drops the mapping without unmapping it: the
+    /// child does not inherit it (MADV_DONTFORK), and its addresses may be in use.
     void abandon();
 
     std::uint64_t size() const { return size_; }
     /// Whether a patch() costs no more than storing the bytes.
     bool is_mapped() const { return mapped_mode_; }
     const std::string& why_full() const { return why_full_; }
-    /// Empty, or a sentence (no path, no full stop): the file lacks what was appended last. After
-    /// close().
+    /// After close(): empty, or a sentence (no path, no full stop) saying why the latest appends
+    /// may be missing.
     std::string why_incomplete() const;
 
   private:
@@ -103,18 +102,18 @@ class LogFile {
     void fall_back_to_write();
     bool write_behind(const std::uint8_t* data, std::size_t size, std::size_t spare,
                       unsigned events);
-    void full_by_closing();
+    void report_closed_descriptor();
     bool write_at_end(const std::uint8_t* data, std::size_t size);
-    std::uint64_t ceiling() const;
-    void full_at_ceiling();
-    void full_by_errno(int error_number);
+    std::uint64_t size_limit() const;
+    void report_size_limit();
+    void report_errno(int error_number);
 
-    std::atomic<std::uint8_t*> next_ = nullptr;  ///< where the next append goes; or null
+    std::atomic<std::uint8_t*> next_ = nullptr;  ///< the end of the data in the window, or null
     std::uint8_t* window_end_ = nullptr;
     std::uint64_t size_ = 0;  ///< bytes appended
     OwnDescriptor file_;
-    WriteBehind* behind_ = nullptr;  ///< the thread that writes, if one does
-    bool open_ = false;              ///< something may still be appended
+    WriteBehind* behind_ = nullptr;  ///< the writer thread, or null
+    bool open_ = false;              ///< appends are possible
     bool mapped_mode_ = false;
     std::uint64_t allocated_ = 0;  ///< bytes preallocated
     std::uint8_t* window_ = nullptr;

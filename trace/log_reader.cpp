@@ -1,6 +1,5 @@
-// Blocks in, records out. A sealed block is checked as a whole before any record of it is
-// delivered; the open block (the last one, or one whose end was cut off) is decoded record by
-// record up to the first zero byte.
+// A sealed block is verified as a whole before any of its records is delivered; an open block (the
+// last one, or one that was truncated) is decoded record by record up to the first zero byte.
 #include "trace/log_reader.hpp"
 
 #include <fcntl.h>
@@ -21,14 +20,14 @@
 namespace memlab::trace {
 namespace {
 
-/// A window on the bytes: of memory as it is, or of a file through a buffer that holds one block.
+/// A sliding window over the input: memory directly, or a file through a buffer.
 class Input {
   public:
     Input(const std::uint8_t* data, std::size_t size) : data_(data), available_(size) {}
     Input(int descriptor, std::atomic<std::uint64_t>* bytes_read)
         : descriptor_(descriptor), bytes_read_(bytes_read) {}
 
-    /// Makes `wanted` bytes available, or all that is left. Returns how many are.
+    /// Makes `wanted` bytes available, or all that is left. Returns the number available.
     std::size_t need(std::size_t wanted) {
         while (descriptor_ >= 0 && available_ < wanted && !at_end_) {
             fill(wanted);
@@ -50,7 +49,7 @@ class Input {
         if (available_ != 0) {
             std::memmove(buffer_.data(), data_, available_);
         }
-        // In steps, so that a wild length costs no memory that the file does not have.
+        // In steps, so that a corrupt length allocates no more than the file has.
         const std::size_t goal = std::min(wanted, available_ + step);
         if (buffer_.size() < goal) {
             buffer_.resize(std::max(goal, std::min(buffer_.size() * 2, wanted)));
@@ -164,7 +163,7 @@ class Reader {
         const std::uint8_t sealed = data[format::block_sealed_offset];
         const std::uint8_t* const length_at = data + format::block_length_offset;
         if (sealed == 0) {
-            // Length and checksum may be there already: the seal itself comes last.
+            // Length and checksum may be present already: the seal is written last.
             input_.consume(format::block_header_size);
             return open_block();
         }
@@ -262,19 +261,19 @@ class Reader {
         }
         sink_.on(record);
         ++result_.records;
-        took(from);
-        return after(record);
+        consume(from);
+        return handle(record);
     }
 
     template <typename Record>
-    Step after(const Record& /*record*/) {
+    Step handle(const Record& /*record*/) {
         return Step::delivered;
     }
-    Step after(const LogStopped& record) {
+    Step handle(const LogStopped& record) {
         stopped_because_ = record.reason;
         return Step::delivered;
     }
-    Step after(const End& /*record*/) {
+    Step handle(const End& /*record*/) {
         result_.status = LogStatus::complete;
         return Step::ended;
     }
@@ -297,15 +296,15 @@ class Reader {
             sink_.on(event);
         }
         result_.records += freed ? 2 : 1;
-        took(from);
+        consume(from);
         return Step::delivered;
     }
 
-    void took(const ByteReader& from) {
+    void consume(const ByteReader& from) {
         input_.consume(static_cast<std::size_t>(from.position() - input_.data()));
     }
 
-    /// Delivered when the record may be.
+    /// `delivered` when the record is valid.
     template <typename Record>
     Step check(DecodeStatus status, const Record& record) {
         if (status != DecodeStatus::ok) {

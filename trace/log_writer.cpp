@@ -19,11 +19,10 @@
 namespace memlab::trace {
 namespace {
 
-/// Always left free: for a log that stops to say so, which a process that is killed later has no
-/// more chance to; and for the End record behind that, which says that the process went on to a
-/// clean end.
-constexpr std::size_t room_for_end = 320;
-constexpr std::size_t room_for_last_words = 2 * room_for_end;
+/// Space always kept free for LogStopped, written when the log stops since the process may be
+/// killed later, and for the End record after it.
+constexpr std::size_t end_reserve = 320;
+constexpr std::size_t closing_reserve = 2 * end_reserve;
 constexpr std::size_t max_reason = 200;
 
 }  // namespace
@@ -33,8 +32,8 @@ class LogWriter::Impl {
     bool start(const std::string& path, std::uint64_t limit, LogStorage storage, unsigned mode,
                Result& result) {
         path_ = path;
-        // The last words need none of the heap: a signal handler may say them.
-        bytes_.reserve(room_for_last_words);
+        // So that the closing records need no heap: a signal handler may write them.
+        bytes_.reserve(closing_reserve);
         const int error = file_.create(path.c_str(), limit, storage, mode);
         if (error != 0) {
             result.error = "cannot create the event log '" + path + "': " + describe_errno(error);
@@ -44,7 +43,7 @@ class LogWriter::Impl {
         std::uint8_t header[format::file_header_size] = {};
         std::memcpy(header, format::magic, sizeof format::magic);
         put_little_endian(header + sizeof format::magic, format::version);
-        if (!file_.append(header, sizeof header, room_for_last_words, 0)) {
+        if (!file_.append(header, sizeof header, closing_reserve, 0)) {
             stop();
         }
         return true;
@@ -55,7 +54,7 @@ class LogWriter::Impl {
             return;
         }
         try {
-            if (!stopped_because_.empty() || !append_event(tag_of(event.type), event)) {
+            if (!stopped_because_.empty() || !append_event(make_tag(event.type), event)) {
                 drop<Event>();
             }
         } catch (const std::bad_alloc&) {
@@ -76,7 +75,7 @@ class LogWriter::Impl {
             }
             encode(record);
             if (record_size() > format::max_record ||
-                !append_bytes(record_begin(), record_size(), room_for_last_words, 0)) {
+                !append_bytes(record_begin(), record_size(), closing_reserve, 0)) {
                 drop<Record>();
             }
         } catch (const std::bad_alloc&) {
@@ -109,7 +108,7 @@ class LogWriter::Impl {
         }
         ended_ = true;
         if (file_.size() == 0) {
-            return;  // the limit left no room for the file's header
+            return;  // the limit is too small for the file's header
         }
         try {
             End copy = record;
@@ -120,7 +119,7 @@ class LogWriter::Impl {
             encode(copy);
             append_bytes(record_begin(), record_size(), 0, 0);
         } catch (const std::bad_alloc&) {
-            // No End: the log reads as cut off, which is nearly true.
+            // Without End the log reads as cut off.
         }
     }
 
@@ -166,7 +165,7 @@ class LogWriter::Impl {
     std::string path_;
 
   private:
-    /// Into bytes_, behind room for a block's header.
+    /// Into bytes_, after space for a block's header.
     template <typename Record>
     void encode(const Record& record) {
         bytes_.assign(format::block_header_size, 0);
@@ -175,35 +174,34 @@ class LogWriter::Impl {
     std::uint8_t* record_begin() { return bytes_.data() + format::block_header_size; }
     std::size_t record_size() const { return bytes_.size() - format::block_header_size; }
 
-    /// By far the commonest records: where they can, they are written where they will lie.
+    /// The hot path: encodes directly into the mapped file where possible.
     bool append_event(std::uint8_t tag, const Event& event) noexcept {
-        std::uint8_t* const place =
-            block_open_ ? file_.room_in_place(max_event_size + room_for_last_words) : nullptr;
-        if (place == nullptr) [[unlikely]] {
-            return append_event_elsewhere(tag, event);
+        std::uint8_t* const target =
+            block_open_ ? file_.reserve_in_place(max_event_size + closing_reserve) : nullptr;
+        if (target == nullptr) [[unlikely]] {
+            return append_event_copied(tag, event);
         }
-        const std::uint8_t* const end = encode_fields(event, state_, place + 1);
-        file_.appended_in_place(tag, static_cast<std::size_t>(end - place));
+        const std::uint8_t* const end = encode_fields(event, state_, target + 1);
+        file_.commit_in_place(tag, static_cast<std::size_t>(end - target));
         end_full_block();
         return true;
     }
-    [[gnu::noinline]] bool append_event_elsewhere(std::uint8_t tag, const Event& event) noexcept {
+    [[gnu::noinline]] bool append_event_copied(std::uint8_t tag, const Event& event) noexcept {
         std::uint8_t bytes[format::block_header_size + max_event_size];
         std::uint8_t* const begin = bytes + format::block_header_size;
         begin[0] = tag;
         const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
         try {
-            return append_bytes(begin, static_cast<std::size_t>(end - begin), room_for_last_words,
+            return append_bytes(begin, static_cast<std::size_t>(end - begin), closing_reserve,
                                 tag == format::freed_tag ? 2 : 1);
-        } catch (const std::bad_alloc&) {  // to say why the log is full
+        } catch (const std::bad_alloc&) {  // of the message why the log is full
             end_block();
             return false;
         }
     }
 
-    /// Appends a record to the open block, opening and sealing blocks as needed. In front of
-    /// `record` there is room for a block's header, which goes in together with the block's first
-    /// record: one append, one visible moment.
+    /// Appends a record to the open block, opening and sealing blocks as needed. Before `record`
+    /// there must be space for a block's header: header and first record are one atomic append.
     bool append_bytes(std::uint8_t* record, std::size_t size, std::size_t spare, unsigned events) {
         if (block_open_) {
             if (!put(record, size, spare, block_start_, events)) {
@@ -241,8 +239,8 @@ class LogWriter::Impl {
         }
     }
 
-    /// Seals the open block, if there is one. Differences start anew: also after a record that was
-    /// encoded but not appended, which a reader would otherwise miss.
+    /// Seals the open block, if any, and resets the codec's state. That is also needed after a
+    /// record that was encoded but not appended: the reader does not have it as a base.
     void end_block() {
         state_ = CodecState{};
         if (block_open_) {
@@ -250,12 +248,12 @@ class LogWriter::Impl {
         }
     }
 
-    /// The payload is summed up here, not record by record: between two records the program has
-    /// taken the caches. What cannot be read back stays unsealed, and readable.
+    /// The checksum is computed here, not record by record: between two records the program evicts
+    /// the caches. A payload that cannot be read back stays unsealed, which is readable.
     void seal() {
         block_open_ = false;
         if (last_block_ || file_.size() < payload_start()) {
-            return;  // its count changes; or it was lost
+            return;  // LogStopped is still patched; or the block was lost
         }
         const auto size = static_cast<std::uint32_t>(file_.size() - payload_start());
         const std::optional<std::uint32_t> sum = file_.checksum(payload_start(), size);
@@ -272,7 +270,7 @@ class LogWriter::Impl {
                     sizeof header - format::block_sealed_offset, 0);
     }
 
-    /// For good: LogStopped goes into a block of its own, which stays open.
+    /// Permanent. LogStopped gets a block of its own, which stays open.
     void stop() {
         if (!stopped_because_.empty()) {
             return;
@@ -287,10 +285,10 @@ class LogWriter::Impl {
         end_block();
         last_block_ = true;
         if (file_.size() == 0) {
-            return;  // there is no room for the file's header, even
+            return;  // not even the file's header fits
         }
         encode(stopped);
-        if (append_bytes(record_begin(), record_size(), room_for_end, 0)) {
+        if (append_bytes(record_begin(), record_size(), end_reserve, 0)) {
             count_at_ = file_.size() - sizeof dropped_;
         }
     }
@@ -306,13 +304,13 @@ class LogWriter::Impl {
         }
     }
 
-    // What an event needs, close together.
+    // The fields that appending an event uses are adjacent, to be prefetched together.
     static constexpr std::size_t event_fields = 128;
     bool ended_ = false;
     bool block_open_ = false;
     bool last_block_ = false;  ///< the log has stopped
     std::uint64_t block_start_ = 0;
-    std::uint64_t count_at_ = 0;  ///< of LogStopped, in the file
+    std::uint64_t count_at_ = 0;  ///< file offset of LogStopped's count
     Definitions definitions_;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;

@@ -1,4 +1,4 @@
-// The names of enumerators as every output spells them, and which kinds make up the curves.
+// The names of enumerators in all outputs, and the kinds of memory in the curves.
 #include "trace/record.hpp"
 
 namespace memlab::trace {

@@ -1,13 +1,13 @@
-// No pthread_cancel() takes effect on the calling thread within this scope: reads, writes and waits
-// of libc are where it would, and a thread that ended there would leave its locks locked. It takes
-// effect at the next such place of the program's own, as it would without memlab.
+// A scope in which pthread_cancel() has no effect on the calling thread. libc's reads, writes and
+// waits are cancellation points, and a thread that ended in one of memlab's would leave its locks
+// locked. The cancellation takes effect at the program's next own cancellation point.
 #pragma once
 
 #include <pthread.h>
 
 namespace memlab::trace {
 
-/// Costs a dozen nanoseconds: for what makes system calls, not for every event.
+/// Costs about 12 ns: for code that makes system calls, not for every event.
 class NoCancellation {
   public:
     NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

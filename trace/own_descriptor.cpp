@@ -10,30 +10,30 @@
 
 namespace memlab::trace {
 
-int move_out_of_the_way(int descriptor) {
-    // The kernel's table of a process is as long as its highest number, and is copied by each fork.
-    constexpr rlim_t highest = 4096;
-    constexpr rlim_t from_the_top = 64;
-    constexpr rlim_t lowest = 3;
+int move_to_high_descriptor(int descriptor) {
+    // The kernel's descriptor table is as long as the highest number, and each fork copies it.
+    constexpr rlim_t max_number = 4096;
+    constexpr rlim_t reserve = 64;
+    constexpr rlim_t min_number = 3;
     rlimit limit{};
     if (descriptor < 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return descriptor;
     }
-    const rlim_t top = std::min(limit.rlim_cur, highest);
-    for (rlim_t from = top > 2 * from_the_top ? top - from_the_top : top / 2;; from /= 2) {
-        from = std::max(from, lowest);
+    const rlim_t top = std::min(limit.rlim_cur, max_number);
+    for (rlim_t from = top > 2 * reserve ? top - reserve : top / 2;; from /= 2) {
+        from = std::max(from, min_number);
         const int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, static_cast<int>(from));
         if (moved >= 0) {
             ::close(descriptor);
             return moved;
         }
-        if (from == lowest) {
+        if (from == min_number) {
             return descriptor;
         }
     }
 }
 
-OwnDescriptor::OwnDescriptor(int descriptor) : number_(move_out_of_the_way(descriptor)) {
+OwnDescriptor::OwnDescriptor(int descriptor) : number_(move_to_high_descriptor(descriptor)) {
     struct stat status {};
     if (number_ >= 0 && fstat(number_, &status) == 0) {
         device_ = status.st_dev;

@@ -1,33 +1,31 @@
-// A descriptor that memlab keeps in a program that does not know of it. The program may close it
-// all the same (closefrom(), a double close()), and then the number is soon that of a file of its
-// own: so it is kept where programs' own numbers are not, and asked whose it is before anything is
-// done with it that a wrong file would suffer from.
+// A file descriptor that is safe to keep inside someone else's program. The program may close it
+// (closefrom(), a double close()) and reuse its number for its own file. So it is moved to a high
+// number, and its inode is checked before each operation that could damage another file.
 #pragma once
 
 #include <sys/types.h>
 
 namespace memlab::trace {
 
-/// Moves an open descriptor, one that a program would get next, to a high number, close-on-exec.
-/// Returns the new number; where that is not possible, `descriptor` as it was.
-int move_out_of_the_way(int descriptor);
+/// Moves an open descriptor to a high number that programs do not usually get, close-on-exec.
+/// Returns the new number; on failure `descriptor`, unchanged.
+int move_to_high_descriptor(int descriptor);
 
 /// Thread-safety: none.
 class OwnDescriptor {
   public:
     OwnDescriptor() = default;
-    /// Takes it over and moves it out of the way; -1 is none.
+    /// Takes ownership and moves it to a high number; -1: none.
     explicit OwnDescriptor(int descriptor);
 
-    /// -1: none, or it turned out not to be ours any more.
+    /// -1: none, or check() found that it names another file.
     int number() const { return number_; }
 
-    /// Whether the number still names the file that it did: a system call. When not, it is
-    /// forgotten.
+    /// Whether the number still names the same file (one fstat()). If not, it is dropped.
     bool check();
 
-    /// Closes what is still ours. 0, or the errno of close(): network file systems tell of lost
-    /// writes there.
+    /// Closes the descriptor if it still names the same file. 0, or the errno of close(), where
+    /// network file systems report lost writes.
     int close();
 
   private:

@@ -1,6 +1,6 @@
-// Memory that will be needed soon, asked for meanwhile. Between two allocations a program's own
-// work drives what the recorder needs out of the processor's caches; what is asked for while the
-// call is still on its way comes back side by side and costs nothing by the time it is used.
+// Prefetching for the recorder. Between two allocations the program's own work evicts the
+// recorder's data from the CPU caches; prefetched while the driver call is still running, the cache
+// misses overlap it and each other.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace memlab::trace {
 
-/// Brings `size` bytes from `begin` on closer, to be written to. Any address will do, also one that
-/// nothing is at. One request more than there may be lines: to find out how many there are would
-/// take branches, which the program has driven out, too.
+/// Prefetches `size` bytes from `begin` for writing. Any address is allowed, also an unmapped one.
+/// Issues one prefetch more than may be needed: the exact number of cache lines would take
+/// branches, which are mispredicted here.
 ///
-/// Always inlined: gcc takes a function that does nothing but this for one that does nothing, and
-/// leaves its calls out.
+/// Always inlined: gcc treats a function that only prefetches as having no effect and drops calls
+/// to it.
 template <std::size_t size>
 [[gnu::always_inline]] inline void prefetch_to_write(const void* begin) {
     const auto first = reinterpret_cast<std::uintptr_t>(begin);

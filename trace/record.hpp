@@ -1,15 +1,14 @@
-// The records of a recording: what the event log stores, what the Aggregator adds up and what every
-// reader gets back. Each kind is written down here and nowhere else: its data, its fields() and its
-// line in MEMLAB_RECORD_KINDS. Encoder, decoder, the check of references and the table in
-// docs/event-log.md are visitors of fields(); sinks, the log's reader and writer are made of the
-// lines. A record without a consumer of its own passes through all of them.
+// The records of a recording: stored in the event log, consumed by the Aggregator and by readers.
+// Each kind is defined here only: its data, its fields() and its line in MEMLAB_RECORD_KINDS.
+// Encoder, decoder, the reference check and the table in docs/event-log.md are visitors of
+// fields(); sinks, the log's reader and its writer are generated from the lines. A record that
+// nobody consumes passes through all of them.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
-// Identifiers (strings, modules, Python frames, stacks, contexts) are small numbers given out in
-// order from 1; 0 always means "none". A definition comes before its first use.
+// Identifiers (strings, modules, Python frames, stacks, contexts) are assigned in order from 1; 0
+// always means "none". A definition comes before its first use.
 //
-// Every member has an initializer (also where it changes nothing), so that a record may be written
-// with designated initializers without a warning about the rest.
+// Every member has an initializer, so that designated initializers may omit it without a warning.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace memlab::trace {
 
-/// What records define and refer to by number.
+/// The kinds of definitions, which records refer to by number.
 enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
 
 /// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
@@ -39,7 +38,7 @@ inline constexpr int memory_kind_count = 8;
 /// "device", "managed", ...: the names used in every output.
 const char* name_of(MemoryKind kind);
 
-/// True for kinds whose bytes are device memory that this process holds: they make up the curves.
+/// True for kinds whose bytes are device memory of this process: these are in the curves.
 /// False for pinned (host), managed (migrates) and ipc_import (another process holds it).
 bool counts_as_device_memory(MemoryKind kind);
 
@@ -52,31 +51,32 @@ enum class Origin : std::uint8_t {
 /// Names follow PyTorch's snapshot actions.
 enum class EventType : std::uint8_t {
     alloc,
-    free_requested,  ///< the application gave it back
+    free_requested,  ///< the application freed it
     free_completed,  ///< pool only: the memory is safe to reuse
-    segment_alloc,   ///< the pool got a range from the driver
-    segment_free,    ///< the pool gave a range back
+    segment_alloc,   ///< the pool allocated a range from the driver
+    segment_free,    ///< the pool freed a range
     segment_map,
     segment_unmap,
-    alloc_retry,  ///< out of memory: the pool releases its cache and tries once more
-    sync,         ///< the pool waited on the host for pending frees to become reusable
+    alloc_retry,  ///< out of memory: the pool releases its cache and retries
+    sync,         ///< the pool waited on the host until pending frees were reusable
     mark,
     scope_begin,
     scope_end,
-    // What the pool was told to do, where its other events do not tell: a replay needs it.
-    empty_cache,  ///< the pool gives unused memory back on request; precedes its segment_free
-    tick,       ///< the pool's clock moved to `requested` nanoseconds; precedes what it gives back
-    make_room,  ///< before growing for `requested` bytes the pool gives unused memory back
-    label,      ///< the program names the live allocation at `address`
+    // Inputs of the pool that a replay needs and cannot derive from its other events.
+    empty_cache,  ///< the pool frees unused memory on request; precedes its segment_free
+    tick,         ///< the pool's clock moved to `requested` nanoseconds; precedes what it frees
+    make_room,    ///< before growing for `requested` bytes the pool frees unused memory
+    label,        ///< the program names the live allocation at `address`
 };
 const char* name_of(EventType type);
 
-/// One thing that happened to memory. Fields that do not apply are 0.
+/// One memory event. Fields that do not apply are 0.
 /// For origin driver a free_requested is also the completion: no free_completed follows.
 ///
-/// Scopes: `requested` and `size` are the domain: a scope_end ends the innermost scope of its
-/// domain and thread. With an `address` it is a range of the process: scope_end names the same one,
-/// from any thread. A scope_end with the stream ended_with_thread ends all scopes of its thread.
+/// Scopes: `requested` and `size` are the domain; a scope_end ends the innermost scope of its
+/// domain and thread. With an `address` the scope is a range of the process, which a scope_end with
+/// the same address ends, from any thread. A scope_end with the stream ended_with_thread ends all
+/// scopes of its thread.
 struct Event {
     EventType type = EventType::alloc;
     MemoryKind kind = MemoryKind::device;
@@ -89,7 +89,7 @@ struct Event {
     std::uint32_t name = 0;         ///< StringDef::id: mark and scope names
     std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
     std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next
-    std::uint64_t stream = 0;       ///< the CUstream's value where the call names one
+    std::uint64_t stream = 0;       ///< the value of the call's CUstream argument, if it has one
     std::uint64_t address = 0;    ///< device address, or the handle for kinds that have no address
     std::uint64_t requested = 0;  ///< what the application asked for
     std::uint64_t size = 0;       ///< what serves it: the block, or the segment for segment events
@@ -97,7 +97,7 @@ struct Event {
     bool operator==(const Event&) const = default;
 };
 
-/// The free_completed of a free_requested that was complete at once.
+/// The free_completed of a free_requested that completed immediately.
 inline Event completed_at_once(const Event& free_requested) {
     Event completed = free_requested;
     completed.type = EventType::free_completed;
@@ -110,7 +110,7 @@ inline Event completed_at_once(const Event& free_requested) {
 /// Event::stream of a scope_end: the thread ended.
 inline constexpr std::uint64_t ended_with_thread = 1;
 
-/// An allocation that failed for lack of memory, with the state of things at that moment.
+/// An allocation that failed for lack of memory, and the memory state at that time.
 struct OomEvent {
     std::uint64_t time_ns = 0;
     std::uint32_t device = 0;
@@ -120,9 +120,9 @@ struct OomEvent {
     std::uint32_t stack = 0;
     MemoryKind kind = MemoryKind::device;
     std::uint64_t requested = 0;
-    std::uint64_t device_free = 0;  ///< as the driver says, after cached segments were released
+    std::uint64_t device_free = 0;  ///< per the driver, after cached segments were released
     std::uint64_t device_total = 0;
-    std::uint64_t limit = 0;  ///< MEMLAB_LIMIT's of this device; 0: none, or not below the total
+    std::uint64_t limit = 0;  ///< MEMLAB_LIMIT of this device; 0: none, or not below the total
     std::uint64_t largest_free_block = 0;  ///< in the pool, before cached segments were released
     std::int32_t error = 0;                ///< the CUresult that the program got
 
@@ -145,7 +145,7 @@ struct OomEvent {
     bool operator==(const OomEvent&) const = default;
 };
 
-/// The driver's own view: used = total - free, of the whole device, other processes included.
+/// The driver's figures for the whole device, including other processes: used = total - free.
 struct DeviceSample {
     std::uint64_t time_ns = 0;
     std::uint32_t device = 0;
@@ -162,7 +162,7 @@ struct DeviceSample {
     bool operator==(const DeviceSample&) const = default;
 };
 
-/// Something that memlab could not see or serve, and why. Repeated records of one reason add up.
+/// Something that memlab could not record or serve, and why. Records of the same reason accumulate.
 struct Missed {
     std::uint64_t time_ns = 0;
     std::uint32_t reason = 0;  ///< StringDef::id, a full sentence for the report
@@ -179,14 +179,14 @@ struct Missed {
     bool operator==(const Missed&) const = default;
 };
 
-/// What the GPU did.
+/// The kinds of GPU work.
 enum class WorkKind : std::uint8_t { kernel, copy, fill };
 inline constexpr int work_kind_count = 3;
 /// "kernel", "copy", "fill"
 const char* name_of(WorkKind kind);
 
-/// A piece of work that has run. Told when it is over, often long after: its times may lie before
-/// those of earlier records, and reach before the start of the recording (then they are 0).
+/// A completed piece of GPU work. Recorded after it has ended, often long after: its times may be
+/// before those of earlier records, and are 0 where they are before the start of the recording.
 struct Work {
     WorkKind kind = WorkKind::kernel;
     std::uint32_t name = 0;    ///< StringDef::id: the kernel, mangled as the compiler did; 0: none
@@ -210,8 +210,8 @@ struct Work {
     bool operator==(const Work&) const = default;
 };
 
-/// An allocation that the driver made and that memlab neither served nor recorded: found by the
-/// audit, which compares the driver's own records with the recording.
+/// A driver allocation that memlab neither served nor recorded. Found by the audit, which compares
+/// the driver's own records with the recording.
 struct Bypass {
     std::uint64_t time_ns = 0;
     MemoryKind kind = MemoryKind::device;
@@ -234,16 +234,16 @@ struct Bypass {
     bool operator==(const Bypass&) const = default;
 };
 
-/// What became of the audit and of the records of work: the last one of a log counts. A log without
-/// one is of a process in which nobody asked for either.
+/// The result of the audit and of recording GPU work. The last one of a log counts; a log without
+/// one is of a process in which neither was enabled.
 struct Coverage {
     std::uint64_t time_ns = 0;
-    bool audited = false;       ///< every allocation of the driver was compared
+    bool audited = false;       ///< every driver allocation was compared
     std::uint32_t cupti = 0;    ///< StringDef::id: version and file; 0: none was used
     std::uint32_t because = 0;  ///< StringDef::id: why there was no (whole) audit, a sentence
-    std::uint64_t count = 0;    ///< allocations that the driver's records tell of
+    std::uint64_t count = 0;    ///< allocations in the driver's records
     std::uint64_t bytes = 0;    ///< their bytes
-    std::uint64_t lost = 0;     ///< records that CUPTI says it lost, of work too
+    std::uint64_t lost = 0;     ///< records that CUPTI reported as lost, including those of work
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -267,9 +267,9 @@ struct ProcessInfo {
     std::string host = {};
     std::string memlab_version = {};
     std::uint64_t start_wall_ns = 0;       ///< CLOCK_REALTIME, Unix epoch
-    std::uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same moment
+    std::uint64_t start_monotonic_ns = 0;  ///< CLOCK_MONOTONIC at the same time
     bool started_late =
-        false;  ///< CUDA was in use before memlab saw it: earlier events are missing
+        false;  ///< CUDA was in use before memlab started: earlier events are missing
     std::vector<std::pair<std::string, std::string>> ranks =
         {};  ///< RANK, OMPI_COMM_WORLD_RANK, ...
 
@@ -312,7 +312,7 @@ struct DeviceInfo {
     std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
     std::uint64_t total_bytes = 0;
     std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
-    std::uint64_t limit_bytes = 0;    ///< MEMLAB_LIMIT's; 0: none, or not below the total
+    std::uint64_t limit_bytes = 0;    ///< MEMLAB_LIMIT; 0: none, or not below the total
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -340,8 +340,8 @@ struct ContextInfo {
     bool operator==(const ContextInfo&) const = default;
 };
 
-/// The context was destroyed or reset: all that lived in it is gone. The aggregator ends its
-/// allocations and segments; no single events follow for them.
+/// The context was destroyed or reset, with all its memory. The aggregator ends its allocations and
+/// segments; no individual events follow for them.
 struct ContextLost {
     std::uint64_t time_ns = 0;
     std::uint32_t context = 0;
@@ -354,10 +354,10 @@ struct ContextLost {
     bool operator==(const ContextLost&) const = default;
 };
 
-/// What a thread is called. The latest one counts: the kernel gives a thread's id out again.
+/// A thread's name. The latest one counts, since the kernel reuses thread ids.
 struct ThreadInfo {
     std::uint32_t thread = 0;  ///< kernel thread id
-    std::uint32_t name = 0;    ///< StringDef::id; 0: it has no name of its own
+    std::uint32_t name = 0;    ///< StringDef::id; 0: unnamed
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -379,12 +379,12 @@ struct StringDef {
     bool operator==(const StringDef&) const = default;
 };
 
-/// A loaded object: addresses in [start, end) belong to it, and address - bias is the address that
-/// its symbol table and debug information use.
+/// A loaded object at addresses [start, end). address - bias is the address in its symbol table and
+/// debug information.
 struct ModuleDef {
     std::uint32_t id = 0;
     std::string path = {};
-    std::string build_id = {};  ///< lower-case hexadecimal; empty where the object has none
+    std::string build_id = {};  ///< lower-case hexadecimal; empty: none
     std::uint64_t bias = 0;
     std::uint64_t start = 0;
     std::uint64_t end = 0;
@@ -401,12 +401,12 @@ struct ModuleDef {
     bool operator==(const ModuleDef&) const = default;
 };
 
-/// A place in Python code: the line that a function was at.
+/// A Python frame: a function and the current line in it.
 struct PythonFrameDef {
     std::uint32_t id = 0;
     std::uint32_t function = 0;    ///< StringDef::id of its qualified name ("Model.forward")
-    std::uint32_t file = 0;        ///< StringDef::id, as the code object has it
-    std::uint32_t line = 0;        ///< 0: the code has none there
+    std::uint32_t file = 0;        ///< StringDef::id: co_filename of the code object
+    std::uint32_t line = 0;        ///< 0: unknown
     std::uint32_t first_line = 0;  ///< where the function begins; 0: unknown
 
     template <typename Self, typename Visitor>
@@ -445,18 +445,18 @@ struct StackDef {
     bool operator==(const StackDef&) const = default;
 };
 
-/// How the process ended, where memlab saw it. A log without it was cut off: killed, _exit, exec.
+/// How the process ended. A log without End was cut off: killed, _exit, exec.
 enum class EndKind : std::uint8_t {
     exit,        ///< exit() or return from main
     quick_exit,  ///< quick_exit()
 };
 
-/// The log takes no more: the recording goes on without it. Nothing but End follows.
+/// The log has stopped; the recording continues without it. Only End may follow.
 struct LogStopped {
     std::uint64_t time_ns = 0;  ///< of the first record that is missing
     std::string reason = {};    ///< one sentence, without a full stop
-    /// Events that are missing since. Kept up to date while the process lives, so that a process
-    /// that is killed leaves it: exactly where the log is mapped, else at least half of them.
+    /// Events dropped since. Updated in place, so that it survives a kill: exact where the log is
+    /// mapped, else at least half of the true count.
     std::uint64_t events_dropped = 0;
 
     template <typename Self, typename Visitor>
@@ -472,12 +472,12 @@ struct LogStopped {
 struct End {
     std::uint64_t time_ns = 0;
     EndKind kind = EndKind::exit;
-    std::uint64_t events_dropped = 0;  ///< events that the log lost (limit reached, disk full)
-    /// LogWriter::stopped_because(); both come from the writer before End goes to the sinks, so
-    /// that the report and the log say the same.
+    std::uint64_t events_dropped = 0;  ///< missing from the log (limit reached, disk full)
+    /// LogWriter::stopped_because(). Both are set from the writer before End is passed to the
+    /// sinks, so that the report and the log agree.
     std::string log_stopped_because = {};
     static constexpr std::int32_t unknown_code = -1;
-    /// As the parent sees it, 0 to 255; of quick_exit() it is not known.
+    /// As the parent sees it, 0 to 255; unknown for quick_exit().
     std::int32_t exit_code = unknown_code;
 
     template <typename Self, typename Visitor>
@@ -491,8 +491,8 @@ struct End {
     bool operator==(const End&) const = default;
 };
 
-/// Every kind of record but Event, which has tags of its own (log_format.hpp): KIND(type, name,
-/// tag). A tag is never used again for something else.
+/// All kinds of records except Event, which has its own tags (log_format.hpp): KIND(type, name,
+/// tag). Tags are never reused.
 #define MEMLAB_RECORD_KINDS(KIND)             \
     KIND(ProcessInfo, process_info, 1)        \
     KIND(OptionValue, option_value, 2)        \

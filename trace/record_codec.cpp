@@ -36,7 +36,7 @@ void RecordEncoder::put(std::uint64_t value) {
     bytes_.insert(bytes_.end(), begin, static_cast<const std::uint8_t*>(put_number(number, value)));
 }
 
-/// In front of what was written since `begin`.
+/// Inserts the length of what was written since `begin` before it.
 void RecordEncoder::put_length(std::size_t begin) {
     std::uint8_t length[max_number_size];
     std::uint8_t* const end = put_number(length, bytes_.size() - begin);
@@ -82,17 +82,17 @@ void RecordEncoder::frame(const Frame& frame) {
 // ---- decoding
 
 const std::uint8_t* RecordDecoder::begin() {
-    all_ = from_.end();
+    input_end_ = from_.end();
     const std::size_t size = from_.count();
-    from_.end_at(from_.position() + size);
+    from_.set_end(from_.position() + size);
     return from_.end();
 }
 
 void RecordDecoder::end(const std::uint8_t* record_end) {
     if (from_.status() == DecodeStatus::truncated) {
-        from_.now_bad();  // all of the record is here: its own length is wrong
+        from_.mark_bad();  // the record is complete, so its length is wrong
     }
-    from_.continue_at(record_end, all_);
+    from_.resume(record_end, input_end_);
     if (from_.status() == DecodeStatus::ok) {
         bases_ = next_;
     }

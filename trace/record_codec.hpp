@@ -1,11 +1,12 @@
-// Records to bytes and back. Events have a form of their own (event_codec.hpp); every other record
-// is its tag, the length of what follows in bytes, and its fields() in order: numbers are varints
-// (LEB128), zigzag where a value may fall, texts length and bytes.
+// The codec of records. Events have their own encoding (event_codec.hpp); every other record is its
+// tag, the length of the rest in bytes, and its fields() in order: numbers as varints (LEB128),
+// zigzag-coded where a value may fall; strings as length and bytes.
 //
-// A reader passes over what a longer record has behind the fields that it knows, and what a shorter
-// one lacks at the end is as by default: so fields are added at the end, and no version is needed.
+// Forward and backward compatible: a reader skips unknown fields at the end of a record, and
+// missing ones keep their defaults. So new fields are added at the end, without a new format
+// version.
 //
-// Both directions are visitors of the same fields(), so that they cannot drift apart.
+// Encoder and decoder are visitors of the same fields(), so they cannot diverge.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ MEMLAB_RECORD_KINDS(MEMLAB_TAG)
 /// Appends records to a byte vector. May throw std::bad_alloc.
 class RecordEncoder {
   public:
-    /// `bytes` is appended to; `bases` advance with every time.
+    /// Appends to `bytes`; updates `bases`.
     RecordEncoder(std::vector<std::uint8_t>& bytes, DifferenceBases& bases)
         : bytes_(bytes), bases_(bases) {}
 
@@ -88,11 +89,11 @@ class RecordEncoder {
 /// May throw std::bad_alloc.
 class RecordDecoder {
   public:
-    /// Reads what `from` holds; `bases` advance when all of it was good.
+    /// Reads from `from`; updates `bases` if the whole record is valid.
     RecordDecoder(ByteReader& from, DifferenceBases& bases)
         : from_(from), bases_(bases), next_(bases) {}
 
-    /// After the tag byte was taken.
+    /// After the tag byte was read.
     template <typename Record>
     DecodeStatus decode(Record& record) {
         const std::uint8_t* const record_end = begin();
@@ -103,7 +104,7 @@ class RecordDecoder {
         return from_.status();
     }
 
-    // The visitor. A field that the record ends before stays as it is.
+    // The visitor. A field beyond the end of the record keeps its value.
     void time(const char* /*name*/, std::uint64_t& value);
     template <typename Integer>
     void number(const char* /*name*/, Integer& value) {
@@ -144,16 +145,16 @@ class RecordDecoder {
     void frame(Frame& frame);
 
   private:
-    /// Takes the record's length; where it ends.
+    /// Reads the record's length; returns its end.
     const std::uint8_t* begin();
     void end(const std::uint8_t* record_end);
-    /// Items of a list are whole.
+    /// Whether the next field is present. Items of a list are always complete.
     bool more() const { return in_list_ || !from_.at_end(); }
 
     ByteReader& from_;
     DifferenceBases& bases_;
     DifferenceBases next_;
-    const std::uint8_t* all_ = nullptr;  ///< where what was given ends
+    const std::uint8_t* input_end_ = nullptr;  ///< the end of from_ outside of the record
     bool in_list_ = false;
 };
 

@@ -1,13 +1,13 @@
-// Who receives the records of a recording, one after the other.
+// The interface of consumers of records.
 #pragma once
 
 #include "trace/record.hpp"
 
 namespace memlab::trace {
 
-/// Receives the records of a recording in order: each kind that it overrides, the others pass by.
-/// The log writer, the aggregator and tests are sinks; the live recorder and the log reader feed
-/// them. Not thread-safe: the caller serializes.
+/// Receives the records of a recording in order; kinds that it does not override are ignored. The
+/// log writer, the aggregator and tests are sinks; the live recorder and the log reader feed them.
+/// Not thread-safe: the caller serializes.
 class RecordSink {
   public:
     RecordSink() = default;
@@ -16,7 +16,7 @@ class RecordSink {
     virtual ~RecordSink() = default;
 
     virtual void on(const Event& /*record*/) {}
-    /// A free_requested that was complete at once: it, and its completed_at_once().
+    /// A free_requested that completed immediately: stands for it and its completed_at_once().
     virtual void on_freed(const Event& free_requested) {
         on(free_requested);
         on(completed_at_once(free_requested));
@@ -27,10 +27,10 @@ class RecordSink {
 #undef MEMLAB_ON
 };
 
-/// A sink that takes every record alike: Derived has take(record), a template for all kinds, and
-/// overloads for those that it treats otherwise. It makes this a friend where they are private.
+/// CRTP base of sinks that handle all kinds alike: Derived has a template take(record), with
+/// overloads for special kinds. Derived must befriend this class where they are private.
 template <typename Derived>
-class EveryRecord : public RecordSink {
+class GenericSink : public RecordSink {
   public:
     void on(const Event& record) final { self().take(record); }
 #define MEMLAB_ON(Record, name, tag)      \

@@ -16,10 +16,10 @@
 namespace memlab::trace {
 namespace {
 
-/// How long what is appended waits for more.
-constexpr std::uint64_t doze_ns = 2'000'000;
+/// How long the thread waits for more data before it writes.
+constexpr std::uint64_t batch_delay_ns = 2'000'000;
 
-timespec after(std::uint64_t nanoseconds) {
+timespec deadline(std::uint64_t nanoseconds) {
     constexpr std::uint64_t second = 1'000'000'000;
     timespec time{};
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -27,12 +27,12 @@ timespec after(std::uint64_t nanoseconds) {
     return {time.tv_sec + static_cast<time_t>(end / second), static_cast<long>(end % second)};
 }
 
-class Locked {
+class LockGuard {
   public:
-    explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-    ~Locked() { pthread_mutex_unlock(&mutex_); }
-    Locked(const Locked&) = delete;
-    Locked& operator=(const Locked&) = delete;
+    explicit LockGuard(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+    ~LockGuard() { pthread_mutex_unlock(&mutex_); }
+    LockGuard(const LockGuard&) = delete;
+    LockGuard& operator=(const LockGuard&) = delete;
 
   private:
     pthread_mutex_t& mutex_;
@@ -69,11 +69,11 @@ void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, 
 
 WriteBehind::WriteBehind(const OwnDescriptor& file, std::uint64_t size)
     : file_(file), appended_(size), written_(size), writing_(size) {
-    places_[place_count_++] = {size, 0};
+    cut_points_[cut_point_count_++] = {size, 0};
 }
 
 WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
-    // One mapping for both, not of the heap: finish() has to do without that.
+    // One mapping for the ring and the object, not from the heap: finish() may not use the heap.
     void* const memory = mmap(nullptr, mapping_size, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -104,7 +104,7 @@ WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
 
 WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t size,
                                          std::size_t spare, unsigned events) {
-    const Locked locked(mutex_);
+    const LockGuard lock(mutex_);
     if (failed_) {
         if (!given_up_ || tail_size_ + size > tail_.size()) {
             return Outcome::failed;
@@ -125,8 +125,9 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
     std::memcpy(ring_, data + first, size - first);
     appended_ += size;
     appended_events_ += events;
-    if (appended_ - places_[(place_count_ - 1) % places_.size()].offset >= place_distance) {
-        places_[place_count_++ % places_.size()] = {appended_, appended_events_};
+    if (appended_ - cut_points_[(cut_point_count_ - 1) % cut_points_.size()].offset >=
+        cut_point_distance) {
+        cut_points_[cut_point_count_++ % cut_points_.size()] = {appended_, appended_events_};
     }
     if (idle_ || (waiting <= capacity / 2 && waiting + size > capacity / 2)) {
         idle_ = false;
@@ -137,7 +138,7 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
 
 void WriteBehind::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
                         std::size_t last) {
-    const Locked locked(mutex_);
+    const LockGuard lock(mutex_);
     if (failed_) {
         if (given_up_ && offset >= written_ && offset - written_ + size <= tail_size_) {
             std::memcpy(tail_.data() + (offset - written_), data, size);
@@ -154,7 +155,7 @@ void WriteBehind::patch(std::uint64_t offset, const std::uint8_t* data, std::siz
     }
     Patch patch{};
     if (patch_count_ == patches_.size() || size > patch.bytes.size()) {
-        return;  // an unsealed block is readable, too
+        return;  // the block stays unsealed, which is readable
     }
     patch.offset = offset;
     patch.size = static_cast<std::uint8_t>(size);
@@ -178,13 +179,13 @@ bool WriteBehind::checksum(std::uint64_t offset, std::size_t size, std::uint32_t
 }
 
 WriteBehind::Failure WriteBehind::give_up() {
-    const Locked locked(mutex_);
+    const LockGuard lock(mutex_);
     given_up_ = true;
     return {error_number_, written_, appended_events_ - written_events_};
 }
 
-int WriteBehind::finish(WriteBehind* self, std::uint64_t patience_ns) {
-    const timespec until = after(patience_ns);
+int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
+    const timespec until = deadline(timeout_ns);
     pthread_mutex_lock(&self->mutex_);
     self->finishing_ = true;
     self->idle_ = false;
@@ -197,7 +198,7 @@ int WriteBehind::finish(WriteBehind* self, std::uint64_t patience_ns) {
     const bool finished = self->finished_;
     int error = self->close_error_;
     if (error == 0 && self->failed_ && !self->given_up_) {
-        // The last bytes: nobody asked why any more.
+        // The last bytes failed, after which there was no append() to report it.
         error = self->error_number_ != 0 ? self->error_number_ : EBADF;
     }
     pthread_mutex_unlock(&self->mutex_);
@@ -228,7 +229,7 @@ void WriteBehind::loop() {
         }
         idle_ = false;
         if (!finishing_ && !failed_ && appended_ - written_ <= capacity / 2) {
-            const timespec until = after(doze_ns);
+            const timespec until = deadline(batch_delay_ns);
             pthread_cond_timedwait(&changed_, &mutex_, &until);
         }
         const bool failed = failed_;
@@ -251,14 +252,14 @@ void WriteBehind::loop() {
     pthread_mutex_unlock(&mutex_);
 }
 
-/// All that was appended by now, then the patches of it. False: the file takes no more.
+/// Writes everything appended so far, then the patches. False when a write failed.
 bool WriteBehind::drain() {
     std::array<Patch, max_patches> patches;
     std::size_t patch_count = 0;
     std::uint64_t end = 0;
     std::uint64_t events = 0;
     {
-        const Locked locked(mutex_);
+        const LockGuard lock(mutex_);
         end = writing_ = appended_;
         events = appended_events_;
         patch_count = patch_count_;
@@ -276,7 +277,7 @@ bool WriteBehind::drain() {
         write_over(file_.number(), patches[i].offset, patches[i].bytes.data(), patches[i].size,
                    patches[i].last);
     }
-    const Locked locked(mutex_);
+    const LockGuard lock(mutex_);
     written_ = end;
     written_events_ = events;
     return true;
@@ -295,32 +296,33 @@ bool WriteBehind::write_up_to(std::uint64_t end) {
     return true;
 }
 
-/// Whole appends stay, and so many fewer that the last words find room where the others were.
+/// After a failed write: truncates the file at a cut point, far enough back that the closing
+/// records fit into the space already allocated.
 void WriteBehind::cut_back() {
     const int error = errno;
-    std::array<Place, std::tuple_size_v<decltype(places_)>> places;
+    std::array<CutPoint, std::tuple_size_v<decltype(cut_points_)>> cut_points;
     {
-        const Locked locked(mutex_);
-        places = places_;
+        const LockGuard lock(mutex_);
+        cut_points = cut_points_;
     }
     struct stat status {};
-    Place end{written_, written_events_};
+    CutPoint end{written_, written_events_};
     if (file_.check() && fstat(file_.number(), &status) == 0) {
         const auto size = static_cast<std::uint64_t>(status.st_size);
-        Place best;
-        for (const Place& place : places) {
-            if (place.offset + tail_.size() <= size && place.offset > best.offset) {
-                best = place;
+        CutPoint best;
+        for (const CutPoint& candidate : cut_points) {
+            if (candidate.offset + tail_.size() <= size && candidate.offset > best.offset) {
+                best = candidate;
             }
         }
         if (best.offset != 0) {
             end = best;
         }
         if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
-            file_.close();  // a part of a record stays: a reader sees a log that ends inside it
+            file_.close();  // a partial record stays: readers see a log that ends inside it
         }
     }
-    const Locked locked(mutex_);
+    const LockGuard lock(mutex_);
     written_ = end.offset;
     written_events_ = end.events;
     error_number_ = error;
@@ -331,7 +333,7 @@ void WriteBehind::write_tail() {
     std::array<std::uint8_t, tail_capacity> bytes;
     std::size_t size = 0;
     {
-        const Locked locked(mutex_);
+        const LockGuard lock(mutex_);
         bytes = tail_;
         size = tail_size_;
         tail_changed_ = false;

@@ -1,10 +1,9 @@
-// Writes a growing file from a thread of its own, for file systems where that takes long: the
-// program whose events are recorded waits for no write, though the server of a network file system
-// may hang for minutes. What is appended lies in memory until the thread has written it, some
-// milliseconds later and many records at a time; a SIGKILL takes that along. Of at most 4 MiB:
-// where the file system takes that long, append() is refused.
+// Asynchronous appends to a file, by a writer thread with a ring buffer. For slow file systems: the
+// recorded program never waits for a write, even if the server of a network file system hangs for
+// minutes. The thread writes batches, some milliseconds after they were appended; a SIGKILL loses
+// what is buffered. The buffer is 4 MiB; append() fails while it is full.
 //
-// The thread blocks all signals, and uses neither the heap nor anything else of the program's.
+// The thread blocks all signals, and uses neither the heap nor other state of the program.
 #pragma once
 
 #include <pthread.h>
@@ -17,21 +16,22 @@
 
 namespace memlab::trace {
 
-/// `size` bytes over what is in the file at `offset`, the one at `last` after all others: the bytes
-/// around it in a call or two, then itself. A failure leaves it unwritten.
+/// Overwrites `size` bytes of the file at `offset`, the one at `last` after all others, and only if
+/// writing those succeeded.
 void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, std::size_t size,
                 std::size_t last);
 
-/// Thread-safety: one thread at a time, beside its own.
+/// Thread-safety: one caller at a time; the writer thread is synchronized internally.
 class WriteBehind {
   public:
-    /// Null: no memory, or no thread could be made; `file` is then as it was. `size` is the file's.
+    /// `size` is the current size of the file. Null when there is no memory or no thread; `file` is
+    /// then unchanged.
     static WriteBehind* start(const OwnDescriptor& file, std::uint64_t size);
 
     WriteBehind(const WriteBehind&) = delete;
     WriteBehind& operator=(const WriteBehind&) = delete;
 
-    /// How many bytes may wait to be written.
+    /// Size of the ring buffer in bytes.
     static constexpr std::size_t capacity = std::size_t{4} << 20;
 
     enum class Outcome : std::uint8_t {
@@ -39,29 +39,30 @@ class WriteBehind {
         full,    ///< the file system is too slow
         failed,  ///< see failure()
     };
-    /// Appends, if `spare` more bytes would still find room. `events`: how many the bytes are.
+    /// Appends, if `spare` more bytes would still fit. `events`: the number of events in the data.
     Outcome append(const std::uint8_t* data, std::size_t size, std::size_t spare, unsigned events);
 
-    /// Over bytes that were appended and may be in the file already.
+    /// Overwrites appended bytes, in the buffer or in the file.
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
-    /// The CRC-32C of bytes that were appended, among the last 4 MiB.
+    /// The CRC-32C of appended bytes, which must be among the last 4 MiB. False where it is not
+    /// available.
     bool checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
 
-    /// The file takes no more. It was cut to whole appends, `size` bytes in all; `lost_events` were
-    /// appended and are not among them. From now on append() takes bytes that follow there, up to
-    /// 1 KiB in all, which are written if that is possible.
+    /// The state after a failed write: the file was truncated to whole appends, `size` bytes in
+    /// all; `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB
+    /// to follow there, written if possible.
     struct Failure {
-        int error_number = 0;  ///< 0: the descriptor is not ours any more
+        int error_number = 0;  ///< 0: the descriptor was closed by the program
         std::uint64_t size = 0;
         std::uint64_t lost_events = 0;
     };
     Failure give_up();
 
-    /// Has all of it in the file and closes it, within `patience_ns`; frees the memory. 0, the
-    /// errno of a failure that give_up() did not tell (EBADF: the descriptor is not ours any more),
-    /// or ETIMEDOUT: then the thread is left to go on with it.
-    static int finish(WriteBehind* self, std::uint64_t patience_ns);
+    /// Writes everything, closes the file and frees `self`. Returns 0; the errno of a failure that
+    /// give_up() has not reported (EBADF: the descriptor was closed by the program); or ETIMEDOUT
+    /// after `timeout_ns`: then the thread continues in the background.
+    static int finish(WriteBehind* self, std::uint64_t timeout_ns);
 
   private:
     explicit WriteBehind(const OwnDescriptor& file, std::uint64_t size);
@@ -73,7 +74,7 @@ class WriteBehind {
     void cut_back();
     const std::uint8_t* at(std::uint64_t offset) const { return ring_ + offset % capacity; }
 
-    struct Place {
+    struct CutPoint {
         std::uint64_t offset = 0;
         std::uint64_t events = 0;
     };
@@ -84,8 +85,8 @@ class WriteBehind {
         std::array<std::uint8_t, 14> bytes;
     };
 
-    static constexpr std::size_t mapping_size = capacity + 16384;  // and an object of this class
-    static constexpr std::size_t place_distance = 16384;
+    static constexpr std::size_t mapping_size = capacity + 16384;  // ring and this object
+    static constexpr std::size_t cut_point_distance = 16384;
     static constexpr std::size_t max_patches = 128;
     static constexpr std::size_t tail_capacity = 1024;
 
@@ -104,9 +105,9 @@ class WriteBehind {
     std::uint64_t written_;
     std::uint64_t written_events_ = 0;
     std::uint64_t writing_;  ///< up to here the thread may have read the ring
-    /// Ends of appends, here and there: where the file may be cut. Filled from the front again.
-    std::array<Place, 512> places_{};
-    std::size_t place_count_ = 0;
+    /// Record boundaries at which the file may be truncated; a ring of the latest ones.
+    std::array<CutPoint, 512> cut_points_{};
+    std::size_t cut_point_count_ = 0;
     std::array<Patch, max_patches> patches_{};
     std::size_t patch_count_ = 0;
 

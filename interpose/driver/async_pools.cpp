@@ -19,7 +19,7 @@ void AsyncPools::destroyed(CUmemoryPool pool) {
     std::erase_if(known_, [pool](const Known& known) { return known.pool == pool; });
 }
 
-CUdevice AsyncPools::device_of(CUmemoryPool pool, CUdevice current) const {
+CUdevice AsyncPools::find_device(CUmemoryPool pool, CUdevice current) const {
     const std::lock_guard lock(mutex_);
     const auto at = std::find_if(known_.begin(), known_.end(),
                                  [pool](const Known& known) { return known.pool == pool; });
@@ -31,7 +31,7 @@ AsyncPools& async_pools() {
     return *pools;
 }
 
-std::uint64_t reserved_by(CUmemoryPool pool) {
+std::uint64_t reserved_bytes_in(CUmemoryPool pool) {
     cuuint64_t reserved = 0;
     const CUresult result =
         call_real(&Driver::cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,

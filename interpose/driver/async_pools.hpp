@@ -1,4 +1,4 @@
-// The driver's own pools of stream-ordered memory: whose memory each holds, and how much of it.
+// The driver's pools of stream-ordered memory: the owner and size of each.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace memlab::interpose {
 /// Thread-safety: all functions, from any thread.
 class AsyncPools {
   public:
-    /// Not the device's memory: the host's.
+    /// Marks a pool that holds host memory.
     static constexpr CUdevice on_host = -2;
 
     void created(CUmemoryPool pool, const CUmemPoolProps& properties);
     void destroyed(CUmemoryPool pool);
 
-    /// The device whose memory the pool holds, or on_host. A pool whose creation was not seen (the
-    /// devices' own ones) is `current`'s.
-    CUdevice device_of(CUmemoryPool pool, CUdevice current) const;
+    /// The device whose memory the pool holds, or on_host. `current` for a pool whose creation
+    /// memlab did not see (the devices' default pools).
+    CUdevice find_device(CUmemoryPool pool, CUdevice current) const;
 
   private:
     struct Known {
@@ -31,10 +31,10 @@ class AsyncPools {
     std::vector<Known> known_;
 };
 
-/// Of this process. Never destroyed.
+/// The process-wide instance; never destroyed.
 AsyncPools& async_pools();
 
-/// The bytes that the pool holds from the device, in use or not; 0 when the driver does not tell.
-std::uint64_t reserved_by(CUmemoryPool pool);
+/// Bytes that the pool has reserved on the device, in use or not; 0 when the driver cannot tell.
+std::uint64_t reserved_bytes_in(CUmemoryPool pool);
 
 }  // namespace memlab::interpose

@@ -1,9 +1,9 @@
-// Knows whether a stream capture is under way, and keeps our driver calls out of it.
+// Tracks stream captures and keeps memlab's driver calls out of them.
 //
-// A fence inside a capture would invalidate it. So cuStreamBeginCapture takes the gate exclusively,
-// our own calls of that kind hold it shared: between the look and the call no capture begins. What
-// waits for the device must not hold it (the device may wait for what is submitted after the next
-// capture) and runs in relaxed mode instead. Lock order: pool -> gate.
+// A fence recorded inside a capture would invalidate it. So cuStreamBeginCapture takes the gate
+// exclusively and memlab's own unsafe calls hold it shared: no capture begins between the check and
+// the call. A call that waits for the device must not hold the gate (the device may wait for work
+// submitted after the next capture) and runs in relaxed mode instead. Lock order: pool -> gate.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace memlab::interpose {
 /// Thread-safety: all functions, from any thread.
 class CaptureGate {
   public:
-    /// Held around the look for a capture and the call that must not fall into one. Not recursive.
+    /// Held around the check for a capture and the call that must stay out of it. Not recursive.
     class Shared {
       public:
         explicit Shared(CaptureGate& gate) : gate_(gate) { gate_.mutex_.lock_shared(); }
@@ -28,7 +28,7 @@ class CaptureGate {
         Shared(const Shared&) = delete;
         Shared& operator=(const Shared&) = delete;
 
-        /// True while any stream of the process captures; stays so while this is held or turns
+        /// True while any stream of the process captures. While this is held it can only change to
         /// false.
         bool capturing() const { return gate_.capturing(); }
 
@@ -36,11 +36,11 @@ class CaptureGate {
         CaptureGate& gate_;
     };
 
-    /// True while any stream of the process captures. Without the gate held this may be over by the
-    /// time it is looked at.
+    /// True while any stream of the process captures. Without the gate the answer may be outdated.
     bool capturing() const { return active_.load(std::memory_order_acquire) != 0; }
 
-    /// Runs the real cuStreamBeginCapture* with the gate closed. `context` is the stream's.
+    /// Runs the real cuStreamBeginCapture* with the gate held exclusively. `context` is the
+    /// stream's.
     template <class Begin>
     CUresult begin(CUstream stream, bool per_thread, CUcontext context, const Begin& real_begin) {
         const std::unique_lock lock(mutex_);
@@ -51,17 +51,17 @@ class CaptureGate {
         return result;
     }
 
-    /// The stream no longer captures (ended, failed or destroyed). True when it was the last one.
+    /// The stream's capture ended, failed or was destroyed. True when it was the last one.
     bool end(CUstream stream, bool per_thread);
 
-    /// The context was destroyed or reset, and its streams' captures with it. True as end().
-    bool end_all_of(CUcontext context);
+    /// The context was destroyed or reset, and its streams' captures with it. Returns as end().
+    bool end_all(CUcontext context);
 
   private:
     using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
-    static Key key_of(CUstream stream, bool per_thread);
+    static Key make_key(CUstream stream, bool per_thread);
     void insert(CUstream stream, bool per_thread, CUcontext context);
-    void count();
+    void update_count();
 
     std::shared_mutex mutex_;
     std::atomic<int> active_{0};

@@ -1,5 +1,5 @@
-// <cuda.h> with every version of every function declared under its own exported name, instead of
-// the newest one under the plain name: an interposer must know them all.
+// <cuda.h> with every version of every function declared under its own exported name: an interposer
+// must define all of them, not only the newest.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL

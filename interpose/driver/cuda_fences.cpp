@@ -23,30 +23,28 @@ using allocator::StreamId;
 namespace {
 constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
-// Off only in the variant that shows what the race hunter finds without fences (tests/gpu).
+// Off only in the test variant without fences (tests/gpu, race hunter).
 #ifdef MEMLAB_WITHOUT_FENCES
 constexpr bool fences = false;
 #else
 constexpr bool fences = true;
 #endif
 
-// Off only in the variant that shows what the race hunter finds when a second stream begins without
-// any order (tests/gpu).
+// Off only in the test variant that does not order a second stream (tests/gpu, race hunter).
 #ifdef MEMLAB_WITHOUT_ORDER
 constexpr bool orders_second_stream = false;
 #else
 constexpr bool orders_second_stream = true;
 #endif
 
-// Off only in the variant that shows what the race detector finds when no context is another's peer
-// (tests/gpu).
+// Off only in the test variant that ignores peers (tests/gpu, race detector).
 #ifdef MEMLAB_WITHOUT_PEERS
 constexpr bool covers_peers = false;
 #else
 constexpr bool covers_peers = true;
 #endif
 
-/// An event of the context; null where there can be none.
+/// Creates an event in the context; null on failure.
 CUresult make_event(CUcontext context, CUevent* event) {
     const CurrentContext current(context);
     const CUresult made =
@@ -60,18 +58,18 @@ CUresult make_event(CUcontext context, CUevent* event) {
 
 struct CudaFences::Record {
     CUevent own = nullptr;             ///< in the context itself
-    std::vector<RecordedEvent> peers;  ///< in every other that counts; touched with them in use
-    StreamId stream = 0;               ///< of whose work alone it tells; 0: of all
-    bool foreign = false;              ///< its stream is another context's: the event is in `peers`
-    bool by_waiting = false;           ///< no events: the host has to wait
-    std::uint64_t peers_generation = 0;  ///< of the peers that `peers` is for
-    Time time;                           ///< of the work clock, read before the record
+    std::vector<RecordedEvent> peers;  ///< in the peers; accessed with PeersInUse held
+    StreamId stream = 0;               ///< covers this stream only; 0: the whole context
+    bool foreign = false;              ///< the stream is another context's; the event is in `peers`
+    bool host_wait = false;            ///< no events: the host has to wait
+    std::uint64_t peers_generation = 0;  ///< generation of the peer list that `peers` matches
+    Time time;                           ///< work clock, read before recording
     std::uint32_t references = 0;
     bool spare = false;
     Record* next_spare = nullptr;
 };
 
-/// Keeps peers from ending while calls of ours name them. Free until there is a first one.
+/// Shared lock that keeps peers alive during driver calls. Costs nothing until there is a peer.
 class CudaFences::PeersInUse {
   public:
     explicit PeersInUse(CudaFences& fences) {
@@ -85,7 +83,7 @@ class CudaFences::PeersInUse {
     std::shared_lock<std::shared_mutex> lock_;
 };
 
-CudaFences::Record* CudaFences::record_of(Fence fence) {
+CudaFences::Record* CudaFences::to_record(Fence fence) {
     return reinterpret_cast<Record*>(fence);
 }
 
@@ -98,9 +96,9 @@ bool CudaFences::idle_since(Time time) const {
     return time && *time == idle_at_.load(std::memory_order_relaxed);
 }
 
-// Times of completed fences come in any order; the newest counts. One stream tells nothing of the
-// others.
-void CudaFences::note_idle(const Record& record) {
+// Fences complete in any order; keep the newest time. A single-stream fence says nothing about
+// other streams.
+void CudaFences::update_idle_time(const Record& record) {
     if (!record.time || record.stream != 0) {
         return;
     }
@@ -119,21 +117,21 @@ void CudaFences::note_idle(const Record& record) {
     try {
         const CaptureGate::Shared gate(captures_);
         if (gate.capturing()) {
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // recording would end the capture
+            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // recording would invalidate the capture
         }
         const Driver* real = driver();
         if (real->cuCtxRecordEvent == nullptr || real->cuCtxWaitEvent == nullptr) {
-            return wait_instead(CUDA_ERROR_NOT_SUPPORTED, time, fence);
+            return fall_back_to_host_wait(CUDA_ERROR_NOT_SUPPORTED, time, fence);
         }
         const CUresult result = record_new(time, fence);
-        return result == CUDA_SUCCESS ? result : wait_instead(result, time, fence);
-    } catch (const std::bad_alloc&) {  // the pool keeps the block back and tries again later
+        return result == CUDA_SUCCESS ? result : fall_back_to_host_wait(result, time, fence);
+    } catch (const std::bad_alloc&) {  // the pool defers the block and retries
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
 }
 
-// Where several frees share a fence: the newest record still stands for everything that ticked,
-// since its time was read before it was recorded and nothing was submitted since.
+// Several frees share a fence: the newest record covers all work that ticked by `time`, because its
+// time was read before it was recorded and nothing was submitted since.
 bool CudaFences::share(Record* newest, StreamId stream, Time time, Fence* fence) {
     if (!time || newest == nullptr || newest->time != time || newest->stream != stream) {
         return false;
@@ -143,9 +141,9 @@ bool CudaFences::share(Record* newest, StreamId stream, Time time, Fence* fence)
     return true;
 }
 
-// Under the lock. A record never goes while its context lives: a look at what ended may come upon
-// any of them.
-CudaFences::Record* CudaFences::take_spare(Record** spare) {
+// Call with mutex_ held. Records live as long as the context: before_peer_destroy() visits all of
+// them.
+CudaFences::Record* CudaFences::take_record(Record** spare) {
     Record* record = *spare;
     if (record == nullptr) {
         records_.push_back(std::make_unique<Record>());
@@ -157,21 +155,21 @@ CudaFences::Record* CudaFences::take_spare(Record** spare) {
     return record;
 }
 
-// Under the lock.
-void CudaFences::put_aside(Record& record) {
+// Call with mutex_ held.
+void CudaFences::recycle(Record& record) {
     Record*& spare = record.stream != 0 ? spare_in_stream_ : spare_;
-    record.by_waiting = false;
+    record.host_wait = false;
     record.spare = true;
     record.next_spare = spare;
     spare = &record;
 }
 
-// Under the lock. What was recorded becomes a fence, held by the caller, and the newest that others
-// may share; what was not is put aside.
+// Call with mutex_ held. On success the record becomes a fence held by the caller and the newest
+// one that others may share; otherwise it is recycled.
 CUresult CudaFences::publish(Record& record, CUresult recorded, Time time, Record** newest,
                              Fence* fence) {
     if (recorded != CUDA_SUCCESS) {
-        put_aside(record);
+        recycle(record);
         return recorded;
     }
     record.time = time;
@@ -190,14 +188,14 @@ CUresult CudaFences::record_new(Time time, Fence* fence) {
         if (share(newest_, 0, time, fence)) {
             return CUDA_SUCCESS;
         }
-        record = take_spare(&spare_);
+        record = take_record(&spare_);
     }
     CUresult result = CUDA_ERROR_UNKNOWN;
     for (bool again = true; again;) {
         const PeersInUse in_use(*this);
         {
             const std::lock_guard lock(mutex_);
-            again = !peers_.empty() && !in_use.held();  // the first one has just come
+            again = !peers_.empty() && !in_use.held();  // a peer was added meanwhile
         }
         if (!again) {
             result = record_events(*record, in_use);
@@ -207,7 +205,7 @@ CUresult CudaFences::record_new(Time time, Fence* fence) {
     return publish(*record, result, time, &newest_, fence);
 }
 
-// An event in the context and one in each peer, made where there is none yet.
+// Records an event in the context and one in each peer; creates missing events.
 CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
     if (record.own == nullptr) {
         if (const CUresult made = make_event(context_, &record.own); made != CUDA_SUCCESS) {
@@ -233,7 +231,7 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
             if (known != record.peers.end()) {
                 each.event = known->event;
             }
-            // A peer context that is gone has no work left to wait for.
+            // A destroyed peer has no work left to wait for.
             if (each.event == nullptr && !each.ending) {
                 make_event(each.context, &each.event);
             }
@@ -259,7 +257,7 @@ CUresult CudaFences::record_events(Record& record, const PeersInUse& in_use) {
 
 namespace {
 
-// Others' captures do not mind what this stream is given.
+// Captures of other streams are not affected by work in this one.
 bool is_outside_captures(CUstream stream) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return call_real(&Driver::cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS &&
@@ -275,7 +273,7 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
     if (!fences || idle_since(time)) {
         return CUDA_SUCCESS;
     }
-    const CUstream stream = stream_of_key(key);
+    const CUstream stream = to_stream(key);
     try {
         const CaptureGate::Shared gate(captures_);
         if (gate.capturing() && !is_outside_captures(stream)) {
@@ -293,7 +291,7 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
         if (found == CUDA_ERROR_INVALID_HANDLE) {
             return found;
         }
-        // The default streams of another context have no name of their own.
+        // Default streams of another context cannot be named from here.
         if (found == CUDA_SUCCESS && (context == context_ || is_stream_handle(key)) &&
             record_stream(key, stream, context, time, fence) == CUDA_SUCCESS) {
             return CUDA_SUCCESS;
@@ -305,7 +303,8 @@ CUresult CudaFences::record_in(StreamId key, Fence* fence, bool* alone) noexcept
     return record(fence);
 }
 
-// One event in one stream, and as many events as it takes to have one of that stream's context.
+// Records one event in one stream. `foreign`: the stream is another context's, so the event is
+// created there.
 CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext context, Time time,
                                    Fence* fence) {
     const bool foreign = context != context_;
@@ -316,7 +315,7 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
     Record* record = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        record = take_spare(&spare_in_stream_);
+        record = take_record(&spare_in_stream_);
         record->stream = key;
         record->foreign = foreign;
     }
@@ -336,8 +335,8 @@ CUresult CudaFences::record_stream(StreamId key, CUstream stream, CUcontext cont
 
 namespace {
 
-// The context is broken, or the caller may not call CUDA here: plain CUDA's free answers the same.
-bool concerns_the_call(CUresult problem) {
+// The context is broken, or CUDA must not be called here: plain CUDA's free returns the same error.
+bool is_caller_error(CUresult problem) {
     switch (problem) {
         case CUDA_ERROR_NOT_INITIALIZED:
         case CUDA_ERROR_DEINITIALIZED:
@@ -350,8 +349,8 @@ bool concerns_the_call(CUresult problem) {
     }
 }
 
-// Waits for all work of a context. cuMemFree does, and no stream capture that is under way or
-// begins meanwhile minds; where nothing can be allocated the context is synchronized, which ends
+// Waits for all work of a context. cuMemFree does so without affecting a capture that is under way
+// or begins meanwhile. If nothing can be allocated the context is synchronized, which ends
 // captures.
 CUresult wait_for_context(CUcontext context, bool may_end_captures) {
     const RelaxedCapture relaxed(true);
@@ -366,39 +365,40 @@ CUresult wait_for_context(CUcontext context, bool may_end_captures) {
 
 }  // namespace
 
-// There is no event to be had: a fence that the host completes by waiting as plain cudaFree does.
-CUresult CudaFences::wait_instead(CUresult problem, Time time, Fence* fence) {
-    if (concerns_the_call(problem) || problem == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+// No event is available: returns a fence that the host completes by waiting, as plain cudaFree
+// does.
+CUresult CudaFences::fall_back_to_host_wait(CUresult problem, Time time, Fence* fence) {
+    if (is_caller_error(problem) || problem == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
         return problem;
     }
     const std::lock_guard lock(mutex_);
-    Record* record = take_spare(&spare_);
-    record->by_waiting = true;
+    Record* record = take_record(&spare_);
+    record->host_wait = true;
     return publish(*record, CUDA_SUCCESS, time, nullptr, fence);
 }
 
 bool CudaFences::needs_host_wait(Fence fence) {
-    return record_of(fence)->by_waiting;
+    return to_record(fence)->host_wait;
 }
 
 [[gnu::hot]] FenceState CudaFences::query(Fence fence) {
-    const Record& record = *record_of(fence);
+    const Record& record = *to_record(fence);
     if (idle_since(record.time)) {
         return FenceState::complete;
     }
-    if (record.by_waiting) {
+    if (record.host_wait) {
         return FenceState::pending;
     }
     const CaptureGate::Shared gate(captures_);
     const RelaxedCapture relaxed(gate.capturing());
-    const FenceState state = look_at(record);
+    const FenceState state = query_events(record);
     if (state == FenceState::complete) {
-        note_idle(record);
+        update_idle_time(record);
     }
     return state;
 }
 
-FenceState CudaFences::look_at(const Record& record) {
+FenceState CudaFences::query_events(const Record& record) {
     if (!record.foreign) {
         const CUresult result = call_real(&Driver::cuEventQuery, record.own);
         if (result != CUDA_SUCCESS) {
@@ -418,16 +418,16 @@ FenceState CudaFences::look_at(const Record& record) {
 }
 
 CUresult CudaFences::wait_device(Fence fence) {
-    if (record_of(fence)->by_waiting) {
+    if (to_record(fence)->host_wait) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (const CUresult result = order_behind(*record_of(fence)); result != CUDA_SUCCESS) {
+    if (const CUresult result = order_behind(*to_record(fence)); result != CUDA_SUCCESS) {
         return result;
     }
     Record* earlier = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        earlier = std::exchange(barrier_, record_of(fence));
+        earlier = std::exchange(barrier_, to_record(fence));
         ++barrier_->references;
     }
     if (earlier != nullptr) {
@@ -436,7 +436,7 @@ CUresult CudaFences::wait_device(Fence fence) {
     return CUDA_SUCCESS;
 }
 
-// A peer context that is gone submits nothing.
+// A peer that is being destroyed submits no further work.
 CUresult CudaFences::order_behind(const Record& record) {
     const CaptureGate::Shared gate(captures_);
     if (gate.capturing()) {
@@ -462,14 +462,14 @@ CUresult CudaFences::order_behind(const Record& record) {
     return result;
 }
 
-// By time: frees of several threads come here in any order, and a fence stands for all work that
-// had ticked by its time.
+// Compared by time: threads arrive in any order, and a fence covers all work that had ticked by its
+// time.
 [[gnu::hot]] bool CudaFences::ordered_behind(Fence fence) {
-    Record* record = record_of(fence);
+    Record* record = to_record(fence);
     Record* earlier = nullptr;
     {
         const std::lock_guard lock(mutex_);
-        if (!record->time || record->by_waiting || !one_stream.orders_all()) {
+        if (!record->time || record->host_wait || !one_stream.orders_all_work()) {
             return false;
         }
         if (ordered_ != nullptr && *ordered_->time >= *record->time) {
@@ -500,12 +500,12 @@ void CudaFences::order_second_stream() {
     release(reinterpret_cast<Fence>(last));
 }
 
-void CudaFences::settle_barrier() {
+void CudaFences::wait_for_barriers() {
     Record* settled[2] = {};
     {
         const std::lock_guard lock(mutex_);
         settled[0] = std::exchange(barrier_, nullptr);
-        // The one stream's stays: later frees do not tell what came before them.
+        // ordered_ stays: later frees rely on it to cover earlier ones.
         settled[1] = ordered_;
         if (ordered_ != nullptr) {
             ++ordered_->references;
@@ -519,19 +519,19 @@ void CudaFences::settle_barrier() {
     }
 }
 
-// Without the gate: the device may be waiting for work that another thread will only submit after
-// it began a capture.
+// Without the gate: the device may wait for work that another thread submits after beginning a
+// capture.
 CUresult CudaFences::wait_host(Fence fence) {
-    const Record& record = *record_of(fence);
-    const CUresult result = record.by_waiting ? wait_for_all(true) : wait_for_events(record);
+    const Record& record = *to_record(fence);
+    const CUresult result = record.host_wait ? wait_for_all(true) : wait_for_events(record);
     if (result == CUDA_SUCCESS) {
-        note_idle(record);
+        update_idle_time(record);
     }
     return result;
 }
 
-// The context's own event is there as long as the fence. While a peer's is waited for the peer
-// cannot end, which would wait for that work as well.
+// The context's own event lives as long as the fence. A peer cannot be destroyed while its event is
+// waited for; the destruction would wait for the same work.
 CUresult CudaFences::wait_for_events(const Record& record) {
     const RelaxedCapture relaxed(true);
     if (!record.foreign) {
@@ -572,7 +572,7 @@ CUresult CudaFences::wait_for_context_and_peers() {
 }
 
 [[gnu::hot]] void CudaFences::release(Fence fence) noexcept {
-    Record* record = record_of(fence);
+    Record* record = to_record(fence);
     const std::lock_guard lock(mutex_);
     if (--record->references != 0) {
         return;
@@ -583,7 +583,7 @@ CUresult CudaFences::wait_for_context_and_peers() {
     if (newest_in_stream_ == record) {
         newest_in_stream_ = nullptr;
     }
-    put_aside(*record);
+    recycle(*record);
 }
 
 bool CudaFences::idle() {
@@ -629,18 +629,19 @@ void CudaFences::add_peer(CUcontext peer) {
     }
 }
 
-// Under the lock. What was known of the device was known of the old set of contexts.
+// Call with mutex_ held. Shared fences and idle times were valid for the previous set of contexts
+// only.
 void CudaFences::peers_changed() {
     ++peers_generation_;
     newest_ = nullptr;
     idle_at_.store(never, std::memory_order_relaxed);
 }
 
-void CudaFences::peer_ends(CUcontext peer) {
+void CudaFences::before_peer_destroy(CUcontext peer) {
     if (!had_peers_.load(std::memory_order_acquire)) {
         return;
     }
-    const std::unique_lock nobody(peers_in_use_);
+    const std::unique_lock exclusive(peers_in_use_);
     const std::lock_guard lock(mutex_);
     for (Peer& each : peers_) {
         each.ending = each.ending || each.context == peer;
@@ -653,11 +654,11 @@ void CudaFences::peer_ends(CUcontext peer) {
     peers_changed();
 }
 
-void CudaFences::peer_ended(CUcontext peer, bool destroyed) {
+void CudaFences::after_peer_destroy(CUcontext peer, bool destroyed) {
     if (!had_peers_.load(std::memory_order_acquire)) {
         return;
     }
-    const std::unique_lock nobody(peers_in_use_);
+    const std::unique_lock exclusive(peers_in_use_);
     const std::lock_guard lock(mutex_);
     for (Peer& each : peers_) {
         each.ending = each.ending && each.context != peer;
@@ -676,7 +677,7 @@ void CudaFences::peer_ended(CUcontext peer, bool destroyed) {
     peers_changed();
 }
 
-void CudaFences::context_ended() {
+void CudaFences::after_context_destroy() {
     const std::lock_guard lock(mutex_);
     spare_ = nullptr;
     spare_in_stream_ = nullptr;

@@ -1,23 +1,23 @@
-// Which context is current, or a stream's; and making one current for a scope.
+// The current context, a stream's context, and an RAII guard that makes a context current.
 #pragma once
 
 #include "interpose/driver/driver.hpp"
 
 namespace memlab::interpose {
 
-/// The calling thread's; null when there is none.
+/// The calling thread's current context, or null.
 inline CUcontext current_context() {
     CUcontext context = nullptr;
     return call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-/// Whether this is one of the default streams, which belong to the current context.
+/// Default streams belong to the current context.
 inline bool is_default_stream(CUstream stream) {
     return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/// The context in which work of this stream runs; null when there is none.
-inline CUcontext context_of(CUstream stream) {
+/// The context in which the stream's work runs, or null.
+inline CUcontext stream_context(CUstream stream) {
     CUcontext context = nullptr;
     if (is_default_stream(stream)) {
         return current_context();
@@ -25,7 +25,7 @@ inline CUcontext context_of(CUstream stream) {
     return call_real(&Driver::cuStreamGetCtx, stream, &context) == CUDA_SUCCESS ? context : nullptr;
 }
 
-/// Does nothing where the context is current already.
+/// Makes `context` current for a scope; no driver call if it is current already, beyond the query.
 class CurrentContext {
   public:
     explicit CurrentContext(CUcontext context) {

@@ -26,7 +26,7 @@ struct FileIdentity {
     bool known = false;
 };
 
-FileIdentity identity_of(int descriptor) {
+FileIdentity query_identity(int descriptor) {
     struct stat status {};
     if (fstat(descriptor, &status) != 0) {
         return {};
@@ -34,19 +34,19 @@ FileIdentity identity_of(int descriptor) {
     return {status.st_dev, status.st_ino, status.st_mode, true};
 }
 
-// What this process had as its stderr when it began. What has the number later may be a file of the
-// program's, which it closed stderr for.
+// The file that was stderr at start. The program may close it and reuse descriptor 2 for a file of
+// its own.
 FileIdentity first_stderr;
 
 __attribute__((constructor)) void remember_stderr() {
-    first_stderr = identity_of(STDERR_FILENO);
+    first_stderr = query_identity(STDERR_FILENO);
 }
 
-/// The signals of a failed write stay away from the program: of a pipe that nobody reads any more,
-/// and of a file that has reached RLIMIT_FSIZE.
-class NoSignalOfWrite {
+/// Blocks and discards the signals of a failed write: SIGPIPE (no reader left) and SIGXFSZ
+/// (RLIMIT_FSIZE reached).
+class BlockedWriteSignals {
   public:
-    NoSignalOfWrite() {
+    BlockedWriteSignals() {
         sigemptyset(&signals_);
         sigaddset(&signals_, SIGPIPE);
         sigaddset(&signals_, SIGXFSZ);
@@ -54,48 +54,48 @@ class NoSignalOfWrite {
         sigpending(&pending);
         for (const int signal : {SIGPIPE, SIGXFSZ}) {
             if (sigismember(&pending, signal) == 1) {
-                sigdelset(&signals_, signal);  // it is the program's
+                sigdelset(&signals_, signal);  // it is the program's own
             }
         }
         pthread_sigmask(SIG_BLOCK, &signals_, &before_);
     }
-    ~NoSignalOfWrite() {
+    ~BlockedWriteSignals() {
         constexpr timespec at_once{0, 0};
         while (sigtimedwait(&signals_, nullptr, &at_once) > 0) {
         }
         pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     }
-    NoSignalOfWrite(const NoSignalOfWrite&) = delete;
-    NoSignalOfWrite& operator=(const NoSignalOfWrite&) = delete;
+    BlockedWriteSignals(const BlockedWriteSignals&) = delete;
+    BlockedWriteSignals& operator=(const BlockedWriteSignals&) = delete;
 
   private:
     sigset_t signals_;
     sigset_t before_;
 };
 
-// Straight to the descriptor: stdio's buffers and locks belong to the program. Not spdlog, which
-// the tools use: its formatter needs libm, and its thread-local storage the dynamic model, and the
-// preload library may bring a program neither.
+// Writes directly to the descriptor: stdio's buffers and locks belong to the program. No spdlog,
+// which the tools use: its formatter needs libm and its thread-local storage the dynamic TLS model,
+// both unacceptable in a preload library.
 //
-// To the stderr that the process began with, or nowhere; and only what finds room there: the
-// program must not wait for whoever does not read it.
+// Writes nothing if stderr is no longer the file of the process's start, and only as much as fits
+// without blocking.
 void write_to_stderr(std::string_view text) noexcept {
     const int saved_errno = errno;
-    const FileIdentity now = identity_of(STDERR_FILENO);
+    const FileIdentity now = query_identity(STDERR_FILENO);
     if (!now.known || now.device != first_stderr.device || now.inode != first_stderr.inode) {
         errno = saved_errno;
         return;
     }
     const trace::NoCancellation no_cancellation;
-    const NoSignalOfWrite no_signal;
-    // A pipe that can be written to has room for so much; what is longer may come in pieces.
-    const std::size_t most = S_ISREG(now.mode) ? text.size() : std::size_t{PIPE_BUF};
+    const BlockedWriteSignals no_signal;
+    // A writable pipe takes PIPE_BUF bytes without blocking; longer text goes in pieces.
+    const std::size_t max_piece = S_ISREG(now.mode) ? text.size() : std::size_t{PIPE_BUF};
     while (!text.empty()) {
         pollfd ready{STDERR_FILENO, POLLOUT, 0};
         if (poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) {
             break;
         }
-        const std::string_view piece = text.substr(0, most);
+        const std::string_view piece = text.substr(0, max_piece);
         iovec part{const_cast<char*>(piece.data()), piece.size()};
         ssize_t written = -1;
         if (S_ISREG(now.mode) ||
@@ -104,21 +104,21 @@ void write_to_stderr(std::string_view text) noexcept {
             written = write(STDERR_FILENO, piece.data(), piece.size());
         }
         if (written <= 0) {
-            break;  // nobody to tell
+            break;  // no reader, or full
         }
         text.remove_prefix(static_cast<std::size_t>(written));
     }
     errno = saved_errno;
 }
 
-void say(const std::string* lines, std::size_t count) noexcept {
+void write_lines(const std::string* lines, std::size_t count) noexcept {
     try {
         std::string text;
         for (std::size_t i = 0; i < count; ++i) {
             text += "memlab: " + lines[i] + "\n";
         }
         write_to_stderr(text);
-    } catch (...) {  // out of memory: there is nothing left to say it with
+    } catch (...) {  // out of memory: drop the message
     }
 }
 
@@ -130,13 +130,13 @@ void set_verbosity(Verbosity verbosity) {
 
 void warn(const std::string& message) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) != Verbosity::quiet) {
-        say(&message, 1);
+        write_lines(&message, 1);
     }
 }
 
 void warn(const std::vector<std::string>& lines) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) != Verbosity::quiet) {
-        say(lines.data(), lines.size());
+        write_lines(lines.data(), lines.size());
     }
 }
 
@@ -159,7 +159,7 @@ void warn_without_heap(std::initializer_list<std::string_view> pieces) noexcept 
 
 void debug(const std::string& message) noexcept {
     if (current_verbosity.load(std::memory_order_relaxed) == Verbosity::debug) {
-        say(&message, 1);
+        write_lines(&message, 1);
     }
 }
 

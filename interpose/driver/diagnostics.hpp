@@ -1,8 +1,8 @@
-// What memlab says on stderr: one line, "memlab: ...", when something is wrong or when asked.
+// Messages on stderr: one line, "memlab: ...", on trouble or with MEMLAB_VERBOSITY=debug.
 //
-// The descriptor is the program's. memlab writes to what the process had as its stderr when it
-// began, and is silent once that is another file; it raises no signal there (SIGPIPE) and waits for
-// nobody who does not read.
+// The file descriptor belongs to the program. memlab writes only to the file that was stderr when
+// the process started and is silent once descriptor 2 is another file. A write raises no signal
+// (SIGPIPE, SIGXFSZ) and never blocks on a reader.
 #pragma once
 
 #include <initializer_list>
@@ -14,20 +14,20 @@
 
 namespace memlab::interpose {
 
-/// Must be called before anything is said; until then everything at warning level is said.
+/// Sets the level; before the first call everything at warning level is written.
 void set_verbosity(Verbosity verbosity);
 
-/// Trouble that the user should know of. Thread-safe; never throws; no stdio.
+/// Writes a warning. Thread-safe; never throws; no stdio.
 void warn(const std::string& message) noexcept;
 
-/// The same in several lines. The first is a sentence of its own.
+/// The same in several lines. The first must be a complete sentence.
 void warn(const std::vector<std::string>& lines) noexcept;
 
-/// The first in pieces, without the heap: in a forked child another thread of the parent may have
-/// held its lock. At most 1000 bytes; async-signal-safe.
+/// warn() in pieces, without the heap: in a forked child another thread of the parent may have held
+/// the heap's lock. At most 1000 bytes; async-signal-safe.
 void warn_without_heap(std::initializer_list<std::string_view> pieces) noexcept;
 
-/// What memlab does, with MEMLAB_VERBOSITY=debug.
+/// Writes only with MEMLAB_VERBOSITY=debug. As warn().
 void debug(const std::string& message) noexcept;
 
 }  // namespace memlab::interpose

@@ -18,10 +18,10 @@ struct Substitution {
     Api api;
 };
 
-// Twice the table: cuGetProcAddress may give an address that dlsym does not.
+// Twice the table: cuGetProcAddress may return addresses that dlsym does not.
 constexpr std::size_t max_substitutions = 2 * static_cast<std::size_t>(Api::count);
 
-// Libraries that wrap the driver. What more there are is not called.
+// Limit for libraries that wrap the driver; further ones are bypassed.
 constexpr std::size_t max_wrappers = 8;
 
 struct LoadedDriver {
@@ -29,7 +29,7 @@ struct LoadedDriver {
     std::array<Substitution, max_substitutions> substitutions;
     std::size_t count = 0;
     int ambiguous = 0;
-    std::array<const void*, max_wrappers> wrappers{};  // their objects; null behind the last
+    std::array<const void*, max_wrappers> wrappers{};  // their link maps, then nulls
 };
 
 std::atomic<const LoadedDriver*> published{nullptr};
@@ -66,7 +66,7 @@ const HookEntry* entries() {
 
 constexpr std::size_t entry_count = static_cast<std::size_t>(Api::count) - 1;
 
-const HookEntry& entry_of(Api api) {
+const HookEntry& hook_entry(Api api) {
     return entries()[static_cast<std::size_t>(api) - 1];
 }
 
@@ -76,7 +76,7 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
         if (known.real != real) {
             continue;
         }
-        if (known.wrapper != nullptr && entry_of(known.api).type != entry.type) {
+        if (known.wrapper != nullptr && hook_entry(known.api).type != entry.type) {
             known.wrapper = nullptr;
             ++loaded.ambiguous;
         }
@@ -87,9 +87,9 @@ void add_substitution(LoadedDriver& loaded, void* real, const HookEntry& entry) 
     }
 }
 
-// The first call of all may be made on a thread that a constructor waits for, under the loader's
-// lock: then dlsym would wait for ever. It is asked only where another preloaded library answers
-// it, or libcuda exports nothing itself.
+// Finds the driver's symbols. The first call may come from a thread that a constructor waits for
+// while the loader's lock is held, where dlsym would deadlock. So dlsym is used only if another
+// preloaded library wraps it, or if libcuda itself exports nothing.
 class DriverLibrary {
   public:
     DriverLibrary() : symbols_(libcuda_symbols()) {
@@ -107,38 +107,39 @@ class DriverLibrary {
     void* handle_ = nullptr;
 };
 
-// True when the function is another library's than libcuda, which is then known as a wrapper.
+// True when `function` belongs to another library than libcuda; registers that library as a
+// wrapper.
 bool is_wrapper(LoadedDriver& loaded, const void* library, const void* function) {
-    const void* const object = object_of(function);
+    const void* const object = containing_object(function);
     if (object == nullptr || object == library) {
         return false;
     }
-    const auto place =
+    const auto slot =
         std::find_if(loaded.wrappers.begin(), loaded.wrappers.end(),
                      [object](const void* known) { return known == nullptr || known == object; });
-    if (place == loaded.wrappers.end()) {
+    if (slot == loaded.wrappers.end()) {
         return false;
     }
-    *place = object;
+    *slot = object;
     return true;
 }
 
-// A program that is linked with libcuda calls what a global look-up finds first. Without us that is
-// the wrapper behind us, where there is one.
+// A program linked with libcuda calls what a global lookup finds first. Without memlab that is the
+// next wrapper, if there is one.
 template <class Function>
-void call_wrapper(LoadedDriver& loaded, const void* library, bool linked, const char* name,
-                  Function& function) {
+void route_to_wrapper(LoadedDriver& loaded, const void* library, bool linked, const char* name,
+                      Function& function) {
     if (function == nullptr) {
         return;
     }
     if (linked) {
-        void* const next = found_without_us(name);
+        void* const next = find_without_memlab(name);
         if (is_wrapper(loaded, library, next)) {
             function = reinterpret_cast<Function>(next);
             return;
         }
     }
-    // Another preloaded library's dlsym may have given a wrapper of its own.
+    // Another preloaded library's dlsym may have returned its own wrapper.
     is_wrapper(loaded, library, reinterpret_cast<void*>(function));
 }
 
@@ -163,8 +164,8 @@ const LoadedDriver* load() {
             add_substitution(*loaded, real, entry);
         }
     }
-    // The same functions as cuGetProcAddress hands them out. Measured to be the same addresses; a
-    // driver where they are not is covered all the same.
+    // The same functions through cuGetProcAddress. Current drivers return the same addresses
+    // (measured); others are covered too.
     for (std::size_t i = 0; i < entry_count; ++i) {
         const HookEntry& entry = entries()[i];
         void* real = nullptr;
@@ -189,21 +190,21 @@ const LoadedDriver* load() {
             add_substitution(*loaded, real, entry);
         }
     }
-    const void* const object = object_of(library.find("cuInit"));
+    const void* const object = containing_object(library.find("cuInit"));
     const bool linked = driver_is_wrapped();
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    call_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
+    route_to_wrapper(*loaded, object, linked, #symbol, loaded->functions.symbol);
 #include "interpose/driver/hooked_functions.inc"
 #undef MEMLAB_HOOK
     std::sort(loaded->substitutions.begin(),
               loaded->substitutions.begin() + static_cast<std::ptrdiff_t>(loaded->count),
               [](const Substitution& a, const Substitution& b) { return a.real < b.real; });
-    dlerror();  // the program asked for none of what was not found
+    dlerror();  // discard errors of failed lookups
     return loaded;
 }
 
-// Several threads may build it at once, each for itself, and the first to finish publishes: a lock
-// here could deadlock with the loader's, which a thread inside dlopen holds.
+// Several threads may build the table concurrently; the first to finish publishes it. A lock here
+// could deadlock with the loader's, which a thread inside dlopen holds.
 const LoadedDriver* loaded_driver() {
     const LoadedDriver* current = published.load(std::memory_order_acquire);
     if (current != nullptr) {
@@ -222,8 +223,8 @@ const LoadedDriver* loaded_driver() {
 
 }  // namespace
 
-const char* name_of(Api api) {
-    return api == Api::none ? "" : entry_of(api).symbol;
+const char* function_name(Api api) {
+    return api == Api::none ? "" : hook_entry(api).symbol;
 }
 
 [[gnu::hot]] const Driver* driver() {
@@ -244,12 +245,12 @@ void* substitute(void* address) {
                                                                                : address;
 }
 
-bool stands_behind_us(const void* address) {
+bool is_downstream_wrapper(const void* address) {
     const LoadedDriver* loaded = loaded_driver();
     if (loaded == nullptr || loaded->wrappers[0] == nullptr) {
         return false;
     }
-    const void* const object = object_of(address);
+    const void* const object = containing_object(address);
     return object != nullptr && std::find(loaded->wrappers.begin(), loaded->wrappers.end(),
                                           object) != loaded->wrappers.end();
 }
@@ -260,7 +261,7 @@ void keep_driver_loaded() {
         return;
     }
     if (loaded_libcuda() == nullptr) {
-        dlerror();  // the program asked for nothing
+        dlerror();  // not an error of the program's
     }
 }
 
@@ -269,7 +270,7 @@ int ambiguous_addresses() {
     return loaded != nullptr ? loaded->ambiguous : 0;
 }
 
-// A free of nothing does nothing but tell the state of things.
+// Freeing address 0 has no effect and returns the context's state.
 [[gnu::hot]] CUresult broken_context() {
     if (!sticky_error_seen.load(std::memory_order_relaxed)) {
         return CUDA_SUCCESS;

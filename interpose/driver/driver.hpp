@@ -1,7 +1,7 @@
-// The real driver's functions, and the map from their addresses to our wrappers.
+// The real driver's functions, and the map from their addresses to memlab's wrappers.
 //
-// Built the first time that somebody resolves a hooked name or calls a wrapper, from a libcuda that
-// the program itself has loaded: memlab never loads one. Immutable once published.
+// Built when a hooked name is first resolved or a wrapper first called, from a libcuda that the
+// program has loaded itself; memlab never loads one. Immutable once published.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ enum class Api : std::uint16_t {
 };
 
 /// The exported name: "cuMemAlloc_v2".
-const char* name_of(Api api);
+const char* function_name(Api api);
 
-/// Null members are functions that this driver lacks. Where a wrapper that was preloaded behind
-/// memlab stands before the driver, as it would without memlab, a hooked function's member is the
-/// wrapper's.
+/// Function pointers into the driver; null if this driver lacks the function. If a library
+/// preloaded behind memlab wraps the driver, the member points to its wrapper, which the program
+/// would call without memlab.
 struct Driver {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) decltype(&::symbol) symbol = nullptr;
 #include "interpose/driver/hooked_functions.inc"
@@ -35,26 +35,27 @@ struct Driver {
 #undef MEMLAB_USE
 };
 
-/// The driver, or null while no libcuda is loaded. Thread-safe, and takes no lock of ours: it may
-/// run inside a dlopen on one thread while another thread does the same.
+/// The driver, or null while no libcuda is loaded. Thread-safe and lock-free: it may run inside a
+/// dlopen while another thread does the same.
 const Driver* driver();
 
-/// Our wrapper for a function address of the real driver, or `address` itself when it is none of
-/// ours. Thread-safe.
+/// memlab's wrapper for a function of the real driver, or `address` itself if there is none.
+/// Thread-safe.
 void* substitute(void* address);
 
-/// Whether code at `address` belongs to a wrapper that stands between memlab and the driver. What
-/// it asks for is the driver's: our wrapper would lead back to it.
-bool stands_behind_us(const void* address);
+/// Whether `address` is code of a wrapper library between memlab and the driver. It must get the
+/// driver's functions: memlab's wrappers would call back into it.
+bool is_downstream_wrapper(const void* address);
 
-/// Keeps the library that driver() found, for good: its functions are called until the process
-/// ends. Takes the loader's lock: call where the program takes it, before something is unloaded.
+/// Pins the library that driver() found: its functions are called until the process ends. Takes the
+/// loader's lock: call where the program takes it anyway, before something is unloaded.
 void keep_driver_loaded();
 
-/// Driver addresses that two hooked functions of different types share; they are left alone.
+/// Number of driver addresses shared by two hooked functions of different types; these are not
+/// substituted.
 int ambiguous_addresses();
 
-/// Calls the real function, or answers CUDA_ERROR_NOT_SUPPORTED when the driver lacks it.
+/// Calls the real function, or returns CUDA_ERROR_NOT_SUPPORTED when the driver lacks it.
 template <class Function, class... Arguments>
 CUresult call_real(Function Driver::*function, Arguments... arguments) {
     const Driver* real = driver();
@@ -71,8 +72,8 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
     return result;
 }
 
-/// What plain CUDA answers to an allocation or a free in the calling thread's context: the sticky
-/// error when it is broken, else CUDA_SUCCESS. Costs a load until there was a first such error.
+/// What plain CUDA would return for an allocation or free in the current context: the sticky error
+/// if the context is broken, else CUDA_SUCCESS. One load until the first sticky error.
 CUresult broken_context();
 
 }  // namespace memlab::interpose

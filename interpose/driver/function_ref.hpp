@@ -1,5 +1,5 @@
-// A reference to a callable, for parameters: std::function would allocate on the way of every free,
-// and may throw there.
+// A non-owning reference to a callable, for parameters. std::function could allocate, and throw, on
+// every free.
 #pragma once
 
 #include <memory>

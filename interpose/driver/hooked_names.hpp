@@ -1,4 +1,4 @@
-// The hooked names, sorted at compile time for the dlsym entry's exact match.
+// The hooked names, sorted at compile time for exact matching in the dlsym entry.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,6 @@
 
 namespace memlab::interpose {
 
-/// For a binary search.
 template <std::size_t count>
 consteval std::array<std::string_view, count> sorted_names(
     const std::string_view (&unsorted)[count]) {
@@ -23,12 +22,12 @@ inline constexpr auto hooked_names = sorted_names({
 #undef MEMLAB_HOOK
 });
 
-/// CUPTI's functions by which a profiler subscribes (hooks/cupti.cpp).
+/// CUPTI's functions with which a profiler subscribes (hooks/cupti.cpp).
 inline constexpr std::array subscribing_names = std::to_array<std::string_view>(
     {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks"});
 
-/// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. A name that cuGetProcAddress
-/// knows but that is no symbol of the table is not one of ours.
+/// Exact match only: "cuInit" yes, "curl_easy_init" and "cuda" no. False for names that only
+/// cuGetProcAddress knows.
 inline bool is_hooked_name(std::string_view name) {
     return std::binary_search(hooked_names.begin(), hooked_names.end(), name);
 }
@@ -38,21 +37,21 @@ inline bool is_subscribing_name(std::string_view name) {
            subscribing_names.end();
 }
 
-/// Functions that free memory, begin or end captures, end contexts and streams, or give memory to
-/// other processes: what a pool has to see, in every version that there will ever be. By how their
-/// names begin, as later versions and relatives of them do.
-inline constexpr std::array what_a_pool_must_see = std::to_array<std::string_view>(
+/// Name prefixes of functions that free memory, begin or end captures, destroy contexts or streams,
+/// or export memory: a pool must intercept them. Prefixes, so that later versions and variants
+/// match too.
+inline constexpr std::array pool_critical_prefixes = std::to_array<std::string_view>(
     {"cuMemFree", "cuMemGetHandle", "cuIpcGetMem", "cuStreamBegin", "cuStreamEndCapture",
      "cuStreamDestroy", "cuThreadExchangeStreamCaptureMode", "cuCtxDestroy", "cuCtxDetach",
      "cuDevicePrimaryCtxRe", "cuGreenCtxDestroy", "cuCtxEnablePeerAccess", "cuGraphDestroy",
      "cuGraphExecDestroy"});
 
-inline bool pool_must_see(std::string_view name) {
-    return std::any_of(what_a_pool_must_see.begin(), what_a_pool_must_see.end(),
-                       [name](std::string_view beginning) { return name.starts_with(beginning); });
+inline bool is_pool_critical(std::string_view name) {
+    return std::any_of(pool_critical_prefixes.begin(), pool_critical_prefixes.end(),
+                       [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-/// What dlsym answers for one of the subscribing functions, where the real one answered `found`.
+/// The result of dlsym for one of subscribing_names, for which the real dlsym returned `found`.
 void* subscribing_hook(const char* symbol, void* found);
 
 }  // namespace memlab::interpose

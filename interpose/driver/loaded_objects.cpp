@@ -8,7 +8,7 @@ namespace memlab::interpose {
 namespace {
 
 struct ObjectSearch {
-    unsigned long long seen;
+    unsigned long long last_loads;
     unsigned long long loads;
     FunctionRef<bool(const char*)> wanted;
     bool found;
@@ -17,8 +17,8 @@ struct ObjectSearch {
 int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     auto& search = *static_cast<ObjectSearch*>(data);
     search.loads = info->dlpi_adds;
-    if (info->dlpi_adds == search.seen) {
-        return 1;  // nothing was loaded since
+    if (info->dlpi_adds == search.last_loads) {
+        return 1;  // nothing loaded since
     }
     const char* const slash = std::strrchr(info->dlpi_name, '/');
     search.found = search.wanted(slash == nullptr ? info->dlpi_name : slash + 1);

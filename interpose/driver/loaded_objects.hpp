@@ -1,15 +1,15 @@
-// The objects that the loader has loaded, by file name: what memlab must make room for announces
-// itself by being there.
+// Searches the loaded objects by file name: libraries that memlab must adapt to are detected by
+// their presence.
 #pragma once
 
 #include "interpose/driver/function_ref.hpp"
 
 namespace memlab::interpose {
 
-/// Shows each loaded object's file name, without its folder, to `wanted` until that says yes; true
-/// when it did. Nothing is shown when no object was loaded since the look that left `*loads`, which
-/// is the loader's count of loads and becomes today's; 0: never looked. Takes the lock of
-/// the loader's list, which is not held while constructors run: call without any of ours.
+/// Calls `wanted` with each loaded object's file name, without its folder, until it returns true;
+/// returns whether it did. `*loads` is the loader's count of loads at the previous search (0: none)
+/// and is updated; if it has not changed nothing is searched. Takes the lock of the loader's list,
+/// which is not held while constructors run: call without any of memlab's locks.
 bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char* file_name)> wanted);
 
 }  // namespace memlab::interpose

@@ -12,8 +12,8 @@
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/work_clock.hpp"
 
-// Runs inside other libraries' look-ups, sanitizer runtimes' included, before anything is set up:
-// this file is compiled without instrumentation.
+// Compiled without instrumentation: runs inside other libraries' lookups, sanitizer runtimes'
+// included, before anything is initialized.
 
 namespace memlab::interpose {
 static void note_unknown(const char* name);
@@ -21,7 +21,7 @@ static void note_unknown(const char* name);
 
 extern "C" {
 
-// What the assembly stub jumps to.
+// Jump target of dlsym_stub.S.
 __attribute__((visibility("hidden"))) void* (*memlab_real_dlsym)(void*, const char*) = nullptr;
 
 __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
@@ -34,7 +34,8 @@ __attribute__((visibility("hidden"))) int memlab_dlsym_route(const char* name) {
     if (memlab::interpose::is_hooked_name(name) || memlab::interpose::is_subscribing_name(name)) {
         return 1;
     }
-    // cuda..., curl_..., cublas... are nobody's concern; an unknown function of the driver is.
+    // Names like cuda..., curl_..., cublas... are ignored; an unknown function of the driver is
+    // not.
     if (name[2] >= 'A' && name[2] <= 'Z' && !memlab::interpose::is_known_symbol(name)) {
         memlab::interpose::note_unknown(name);
     }
@@ -51,18 +52,18 @@ void* no_dlsym(void* /*handle*/, const char* /*name*/) {
 
 }  // namespace
 
-// Only what libcuda itself exports counts: others' names may begin alike.
+// Only names that libcuda exports: other libraries' names may have the same prefix.
 static void note_unknown(const char* name) {
     void* library = loaded_libcuda();
     if (library != nullptr && real_dlsym()(library, name) != nullptr) {
-        unknown_function(name);
+        on_unknown_function(name);
     }
 }
 
 DlsymFunction real_dlsym() {
     DlsymFunction found = __atomic_load_n(&memlab_real_dlsym, __ATOMIC_ACQUIRE);
     if (found == nullptr) {
-        // glibc 2.34 moved dlsym from libdl into libc; both versions exist there since.
+        // glibc 2.34 moved dlsym from libdl into libc; since then libc has both versions.
         void* symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
         if (symbol == nullptr) {
             symbol = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
@@ -77,7 +78,7 @@ void* loaded_libcuda() {
     return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-// By its file: whoever opened it under another name has another library.
+// Found by file name: a library opened under another name is a different library.
 profiler::ObjectSymbols libcuda_symbols() {
     profiler::ObjectSymbols symbols;
     dl_iterate_phdr(
@@ -102,35 +103,35 @@ profiler::ObjectSymbols libcuda_symbols() {
     return symbols;
 }
 
-void* found_without_us(const char* name) {
+void* find_without_memlab(const char* name) {
     return real_dlsym()(RTLD_NEXT, name);
 }
 
-void* object_of(const void* address) {
+void* containing_object(const void* address) {
     dl_find_object found{};
     return _dl_find_object(const_cast<void*>(address), &found) == 0 ? found.dlfo_link_map : nullptr;
 }
 
 bool dlsym_is_wrapped() {
-    return object_of(reinterpret_cast<const void*>(real_dlsym())) !=
-           object_of(reinterpret_cast<const void*>(&gnu_get_libc_version));
+    return containing_object(reinterpret_cast<const void*>(real_dlsym())) !=
+           containing_object(reinterpret_cast<const void*>(&gnu_get_libc_version));
 }
 
 bool libcuda_is_global() {
     void* const library = loaded_libcuda();
-    if (library == nullptr || found_without_us("cuInit") == nullptr) {
+    if (library == nullptr || find_without_memlab("cuInit") == nullptr) {
         return false;
     }
-    // A wrapper in front of it hides what it wraps.
-    return libcuda_was_there_first() ||
+    // A wrapper in front of libcuda hides the functions that it wraps.
+    return libcuda_loaded_at_start() ||
            std::any_of(hooked_names.begin(), hooked_names.end(), [library](std::string_view name) {
-               return object_of(found_without_us(name.data())) == library;
+               return containing_object(find_without_memlab(name.data())) == library;
            });
 }
 
 namespace {
 
-/// The object's own definition, or null.
+/// The definition in `object` itself, or null.
 void* definition_in(const link_map* object, const char* name) {
     void* const handle =
         dlopen(object->l_name[0] == '\0' ? nullptr : object->l_name, RTLD_LAZY | RTLD_NOLOAD);
@@ -139,30 +140,31 @@ void* definition_in(const link_map* object, const char* name) {
     }
     void* const found = real_dlsym()(handle, name);
     real_dlclose()(handle);
-    return object_of(found) == object ? found : nullptr;
+    return containing_object(found) == object ? found : nullptr;
 }
 
 }  // namespace
 
-// In the order in which the loader searches what the program was started with. What was loaded
-// later comes behind that; a libcuda that is not there for all is passed over.
+// Follows the loader's search order for objects of the program's start, then later ones. A libcuda
+// that is not globally visible is skipped.
 void* next_definition(const void* caller, const char* name) {
     static const char here = 0;
-    const void* const own = object_of(&here);
-    const auto* const callers = static_cast<const link_map*>(object_of(caller));
+    const void* const own = containing_object(&here);
+    const auto* const callers = static_cast<const link_map*>(containing_object(caller));
     if (callers == nullptr || callers == own) {
-        return found_without_us(name);
+        return find_without_memlab(name);
     }
     const void* const hidden = libcuda_is_global() ? nullptr : loaded_libcuda();
     for (const link_map* object = callers->l_next; object != nullptr; object = object->l_next) {
-        if (object == hidden || (object == own && found_without_us(name) == nullptr)) {
+        if (object == hidden || (object == own && find_without_memlab(name) == nullptr)) {
             continue;
         }
         if (void* const found = definition_in(object, name)) {
             return found;
         }
     }
-    return real_dlsym()(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), name);  // which has none
+    return real_dlsym()(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD),
+                        name);  // not found: sets dlerror
 }
 
 DlcloseFunction real_dlclose() {

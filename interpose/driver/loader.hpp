@@ -1,4 +1,4 @@
-// The C library's own dlsym and dlopen, beneath the dlsym that memlab exports.
+// Access to the C library's dlsym and dlclose behind memlab's exports, and to the loader's objects.
 #pragma once
 
 #include "profiler/object_symbols.hpp"
@@ -7,49 +7,48 @@ namespace memlab::interpose {
 
 using DlsymFunction = void* (*)(void* handle, const char* name);
 
-/// The real dlsym. Found with dlvsym, so that our own export cannot answer.
+/// The real dlsym. Found with dlvsym, so that memlab's own export is not returned.
 DlsymFunction real_dlsym();
 
-/// The next dlclose after ours: libc's, or another preloaded library's.
+/// The next dlclose after memlab's: libc's, or another preloaded library's.
 using DlcloseFunction = int (*)(void* handle);
 DlcloseFunction real_dlclose();
 
-/// A handle of the libcuda.so.1 that the program has loaded, or null. Never loads one.
+/// A handle of the loaded libcuda.so.1, or null. Never loads one.
 void* loaded_libcuda();
 
-/// The symbols of that libcuda.so.1; none where there is none. Unlike the others it takes no lock
-/// that the loader holds while it runs constructors.
+/// The symbols of the loaded libcuda.so.1; empty if there is none. Unlike the other functions it
+/// takes no lock that the loader holds while running constructors.
 profiler::ObjectSymbols libcuda_symbols();
 
-/// What a global look-up (RTLD_DEFAULT) would find without memlab's export; null: nothing.
-void* found_without_us(const char* name);
+/// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
+void* find_without_memlab(const char* name);
 
-/// The object that holds this code or data, a handle of dlsym's as well; null when none does.
-void* object_of(const void* address);
+/// The loaded object (a handle for dlsym) that contains this code or data, or null.
+void* containing_object(const void* address);
 
-/// The program has the address of a function, or of a version of one, that memlab does not know. It
-/// may give work to the device: the work clock is not trusted from now on. If it is one that a pool
-/// must see, new memory is not pooled either, in the session that runs or in those to come.
-/// Defined in process/unknown_functions.cpp, which knows what follows from that.
-void unknown_function(const char* name) noexcept;
+/// Call when the program obtains a driver function, or a version of one, unknown to memlab. It may
+/// submit work, so the work clock is distrusted from now on. If it is pool-critical
+/// (hooked_names.hpp), new memory is no longer pooled, in the current session or a later one.
+/// Defined in process/unknown_functions.cpp.
+void on_unknown_function(const char* name) noexcept;
 
-/// True when libcuda was loaded together with the program (weak_references.cpp).
-bool libcuda_was_there_first();
+/// True when libcuda was loaded at program start (weak_references.cpp).
+bool libcuda_loaded_at_start();
 
-/// True when another library that was loaded together with the program and libcuda stands before it
-/// with functions of the driver's (weak_references.cpp).
+/// True when libcuda was loaded at program start and another library of that time precedes it with
+/// driver functions of its own (weak_references.cpp).
 bool driver_is_wrapped();
 
-/// True when another preloaded library answers dlsym.
+/// True when another preloaded library wraps dlsym.
 bool dlsym_is_wrapped();
 
-/// True when a global look-up reaches libcuda: the program or something it was started with is
-/// linked with it, or somebody has loaded it for all.
+/// True when a global lookup reaches libcuda: the program or a library of its start is linked with
+/// it, or it was loaded with RTLD_GLOBAL.
 bool libcuda_is_global();
 
-/// What dlsym(RTLD_NEXT, name) gives to code at `caller`: the first definition in an object that
-/// was loaded after the caller's, memlab's own export where that is one. Null when there is none,
-/// and dlerror says so.
+/// The result of dlsym(RTLD_NEXT, name) for code at `caller`: the first definition in an object
+/// loaded after the caller's, possibly memlab's export. Null, with dlerror set, if there is none.
 void* next_definition(const void* caller, const char* name);
 
 }  // namespace memlab::interpose

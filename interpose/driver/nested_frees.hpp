@@ -1,7 +1,8 @@
-// Frees of pooled memory that come while the calling thread is inside memlab: from a profiler's
-// callback in a driver call that memlab makes, or from a signal handler. The pool's lock may be
-// held by this very thread, and the driver must not see the address: it would free the segment, or
-// know no such allocation. So the free is noted and succeeds; the next call that may serves it.
+// Queue of frees of pooled memory that arrive while the calling thread is inside memlab: from a
+// profiler's callback during a driver call of memlab's, or from a signal handler. The thread may
+// hold the pool's lock, and the driver must not get the address (it would free the whole segment,
+// or report an invalid pointer). So the free is queued and succeeds; the next call outside memlab
+// performs it.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +18,14 @@ namespace memlab::interpose {
 /// initialized.
 class NestedFrees {
   public:
-    enum class Answer : std::uint8_t {
+    enum class Result : std::uint8_t {
         noted,
-        twice,  ///< the address is noted already
-        full,   ///< so many wait that the block stays allocated
+        duplicate,  ///< the address is queued already
+        full,       ///< no slot left: the block stays allocated
     };
-    Answer note(Api api, CUdeviceptr address);
+    Result note(Api api, CUdeviceptr address);
 
-    /// Whether the address is noted: freed as far as the program knows.
+    /// Whether the address is queued, that is, freed from the program's point of view.
     bool has(CUdeviceptr address) const {
         return any() && std::any_of(slots_.begin(), slots_.end(), [address](const auto& slot) {
                    return (slot.load(std::memory_order_relaxed) & address_mask) == address;
@@ -33,9 +34,9 @@ class NestedFrees {
 
     bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
-    /// Calls serve(Api, CUdeviceptr) for each, which is noted no more.
+    /// Removes each queued free and calls serve(Api, CUdeviceptr) for it.
     template <class Serve>
-    void take(const Serve& serve) {
+    void drain(const Serve& serve) {
         for (std::atomic<std::uint64_t>& slot : slots_) {
             if (!any()) {
                 return;

@@ -11,7 +11,8 @@ constexpr StreamKey legacy_stream = 1;
 constexpr StreamKey first_handle = 16;
 constexpr StreamKey thread_bit = StreamKey{1} << 63;
 
-// The system gives a thread's number to another when it is over, its stream's work may go on.
+// A number of its own: the kernel reuses thread ids while the ended thread's stream may still have
+// work.
 StreamKey thread_stream() {
     static constinit std::atomic<StreamKey> threads{0};
     __attribute__((tls_model("initial-exec"))) static thread_local StreamKey number = 0;
@@ -36,7 +37,7 @@ constinit OneStream one_stream;
     return handle < first_handle ? no_stream : handle;
 }
 
-CUstream stream_of_key(StreamKey key) {
+CUstream to_stream(StreamKey key) {
     if ((key & thread_bit) != 0) {
         return CU_STREAM_PER_THREAD;
     }
@@ -47,29 +48,29 @@ bool is_stream_handle(StreamKey key) {
     return (key & thread_bit) == 0 && key >= first_handle;
 }
 
-void OneStream::begin(void (*order)()) {
+void OneStream::start_tracking(void (*order)()) {
     order_.store(order, std::memory_order_relaxed);
     why_.store("all work went to one stream", std::memory_order_relaxed);
     state_.store(none, std::memory_order_release);
 }
 
-void OneStream::other_work(StreamKey stream) {
+void OneStream::before_submit_slow(StreamKey stream) {
     StreamKey known = none;
     if (stream != no_stream &&
         state_.compare_exchange_strong(known, stream, std::memory_order_acq_rel)) {
         return;
     }
     if (known == stream) {
-        return;  // another thread has just begun it
+        return;  // another thread registered it first
     }
     give_up(stream == no_stream ? "work that is no single stream's" : "work on a second stream");
 }
 
-// Before the driver can give the handle to somebody else.
+// Call before the driver can reuse the handle.
 void OneStream::before_destroy(CUstream stream) {
     StreamKey known = stream_key(stream, false);
     if (known >= first_handle) {
-        state_.compare_exchange_strong(known, gone, std::memory_order_acq_rel);
+        state_.compare_exchange_strong(known, destroyed, std::memory_order_acq_rel);
     }
 }
 
@@ -81,48 +82,49 @@ void OneStream::has_context(CUcontext context) {
     }
 }
 
-// A callback that a profiler runs inside of one of our own calls may come here with our locks held.
-// What it gives the device then goes unordered: memory that it allocates there is the driver's.
+// A profiler's callback inside one of memlab's own calls may come here with memlab's locks held.
+// Its work then stays unordered, which is safe: memory that it allocates there comes from the
+// driver.
 void OneStream::give_up(const char* why) noexcept {
-    if (state_.load(std::memory_order_acquire) == many) {
+    if (state_.load(std::memory_order_acquire) == multiple) {
         return;
     }
     const InsideMemlab inside;
     if (inside.nested()) {
-        count_on_nothing(why);
+        begin_switch(why);
         return;
     }
-    const std::lock_guard lock(switching_);
-    if (state_.load(std::memory_order_relaxed) == many) {
+    const std::lock_guard lock(switch_mutex_);
+    if (state_.load(std::memory_order_relaxed) == multiple) {
         return;
     }
-    count_on_nothing(why);
+    begin_switch(why);
     if (const auto order = order_.load(std::memory_order_relaxed)) {
         order();
     }
-    state_.store(many, std::memory_order_release);
+    state_.store(multiple, std::memory_order_release);
 }
 
-void OneStream::count_on_nothing(const char* why) noexcept {
+void OneStream::begin_switch(const char* why) noexcept {
     StreamKey known = state_.load(std::memory_order_relaxed);
-    while (known != many &&
-           !state_.compare_exchange_weak(known, ordering, std::memory_order_acq_rel)) {
+    while (known != multiple &&
+           !state_.compare_exchange_weak(known, switching, std::memory_order_acq_rel)) {
     }
-    if (known != many && known != ordering) {
+    if (known != multiple && known != switching) {
         why_.store(why, std::memory_order_relaxed);
     }
 }
 
 void OneStream::forget_after_fork() {
     context_.store(nullptr, std::memory_order_relaxed);
-    state_.store(many, std::memory_order_relaxed);
+    state_.store(multiple, std::memory_order_relaxed);
 }
 
 const char* OneStream::describe() const {
     return why_.load(std::memory_order_relaxed);
 }
 
-void work_goes_unseen() noexcept {
+void on_untracked_work() noexcept {
     work_clock.distrust();
     one_stream.give_up("a driver function that memlab does not know");
 }

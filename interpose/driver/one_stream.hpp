@@ -1,44 +1,43 @@
-// Whether all work of the process goes to one stream. Then the order of that stream alone makes it
-// safe to use memory again that was freed a moment ago: whoever gets it submits work later, to the
-// same stream. No fence is asked and none is waited for (Pool: DeviceBackend::ordered_behind).
+// Detects whether all work of the process goes to one stream. While it does, a freed block can be
+// reused at once without waiting for a fence: its next user submits work later, to the same stream
+// (Pool: DeviceBackend::ordered_behind).
 //
-// States, in their order, and never back: nothing submitted; one stream; that stream destroyed; a
-// second one begins; many. One state for the process, as there is one work clock: work of a second
-// context counts as a second stream.
+// States, in this order, never backwards: nothing submitted; one stream; that stream destroyed;
+// switching (a second stream begins); multiple streams. There is one state for the process, as
+// there is one work clock: work of a second context counts as a second stream.
 //
-// Why it is safe. A free that counts on the stream still records its fence. Say that old work used
-// the block, that the free came, and that new work uses it:
-//  - the old work was looked at before it was submitted, and had been submitted when the free was
-//    called (else plain CUDA could free the memory before the work as well). The free finds the
-//    state "one stream", so that look did, too: the old work is on that stream;
-//  - the new work is looked at before it is submitted, and after the block was handed out. Either
-//  it
-//    goes to the same stream, which orders it; or it finds another state. The first to find that
-//    makes the device order all future work behind the fence of the last free that counted on the
-//    stream, while the others wait for it; only then may they submit. The fence stands for the
-//    frees before it, too;
-//  - frees look at the state, and the switch takes their last fence, under a lock of the fences
-//    (CudaFences): a free is on one side of the switch or on the other. Between a look and the
-//    call of the driver another stream may begin: the work is on the one stream all the same, and
-//    its memory is freed after it, with a fence that is waited for.
+// Why it is safe. A free that relies on the stream still records its fence. Let old work use the
+// block, then the free, then new work use it:
+//  - The old work checked the state before its submission and was submitted before the free was
+//    called (otherwise plain CUDA, too, could free the memory before that work). The free finds the
+//    state "one stream", so the old work's check did too: the old work is on that stream.
+//  - The new work checks the state before its submission and after the block was handed out. Either
+//    it goes to the same stream, which orders it, or it finds another state. The first thread to
+//    find another state makes the device order all future work behind the fence of the last free
+//    that relied on the stream; other threads wait for that before they submit. That fence covers
+//    all earlier frees.
+//  - Frees check the state, and the switch reads their last fence, under a lock of the fences
+//    (CudaFences): each free is either before or after the switch. A second stream may begin
+//    between a check and the driver call: that work is still on the single stream, and its memory
+//    is freed later, with a fence that is waited for.
 //
-// Why nothing hangs that would not with plain CUDA. Only frees count on the stream for which plain
-// CUDA's host would have waited for the device (cuMemFree): what a second stream is put behind was
-// over there before. Frees in a stream's own order (cuMemFreeAsync) never count on it.
+// Why it adds no deadlock. Only frees for which plain CUDA's host would have waited for the device
+// (cuMemFree) rely on the stream: with plain CUDA the work that a second stream is ordered behind
+// would be complete. Stream-ordered frees (cuMemFreeAsync) never rely on it.
 //
-// A stream is what it means, not its handle: the legacy stream has three names, the per-thread
-// stream is one in each thread, and a destroyed stream's handle may be given to the next one while
-// its work still runs. What is not understood counts as many: copies between contexts, launches for
-// several devices, kernels whose end only an event of their own tells (programmatic events). So do:
-// a second context, a stream capture that begins (no call that orders anything
-// may fall into it), work that memlab cannot see (work_clock.hpp).
+// A stream is identified by what it means, not by its handle: the legacy stream has three names,
+// the per-thread stream is one per thread, and the handle of a destroyed stream may be reused while
+// its work still runs. Whatever cannot be attributed counts as multiple streams: copies between
+// contexts, launches for several devices, kernels whose end only their own event signals
+// (programmatic events). So do a second context, the begin of a stream capture (no ordering call
+// may fall into it) and work that memlab cannot see (work_clock.hpp).
 //
-// A kernel that may begin before the one before it has ended (programmatic stream serialization) is
-// launched without that permission while one stream is known.
+// A kernel that may begin before its predecessor has ended (programmatic stream serialization) is
+// launched without that permission while a single stream is tracked.
 //
-// What is not work in a stream is not ordered by one: a host or another device that reaches memory
-// by other ways than CUDA's. There the program has to wait for the device, as it must with any
-// allocator that knows streams.
+// Accesses that are not stream work are not ordered: a host or another device that reaches memory
+// by other means than CUDA. There the program must wait for the device, as with any stream-ordered
+// allocator.
 //
 // Lock order: this -> contexts -> gate (shared) -> fences. Taken without any of the pool's.
 #pragma once
@@ -51,61 +50,63 @@
 
 namespace memlab::interpose {
 
-/// Names a stream for as long as the process lives; those of OneStream's states are no stream's.
+/// Identifies a stream for the lifetime of the process. Never equals one of OneStream's states.
 using StreamKey = std::uint64_t;
 
-/// Of a stream argument; `per_thread`: null means the calling thread's default stream.
+/// The key of a stream argument; `per_thread`: null means the calling thread's default stream.
 StreamKey stream_key(CUstream stream, bool per_thread);
 
-/// The stream that a key names, for the calling thread; the key must not be no_stream.
-CUstream stream_of_key(StreamKey key);
+/// The stream that a key identifies, for the calling thread; the key must not be no_stream.
+CUstream to_stream(StreamKey key);
 
-/// Whether it is a stream that the program made, as opposed to a context's default ones.
+/// True for a stream that the program created, false for a default stream.
 bool is_stream_handle(StreamKey key);
 
-/// Of a call that is no work of one stream.
+/// The key of a call whose work is not in a single stream.
 inline constexpr StreamKey no_stream = 6;
 
-/// Thread-safety: all functions, from any thread. Constant-initialized: works before main, when
-/// nothing is known.
+/// Thread-safety: all functions, from any thread. Constant-initialized: before main it is in the
+/// state "multiple".
 class OneStream {
   public:
-    /// Begins to notice, before anything was submitted. `order` puts all future work of the device
-    /// behind the last free that counted on the stream; it is called once, when a second one
-    /// begins.
-    void begin(void (*order)());
+    /// Starts tracking; call before any work was submitted. `order` must order all future work of
+    /// the device behind the last free that relied on the stream; it is called once, when a second
+    /// stream begins.
+    void start_tracking(void (*order)());
 
-    /// False from the moment on when there is nothing left to notice.
-    bool notices() const { return state_.load(std::memory_order_acquire) != many; }
+    /// False in the state "multiple": before start_tracking(), and for good after a switch.
+    bool tracking() const { return state_.load(std::memory_order_acquire) != multiple; }
 
-    /// To be called before work is submitted while notices(). Waits while a second stream begins.
-    void before_work(StreamKey stream) {
+    /// Call before work is submitted while tracking(). Blocks during a switch to multiple streams.
+    void before_submit(StreamKey stream) {
         const StreamKey known = state_.load(std::memory_order_acquire);
-        if (known != many && known != stream) {
-            other_work(stream);
+        if (known != multiple && known != stream) {
+            before_submit_slow(stream);
         }
     }
 
-    /// Frees may count on the stream's order. Call with the lock held that order_second_stream()
-    /// takes.
-    bool orders_all() const {
+    /// True while frees may rely on the stream's order. Call with the lock held that
+    /// order_second_stream() takes.
+    bool orders_all_work() const {
         const StreamKey known = state_.load(std::memory_order_relaxed);
-        return known != none && known != ordering && known != many;
+        return known != none && known != switching && known != multiple;
     }
 
     /// The stream is about to be destroyed.
     void before_destroy(CUstream stream);
 
-    /// The program has this context.
+    /// The program uses this context.
     void has_context(CUcontext context);
 
-    /// For good. `why` is kept; it says what there was. Call without any lock of ours.
+    /// Switches to multiple streams for good. `why` must be a static string; describe() returns it.
+    /// Call without any lock of memlab's.
     void give_up(const char* why) noexcept;
 
-    /// Frees count on nothing any more; the next to submit work gives up. Under any lock.
-    void count_on_nothing(const char* why) noexcept;
+    /// Frees stop relying on the stream; the next submission completes the switch. May be called
+    /// under any lock.
+    void begin_switch(const char* why) noexcept;
 
-    /// In a forked child, which has no CUDA when its parent had: nothing is known, nothing waits.
+    /// In a forked child, which cannot use CUDA if its parent had: stops tracking without waiting.
     void forget_after_fork();
 
     /// "all work went to one stream", or why not. Never null.
@@ -113,22 +114,23 @@ class OneStream {
 
   private:
     static constexpr StreamKey none = 0;
-    static constexpr StreamKey gone = 3;
-    static constexpr StreamKey ordering = 4;
-    static constexpr StreamKey many = 5;
+    static constexpr StreamKey destroyed = 3;
+    static constexpr StreamKey switching = 4;
+    static constexpr StreamKey multiple = 5;
 
-    void other_work(StreamKey stream);
+    void before_submit_slow(StreamKey stream);
 
-    std::atomic<StreamKey> state_{many};
+    std::atomic<StreamKey> state_{multiple};
     std::atomic<CUcontext> context_{nullptr};
     std::atomic<const char*> why_{"not known"};
-    std::mutex switching_;
+    std::mutex switch_mutex_;
     std::atomic<void (*)()> order_{nullptr};
 };
 
 extern constinit OneStream one_stream;
 
-/// Work may be submitted unseen from now on: neither the work clock nor one stream is known.
-void work_goes_unseen() noexcept;
+/// Work may be submitted unseen from now on: distrusts the work clock and gives up the single
+/// stream.
+void on_untracked_work() noexcept;
 
 }  // namespace memlab::interpose

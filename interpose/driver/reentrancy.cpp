@@ -11,11 +11,11 @@ extern const char etext[] __attribute__((visibility("hidden")));
 namespace memlab::interpose {
 namespace {
 
-// Where the calling thread's stack was when it entered memlab; 0: it is outside.
+// Stack address at which the calling thread entered memlab; 0: outside.
 __attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entered_at = 0;
 
-/// Stacks grow down: whoever is called from inside memlab is below. A signal handler on an
-/// alternate stack may be anywhere.
+/// Stacks grow down, so nested calls have lower addresses. A signal handler on an alternate stack
+/// may be anywhere.
 bool is_inside(std::uintptr_t here) {
     if (here < entered_at) {
         return true;

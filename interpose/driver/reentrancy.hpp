@@ -1,4 +1,4 @@
-// Whether a thread, or an address, is inside memlab.
+// Reentrancy guard: whether a thread, or a code address, is inside memlab.
 #pragma once
 
 namespace memlab::interpose {
@@ -6,12 +6,12 @@ namespace memlab::interpose {
 /// True when `address` is code of libmemlab.so itself.
 bool is_own_export(const void* address);
 
-/// Marks the calling thread as inside memlab. A hook reached from inside another one (a profiler's
-/// callback that allocates while we hold a lock) goes straight to the driver.
+/// Marks the calling thread as inside memlab. A hook called from inside another one (by a
+/// profiler's callback that allocates while memlab holds a lock) calls the driver directly.
 ///
-/// A thread may leave memlab without returning: a signal handler jumps out of what it interrupted
-/// (siglongjmp), or its stack is unwound by force. What then enters memlab no deeper in the same
-/// stack than the one that was left is not inside it.
+/// A thread may leave memlab without returning: a signal handler jumps out (siglongjmp), or the
+/// stack is unwound by force. An entry at the same or a shallower stack depth than the abandoned
+/// one is therefore not nested.
 class InsideMemlab {
   public:
     InsideMemlab();
@@ -25,10 +25,10 @@ class InsideMemlab {
     const bool nested_;
 };
 
-/// Whether the calling thread is inside memlab: what it calls now is memlab's doing.
+/// Whether the calling thread is inside memlab, so that its driver calls are memlab's own.
 bool thread_is_inside_memlab();
 
-/// In a forked child: its only thread is outside.
+/// In a forked child: marks its only thread as outside memlab.
 void forget_inside_after_fork();
 
 }  // namespace memlab::interpose

@@ -1,12 +1,13 @@
-// Makes driver calls that a stream capture of another thread would refuse.
+// RAII guard for driver calls that another thread's stream capture would refuse.
 #pragma once
 
 #include "interpose/driver/driver.hpp"
 
 namespace memlab::interpose {
 
-/// While another thread captures in global mode, calls that CUDA thinks unsafe would fail and end
-/// that capture; ours cannot hurt it, so they run in relaxed mode. `needed` false costs nothing.
+/// While another thread captures in global mode, potentially unsafe calls fail and invalidate that
+/// capture. memlab's calls cannot affect it, so they run in relaxed mode. `needed` false costs
+/// nothing.
 class RelaxedCapture {
   public:
     explicit RelaxedCapture(bool needed) {

@@ -1,5 +1,5 @@
-// Errors that stay: after a fault on the device every later call answers them, until the process
-// ends or the device is reset. A pool that goes on serving from its cache would hide that.
+// Sticky errors: after a fault on the device every later call returns them, until the process ends
+// or the device is reset. A pool that goes on serving from its cache would hide them.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace memlab::interpose {
 
-/// Whether the driver repeats this error from its first appearance on.
+/// Whether the driver repeats this error on every later call.
 constexpr bool is_sticky(CUresult result) {
     switch (result) {
         case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -31,8 +31,8 @@ constexpr bool is_sticky(CUresult result) {
     }
 }
 
-/// Set by the first sticky error that any call of the driver answered (call_real), never cleared: a
-/// reset may have mended the device, so from then on it is asked (broken_context()).
+/// Set by the first sticky error of any driver call (call_real), never cleared: a reset may have
+/// repaired the device, so from then on broken_context() queries it.
 inline constinit std::atomic<bool> sticky_error_seen{false};
 
 }  // namespace memlab::interpose

@@ -4,7 +4,7 @@
 
 namespace memlab::interpose {
 
-std::string uuid_of(CUdevice device) {
+std::string device_uuid(CUdevice device) {
     CUuuid uuid{};
     if (call_real(&Driver::cuDeviceGetUuid_v2, &uuid, device) != CUDA_SUCCESS) {
         return {};

@@ -1,4 +1,4 @@
-// Devices by their lasting name.
+// Device UUIDs.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace memlab::interpose {
 
-/// "GPU-xxxxxxxx-xxxx-...", as nvidia-smi prints it; empty when the driver does not tell.
-std::string uuid_of(CUdevice device);
+/// "GPU-xxxxxxxx-xxxx-...", as nvidia-smi prints it; empty on failure.
+std::string device_uuid(CUdevice device);
 
 }  // namespace memlab::interpose

@@ -75,7 +75,7 @@ CUresult VmmPages::map_page(std::uint64_t address) {
     return result;
 }
 
-CUresult VmmPages::give_access(std::uint64_t address, std::uint64_t bytes) {
+CUresult VmmPages::set_access(std::uint64_t address, std::uint64_t bytes) {
     std::vector<CUmemAccessDesc> access;
     for (const CUdevice accessor : accessors_) {
         CUmemAccessDesc description{};
@@ -97,7 +97,7 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes) {
         done += result == CUDA_SUCCESS ? page : 0;
     }
     if (result == CUDA_SUCCESS) {
-        result = give_access(address, bytes);
+        result = set_access(address, bytes);
     }
     if (result != CUDA_SUCCESS) {
         if (done != 0) {
@@ -105,13 +105,13 @@ CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes) {
         }
         return result;
     }
-    note_mapped(address, bytes);
+    insert_mapped(address, bytes);
     return CUDA_SUCCESS;
 }
 
 CUresult VmmPages::unmap(std::uint64_t address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    note_unmapped(address, bytes);
+    erase_mapped(address, bytes);
     return call_real(&Driver::cuMemUnmap, CUdeviceptr{address}, std::size_t{bytes});
 }
 
@@ -125,7 +125,7 @@ bool VmmPages::owns(std::uint64_t address) {
     return address - start < bytes;
 }
 
-void VmmPages::drop_all() {
+void VmmPages::release_all() {
     const std::lock_guard lock(mutex_);
     for (const auto& [start, end] : mapped_) {
         call_real(&Driver::cuMemUnmap, CUdeviceptr{start}, std::size_t{end - start});
@@ -168,7 +168,7 @@ CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
     return result;
 }
 
-void VmmPages::note_mapped(std::uint64_t address, std::uint64_t bytes) {
+void VmmPages::insert_mapped(std::uint64_t address, std::uint64_t bytes) {
     std::uint64_t start = address;
     std::uint64_t end = address + bytes;
     auto above = mapped_.lower_bound(start);
@@ -186,7 +186,7 @@ void VmmPages::note_mapped(std::uint64_t address, std::uint64_t bytes) {
     mapped_[start] = end;
 }
 
-void VmmPages::note_unmapped(std::uint64_t address, std::uint64_t bytes) {
+void VmmPages::erase_mapped(std::uint64_t address, std::uint64_t bytes) {
     const auto above = mapped_.upper_bound(address);
     if (above == mapped_.begin()) {
         return;

@@ -1,10 +1,10 @@
-// Ranges of virtual addresses and the physical pages in them, for the pool's expandable segments:
-// the driver's virtual memory management behind four calls.
+// Virtual address ranges and their physical pages, for the pool's expandable segments: the driver's
+// virtual memory management behind four calls.
 //
-// Every page is a physical allocation of its own, so that each can be taken out alone (cuMemUnmap
-// takes whole mappings only). Its handle is released as soon as it is mapped: the mapping keeps the
-// memory. Access is that of the context's device and of every device whose context was given peer
-// access; the memory is made fit for GPUDirect RDMA where the device can do that for such memory.
+// Every page is a separate physical allocation, because cuMemUnmap takes whole mappings only. Its
+// handle is released right after mapping; the mapping keeps the memory. Access is granted to the
+// context's device and to every device with peer access. The memory supports GPUDirect RDMA where
+// the device supports that for VMM allocations.
 #pragma once
 
 #include <cstdint>
@@ -28,27 +28,26 @@ class VmmPages {
     CUresult reserve(std::uint64_t bytes, std::uint64_t* base);
     CUresult release(std::uint64_t base, std::uint64_t bytes);
 
-    /// Puts memory behind [address, address + bytes), multiples of `page`; all of it or nothing.
+    /// Maps memory at [address, address + bytes), multiples of `page`; all of it or nothing.
     CUresult map(std::uint64_t address, std::uint64_t bytes);
-    /// Gives the memory there back. No work may be using it.
+    /// Unmaps and releases the memory. No work may be using it.
     CUresult unmap(std::uint64_t address, std::uint64_t bytes);
 
-    /// Whether the address lies in a range reserved here.
+    /// Whether the address is in a range reserved here.
     bool owns(std::uint64_t address);
 
-    /// The context is gone: gives everything back. Physical pages do not go with a context.
-    void drop_all();
+    /// The context was destroyed: releases everything. Physical pages outlive a context.
+    void release_all();
 
-    /// A context on `accessor` may use (or no longer use) the memory, what is mapped and what will
-    /// be.
+    /// A context on `accessor` may (or may no longer) use the memory, both mapped and to be mapped.
     CUresult set_peer(CUdevice accessor, bool enabled);
 
   private:
     bool supported();
     CUresult map_page(std::uint64_t address);
-    CUresult give_access(std::uint64_t address, std::uint64_t bytes);
-    void note_mapped(std::uint64_t address, std::uint64_t bytes);
-    void note_unmapped(std::uint64_t address, std::uint64_t bytes);
+    CUresult set_access(std::uint64_t address, std::uint64_t bytes);
+    void insert_mapped(std::uint64_t address, std::uint64_t bytes);
+    void erase_mapped(std::uint64_t address, std::uint64_t bytes);
 
     const CUdevice device_;
     std::mutex mutex_;
@@ -57,7 +56,7 @@ class VmmPages {
     Support support_ = Support::unknown;
     std::vector<CUdevice> accessors_;
     std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
-    std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; neighbours are joined
+    std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; adjacent ranges are merged
 };
 
 }  // namespace memlab::interpose

@@ -1,21 +1,20 @@
-// Weak references to the driver's and CUPTI's functions, by which a program finds out whether it
-// was linked or preloaded with them. Where neither is, memlab's own exports would answer, and the
-// program would call a driver that is not there.
+// Resets weak references to the driver's and CUPTI's functions that the loader bound to memlab. A
+// program uses such references to find out whether the library is present; bound to memlab's
+// exports, it would call a driver that is not there.
 //
-// The loader binds weak references as any others, and there is no telling it otherwise: an indirect
-// function (IFUNC) could answer null, but the loader warns of each library that refers to one
-// before memlab is relocated. So what it bound to memlab is taken back when all is relocated and
-// before any of the program's own code runs, where nobody else defines the name. What was found
-// missing at the start stays missing, as it does without memlab.
+// The loader binds weak references like any others. An indirect function (IFUNC) could resolve to
+// null, but the loader then warns about each library that refers to it before memlab is relocated.
+// So the references are reset after relocation and before any code of the program runs, if nothing
+// else defines the name. As without memlab, what was missing at the start stays missing.
 //
-// It runs in every process, so it must cost nothing: the symbols that an object refers to come
-// before those that it defines, and few of them are weak. Only where one is ours are relocations
-// looked at. Of a library that is loaded later references stay: nothing of ours runs between its
-// relocation and its code. Nor can the exports be hidden from the loader until there is a driver
-// (with null for their values in our own symbol table): one dlopen may load a driver together with
-// what is linked with it, and relocates both before anything runs, past us then.
+// This runs in every process and must be cheap: undefined symbols come first in an object's symbol
+// table, and few are weak. Relocations are scanned only if one of them is hooked. References of
+// libraries loaded later are not reset: no memlab code runs between their relocation and their
+// code. Hiding the exports until there is a driver (null values in memlab's own symbol table) does
+// not work either: one dlopen may load a driver together with its users and relocates both before
+// anything runs, which would bypass memlab.
 //
-// Compiled without instrumentation: it runs before anything is set up.
+// Compiled without instrumentation: it runs before anything is initialized.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -36,10 +35,10 @@
 namespace memlab::interpose {
 namespace {
 
-constinit bool there_first = false;
-constinit bool wrapped = false;
+constinit bool loaded_at_start = false;
+constinit bool driver_wrapped = false;
 
-/// What the dynamic section of a loaded object says.
+/// The parts of an object's dynamic section that are needed here.
 struct DynamicTables {
     const ElfW(Sym) * symbols = nullptr;
     const char* names = nullptr;
@@ -48,10 +47,10 @@ struct DynamicTables {
     std::size_t relocation_bytes[2] = {};
 };
 
-DynamicTables tables_of(const link_map& object) {
+DynamicTables read_dynamic_tables(const link_map& object) {
     DynamicTables tables;
     for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-        // Made absolute by the loader, but for the kernel's own object, which it may not write.
+        // The loader makes these absolute, except in the vDSO, which is read-only.
         const ElfW(Addr) address = entry->d_un.d_ptr < object.l_addr
                                        ? object.l_addr + entry->d_un.d_ptr
                                        : entry->d_un.d_ptr;
@@ -90,19 +89,20 @@ bool is_weak_reference_to_us(const DynamicTables& tables, const ElfW(Sym) & symb
     }
     const char* const name = tables.names + symbol.st_name;
     return name[0] == 'c' && name[1] == 'u' &&
-           (is_hooked_name(name) || is_subscribing_name(name)) && found_without_us(name) == nullptr;
+           (is_hooked_name(name) || is_subscribing_name(name)) &&
+           find_without_memlab(name) == nullptr;
 }
 
-/// The loader may have made the place read-only after relocating it.
-void clear(std::uintptr_t place) {
+/// Zeroes the slot, which RELRO may have made read-only.
+void clear(std::uintptr_t slot) {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    void* const begin = reinterpret_cast<void*>(place & ~(page - 1));
+    void* const begin = reinterpret_cast<void*>(slot & ~(page - 1));
     if (mprotect(begin, page, PROT_READ | PROT_WRITE) == 0) {
-        *reinterpret_cast<std::uintptr_t*>(place) = 0;
+        *reinterpret_cast<std::uintptr_t*>(slot) = 0;
     }
 }
 
-/// After clear(): what lies in the range that is to be read-only becomes so again.
+/// After clear(): makes the RELRO range read-only again.
 void protect_again(const link_map& object, const ElfW(Phdr) * headers, std::size_t count) {
     const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     for (std::size_t i = 0; i < count; ++i) {
@@ -127,8 +127,8 @@ bool has_weak_reference_to_us(const DynamicTables& tables) {
     return false;
 }
 
-void take_back(const link_map& object, const dl_phdr_info& info) {
-    const DynamicTables tables = tables_of(object);
+void clear_weak_references(const link_map& object, const dl_phdr_info& info) {
+    const DynamicTables tables = read_dynamic_tables(object);
     if (tables.symbols == nullptr || tables.names == nullptr || tables.gnu_hash == nullptr ||
         !has_weak_reference_to_us(tables)) {
         return;
@@ -141,10 +141,10 @@ void take_back(const link_map& object, const dl_phdr_info& info) {
             if (type != R_X86_64_GLOB_DAT && type != R_X86_64_JUMP_SLOT && type != R_X86_64_64) {
                 continue;
             }
-            const std::uintptr_t place = object.l_addr + relocation.r_offset;
+            const std::uintptr_t slot = object.l_addr + relocation.r_offset;
             if (is_weak_reference_to_us(tables, tables.symbols[ELF64_R_SYM(relocation.r_info)]) &&
-                is_own_export(*reinterpret_cast<void* const*>(place))) {
-                clear(place);
+                is_own_export(*reinterpret_cast<void* const*>(slot))) {
+                clear(slot);
             }
         }
     }
@@ -152,40 +152,40 @@ void take_back(const link_map& object, const dl_phdr_info& info) {
 }
 
 int visit(dl_phdr_info* info, std::size_t /*size*/, void* /*unused*/) {
-    const auto* const object = static_cast<const link_map*>(object_of(info->dlpi_phdr));
+    const auto* const object = static_cast<const link_map*>(containing_object(info->dlpi_phdr));
     if (object != nullptr && object->l_addr == info->dlpi_addr && object->l_ld != nullptr) {
-        take_back(*object, *info);
+        clear_weak_references(*object, *info);
     }
     return 0;
 }
 
-__attribute__((constructor)) void take_back_weak_references() {
-    real_dlsym();  // the search for it takes the loader's lock, which later may be held
+__attribute__((constructor)) void clear_weak_references_at_start() {
+    real_dlsym();  // looked up now: it takes the loader's lock, which may be held later
     unsigned long long loads = 0;
-    there_first = find_loaded_object(&loads, [](const char* file) {
+    loaded_at_start = find_loaded_object(&loads, [](const char* file) {
         return std::strncmp(file, "libcuda.so", std::strlen("libcuda.so")) == 0;
     });
-    if (!there_first) {
+    if (!loaded_at_start) {
         dl_iterate_phdr(visit, nullptr);
         return;
     }
-    // Asked now, when no other thread can hold the loader's lock.
-    const void* const library = object_of(libcuda_symbols().find("cuInit"));
-    wrapped =
+    // Determined now, while no other thread can hold the loader's lock.
+    const void* const library = containing_object(libcuda_symbols().find("cuInit"));
+    driver_wrapped =
         std::any_of(hooked_names.begin(), hooked_names.end(), [library](std::string_view name) {
-            const void* const next = found_without_us(name.data());
-            return next != nullptr && object_of(next) != library;
+            const void* const next = find_without_memlab(name.data());
+            return next != nullptr && containing_object(next) != library;
         });
 }
 
 }  // namespace
 
-bool libcuda_was_there_first() {
-    return there_first;
+bool libcuda_loaded_at_start() {
+    return loaded_at_start;
 }
 
 bool driver_is_wrapped() {
-    return wrapped;
+    return driver_wrapped;
 }
 
 }  // namespace memlab::interpose

@@ -15,14 +15,14 @@ constexpr auto hooked_bases = sorted_names({
 #undef MEMLAB_HOOK
 });
 
-constexpr auto other_bases = sorted_names({
+constexpr auto known_bases = sorted_names({
 #define MEMLAB_KNOWN(base) #base,
 #include "interpose/driver/known_functions.inc"
 #undef MEMLAB_KNOWN
 });
 
 /// "cuMemcpyHtoDAsync_v2_ptsz" -> "cuMemcpyHtoDAsync".
-std::string_view base_of(std::string_view symbol) {
+std::string_view without_version(std::string_view symbol) {
     if (symbol.ends_with("_ptsz") || symbol.ends_with("_ptds")) {
         symbol.remove_suffix(5);
     }
@@ -44,12 +44,12 @@ bool is_hooked_function(std::string_view base) {
 
 bool is_known_function(std::string_view base) {
     return is_hooked_function(base) ||
-           std::binary_search(other_bases.begin(), other_bases.end(), base);
+           std::binary_search(known_bases.begin(), known_bases.end(), base);
 }
 
 bool is_known_symbol(std::string_view symbol) {
     return is_hooked_name(symbol) ||
-           std::binary_search(other_bases.begin(), other_bases.end(), base_of(symbol));
+           std::binary_search(known_bases.begin(), known_bases.end(), without_version(symbol));
 }
 
 }  // namespace memlab::interpose

@@ -1,5 +1,5 @@
-// CUDA arrays: recorded with the bytes of their elements (the driver's tiling adds to that, and
-// shows in what the device has in use).
+// CUDA arrays: recorded with the bytes of their elements. The driver's tiling overhead shows only
+// in the device's used memory.
 #include <algorithm>
 
 #include "interpose/hooks/hook.hpp"
@@ -27,7 +27,7 @@ std::uint64_t bytes_per_channel(CUarray_format format) {
         case CU_AD_FORMAT_FLOAT:
             return 4;
         default:
-            return 1;  // block-compressed and planar formats: about a byte an element
+            return 1;  // block-compressed and planar formats: about one byte per element
     }
 }
 

@@ -1,5 +1,5 @@
-// Stream-ordered memory: the driver's own pools serve it, memlab records it. Inside a capture an
-// allocation is a node of the graph (hooks/graph.cpp follows those).
+// Stream-ordered memory: served by the driver's own pools, recorded by memlab. In a capture an
+// allocation is a node of the graph (hooks/graph.cpp).
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
@@ -43,12 +43,12 @@ template <class Real>
                                  const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            // In a capture this adds a node: the memory goes back each time the graph runs.
+            // In a capture this adds a node: the memory is freed each time the graph runs.
             if (mi::capturing_graph(session, stream, per_thread) != nullptr) {
                 return real();
             }
-            // Without a current context there is no default stream, and some handles are none: the
-            // driver says so. (It would also of memory that is not the pool's.)
+            // Without a current context there is no default stream, and some handles are invalid:
+            // the driver returns the error. (It would also for memory that is not the pool's.)
             if (mi::stream_key(stream, per_thread) == mi::no_stream) {
                 return real();
             }
@@ -105,7 +105,7 @@ MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdevice
                       mi::real_call(&Driver::cuMemFreeAsync_ptsz, address, stream));
 }
 
-// A pool's own memory shows in what the device has in use.
+// A pool's reserved memory is visible in the device's used memory only.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
                                                const CUmemPoolProps* properties) {
@@ -120,7 +120,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool* pool,
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool) {
-    mi::async_pools().destroyed(pool);  // its handle may be another's at once
+    mi::async_pools().destroyed(pool);  // before the handle can be reused
     return mi::call_and_sample(mi::real_call(&Driver::cuMemPoolDestroy, pool));
 }
 

@@ -1,5 +1,5 @@
-// Calls that change what the device has in use without an allocation to record: the driver's pools
-// and graphs take and give back memory on their own.
+// For calls that change the device's used memory without an allocation to record: the driver's
+// pools and graphs take and release memory on their own.
 #pragma once
 
 #include "interpose/hooks/hook.hpp"
@@ -7,7 +7,7 @@
 
 namespace memlab::interpose {
 
-/// Makes the driver call, then notes how much of the current device is in use.
+/// Makes the driver call, then samples how much of the current device is in use.
 template <class Real>
 CUresult call_and_sample(const Real& real) {
     return hook(

@@ -1,5 +1,5 @@
-// Contexts: what ends one ends the memory in it; who may use whose memory decides what a fence
-// must cover. A context enters the registry when memory is first allocated in it.
+// Contexts: destroying one ends its memory; peer access decides which work a fence must cover. A
+// context enters the registry when memory is first allocated in it.
 #include <initializer_list>
 
 #include "interpose/driver/current_context.hpp"
@@ -12,17 +12,18 @@ using mi::Session;
 
 namespace {
 
-// The call may end these contexts; `gone(result)` says whether it did.
-template <class Gone, class Real>
-CUresult end_contexts(Session& session, std::initializer_list<CUcontext> contexts, const Real& real,
-                      const Gone& gone) {
+// Makes a driver call that may destroy these contexts; `is_destroyed(context)` tells whether it
+// did.
+template <class IsDestroyed, class Real>
+CUresult call_destroying(Session& session, std::initializer_list<CUcontext> contexts,
+                         const Real& real, const IsDestroyed& is_destroyed) {
     session.cupti().before_context_ends();
     for (const CUcontext each : contexts) {
-        session.contexts().ends(each);
+        session.contexts().before_destroy(each);
     }
     const CUresult result = real();
     for (const CUcontext each : contexts) {
-        session.contexts().ended(each, result == CUDA_SUCCESS && gone(each));
+        session.contexts().after_destroy(each, result == CUDA_SUCCESS && is_destroyed(each));
     }
     return result;
 }
@@ -31,12 +32,12 @@ template <class Real>
 CUresult destroy_context(CUcontext context, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return end_contexts(session, {context}, real, [](CUcontext) { return true; });
+            return call_destroying(session, {context}, real, [](CUcontext) { return true; });
         },
         real);
 }
 
-bool primary_is_gone(CUdevice device) {
+bool primary_is_inactive(CUdevice device) {
     unsigned flags = 0;
     int active = 1;
     return mi::call_real(&Driver::cuDevicePrimaryCtxGetState, device, &flags, &active) ==
@@ -48,39 +49,39 @@ template <class Real>
 CUresult reset_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return end_contexts(session, {session.contexts().primary_of(device)}, real,
-                                [](CUcontext) { return true; });
+            return call_destroying(session, {session.contexts().primary_of(device)}, real,
+                                   [](CUcontext) { return true; });
         },
         real);
 }
 
-// The last release destroys the primary context as a reset does.
+// The last release destroys the primary context, like a reset.
 template <class Real>
 CUresult release_primary(CUdevice device, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return end_contexts(session, {session.contexts().primary_of(device)}, real,
-                                [device](CUcontext) { return primary_is_gone(device); });
+            return call_destroying(session, {session.contexts().primary_of(device)}, real,
+                                   [device](CUcontext) { return primary_is_inactive(device); });
         },
         real);
 }
 
-CUresult got_context(CUresult result, const CUcontext* context) {
+CUresult on_context(CUresult result, const CUcontext* context) {
     if (result == CUDA_SUCCESS) {
         if (Session* session = Session::current()) {
-            session->contexts().seen(*context);
+            session->contexts().check_identity(*context);
         }
         mi::one_stream.has_context(*context);
     }
     return result;
 }
 
-// A process that makes contexts of its own may have several.
-CUresult created(CUresult result, const CUcontext* context) {
+// A process that creates contexts may have more than one.
+CUresult on_context_created(CUresult result, const CUcontext* context) {
     if (Session* session = Session::current()) {
-        session->contexts().expect_several();
+        session->contexts().expect_multiple();
     }
-    return got_context(result, context);
+    return on_context(result, context);
 }
 
 template <class Real>
@@ -89,8 +90,8 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
         [&](Session& session) {
             const CUresult result = real();
             const CUcontext accessor = mi::current_context();
-            // Enabled already: by a call from before memlab was there, or, as documented, with the
-            // first mapping of another process's memory.
+            // Already enabled by a call before memlab was loaded, or, as documented, with the first
+            // mapping of another process's memory.
             const bool enabled =
                 result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
             if (enabled && accessor != nullptr) {
@@ -105,25 +106,26 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate, context, flags, device), context);
+    return on_context_created(mi::call_real(&Driver::cuCtxCreate, context, flags, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device), context);
+    return on_context_created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device),
+                              context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
-    return created(
+    return on_context_created(
         mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device),
         context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
-    return created(mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device),
-                   context);
+    return on_context_created(
+        mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
@@ -134,19 +136,19 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext context) {
     return destroy_context(context, mi::real_call(&Driver::cuCtxDestroy_v2, context));
 }
 
-// Both are deprecated and still work: a context that was made by cuCtxCreate ends with the detach
-// that its usage count has come to nothing by, and is no longer current then.
+// Both are deprecated but still work: a context from cuCtxCreate is destroyed by the detach that
+// brings its usage count to 0, and is then no longer current.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxAttach(CUcontext* context, unsigned int flags) {
-    return got_context(mi::call_real(&Driver::cuCtxAttach, context, flags), context);
+    return on_context(mi::call_real(&Driver::cuCtxAttach, context, flags), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDetach(CUcontext context) {
     const auto real = mi::real_call(&Driver::cuCtxDetach, context);
     return mi::hook(
         [&](Session& session) {
-            return end_contexts(session, {context}, real,
-                                [](CUcontext each) { return mi::current_context() != each; });
+            return call_destroying(session, {context}, real,
+                                   [](CUcontext each) { return mi::current_context() != each; });
         },
         real);
 }
@@ -169,7 +171,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    return got_context(mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device), context);
+    return on_context(mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -196,8 +198,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, un
     return mi::call_real(&Driver::cuDevicePrimaryCtxSetFlags_v2, device, flags);
 }
 
-// Green contexts share their device's primary context and its memory, and each retains it: the last
-// one may end it.
+// Green contexts share their device's primary context and its memory, and each retains it:
+// destroying the last one may destroy it.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
                                                 CUdevice device, unsigned int flags) {
@@ -244,11 +246,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
                 context = nullptr;
             }
             // Its streams end with it, as with cuStreamDestroy.
-            mi::one_stream.count_on_nothing("a context that ended");
+            mi::one_stream.begin_switch("a context that ended");
             const CUcontext primary = device >= 0 ? session.contexts().primary_of(device) : nullptr;
-            const CUresult result = end_contexts(
+            const CUresult result = call_destroying(
                 session, {context, primary}, real,
-                [&](CUcontext each) { return each == context || primary_is_gone(device); });
+                [&](CUcontext each) { return each == context || primary_is_inactive(device); });
             session.contexts().forget_stream(0);
             return result;
         },

@@ -1,10 +1,10 @@
-// Where other profilers subscribe to CUPTI. memlab, if it is the subscriber, makes way first; then
-// the call goes to CUPTI as it was made. Profilers that link libcupti bind these symbols here,
-// those that open it get them from dlsym. Without this, whoever came second would be
-// refused, and kineto asks only once.
+// Interposes CUPTI's subscribe functions, so that another profiler can subscribe: memlab, if it is
+// the subscriber, unsubscribes first and then forwards the call unchanged. Profilers that link
+// libcupti bind these symbols, those that open it get them from dlsym. Without this the second
+// subscriber would be refused, and kineto tries only once.
 //
-// CUPTI's own types are not needed (its header does not go with cuda_abi.hpp): the arguments are
-// passed on as they are, and only the number of pointers matters.
+// CUPTI's types are not needed (its header conflicts with cuda_abi.hpp): the arguments are
+// forwarded as they are, and only the number of pointers matters.
 #include <dlfcn.h>
 
 #include <array>
@@ -15,7 +15,7 @@
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
 
-// CUptiResult is an enumeration.
+// CUptiResult is an enumeration; int has the same ABI.
 MEMLAB_EXPORT int cuptiSubscribe(void* subscriber, void* callback, void* user);
 MEMLAB_EXPORT int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parameters);
 MEMLAB_EXPORT int cuptiActivityRegisterCallbacks(void* request, void* complete);
@@ -26,18 +26,18 @@ namespace {
 
 constexpr int cupti_not_initialized = 15;  // CUPTI_ERROR_NOT_INITIALIZED
 
-/// What dlsym last answered for each of the names: the function that its caller meant.
+/// The last result of dlsym for each of the names: the function that its caller wants.
 std::array<std::atomic<void*>, mi::subscribing_names.size()> found_by_dlsym;
 
-void make_way() {
+void yield_subscription() {
     const mi::InsideMemlab inside;
     if (mi::Session* session = mi::Session::current()) {
-        session->cupti().make_way();
+        session->cupti().yield_subscription();
     }
 }
 
-/// The function of this name in the libcupti that the caller's own library uses. `caller` is a
-/// return address: two copies of CUPTI may be in one process.
+/// The function of this name in the libcupti that the caller's library uses. `caller` is a return
+/// address: a process may contain two copies of CUPTI.
 void* find_real(std::size_t name, const void* caller) {
     if (void* const known = found_by_dlsym[name].load(std::memory_order_acquire)) {
         return known;
@@ -56,15 +56,15 @@ void* find_real(std::size_t name, const void* caller) {
 }
 
 template <class Function, class... Arguments>
-int pass_on(Function /*type*/, std::size_t name, const void* caller, Arguments... arguments) {
-    make_way();
+int forward_call(Function /*type*/, std::size_t name, const void* caller, Arguments... arguments) {
+    yield_subscription();
     const auto real = reinterpret_cast<Function>(find_real(name, caller));
     return real != nullptr ? real(arguments...) : cupti_not_initialized;
 }
 
 }  // namespace
 
-// The same through dlsym (hooks/resolve.cpp): remembers what it found, and answers with the hook.
+// For lookups through dlsym (hooks/resolve.cpp): stores the real function and returns the hook.
 void* memlab::interpose::subscribing_hook(const char* symbol, void* found) {
     static void* const hooks[] = {reinterpret_cast<void*>(&::cuptiSubscribe),
                                   reinterpret_cast<void*>(&::cuptiSubscribe_v2),
@@ -82,15 +82,16 @@ void* memlab::interpose::subscribing_hook(const char* symbol, void* found) {
 }
 
 int cuptiSubscribe(void* subscriber, void* callback, void* user) {
-    return pass_on(&::cuptiSubscribe, 0, __builtin_return_address(0), subscriber, callback, user);
+    return forward_call(&::cuptiSubscribe, 0, __builtin_return_address(0), subscriber, callback,
+                        user);
 }
 
 int cuptiSubscribe_v2(void* subscriber, void* callback, void* user, void* parameters) {
-    return pass_on(&::cuptiSubscribe_v2, 1, __builtin_return_address(0), subscriber, callback, user,
-                   parameters);
+    return forward_call(&::cuptiSubscribe_v2, 1, __builtin_return_address(0), subscriber, callback,
+                        user, parameters);
 }
 
 int cuptiActivityRegisterCallbacks(void* request, void* complete) {
-    return pass_on(&::cuptiActivityRegisterCallbacks, 2, __builtin_return_address(0), request,
-                   complete);
+    return forward_call(&::cuptiActivityRegisterCallbacks, 2, __builtin_return_address(0), request,
+                        complete);
 }

@@ -1,7 +1,7 @@
-// cuMemAlloc and its kin: device memory that the pool serves, and managed memory.
+// cuMemAlloc and related functions: device memory served by the pool, and managed memory.
 //
-// The first versions of these functions (CUDA 2.0) pass addresses and sizes in 32 bits; no program
-// that runs on today's drivers can use their memory, so they go to the driver as they are.
+// The first versions of these functions (CUDA 2.0) pass addresses and sizes in 32 bits. No program
+// that runs on current drivers can use such memory, so they are passed through.
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/device_memory.hpp"
@@ -81,7 +81,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* address, size_t by
             mi::DriverAllocation allocation;
             allocation.kind = MemoryKind::managed;
             allocation.requested = bytes;
-            mi::make_room_for_managed(session, bytes);
+            mi::reclaim_for_managed(session, bytes);
             return mi::allocate_from_driver(session, Api::cuMemAllocManaged, allocation, real,
                                             [&] { return *address; });
         },

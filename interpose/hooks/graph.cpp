@@ -1,5 +1,5 @@
-// Graphs with memory nodes. What a node allocates is recorded as memory of kind "graph" from the
-// node's creation until no graph made with it is left, or the program frees it outside.
+// Graphs with memory nodes. A node's memory is recorded with kind "graph" from the node's creation
+// until no graph derived from it is left, or until the program frees it outside.
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
@@ -23,14 +23,14 @@ void record_node(Session& session, Api api, CUgraph graph, CUdeviceptr address, 
     mi::graph_memory().add(graph, address);
 }
 
-// A node that copies or fills: refused past the end of an allocation, as the copy itself. `context`
-// is the one that the node is for.
+// A node that copies or fills; rejected past the end of an allocation, as the direct call is.
+// `context` is the node's context.
 template <class Parameters, class Real>
 CUresult node(const Parameters* parameters, CUcontext context, const Real& real) {
     return mi::hook(
         [&](Session& session) -> CUresult {
-            if (mi::names_outside(session, parameters)) {
-                const CUresult answer = mi::answer_to_outside(CU_STREAM_LEGACY);
+            if (mi::any_out_of_bounds(session, parameters)) {
+                const CUresult answer = mi::out_of_bounds_result(CU_STREAM_LEGACY);
                 if (answer != CUDA_SUCCESS) {
                     return answer;
                 }
@@ -38,13 +38,13 @@ CUresult node(const Parameters* parameters, CUcontext context, const Real& real)
             const auto uses = [&](CUdeviceptr address, std::size_t /*bytes*/) {
                 session.contexts().used_by_graph(address, context);
             };
-            mi::ranges::of_call(uses, parameters);
+            mi::ranges::for_each(uses, parameters);
             return real();
         },
         real);
 }
 
-// The same of a node of any type.
+// node() for parameters of any type.
 template <class Real>
 CUresult any_node(const CUgraphNodeParams* parameters, const Real& real) {
     if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
@@ -76,7 +76,8 @@ CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, c
         real);
 }
 
-// `made` is made from `from` and keeps its memory, unless plain CUDA refuses.
+// `made` is derived from `from` and keeps its memory alive. `refusal` returns the error if plain
+// CUDA rejects the call.
 template <class Made, class Real, class Refusal>
 CUresult make_from(const void* from, const Made* made, const Real& real, const Refusal& refusal) {
     return mi::hook(
@@ -102,19 +103,19 @@ CUresult make_from(const void* from, const Made* made, const Real& real) {
 template <class Real>
 CUresult instantiate(CUgraph graph, CUgraphExec* executable, const Real& real) {
     return make_from(graph, executable, real, [graph](Session& session) {
-        return mi::fills_outside(session, graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        return mi::has_overrun(session, graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     });
 }
 
-// A graph runs as a whole in the order of the stream that it is launched in.
+// A graph is ordered as a whole by the stream of its launch.
 void before_launch(CUstream stream, bool per_thread) {
-    if (mi::one_stream.notices()) {
-        mi::one_stream.before_work(mi::stream_key(stream, per_thread));
+    if (mi::one_stream.tracking()) {
+        mi::one_stream.before_submit(mi::stream_key(stream, per_thread));
     }
     if (Session* session = Session::current()) {
         const mi::InsideMemlab inside;
         if (!inside.nested()) {
-            session->contexts().graph_runs_in(stream);
+            session->contexts().before_graph_launch(stream);
         }
     }
 }
@@ -174,7 +175,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* node, CUgraph grap
                                   count, parameters));
 }
 
-// Nodes that copy or fill, new ones and with other parameters.
+// Copy and fill nodes: creation and change of parameters.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode* made, CUgraph graph,
                                                     const CUgraphNode* dependencies, size_t count,
@@ -287,7 +288,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec executable, CUgr
                      mi::real_call(&Driver::cuGraphExecUpdate_v2, executable, graph, info));
 }
 
-// Memory of a graph takes physical space at its first launch. A launch is work for the device.
+// A graph's memory is mapped at its first launch. A launch submits work.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     before_launch(stream, false);

@@ -1,4 +1,5 @@
-// How every hook is built: enter, do memlab's part, or get out of the way.
+// The skeleton of every hook: run memlab's implementation, or call the driver if memlab is not
+// active or already on this thread's stack.
 #pragma once
 
 #include <new>
@@ -8,14 +9,14 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/process/session.hpp"
 
-/// An interposed function: one of the few symbols that libmemlab.so exports.
+/// An exported function of libmemlab.so; all other symbols are hidden.
 #define MEMLAB_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace memlab::interpose {
 
-/// Runs `ours(session)` when memlab is at work in this process and not already on this thread's
-/// stack, else `plain()`, the real driver call. Out of host memory in between, the program gets the
-/// answer that the driver would give to that; nothing is ever thrown at it.
+/// Runs `ours(session)` when memlab is active in this process and not already on this thread's
+/// stack, else `plain()`, the real driver call. Out of host memory the program gets CUDA's
+/// out-of-memory error; no exception leaves the hook.
 template <class Ours, class Plain>
 [[gnu::always_inline]] inline CUresult hook(const Ours& ours, const Plain& plain) {
     const InsideMemlab inside;
@@ -32,8 +33,8 @@ template <class Ours, class Plain>
     return plain();
 }
 
-/// As hook(), and `ours(session, nested)` also runs while the thread is inside memlab already: it
-/// must then neither wait for a lock nor throw.
+/// As hook(), but `ours(session, nested)` also runs while the thread is inside memlab: it must then
+/// neither block on a lock nor throw.
 template <class Ours, class Plain>
 CUresult hook_nested(const Ours& ours, const Plain& plain) {
     if (thread_is_inside_memlab()) {

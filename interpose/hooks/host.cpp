@@ -1,4 +1,4 @@
-// Pinned host memory: recorded, served by the driver.
+// Pinned host memory: served by the driver, recorded by memlab.
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/device_memory.hpp"
 
@@ -10,7 +10,7 @@ using mi::Session;
 
 namespace {
 
-std::uint64_t value_of(const void* pointer) {
+std::uint64_t to_integer(const void* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
@@ -26,7 +26,7 @@ CUresult allocate_pinned(Api api, void** address, std::size_t bytes, const Real&
     return mi::hook(
         [&](Session& session) {
             return mi::allocate_from_driver(session, api, pinned(bytes), real,
-                                            [&] { return value_of(*address); });
+                                            [&] { return to_integer(*address); });
         },
         real);
 }
@@ -36,7 +36,7 @@ CUresult register_host(Api api, void* address, std::size_t bytes, const Real& re
     return mi::hook(
         [&](Session& session) {
             return mi::allocate_from_driver(session, api, pinned(bytes), real,
-                                            [&] { return value_of(address); });
+                                            [&] { return to_integer(address); });
         },
         real);
 }
@@ -45,7 +45,8 @@ template <class Real>
 CUresult free_pinned(Api api, const void* address, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            return mi::free_from_driver(session, api, HandleClass::memory, value_of(address), real);
+            return mi::free_from_driver(session, api, HandleClass::memory, to_integer(address),
+                                        real);
         },
         real);
 }

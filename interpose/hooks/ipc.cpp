@@ -1,8 +1,8 @@
-// Memory that crosses process and API borders.
+// Memory shared with other processes and APIs.
 //
-// A legacy IPC handle names the driver's allocation, the pool's segment, not the block: an importer
-// would get the segment's base. A block at its segment's base exports exactly. Any other fails with
-// a message, never the wrong memory; and from the first export on, new memory comes from the driver
+// A legacy IPC handle names the driver's allocation, that is the pool's segment, not the block: an
+// importer would get the segment's base. A block at its segment's base is exported exactly. Any
+// other export fails with a message; and from the first export on, new memory comes from the driver
 // so that later exports are exact.
 #include <algorithm>
 
@@ -21,15 +21,15 @@ using mi::Session;
 
 namespace {
 
-mi::DriverAllocation import_of(std::size_t bytes) {
+mi::DriverAllocation make_import(std::size_t bytes) {
     mi::DriverAllocation allocation;
     allocation.kind = MemoryKind::ipc_import;
     allocation.requested = bytes;
     return allocation;
 }
 
-// Where the mapping would end that plain CUDA has for this block.
-CUdeviceptr end_of_mapping(const mi::PooledBlock& pooled) {
+// The end of the mapping that plain CUDA would have for this block.
+CUdeviceptr mapping_end(const mi::PooledBlock& pooled) {
     constexpr std::uint64_t unit = memlab::allocator::page_bytes;
     const memlab::allocator::BlockInfo& block = *pooled.block;
     return std::min((block.address + block.size + unit - 1) / unit * unit,
@@ -44,8 +44,8 @@ std::size_t size_at(CUdeviceptr address) {
                : 0;
 }
 
-// Memory on another device: by its documentation the driver may enable the current context's access
-// to that device with it, and the program need never say so itself. Drivers of CUDA 13.0 do not.
+// The documentation allows the driver to enable the current context's access to the exporting
+// device implicitly, without a call of the program's. Drivers of CUDA 13.0 do not.
 template <class Real>
 CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& real) {
     return mi::hook(
@@ -58,7 +58,8 @@ CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& rea
                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, *address) == CUDA_SUCCESS) {
                     session.contexts().share_memory_of(device);
                 }
-                mi::record_driver_allocation(session, api, import_of(size_at(*address)), *address);
+                mi::record_driver_allocation(session, api, make_import(size_at(*address)),
+                                             *address);
             }
             return result;
         },
@@ -133,7 +134,7 @@ cuExternalMemoryGetMappedBuffer(CUdeviceptr* address, CUexternalMemory memory,
             const CUresult result = real();
             if (result == CUDA_SUCCESS) {
                 mi::record_driver_allocation(session, Api::cuExternalMemoryGetMappedBuffer,
-                                             import_of(descriptor->size), *address);
+                                             make_import(descriptor->size), *address);
             }
             return result;
         },
@@ -144,18 +145,18 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetHandleForAddressRange(void* handle, CUdev
                                                              size_t bytes,
                                                              CUmemRangeHandleType type,
                                                              unsigned long long flags) {
-    // The handle names a range of host pages, exact for pooled memory too. Plain CUDA takes pages
-    // of any memory that is mapped, which it maps in units of 2 MiB.
+    // The handle names a range of host pages, exact for pooled memory too. Plain CUDA accepts pages
+    // of any mapped memory, and maps in units of 2 MiB.
     const auto real =
         mi::real_call(&Driver::cuMemGetHandleForAddressRange, handle, address, bytes, type, flags);
     return mi::hook(
         [&](Session& session) -> CUresult {
             constexpr CUdeviceptr last_of_page = 4095;
             std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address);
-            if (pooled && !pooled->block) {  // a neighbour's bytes come first in the page
+            if (pooled && !pooled->block) {  // the page begins with a neighbour's bytes
                 pooled = mi::find_pooled(session, address | last_of_page);
             }
-            if (pooled && (!pooled->block || bytes > end_of_mapping(*pooled) - address)) {
+            if (pooled && (!pooled->block || bytes > mapping_end(*pooled) - address)) {
                 return CUDA_ERROR_INVALID_VALUE;
             }
             return real();

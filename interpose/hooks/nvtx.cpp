@@ -1,10 +1,9 @@
-// NVTX v3, from the tool's side. A program that uses NVTX looks for a tool in the library that
-// NVTX_INJECTION64_PATH names, and hands it a table of its functions; each instance of the header
-// in the process does so once. Ranges, marks, names of memory and threads become notes of the
-// recording; colours, categories and payloads are not memory's business.
+// NVTX v3, the tool side. NVTX loads the library named by NVTX_INJECTION64_PATH and passes it a
+// table of its functions, once per instance of the header in the process. Ranges, marks and names
+// of memory and threads become annotations; colours, categories and payloads are ignored.
 //
-// A domain's handle is its number, a registered string's handle the name itself: nothing is freed,
-// nothing looked up.
+// A domain's handle is its number, a registered string's handle the interned name: nothing is freed
+// or looked up.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
@@ -25,12 +24,12 @@ using memlab::profiler::AnnotationNames;
 
 namespace {
 
-constexpr std::size_t enough_bytes = AnnotationNames::max_bytes + 1;
+constexpr std::size_t max_input_bytes = AnnotationNames::max_bytes + 1;
 
-/// The beginning of a wide text as UTF-8; what is no character becomes '?'.
-class Narrowed {
+/// A wide string converted to UTF-8, truncated; invalid characters become '?'.
+class Utf8Text {
   public:
-    explicit Narrowed(const wchar_t* text) {
+    explicit Utf8Text(const wchar_t* text) {
         while (text != nullptr && *text != 0 && size_ + 4 < sizeof bytes_) {
             add(static_cast<std::uint32_t>(*text++));
         }
@@ -60,37 +59,37 @@ class Narrowed {
     }
     void put(std::uint32_t byte) { bytes_[size_++] = static_cast<char>(byte); }
 
-    char bytes_[enough_bytes + 8];
+    char bytes_[max_input_bytes + 8];
     std::size_t size_ = 0;
 };
 
-std::uint32_t number_of(nvtxDomainHandle_t domain) {
+std::uint32_t domain_id(nvtxDomainHandle_t domain) {
     const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(domain));
     return number <= AnnotationNames::nvtx_domain || number >= AnnotationNames::max_domains
                ? AnnotationNames::nvtx_domain
                : number;
 }
 
-nvtxDomainHandle_t handle_of(std::uint32_t domain) {
+nvtxDomainHandle_t domain_handle(std::uint32_t domain) {
     return reinterpret_cast<nvtxDomainHandle_t>(static_cast<std::uintptr_t>(domain));
 }
 
-const AnnotationName* name_of(std::uint32_t domain, const char* text) {
+const AnnotationName* make_name(std::uint32_t domain, const char* text) {
     return mi::annotation_name(
-        domain, text == nullptr ? "" : std::string_view(text, strnlen(text, enough_bytes)));
+        domain, text == nullptr ? "" : std::string_view(text, strnlen(text, max_input_bytes)));
 }
 
-const AnnotationName* name_of(std::uint32_t domain, const wchar_t* text) {
-    return mi::annotation_name(domain, Narrowed(text));
+const AnnotationName* make_name(std::uint32_t domain, const wchar_t* text) {
+    return mi::annotation_name(domain, Utf8Text(text));
 }
 
-const AnnotationName* name_of(std::uint32_t domain, std::int64_t type,
-                              const nvtxMessageValue_t& value) {
+const AnnotationName* make_name(std::uint32_t domain, std::int64_t type,
+                                const nvtxMessageValue_t& value) {
     switch (type) {
         case NVTX_MESSAGE_TYPE_ASCII:
-            return name_of(domain, value.ascii);
+            return make_name(domain, value.ascii);
         case NVTX_MESSAGE_TYPE_UNICODE:
-            return name_of(domain, value.unicode);
+            return make_name(domain, value.unicode);
         case NVTX_MESSAGE_TYPE_REGISTERED:
             if (value.registered != nullptr) {
                 return reinterpret_cast<const AnnotationName*>(value.registered);
@@ -99,48 +98,48 @@ const AnnotationName* name_of(std::uint32_t domain, std::int64_t type,
         default:
             break;
     }
-    return name_of(domain, "");
+    return make_name(domain, "");
 }
 
-const AnnotationName* name_of(std::uint32_t domain, const nvtxEventAttributes_t* attributes) {
+const AnnotationName* make_name(std::uint32_t domain, const nvtxEventAttributes_t* attributes) {
     constexpr std::size_t needed =
         offsetof(nvtxEventAttributes_t, message) + sizeof(nvtxMessageValue_t);
     if (attributes == nullptr || attributes->size < needed) {
-        return name_of(domain, "");
+        return make_name(domain, "");
     }
-    return name_of(domain, attributes->messageType, attributes->message);
+    return make_name(domain, attributes->messageType, attributes->message);
 }
 
-// ---- the functions of the first version: the domain without a name
+// ---- functions of NVTX v1: the default domain
 
 void mark_ex(const nvtxEventAttributes_t* attributes) {
-    mi::note_mark(name_of(AnnotationNames::nvtx_domain, attributes));
+    mi::add_mark(make_name(AnnotationNames::nvtx_domain, attributes));
 }
 template <class Character>
 void mark(const Character* message) {
-    mi::note_mark(name_of(AnnotationNames::nvtx_domain, message));
+    mi::add_mark(make_name(AnnotationNames::nvtx_domain, message));
 }
 nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* attributes) {
-    return mi::begin_range(name_of(AnnotationNames::nvtx_domain, attributes));
+    return mi::begin_range(make_name(AnnotationNames::nvtx_domain, attributes));
 }
 template <class Character>
 nvtxRangeId_t range_start(const Character* message) {
-    return mi::begin_range(name_of(AnnotationNames::nvtx_domain, message));
+    return mi::begin_range(make_name(AnnotationNames::nvtx_domain, message));
 }
 void range_end(nvtxRangeId_t id) {
     mi::end_range(id);
 }
 
-// Push and pop say that nobody keeps track of the depth, as they do without a tool: a program must
-// not notice this one.
+// Push and pop return "no tracking", as without a tool: a program must not behave differently under
+// this one.
 int push_ex(const nvtxEventAttributes_t* attributes) {
     mi::begin_scope(AnnotationNames::nvtx_domain,
-                    name_of(AnnotationNames::nvtx_domain, attributes));
+                    make_name(AnnotationNames::nvtx_domain, attributes));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 template <class Character>
 int push(const Character* message) {
-    mi::begin_scope(AnnotationNames::nvtx_domain, name_of(AnnotationNames::nvtx_domain, message));
+    mi::begin_scope(AnnotationNames::nvtx_domain, make_name(AnnotationNames::nvtx_domain, message));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 int pop() {
@@ -150,56 +149,57 @@ int pop() {
 
 template <class Character>
 void name_thread(std::uint32_t thread, const Character* name) {
-    mi::name_thread(thread, name_of(AnnotationNames::nvtx_domain, name));
+    mi::name_thread(thread, make_name(AnnotationNames::nvtx_domain, name));
 }
 
 // ---- domains
 
 void domain_mark_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
-    mi::note_mark(name_of(number_of(domain), attributes));
+    mi::add_mark(make_name(domain_id(domain), attributes));
 }
 nvtxRangeId_t domain_range_start_ex(nvtxDomainHandle_t domain,
                                     const nvtxEventAttributes_t* attributes) {
-    return mi::begin_range(name_of(number_of(domain), attributes));
+    return mi::begin_range(make_name(domain_id(domain), attributes));
 }
 void domain_range_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
     mi::end_range(id);
 }
 int domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
-    mi::begin_scope(number_of(domain), name_of(number_of(domain), attributes));
+    mi::begin_scope(domain_id(domain), make_name(domain_id(domain), attributes));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 int domain_pop(nvtxDomainHandle_t domain) {
-    mi::end_scope(number_of(domain));
+    mi::end_scope(domain_id(domain));
     return NVTX_NO_PUSH_POP_TRACKING;
 }
 template <class Character>
 nvtxStringHandle_t register_string(nvtxDomainHandle_t domain, const Character* text) {
     return reinterpret_cast<nvtxStringHandle_t>(
-        const_cast<AnnotationName*>(name_of(number_of(domain), text)));
+        const_cast<AnnotationName*>(make_name(domain_id(domain), text)));
 }
 nvtxDomainHandle_t create_domain_a(const char* name) {
-    return handle_of(mi::note_domain(
-        name == nullptr ? "" : std::string_view(name, strnlen(name, enough_bytes))));
+    return domain_handle(mi::register_domain(
+        name == nullptr ? "" : std::string_view(name, strnlen(name, max_input_bytes))));
 }
 nvtxDomainHandle_t create_domain_w(const wchar_t* name) {
-    return handle_of(mi::note_domain(Narrowed(name)));
+    return domain_handle(mi::register_domain(Utf8Text(name)));
 }
-/// A name for whatever is at a pointer: of interest when that is memory of ours.
+/// Names the resource at a pointer; used if it is recorded memory.
 nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
                                      nvtxResourceAttributes_t* attributes) {
     if (attributes != nullptr && attributes->size >= sizeof(nvtxResourceAttributes_t) &&
         attributes->identifierType == NVTX_RESOURCE_TYPE_GENERIC_POINTER) {
-        mi::label_memory(reinterpret_cast<std::uintptr_t>(attributes->identifier.pValue), true,
-                         name_of(number_of(domain), attributes->messageType, attributes->message));
+        mi::label_memory(
+            reinterpret_cast<std::uintptr_t>(attributes->identifier.pValue), true,
+            make_name(domain_id(domain), attributes->messageType, attributes->message));
     }
     return nullptr;
 }
 
 // ---- memory
 
-/// The heap's name is that of the allocation that it lies in. Its address is its handle, as the
-/// header wants it.
+/// Labels the allocation that contains the heap. The heap's address is its handle; the header
+/// expects a non-null one.
 nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDesc_t* heap) {
     if (heap == nullptr || heap->structSize < sizeof(nvtxMemHeapDesc_t) ||
         heap->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || heap->typeSpecificDesc == nullptr ||
@@ -209,13 +209,13 @@ nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDe
     const auto* range = static_cast<const nvtxMemVirtualRangeDesc_t*>(heap->typeSpecificDesc);
     if (heap->messageType != NVTX_MESSAGE_UNKNOWN) {
         mi::label_memory(reinterpret_cast<std::uintptr_t>(range->ptr), false,
-                         name_of(number_of(domain), heap->messageType, heap->message));
+                         make_name(domain_id(domain), heap->messageType, heap->message));
     }
     return static_cast<nvtxMemHeapHandle_t>(const_cast<void*>(range->ptr));
 }
 
-/// A region inside a heap is not an allocation of its own: only one that begins where an allocation
-/// begins names it.
+/// A region inside a heap is not an allocation of its own: its name is used only if it begins where
+/// an allocation does.
 void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* batch) {
     if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsNameBatch_t) ||
         batch->regionElements == nullptr ||
@@ -227,14 +227,14 @@ void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* ba
         const auto* region = reinterpret_cast<const nvtxMemRegionNameDesc_t*>(at);
         if (region->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER) {
             mi::label_memory(reinterpret_cast<std::uintptr_t>(region->region.pointer), true,
-                             name_of(number_of(domain), region->nameType, region->name));
+                             make_name(domain_id(domain), region->nameType, region->name));
         }
     }
 }
 
 // ---- attaching
 
-/// Functions of one module of the program's NVTX, to be set to ours.
+/// The function table of one module of the program's NVTX instance.
 class Table {
   public:
     Table(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module) {
@@ -286,19 +286,19 @@ void attach_domains(const NvtxExportTableCallbacks& callbacks) {
     core.set(NVTX_CBID_CORE2_DomainCreateW, create_domain_w);
 }
 
-/// Whether the program's calls of CUDA come to this library, as they do when it is preloaded. NVTX
-/// loads it by itself where LD_PRELOAD did not reach a process (sudo, env -i): there is nothing to
-/// be recorded there, and a report would say that no memory was allocated.
-bool serves_the_program() {
+/// Whether the program's CUDA calls reach this library, that is, whether it was preloaded. NVTX
+/// also loads it where LD_PRELOAD did not reach a process (sudo, env -i); nothing can be recorded
+/// there, and a report would claim that no memory was allocated.
+bool is_preloaded() {
     void* const program = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
     return program != nullptr && mi::is_own_export(mi::real_dlsym()(program, "cuMemAlloc_v2"));
 }
 
 }  // namespace
 
-/// Called once by each instance of NVTX in the process. Not 0: the tool is attached.
+/// Called once by each instance of NVTX in the process. Non-zero: the tool is attached.
 MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table) {
-    if (!serves_the_program()) {
+    if (!is_preloaded()) {
         return 0;
     }
     const auto* callbacks =
@@ -317,10 +317,11 @@ MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_t
     return 1;
 }
 
-/// The same for NVTX's extensions, of which that for memory is ours. 0: the extension does nothing.
+/// The same for NVTX's extensions; only the memory extension is supported. 0: the extension is
+/// inactive.
 MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
     if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
-        module->segmentsCount == 0 || module->segments == nullptr || !serves_the_program()) {
+        module->segmentsCount == 0 || module->segments == nullptr || !is_preloaded()) {
         return 0;
     }
     const nvtxExtModuleSegment_t& slots = module->segments[0];

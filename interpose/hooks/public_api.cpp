@@ -1,4 +1,4 @@
-// What memlab.h calls.
+// The exported functions behind memlab.h.
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -16,14 +16,15 @@ using memlab::profiler::AnnotationNames;
 namespace {
 
 const AnnotationName* own_name(const char* name) {
-    // What is cut off needs not be read; cut_text() wants to see where a character ends.
-    constexpr std::size_t enough = AnnotationNames::max_bytes + 1;
+    // Reads no further than needed: truncate_utf8() needs one byte more to find a character
+    // boundary.
+    constexpr std::size_t max_length = AnnotationNames::max_bytes + 1;
     return mi::annotation_name(
         AnnotationNames::own_domain,
-        name == nullptr ? "" : std::string_view(name, strnlen(name, enough)));
+        name == nullptr ? "" : std::string_view(name, strnlen(name, max_length)));
 }
 
-/// Where a snapshot of this name goes; empty: nowhere.
+/// The path for a snapshot of this name; empty: none.
 std::string snapshot_path(const mi::Session& session, std::string_view name) {
     if (name.find('/') != std::string_view::npos) {
         return std::string(name);
@@ -44,11 +45,11 @@ bool write_snapshot(mi::Session& session, std::string_view name) {
         const std::string path = snapshot_path(session, name);
         std::string text;
         bool complete = false;
-        session.recorder()->look_at_aggregate([&](const memlab::trace::Aggregator& aggregate) {
+        session.recorder()->with_aggregate([&](const memlab::trace::Aggregator& aggregate) {
             try {
                 text = memlab::report::report_to_string(aggregate, memlab::report::Moment::running);
                 complete = true;
-            } catch (const std::bad_alloc&) {  // said below
+            } catch (const std::bad_alloc&) {  // `complete` stays false
             }
         });
         if (path.empty() || !complete) {
@@ -99,7 +100,7 @@ MEMLAB_EXPORT void memlab_api_scope_end(void) {
 }
 
 MEMLAB_EXPORT void memlab_api_mark(const char* name) {
-    mi::note_mark(own_name(name));
+    mi::add_mark(own_name(name));
 }
 
 MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
@@ -136,7 +137,7 @@ MEMLAB_EXPORT int memlab_api_stats(int device, void* stats, size_t size) {
         device = current == nullptr ? -1 : current->device();
     }
     memlab_device_stats filled{};
-    session->recorder()->look_at_aggregate([&](const memlab::trace::Aggregator& aggregate) {
+    session->recorder()->with_aggregate([&](const memlab::trace::Aggregator& aggregate) {
         const auto index = static_cast<std::size_t>(device);
         if (device >= 0 && index < aggregate.devices().size() &&
             aggregate.devices()[index] != nullptr) {

@@ -1,4 +1,4 @@
-// What a program can ask about memory: a pooled pointer must look like an allocation of its own.
+// Memory queries: a pooled pointer must look like an allocation of its own.
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -14,13 +14,13 @@ using mi::Session;
 
 namespace {
 
-// Far above what the driver counts its own buffers with.
+// Far above the driver's own buffer ids.
 constexpr unsigned long long pooled_buffer_ids = 1ULL << 62;
 
-// What the driver says of an address that is nobody's. Of one in a segment it would describe the
-// segment, so it is asked about another, and the one answer that depends on it put right.
-CUresult attributes_of_nothing(unsigned count, CUpointer_attribute* attributes, void** values,
-                               CUdeviceptr address) {
+// The driver's answer for an unallocated address. For an address in a segment it would describe the
+// segment, so another address is queried and the one attribute that depends on it corrected.
+CUresult attributes_of_unallocated(unsigned count, CUpointer_attribute* attributes, void** values,
+                                   CUdeviceptr address) {
     static const char nothing = 0;
     const CUresult result = mi::call_real(&Driver::cuPointerGetAttributes, count, attributes,
                                           values, reinterpret_cast<CUdeviceptr>(&nothing));
@@ -32,8 +32,8 @@ CUresult attributes_of_nothing(unsigned count, CUpointer_attribute* attributes, 
     return result;
 }
 
-// Blocks for which the program asked for synchronous memory operations. The driver can only mark
-// their whole segments, and its mark stays: slower for the neighbours, wrong for nobody.
+// Blocks with synchronous memory operations. The driver can set the attribute only on whole
+// segments, and it stays set there: slower for neighbouring blocks, but correct.
 class SynchronousBlocks {
   public:
     bool contains(const BlockInfo& block) {
@@ -59,8 +59,8 @@ SynchronousBlocks& synchronous_blocks() {
     return once;
 }
 
-// Plain CUDA maps allocations of more than 1 MiB each by itself, in units of 2 MiB; smaller ones
-// share such a unit, as they do in the pool's segments.
+// Plain CUDA maps each allocation of more than 1 MiB separately, in units of 2 MiB; smaller ones
+// share a unit, as they do in the pool's segments.
 bool has_own_mapping(const BlockInfo& block) {
     return block.requested > memlab::allocator::page_bytes / 2;
 }
@@ -71,11 +71,11 @@ std::size_t own_mapping_size(const BlockInfo& block) {
                     block.segment + block.segment_size - block.address);
 }
 
-// Overwrites the answers that would show the segment instead of the block.
+// Overwrites attributes that describe the segment instead of the block.
 void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& pooled, void* value) {
     const BlockInfo& block = *pooled.block;
     switch (attribute) {
-        case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments belong to none
+        case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments have no context
             *static_cast<CUcontext*>(value) = pooled.context->handle();
             break;
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -114,8 +114,8 @@ void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& poo
     }
 }
 
-// Cached memory counts as free, and of a limited device there is no more than the limit.
-void show_memory(Session& session, std::size_t* free, std::size_t* total) {
+// Counts cached memory as free and caps the values at the device's limit.
+void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total) {
     const mi::Context* current = session.contexts().current();
     if (current == nullptr) {
         return;
@@ -125,7 +125,7 @@ void show_memory(Session& session, std::size_t* free, std::size_t* total) {
         cached += context->cached_bytes();
     }
     const mi::VisibleMemory visible =
-        mi::visible_memory(*free, *total, cached, session.limits().of(current->device()));
+        mi::visible_memory(*free, *total, cached, session.limits().limit_for(current->device()));
     *free = visible.free;
     *total = visible.total;
 }
@@ -142,7 +142,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t* free, size_t* total) {
         [&](Session& session) {
             const CUresult result = real();
             if (result == CUDA_SUCCESS && free != nullptr && total != nullptr) {
-                show_memory(session, free, total);
+                adjust_memory_info(session, free, total);
             }
             return result;
         },
@@ -158,7 +158,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* bytes, CUdevice devic
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
-            const std::uint64_t limit = session.limits().of(device);
+            const std::uint64_t limit = session.limits().limit_for(device);
             if (result == CUDA_SUCCESS && limit != 0) {
                 *bytes = limit;
             }
@@ -181,7 +181,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
             if (!pooled || (base == nullptr && size == nullptr)) {
                 return real();
             }
-            // The driver still answers for the state of things (no context, a sticky error).
+            // The driver is called for its errors (no context, a sticky error).
             CUdeviceptr segment = 0;
             const CUresult result = mi::call_real(&Driver::cuMemGetAddressRange_v2, &segment,
                                                   static_cast<std::size_t*>(nullptr), address);
@@ -228,7 +228,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
         [&](Session& session, bool nested) {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
             if (pooled && !pooled->block) {
-                return attributes_of_nothing(count, attributes, values, address);
+                return attributes_of_unallocated(count, attributes, values, address);
             }
             const CUresult result = real();
             if (result == CUDA_SUCCESS && pooled) {
@@ -256,7 +256,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
             }
             const bool page = pooled->context->backend().pages().owns(address);
             if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || value == nullptr) {
-                // The driver would say something else about pages than about cuMemAlloc's memory.
+                // The driver treats VMM pages differently from cuMemAlloc's memory.
                 return page ? CUDA_ERROR_INVALID_VALUE : real();
             }
             if (page) {
@@ -265,10 +265,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
                     "MEMLAB_BACKEND=vmm; run this program with MEMLAB_BACKEND=classic");
                 return CUDA_ERROR_NOT_SUPPORTED;
             }
-            // Programs that ask for it (RDMA) ask again for later memory.
+            // Programs that set it (RDMA) set it again for later memory.
             session.disable_pooling_quietly(
-                "synchronous memory operations were asked for (GPUDirect RDMA): device memory "
-                "allocated since was not pooled, so that the attribute hits only what it names");
+                "synchronous memory operations were requested (GPUDirect RDMA): device "
+                "memory allocated since was not pooled, so that the attribute affects only "
+                "the allocation it names");
             const unsigned mark = 1;
             const CUresult result =
                 mi::call_real(&Driver::cuPointerSetAttribute, static_cast<const void*>(&mark),

@@ -1,5 +1,5 @@
-// cuInit: where memlab begins. And the calls with which a CUDA runtime begins each of its own: they
-// are passed on, and in a child of fork their answer tells that the program uses CUDA there.
+// cuInit, which starts the session, and the calls with which a CUDA runtime initializes: these are
+// passed through, and in a forked child their error shows that the program uses CUDA there.
 #include "interpose/hooks/hook.hpp"
 #include "interpose/process/fork_warning.hpp"
 
@@ -21,7 +21,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
 
 namespace {
 
-CUresult watched(CUresult result) {
+CUresult check_initialized(CUresult result) {
     if (result == CUDA_ERROR_NOT_INITIALIZED) [[unlikely]] {
         driver_not_initialized();
     }
@@ -31,26 +31,26 @@ CUresult watched(CUresult result) {
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
-    return watched(call_real(&Driver::cuDeviceGetCount, count));
+    return check_initialized(call_real(&Driver::cuDeviceGetCount, count));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags,
                                                           int* active) {
-    return watched(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
+    return check_initialized(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
-    return watched(call_real(&Driver::cuCtxSetCurrent, context));
+    return check_initialized(call_real(&Driver::cuCtxSetCurrent, context));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
-    return watched(call_real(&Driver::cuCtxGetCurrent, context));
+    return check_initialized(call_real(&Driver::cuCtxGetCurrent, context));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
-    return watched(call_real(&Driver::cuCtxGetDevice, device));
+    return check_initialized(call_real(&Driver::cuCtxGetDevice, device));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
-    return watched(call_real(&Driver::cuCtxGetDevice_v2, device, context));
+    return check_initialized(call_real(&Driver::cuCtxGetDevice_v2, device, context));
 }

@@ -1,4 +1,4 @@
-// Streams, as far as captures go: no call of ours may fall into one.
+// Streams: tracks captures, so that no call of memlab's falls into one.
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/hooks/hook.hpp"
@@ -14,7 +14,7 @@ CUresult begin_capture(CUstream stream, bool per_thread, const Real& real) {
     mi::one_stream.give_up("a stream capture");
     return mi::hook(
         [&](Session& session) {
-            return session.captures().begin(stream, per_thread, mi::context_of(stream), real);
+            return session.captures().begin(stream, per_thread, mi::stream_context(stream), real);
         },
         real);
 }
@@ -31,11 +31,11 @@ CUresult end_capture(CUstream stream, bool per_thread, const Real& real) {
     return mi::hook(
         [&](Session& session) {
             const CUresult result = real();
-            // A call by the wrong thread leaves the capture running; a failed capture ends here
+            // A call by the wrong thread leaves the capture active; a failed capture ends here,
             // too.
             if ((result == CUDA_SUCCESS || !still_capturing(stream, per_thread)) &&
                 session.captures().end(stream, per_thread)) {
-                session.contexts().captures_over();
+                session.contexts().on_capture_ended();
             }
             return result;
         },
@@ -51,7 +51,7 @@ CUresult destroy_stream(CUstream stream, const Real& real) {
             if (result == CUDA_SUCCESS) {
                 session.contexts().forget_stream(mi::stream_key(stream, false));
                 if (session.captures().end(stream, false)) {
-                    session.contexts().captures_over();
+                    session.contexts().on_capture_ended();
                 }
             }
             return result;
@@ -126,6 +126,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream stream, CUgraph*
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-    // The mode is the thread's own; our calls in between exchange it and put it back.
+    // Passed through: the mode is per thread, and memlab's own calls restore it.
     return mi::call_real(&Driver::cuThreadExchangeStreamCaptureMode, mode);
 }

@@ -1,11 +1,11 @@
-// Every driver function that only has to be counted: a look at its stream (one_stream.hpp) and at
-// the memory that it names, then the real call as a submission of the work clock.
+// Hooks of all driver functions that submit work: check the stream (one_stream.hpp) and the memory
+// that the call names, then make the real call as a submission of the work clock.
 //
-// A copy needs no peer access to reach memory of another context. In processes with more than one,
-// the device addresses of a call are looked at first, so that the fences of that memory cover the
-// context in which the call runs.
+// A copy needs no peer access to reach memory of another context. In processes with more than one
+// context the call's device addresses are looked up first, so that the fences of that memory cover
+// the context in which the call runs.
 //
-// The wrappers are made from the types in <cuda.h>. A template has no exported name, so the
+// The wrappers are instantiated from the types in <cuda.h>. A template has no exported name, so the
 // exported symbols are jumps (submit_stubs.S) through the table below.
 #include <algorithm>
 #include <array>
@@ -24,11 +24,11 @@ using mi::Driver;
 
 namespace {
 
-void see_stream(CUstream* stream, CUstream argument) {
+void find_stream(CUstream* stream, CUstream argument) {
     *stream = argument;
 }
 template <class Other>
-void see_stream(CUstream* /*stream*/, const Other& /*other*/) {}
+void find_stream(CUstream* /*stream*/, const Other& /*other*/) {}
 
 template <class... Arguments>
 constexpr bool is_fill = ((std::is_same_v<Arguments, unsigned char> ||
@@ -36,33 +36,33 @@ constexpr bool is_fill = ((std::is_same_v<Arguments, unsigned char> ||
                            std::is_same_v<Arguments, unsigned int>) ||
                           ...);
 
-// What plain CUDA answers to a copy or fill that leaves an allocation; CUDA_SUCCESS: it does not. A
-// capture takes such a fill and does not become a graph that can be run.
+// The error of plain CUDA for a copy or fill past the end of an allocation; CUDA_SUCCESS if it is
+// in bounds. A capture accepts such a fill, but the graph cannot be instantiated.
 template <bool per_thread, class... Arguments>
-CUresult refusal(Arguments... arguments) noexcept {
+CUresult out_of_bounds_refusal(Arguments... arguments) noexcept {
     mi::Session* session = mi::Session::current();
     if (session == nullptr) {
         return CUDA_SUCCESS;
     }
     const mi::InsideMemlab inside;
-    if (inside.nested() || !mi::names_outside(*session, arguments...)) {
+    if (inside.nested() || !mi::any_out_of_bounds(*session, arguments...)) {
         return CUDA_SUCCESS;
     }
     CUstream stream = nullptr;
-    (see_stream(&stream, arguments), ...);
+    (find_stream(&stream, arguments), ...);
     if (is_fill<Arguments...> && session->captures().capturing()) {
         if (mi::capturing_graph(*session, stream, per_thread) != nullptr) {
-            mi::captured_outside();
+            mi::note_captured_overrun();
             return CUDA_SUCCESS;
         }
     }
-    return mi::answer_to_outside(stream);
+    return mi::out_of_bounds_result(stream);
 }
 
 template <class... Arguments>
-void note_uses(Arguments... arguments) noexcept {
+void track_memory_use(Arguments... arguments) noexcept {
     mi::Session* session = mi::Session::current();
-    if (session == nullptr || !session->contexts().several()) {
+    if (session == nullptr || !session->contexts().has_multiple()) {
         return;
     }
     const mi::InsideMemlab inside;
@@ -70,12 +70,12 @@ void note_uses(Arguments... arguments) noexcept {
         return;
     }
     CUstream stream = nullptr;
-    (see_stream(&stream, arguments), ...);
+    (find_stream(&stream, arguments), ...);
     const bool capturing = session->captures().capturing();
-    CUcontext context = nullptr;  // most calls name no memory
+    CUcontext context = nullptr;  // looked up lazily: most calls name no memory
     const auto used = [&](CUdeviceptr address, std::size_t /*bytes*/) {
         if (context == nullptr) {
-            context = mi::context_of(stream);
+            context = mi::stream_context(stream);
         }
         session->contexts().used_by_copy(address, context);
         if (capturing) {  // the graph may be launched in any context
@@ -83,24 +83,23 @@ void note_uses(Arguments... arguments) noexcept {
         }
     };
     try {
-        mi::ranges::of_call(used, arguments...);
+        mi::ranges::for_each(used, arguments...);
     } catch (const std::bad_alloc&) {
         session->disable_pooling("the host is out of memory");
     }
 }
 
-constexpr unsigned max_attributes = 24;  // there are 17 kinds; they lie on the program's stack
+constexpr unsigned max_attributes = 24;  // there are 17 kinds; copied to the program's stack
 
-// A launch in the order of its stream. The driver may be allowed to begin a kernel before the one
-// before it has ended (programmatic stream serialization). The kernel could then write memory that
-// is new to it while that one still uses what was there before; so while the stream's order is
-// counted on, the permission is not passed on. The kernel's own wait for the one before it then
-// finds it over.
+// Enforces stream order for a launch. Programmatic stream serialization permits a kernel to begin
+// before its predecessor in the stream has ended. It could then write a reused block that the
+// predecessor still uses; so while frees rely on the stream's order the permission is removed. The
+// kernel's own wait for its predecessor then returns at once.
 class LaunchInOrder {
   public:
     explicit LaunchInOrder(const CUlaunchConfig* config) : config_(config) {
         if (config == nullptr || config->attrs == nullptr || config->numAttrs > max_attributes ||
-            !mi::one_stream.notices()) {
+            !mi::one_stream.tracking()) {
             return;
         }
         const CUlaunchAttribute* const begin = config->attrs;
@@ -144,48 +143,48 @@ CUresult call_in_order(Function Driver::*function, Arguments... arguments) {
     return mi::call_real(function, arguments...);
 }
 
-// The stream that a call's work goes to, by the types of its arguments. A call without a stream is
+// The stream of a call's work, derived from the types of its arguments. A call without a stream is
 // a synchronous copy or fill, or a launch of the oldest kind: they use the default stream.
 class WorkStream {
   public:
     explicit WorkStream(bool per_thread) : per_thread_(per_thread) {}
 
-    void see(CUstream stream) { stream_ = stream; }
-    void see(const CUlaunchConfig* config) {
+    void visit(CUstream stream) { stream_ = stream; }
+    void visit(const CUlaunchConfig* config) {
         if (config == nullptr) {
             return;
         }
         stream_ = config->hStream;
-        one_ = one_ && config->numAttrs <= max_attributes;
+        single_ = single_ && config->numAttrs <= max_attributes;
         for (unsigned i = 0; config->attrs != nullptr && i < config->numAttrs; ++i) {
-            // Only its successors know when such a kernel is over for them, and who knows what the
-            // attributes of later CUDAs allow.
+            // The end of such a kernel is known to its dependents only; attributes of later CUDA
+            // versions may allow anything.
             const CUlaunchAttributeID id = config->attrs[i].id;
-            one_ = one_ && id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
-                   id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+            single_ = single_ && id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+                      id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
         }
     }
     // Several devices, several contexts.
-    void see(CUDA_LAUNCH_PARAMS*) { one_ = false; }
-    void see(const CUDA_MEMCPY3D_PEER*) { one_ = false; }
-    void see(CUcontext) { one_ = false; }
+    void visit(CUDA_LAUNCH_PARAMS*) { single_ = false; }
+    void visit(const CUDA_MEMCPY3D_PEER*) { single_ = false; }
+    void visit(CUcontext) { single_ = false; }
     template <class Other>
-    void see(const Other&) {}
+    void visit(const Other&) {}
 
     mi::StreamKey key() const {
-        return one_ ? mi::stream_key(stream_, per_thread_) : mi::no_stream;
+        return single_ ? mi::stream_key(stream_, per_thread_) : mi::no_stream;
     }
 
   private:
     const bool per_thread_;
-    bool one_ = true;
+    bool single_ = true;
     CUstream stream_ = nullptr;
 };
 
 template <bool per_thread, class... Arguments>
-mi::StreamKey stream_of(Arguments... arguments) {
+mi::StreamKey work_stream(Arguments... arguments) {
     WorkStream stream(per_thread);
-    (stream.see(arguments), ...);
+    (stream.visit(arguments), ...);
     return stream.key();
 }
 
@@ -195,13 +194,14 @@ struct Submit;
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), bool per_thread>
 struct Submit<Function, per_thread> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        if (mi::one_stream.notices()) {
-            mi::one_stream.before_work(stream_of<per_thread>(arguments...));
+        if (mi::one_stream.tracking()) {
+            mi::one_stream.before_submit(work_stream<per_thread>(arguments...));
         }
-        if (const CUresult refused = refusal<per_thread>(arguments...); refused != CUDA_SUCCESS) {
+        if (const CUresult refused = out_of_bounds_refusal<per_thread>(arguments...);
+            refused != CUDA_SUCCESS) {
             return refused;
         }
-        note_uses(arguments...);
+        track_memory_use(arguments...);
         const mi::WorkClock::Submission submission(mi::work_clock);
         return call_in_order(Function, arguments...);
     }

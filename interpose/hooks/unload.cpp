@@ -1,8 +1,8 @@
-// The exported dlclose: what memlab knows by code address ends with the code.
+// The exported dlclose: invalidates memlab's caches that are keyed by code address.
 //
-// Unlike dlsym it needs no caller's address, so it is a plain call; it has to come back, because
-// only after the real one is the unloading over (the library's destructors may allocate and be
-// recorded until then).
+// A plain wrapper, since unlike dlsym it does not depend on its caller's address. It must regain
+// control after the real call, because only then is the unloading over (the library's destructors
+// may allocate and be recorded until then).
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
@@ -12,9 +12,9 @@
 namespace memlab::interpose {
 namespace {
 
-// What memlab found in the process it found without the loader's lock, and so without holding it
-// there: the driver, and what the recorder reads.
-void keep_what_is_needed() {
+// Pins libraries that memlab found without the loader's lock, and so without a reference: the
+// driver, and those that the recorder reads.
+void pin_needed_libraries() {
     const InsideMemlab inside;
     keep_driver_loaded();
     Session* const session = inside.nested() ? nullptr : Session::current();
@@ -31,7 +31,7 @@ MEMLAB_EXPORT int dlclose(void* handle) {
     if (real == nullptr) {
         return -1;
     }
-    memlab::interpose::keep_what_is_needed();
+    memlab::interpose::pin_needed_libraries();
     const memlab::profiler::unwind::Unloading unloading;
     return real(handle);
 }

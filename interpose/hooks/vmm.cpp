@@ -1,5 +1,5 @@
 // The virtual memory management API: physical memory is recorded from its creation until the last
-// handle and mapping are gone; address reservations hold no memory and pass through.
+// handle and mapping are released; address reservations hold no memory and are passed through.
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/vmm_allocations.hpp"
@@ -19,8 +19,8 @@ void record_dead(Session& session, Api api, const std::vector<std::uint64_t>& de
     }
 }
 
-// The pool's own pages are not the program's to change or to hold on to. The driver would let it;
-// of memory that cuMemAlloc gave it does not.
+// Rejects changes to, or references to, the pool's own pages. The driver would allow them, but not
+// for memory from cuMemAlloc.
 template <class Ours, class Real>
 CUresult unless_pooled(CUdeviceptr address, std::size_t bytes, const Ours& ours, const Real& real) {
     return mi::hook(
@@ -50,7 +50,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle,
     const auto real = mi::real_call(&Driver::cuMemCreate, handle, bytes, properties, flags);
     return mi::hook(
         [&](Session& session) {
-            // Host-located physical memory is not the device's.
+            // Physical memory may also be on the host.
             const bool on_device =
                 properties == nullptr || properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
             mi::DriverAllocation allocation =

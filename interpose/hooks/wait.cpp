@@ -1,5 +1,6 @@
-// Where the program waits for the device anyway, the recorder does what it has put off: it costs
-// nothing there unless the device is quicker, and then it is done less often.
+// Synchronizing calls: the recorder aggregates pending events while the program waits for the
+// device anyway. That is free unless the device finishes sooner; the recorder then does it less
+// often.
 #include <cstdint>
 
 #include "interpose/hooks/hook.hpp"
@@ -20,7 +21,7 @@ bool with_recorder(Use use) {
     return session != nullptr && session->recorder() != nullptr && use(*session->recorder());
 }
 
-// The real call is made from outside of memlab: a profiler's callback in it may allocate.
+// The real call is made outside memlab: a profiler's callback in it may allocate.
 template <class... Arguments>
 CUresult wait(CUresult (*Driver::*real)(Arguments...), Arguments... arguments) {
     if (!with_recorder([](Recorder& recorder) { return recorder.before_waiting(); })) {
@@ -58,7 +59,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event) {
     return wait(&Driver::cuEventSynchronize, event);
 }
 
-// Passed on: call_real() sees it when the answer is an error that stays.
+// Passed through: call_real() notices sticky errors.
 
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamQuery(CUstream stream) {
     return mi::call_real(&Driver::cuStreamQuery, stream);

@@ -13,9 +13,9 @@
 namespace memlab::interpose {
 namespace {
 
-constinit std::atomic<bool> any_captured_outside{false};
+constinit std::atomic<bool> any_captured_overrun{false};
 
-bool node_fills_outside(Memory& memory, CUgraphNode node) {
+bool node_has_overrun(Memory& memory, CUgraphNode node) {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     if (call_real(&Driver::cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) {
         return false;
@@ -23,23 +23,23 @@ bool node_fills_outside(Memory& memory, CUgraphNode node) {
     if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
         CUDA_MEMSET_NODE_PARAMS fill{};
         return call_real(&Driver::cuGraphMemsetNodeGetParams, node, &fill) == CUDA_SUCCESS &&
-               names_outside(memory, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&fill));
+               any_out_of_bounds(memory, static_cast<const CUDA_MEMSET_NODE_PARAMS*>(&fill));
     }
     CUgraph child = nullptr;
     return type == CU_GRAPH_NODE_TYPE_GRAPH &&
            call_real(&Driver::cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS &&
-           fills_outside(memory, child);
+           has_overrun(memory, child);
 }
 
 }  // namespace
 
-void captured_outside() noexcept {
-    any_captured_outside.store(true, std::memory_order_relaxed);
+void note_captured_overrun() noexcept {
+    any_captured_overrun.store(true, std::memory_order_relaxed);
 }
 
-bool fills_outside(Memory& memory, CUgraph graph) {
+bool has_overrun(Memory& memory, CUgraph graph) {
     std::size_t count = 0;
-    if (!any_captured_outside.load(std::memory_order_relaxed) ||
+    if (!any_captured_overrun.load(std::memory_order_relaxed) ||
         call_real(&Driver::cuGraphGetNodes, graph, static_cast<CUgraphNode*>(nullptr), &count) !=
             CUDA_SUCCESS) {
         return false;
@@ -50,10 +50,10 @@ bool fills_outside(Memory& memory, CUgraph graph) {
     }
     nodes.resize(std::min(count, nodes.size()));
     return std::any_of(nodes.begin(), nodes.end(),
-                       [&memory](CUgraphNode node) { return node_fills_outside(memory, node); });
+                       [&memory](CUgraphNode node) { return node_has_overrun(memory, node); });
 }
 
-bool outside_of_pooled(Memory& memory, CUdeviceptr address, std::size_t bytes) {
+bool is_out_of_bounds(Memory& memory, CUdeviceptr address, std::size_t bytes) {
     Context* owner = memory.segments().find(address);
     if (owner == nullptr) {
         return false;
@@ -67,7 +67,7 @@ bool outside_of_pooled(Memory& memory, CUdeviceptr address, std::size_t bytes) {
     return owner->pool().reach(address, bytes) == allocator::Pool::Reach::outside;
 }
 
-CUresult answer_to_outside(CUstream stream) {
+CUresult out_of_bounds_result(CUstream stream) {
     if (is_default_stream(stream) && current_context() == nullptr) {
         return CUDA_SUCCESS;
     }

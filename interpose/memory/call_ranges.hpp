@@ -1,9 +1,8 @@
-// The ranges of device memory that a copy or fill names, by the types of its arguments.
+// The ranges of device memory that a copy or fill names, derived from the types of its arguments.
 //
-// A range is [address, address + bytes) with bytes > 0; of a copy or fill of rows it is all from
-// the first byte of the first row to the last byte of the last, as the driver checks it. What a
-// call names in other ways (arrays, host pointers) is left out, and so is what a signature that is
-// not listed here names.
+// A range is [address, address + bytes) with bytes > 0. For rows it extends from the first byte of
+// the first row to the last byte of the last row, as the driver checks it. Arrays, host pointers
+// and signatures that are not listed here are ignored.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@
 
 namespace memlab::interpose::ranges {
 
-/// Calls `visit(CUdeviceptr, std::size_t)`. Any address of rows that wraps around reaches as far as
-/// can be: no allocation holds it.
+/// Calls `visit(CUdeviceptr, std::size_t)`. A size that overflows becomes the maximum, which no
+/// allocation contains.
 template <class Visit>
 void rows(Visit& visit, CUdeviceptr begin, std::size_t width, std::size_t height,
           std::size_t pitch) {
@@ -34,7 +33,7 @@ void bytes(Visit& visit, CUdeviceptr begin, std::size_t count) {
     rows(visit, begin, count, 1, 0);
 }
 
-/// An argument of just this type: nothing converts to it.
+/// An argument of exactly this type: no conversions.
 template <class Type>
 struct Is {
     Type value;
@@ -45,7 +44,7 @@ inline bool may_be_device(CUmemorytype type) {
 }
 
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<const CUDA_MEMCPY2D*> copy, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<const CUDA_MEMCPY2D*> copy, Rest... /*rest*/) {
     if (copy.value == nullptr) {
         return;
     }
@@ -62,7 +61,7 @@ void of(Visit& visit, Is<const CUDA_MEMCPY2D*> copy, Rest... /*rest*/) {
          copy.value->dstY, copy.value->dstPitch);
 }
 
-// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER name these alike.
+// CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER share these member names.
 template <class Visit, class Copy>
 void volumes(Visit& visit, const Copy* copy) {
     if (copy == nullptr || copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0) {
@@ -84,16 +83,16 @@ void volumes(Visit& visit, const Copy* copy) {
          copy->dstPitch, copy->dstHeight);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<const CUDA_MEMCPY3D*> copy, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<const CUDA_MEMCPY3D*> copy, Rest... /*rest*/) {
     volumes(visit, copy.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<const CUDA_MEMCPY3D_PEER*> copy, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<const CUDA_MEMCPY3D_PEER*> copy, Rest... /*rest*/) {
     volumes(visit, copy.value);
 }
 
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<const CUDA_MEMSET_NODE_PARAMS*> fill, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<const CUDA_MEMSET_NODE_PARAMS*> fill, Rest... /*rest*/) {
     if (fill.value != nullptr) {
         rows(visit, fill.value->dst, fill.value->width * fill.value->elementSize,
              fill.value->height, fill.value->pitch);
@@ -102,87 +101,90 @@ void of(Visit& visit, Is<const CUDA_MEMSET_NODE_PARAMS*> fill, Rest... /*rest*/)
 
 // To the device, from the device, within it, and between contexts.
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<const void*> /*from*/, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<const void*> /*from*/, Is<std::size_t> count,
+                  Rest... /*rest*/) {
     bytes(visit, to.value, count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<void*> /*to*/, Is<CUdeviceptr> from, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<void*> /*to*/, Is<CUdeviceptr> from, Is<std::size_t> count,
+                  Rest... /*rest*/) {
     bytes(visit, from.value, count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<CUdeviceptr> from, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<CUdeviceptr> from, Is<std::size_t> count,
+                  Rest... /*rest*/) {
     bytes(visit, to.value, count.value);
     bytes(visit, from.value, count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<CUcontext> /*to*/, Is<CUdeviceptr> from,
-        Is<CUcontext> /*from*/, Is<std::size_t> count, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<CUcontext> /*to*/, Is<CUdeviceptr> from,
+                  Is<CUcontext> /*from*/, Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, to.value, count.value);
     bytes(visit, from.value, count.value);
 }
 
 // Between arrays and linear memory.
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUarray> /*to*/, Is<std::size_t> /*offset*/, Is<CUdeviceptr> from,
-        Is<std::size_t> count, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUarray> /*to*/, Is<std::size_t> /*offset*/,
+                  Is<CUdeviceptr> from, Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, from.value, count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<CUarray> /*from*/, Is<std::size_t> /*offset*/,
-        Is<std::size_t> count, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<CUarray> /*from*/,
+                  Is<std::size_t> /*offset*/, Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, to.value, count.value);
 }
 
 // Fills, of one row and of several.
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned char> /*value*/, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<unsigned char> /*value*/,
+                  Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, to.value, count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned short> /*value*/, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<unsigned short> /*value*/,
+                  Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, to.value, 2 * count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<unsigned int> /*value*/, Is<std::size_t> count,
-        Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<unsigned int> /*value*/,
+                  Is<std::size_t> count, Rest... /*rest*/) {
     bytes(visit, to.value, 4 * count.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned char> /*value*/,
-        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch,
+                  Is<unsigned char> /*value*/, Is<std::size_t> width, Is<std::size_t> height,
+                  Rest... /*rest*/) {
     rows(visit, to.value, width.value, height.value, pitch.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned short> /*value*/,
-        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch,
+                  Is<unsigned short> /*value*/, Is<std::size_t> width, Is<std::size_t> height,
+                  Rest... /*rest*/) {
     rows(visit, to.value, 2 * width.value, height.value, pitch.value);
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch, Is<unsigned int> /*value*/,
-        Is<std::size_t> width, Is<std::size_t> height, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr> to, Is<std::size_t> pitch,
+                  Is<unsigned int> /*value*/, Is<std::size_t> width, Is<std::size_t> height,
+                  Rest... /*rest*/) {
     rows(visit, to.value, 4 * width.value, height.value, pitch.value);
 }
 
-// Values that a stream writes or waits for: the driver looks where they begin.
+// Values that a stream writes or waits for: the driver checks only the first byte.
 template <class Visit>
-void of(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at, Is<cuuint32_t> /*value*/,
-        Is<unsigned> /*flags*/) {
+void visit_ranges(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at,
+                  Is<cuuint32_t> /*value*/, Is<unsigned> /*flags*/) {
     bytes(visit, at.value, 1);
 }
 template <class Visit>
-void of(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at, Is<cuuint64_t> /*value*/,
-        Is<unsigned> /*flags*/) {
+void visit_ranges(Visit& visit, Is<CUstream> /*stream*/, Is<CUdeviceptr> at,
+                  Is<cuuint64_t> /*value*/, Is<unsigned> /*flags*/) {
     bytes(visit, at.value, 1);
 }
 
 template <class Visit>
-void of(Visit& visit, Is<CUstream> /*stream*/, Is<unsigned> count,
-        Is<CUstreamBatchMemOpParams*> operations, Is<unsigned> /*flags*/) {
+void visit_ranges(Visit& visit, Is<CUstream> /*stream*/, Is<unsigned> count,
+                  Is<CUstreamBatchMemOpParams*> operations, Is<unsigned> /*flags*/) {
     for (unsigned i = 0; operations.value != nullptr && i < count.value; ++i) {
         const CUstreamBatchMemOpParams& each = operations.value[i];
         switch (each.operation) {
@@ -202,8 +204,8 @@ void of(Visit& visit, Is<CUstream> /*stream*/, Is<unsigned> count,
 
 // cuMemcpyBatchAsync and cuMemcpy3DBatchAsync, in both their versions.
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<CUdeviceptr*> targets, Is<CUdeviceptr*> sources, Is<std::size_t*> sizes,
-        Is<std::size_t> count, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<CUdeviceptr*> targets, Is<CUdeviceptr*> sources,
+                  Is<std::size_t*> sizes, Is<std::size_t> count, Rest... /*rest*/) {
     if (targets.value == nullptr || sources.value == nullptr || sizes.value == nullptr) {
         return;
     }
@@ -213,7 +215,8 @@ void of(Visit& visit, Is<CUdeviceptr*> targets, Is<CUdeviceptr*> sources, Is<std
     }
 }
 template <class Visit, class... Rest>
-void of(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP*> copies, Rest... /*rest*/) {
+void visit_ranges(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP*> copies,
+                  Rest... /*rest*/) {
     for (std::size_t i = 0; copies.value != nullptr && i < count.value; ++i) {
         const CUDA_MEMCPY3D_BATCH_OP& copy = copies.value[i];
         if (copy.extent.depth == 0) {
@@ -221,25 +224,26 @@ void of(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP*> copies,
         }
         for (const CUmemcpy3DOperand* side : {&copy.src, &copy.dst}) {
             if (side->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
-                const auto& place = side->op.ptr;
-                // Lengths in elements; of one byte where nothing else is said.
-                const std::size_t row = place.rowLength != 0 ? place.rowLength : copy.extent.width;
+                const auto& operand = side->op.ptr;
+                // Lengths are in elements of one byte.
+                const std::size_t row =
+                    operand.rowLength != 0 ? operand.rowLength : copy.extent.width;
                 const std::size_t slice =
-                    place.layerHeight != 0 ? place.layerHeight : copy.extent.height;
-                rows(visit, place.ptr, copy.extent.width,
+                    operand.layerHeight != 0 ? operand.layerHeight : copy.extent.height;
+                rows(visit, operand.ptr, copy.extent.width,
                      (copy.extent.depth - 1) * slice + copy.extent.height, row);
             }
         }
     }
 }
 
-// Of no other call.
+// Any other signature names no range.
 template <class Visit, class... Others>
-void of(Visit& /*visit*/, Others... /*others*/) {}
+void visit_ranges(Visit& /*visit*/, Others... /*others*/) {}
 
 template <class Visit, class... Arguments>
-void of_call(Visit& visit, Arguments... arguments) {
-    of(visit, Is<Arguments>{arguments}...);
+void for_each(Visit& visit, Arguments... arguments) {
+    visit_ranges(visit, Is<Arguments>{arguments}...);
 }
 
 }  // namespace memlab::interpose::ranges

@@ -14,57 +14,58 @@ namespace memlab::interpose {
 namespace {
 
 constexpr std::uint8_t unknown = 0;
-constexpr std::uint8_t plumbing = 1;     // the CUDA runtime and driver
-constexpr std::uint8_t independent = 2;  // does not rely on the wait
-constexpr std::uint8_t other = 3;
+constexpr std::uint8_t runtime_kind = 1;       // the CUDA runtime and driver
+constexpr std::uint8_t asynchronous_kind = 2;  // does not rely on the wait
+constexpr std::uint8_t synchronous_kind = 3;
 
 std::uint8_t classify(std::string_view path) {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     if (name.starts_with("libcudart.so") || name.starts_with("libcuda.so")) {
-        return plumbing;
+        return runtime_kind;
     }
-    return name.starts_with("libc10_cuda.so") ? independent : other;
+    return name.starts_with("libc10_cuda.so") ? asynchronous_kind : synchronous_kind;
 }
 
 constinit ObjectClasses classes;
 
-// Where the free's own return address lies; 0 outside of a free.
+// Stack slot of the free's own return address; 0 outside a free.
 __attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entry_slot = 0;
 
 std::uintptr_t word_at(std::uintptr_t slot) {
     return *reinterpret_cast<const std::uintptr_t*>(slot);
 }
 
-// By the free's own return address: how far above it the caller's lies. One word each, so that it
-// is read and written without a lock: 48 bits of address, 16 of distance.
-constexpr std::size_t known_entries = 64;
+// Cache, keyed by the free's own return address: the distance from its stack slot to that of the
+// caller's return address. One word each (48 bits of address, 16 of distance), so that it is read
+// and written atomically.
+constexpr std::size_t cached_entries = 64;
 constexpr unsigned distance_bits = 16;
-constinit std::atomic<std::uint64_t> distances[known_entries];
+constinit std::atomic<std::uint64_t> distances[cached_entries];
 
-std::atomic<std::uint64_t>& distance_of(std::uintptr_t address) {
-    return distances[(address >> 2) % known_entries];
+std::atomic<std::uint64_t>& distance_slot(std::uintptr_t address) {
+    return distances[(address >> 2) % cached_entries];
 }
 
-constinit profiler::unwind::UnloadFollower follower;
+constinit profiler::unwind::EpochTracker follower;
 
-/// The caller's return address, where it was found before for this entry; 0 where it was not.
-[[gnu::hot]] std::uintptr_t known_caller(std::uintptr_t entry) {
-    const std::uint64_t known = distance_of(entry).load(std::memory_order_relaxed);
+/// The caller's return address at the cached distance; 0 if this entry is not cached.
+[[gnu::hot]] std::uintptr_t cached_caller(std::uintptr_t entry) {
+    const std::uint64_t known = distance_slot(entry).load(std::memory_order_relaxed);
     const std::uintptr_t distance = known & ((1U << distance_bits) - 1);
     return known >> distance_bits == entry ? word_at(entry_slot + distance) : 0;
 }
 
-std::uint8_t remembered(std::uintptr_t entry) {
-    if (follower.is_behind()) {
-        follower.catch_up([] {
+std::uint8_t cached_kind(std::uintptr_t entry) {
+    if (follower.is_stale()) {
+        follower.refresh([] {
             for (std::atomic<std::uint64_t>& distance : distances) {
                 distance.store(0, std::memory_order_relaxed);
             }
         });
     }
-    const std::uintptr_t caller = known_caller(entry);
-    const std::uint8_t kind = caller == 0 ? unknown : classes.of(caller, classify);
-    return kind == plumbing ? unknown : kind;
+    const std::uintptr_t caller = cached_caller(entry);
+    const std::uint8_t kind = caller == 0 ? unknown : classes.find_or_classify(caller, classify);
+    return kind == runtime_kind ? unknown : kind;
 }
 
 struct Search {
@@ -74,8 +75,7 @@ struct Search {
 
 _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     const std::uintptr_t address = _Unwind_GetIP(context);
-    // For the unwinder a frame's CFA is the end of the frame that it called: the return address
-    // into it is the word below.
+    // _Unwind_GetCFA returns the end of the called frame: the return address is the word below.
     const std::uintptr_t slot = _Unwind_GetCFA(context) - sizeof(std::uintptr_t);
     if (address == 0) {
         return _URC_END_OF_STACK;
@@ -84,12 +84,12 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         return _URC_NO_REASON;
     }
     try {
-        const std::uint8_t kind = classes.of(address, classify);
-        if (kind == plumbing) {
+        const std::uint8_t kind = classes.find_or_classify(address, classify);
+        if (kind == runtime_kind) {
             return _URC_NO_REASON;
         }
         *static_cast<Search*>(argument) = {kind, slot};
-    } catch (const std::bad_alloc&) {  // unknown is the careful answer
+    } catch (const std::bad_alloc&) {  // unknown counts as relying on the wait
     }
     return _URC_END_OF_STACK;
 }
@@ -104,12 +104,12 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     entry_slot = 0;
 }
 
-[[gnu::hot]] bool caller_is_known_to_go_on() {
-    if (entry_slot == 0 || follower.is_behind()) {
+[[gnu::hot]] bool caller_is_known_asynchronous() {
+    if (entry_slot == 0 || follower.is_stale()) {
         return false;
     }
-    const std::uintptr_t caller = known_caller(word_at(entry_slot));
-    return caller != 0 && classes.known(caller) == independent;
+    const std::uintptr_t caller = cached_caller(word_at(entry_slot));
+    return caller != 0 && classes.known(caller) == asynchronous_kind;
 }
 
 [[gnu::hot]] bool caller_relies_on_host_wait() {
@@ -118,8 +118,8 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     }
     const std::uintptr_t entry = word_at(entry_slot);
     try {
-        if (const std::uint8_t kind = remembered(entry); kind != unknown) {
-            return kind != independent;
+        if (const std::uint8_t kind = cached_kind(entry); kind != unknown) {
+            return kind != asynchronous_kind;
         }
     } catch (const std::bad_alloc&) {
         return true;
@@ -128,10 +128,10 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
     _Unwind_Backtrace(step, &search);
     const std::uintptr_t distance = search.slot - entry_slot;
     if (search.kind != unknown && distance >> distance_bits == 0) {
-        distance_of(entry).store(std::uint64_t{entry} << distance_bits | distance,
-                                 std::memory_order_relaxed);
+        distance_slot(entry).store(std::uint64_t{entry} << distance_bits | distance,
+                                   std::memory_order_relaxed);
     }
-    return search.kind != independent;
+    return search.kind != asynchronous_kind;
 }
 
 }  // namespace memlab::interpose

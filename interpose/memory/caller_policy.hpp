@@ -1,24 +1,23 @@
-// Who frees? Plain CUDA's cudaFree also waits until the host could see finished results.
-// MEMLAB_FREE_SYNC=auto keeps that promise for everyone but callers that are known not to rely on
-// it.
+// Decides whether a free must wait for the GPU, by its caller. Plain CUDA's cudaFree also waits
+// until finished results are visible to the host. MEMLAB_FREE_SYNC=auto keeps that guarantee except
+// for callers known not to rely on it.
 //
 // Known is PyTorch's allocator library, libc10_cuda.so: it frees a tensor's memory when the last
-// reference to the tensor goes, with its kernels still running, and reads results through streams
-// and events only. That holds for its uncached mode (uncached_delete calls cudaFree, from
+// reference is dropped, with kernels still running, and reads results through streams and events
+// only. That holds for its uncached mode (uncached_delete calls cudaFree, from
 // CUDACachingAllocator.cpp) and for its cache, which synchronizes events before it releases a
 // segment.
 //
-// The caller is the first frame of the stack outside of memlab, the CUDA runtime and the driver. To
-// unwind that far costs a microsecond or two, on every free beside running work; but between one
-// place in the runtime that calls the driver and the runtime's own caller lie frames of fixed size.
-// So where the caller's return address was found once, it is looked for again.
+// The caller is the first stack frame outside memlab, the CUDA runtime and the driver. Unwinding to
+// it costs 1 to 2 us on each free beside running work. But the frames between a call site in the
+// runtime and the runtime's caller have a fixed size, so the distance is cached per call site.
 #pragma once
 
 #include <cstdint>
 
 namespace memlab::interpose {
 
-/// Notes where the calling thread's free entered memlab: `frame` is the exported function's
+/// Records where the calling thread's free entered memlab: `frame` is the exported function's
 /// canonical frame address (__builtin_dwarf_cfa()), just above the return address into its caller.
 class FreeFrame {
   public:
@@ -28,12 +27,12 @@ class FreeFrame {
     FreeFrame& operator=(const FreeFrame&) = delete;
 };
 
-/// True when the calling thread is inside a free of such a caller, found at the place where it was
-/// found before: false says nothing. Thread-safe; a few reads.
-bool caller_is_known_to_go_on();
+/// True when the cached distance finds such a caller for the free that the calling thread is in;
+/// false means unknown. Thread-safe; a few reads.
+bool caller_is_known_asynchronous();
 
 /// True unless the calling thread is inside a free of a caller known not to rely on the wait.
-/// Thread-safe; takes no lock.
+/// Thread-safe; lock-free.
 bool caller_relies_on_host_wait();
 
 }  // namespace memlab::interpose

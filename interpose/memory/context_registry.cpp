@@ -12,7 +12,7 @@
 namespace memlab::interpose {
 namespace {
 
-// What a thread looked up last, good for as long as the registry's generation is the same.
+// The thread's last lookup, valid while the registry's generation is unchanged.
 struct LastContext {
     CUcontext handle;
     Context* context;
@@ -20,12 +20,12 @@ struct LastContext {
 };
 __attribute__((tls_model("initial-exec"))) thread_local LastContext last_context{};
 
-std::uint64_t unique_id_of(CUcontext handle) {
+std::uint64_t query_unique_id(CUcontext handle) {
     unsigned long long id = 0;
     return call_real(&Driver::cuCtxGetId, handle, &id) == CUDA_SUCCESS ? id : 0;
 }
 
-// The one that a retain returns. Only asked when it is active: a retain would otherwise create it.
+// The device's primary context if it is active. Retaining an inactive one would create it.
 CUcontext active_primary(CUdevice device) {
     unsigned flags = 0;
     int active = 0;
@@ -46,7 +46,7 @@ Context::Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_
       device_(device),
       id_(id),
       primary_(primary),
-      unique_id_(unique_id_of(handle)),
+      unique_id_(query_unique_id(handle)),
       backend_(memory, *this, handle),
       observer_(memory.recorder(), static_cast<std::uint32_t>(device), id),
       pool_(memory.settings().pool_options, backend_, &observer_) {}
@@ -72,7 +72,7 @@ Context* ContextRegistry::find(CUcontext handle) const {
     if (last_context.handle == handle && last_context.generation == generation) {
         return last_context.context;
     }
-    seen(handle);
+    check_identity(handle);
     Context* known = find(handle);
     if (known == nullptr) {
         known = add(handle);
@@ -81,7 +81,7 @@ Context* ContextRegistry::find(CUcontext handle) const {
     return known;
 }
 
-// A broken one can no longer be retained, but was known before.
+// Registered contexts first: a broken primary context can no longer be retained.
 CUcontext ContextRegistry::primary_of(CUdevice device) const {
     for (const Context* context : all(device)) {
         if (context->primary()) {
@@ -91,15 +91,15 @@ CUcontext ContextRegistry::primary_of(CUdevice device) const {
     return active_primary(device);
 }
 
-void ContextRegistry::seen(CUcontext handle) {
+void ContextRegistry::check_identity(CUcontext handle) {
     const Context* known = find(handle);
-    // A green context's handle stands for its primary.
+    // A green context's handle maps to its primary context.
     if (known == nullptr || known->handle() != handle || known->unique_id() == 0) {
         return;
     }
-    const std::uint64_t id = unique_id_of(handle);
+    const std::uint64_t id = query_unique_id(handle);
     if (id != 0 && id != known->unique_id()) {
-        ended(handle, true);
+        after_destroy(handle, true);
     }
 }
 
@@ -125,14 +125,14 @@ Context* ContextRegistry::add(CUcontext handle) {
     owned_.push_back(std::make_unique<Context>(memory_, handle, device, id, primary));
     Context* context = owned_.back().get();
     for (const DeviceAccess& access : device_accesses_) {
-        let_use(*context, access);
+        grant_access(*context, access);
     }
     contexts_[handle] = context;
     memory_.on_pool_created();
     int devices = 0;
     if (owned_.size() > 1 || call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS ||
         devices > 1) {
-        expect_several();
+        expect_multiple();
     }
     return context;
 }
@@ -159,12 +159,12 @@ void ContextRegistry::describe_locked(CUdevice device) {
         CUDA_SUCCESS) {
         info.name = name;
     }
-    info.uuid = uuid_of(device);
+    info.uuid = device_uuid(device);
     std::size_t total = 0;
     if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS) {
         info.total_bytes = total;
     }
-    info.limit_bytes = memory_.limits().of(device);
+    info.limit_bytes = memory_.limits().limit_for(device);
     call_real(&Driver::cuDriverGetVersion, &info.driver_version);
     recorder->record(info);
 }
@@ -200,18 +200,18 @@ void ContextRegistry::add_green(CUcontext green, CUdevice device) {
     }
 }
 
-void ContextRegistry::ends(CUcontext handle) {
+void ContextRegistry::before_destroy(CUcontext handle) {
     for (Context* context : all()) {
-        context->backend().fences().peer_ends(handle);
+        context->backend().fences().before_peer_destroy(handle);
     }
 }
 
-void ContextRegistry::ended(CUcontext handle, bool destroyed) {
+void ContextRegistry::after_destroy(CUcontext handle, bool destroyed) {
     if (handle == nullptr) {
         return;
     }
     for (Context* context : all()) {
-        context->backend().fences().peer_ended(handle, destroyed);
+        context->backend().fences().after_peer_destroy(handle, destroyed);
     }
     if (destroyed) {
         {
@@ -221,8 +221,8 @@ void ContextRegistry::ended(CUcontext handle, bool destroyed) {
             });
         }
         drop(handle);
-        if (memory_.captures().end_all_of(handle)) {
-            captures_over();
+        if (memory_.captures().end_all(handle)) {
+            on_capture_ended();
         }
     }
 }
@@ -235,13 +235,13 @@ void ContextRegistry::drop(CUcontext handle) {
         if (it == contexts_.end()) {
             return;
         }
-        if (it->second->handle() != handle) {  // a green one
+        if (it->second->handle() != handle) {  // a green context
             contexts_.erase(it);
             generation_.fetch_add(1, std::memory_order_release);
             return;
         }
         context = it->second;
-        one_stream.count_on_nothing("a context that ended");
+        one_stream.begin_switch("a context that ended");
         std::erase_if(contexts_, [context](const auto& entry) { return entry.second == context; });
         std::erase(used_by_graphs_, context);
         generation_.fetch_add(1, std::memory_order_release);
@@ -249,8 +249,8 @@ void ContextRegistry::drop(CUcontext handle) {
     memory_.segments().remove_all(context);
     memory_.live().remove_context(context->id());
     context->pool().abandon();
-    context->backend().fences().context_ended();
-    context->backend().pages().drop_all();
+    context->backend().fences().after_context_destroy();
+    context->backend().pages().release_all();
     if (profiler::Recorder* recorder = memory_.recorder()) {
         recorder->context_lost(context->id());
     }
@@ -271,7 +271,7 @@ void ContextRegistry::share_memory(CUcontext accessor, CUcontext owner) {
     }
 }
 
-void ContextRegistry::let_use(Context& owner, const DeviceAccess& access) {
+void ContextRegistry::grant_access(Context& owner, const DeviceAccess& access) {
     if (owner.device() == access.owner) {
         owner.backend().fences().add_peer(access.accessor);
         owner.backend().pages().set_peer(access.accessor_device, true);
@@ -294,7 +294,7 @@ void ContextRegistry::share_memory_of(CUdevice owner) {
         device_accesses_.push_back(access);
     }
     for (Context* context : all(owner)) {
-        let_use(*context, access);
+        grant_access(*context, access);
     }
 }
 
@@ -318,7 +318,7 @@ void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
     owner->backend().fences().add_peer(primary_if_green(accessor));
 }
 
-// A green context's work is its primary context's.
+// Work of a green context counts as its primary context's.
 CUcontext ContextRegistry::primary_if_green(CUcontext handle) const {
     const Context* known = find(handle);
     return known != nullptr ? known->handle() : handle;
@@ -329,7 +329,7 @@ void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor) {
     if (owner == nullptr) {
         return;
     }
-    if (accessor != nullptr && several()) {
+    if (accessor != nullptr && has_multiple()) {
         owner->backend().fences().add_peer(primary_if_green(accessor));
     }
     const std::unique_lock lock(mutex_);
@@ -339,11 +339,11 @@ void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor) {
     }
 }
 
-void ContextRegistry::graph_runs_in(CUstream stream) {
-    if (!several() || !any_used_by_graphs_.load(std::memory_order_acquire)) {
+void ContextRegistry::before_graph_launch(CUstream stream) {
+    if (!has_multiple() || !any_used_by_graphs_.load(std::memory_order_acquire)) {
         return;
     }
-    const CUcontext handle = context_of(stream);
+    const CUcontext handle = stream_context(stream);
     if (handle == nullptr) {
         return;
     }
@@ -377,7 +377,7 @@ std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* bu
     return released;
 }
 
-void ContextRegistry::captures_over() {
+void ContextRegistry::on_capture_ended() {
     if (memory_.captures().capturing()) {
         return;
     }

@@ -1,8 +1,8 @@
-// The CUDA contexts of the process, each with its pool.
+// The registry of the process's CUDA contexts, each with its pool.
 //
-// A context is known by its handle; handles are reused after a destroy, so a destroyed one leaves
-// the registry. Its object is never freed: another thread may still be looking at it. What that
-// holds goes, each part under its own lock: some 4 KiB stay of a context.
+// A context is identified by its handle; handles are reused, so a destroyed context leaves the
+// registry. Its object is never freed, because another thread may still use it. Its contents are
+// released, each part under its own lock; about 4 KiB per context remain.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class Context {
     Context(Memory& memory, CUcontext handle, CUdevice device, std::uint32_t id, bool primary);
 
     CUcontext handle() const { return handle_; }
-    /// The driver's number for it, which no other context ever has; 0: it has none.
+    /// The driver's unique id (cuCtxGetId), never reused; 0: not available.
     std::uint64_t unique_id() const { return unique_id_; }
     CUdevice device() const { return device_; }
     std::uint32_t id() const { return id_; }
@@ -34,7 +34,7 @@ class Context {
     allocator::Pool& pool() { return pool_; }
     CudaBackend& backend() { return backend_; }
 
-    /// Bytes that the pool holds without anyone using them: reserved - active.
+    /// Bytes held by the pool but not in use: reserved - active.
     std::uint64_t cached_bytes() const;
 
   private:
@@ -59,61 +59,64 @@ class ContextRegistry {
     /// Every registered context of the device (-1: of all devices).
     std::vector<Context*> all(CUdevice device = -1) const;
 
-    /// Allocations in `green` belong to the primary context of its device.
+    /// Allocations in the green context belong to the primary context of its device.
     void add_green(CUcontext green, CUdevice device);
 
-    /// The context may be destroyed or reset by the call that comes: no thread of ours is in a call
-    /// that names it when this returns, and none begins one. Null: none.
-    void ends(CUcontext handle);
-    /// That call has returned. `destroyed`: drops the context's pool and ends what lived in it,
-    /// captures of its streams as well; else everything is as before.
-    void ended(CUcontext handle, bool destroyed);
+    /// Call before a driver call that may destroy or reset the context: on return no memlab call
+    /// uses the context, and none will start. Null: ignored.
+    void before_destroy(CUcontext handle);
+    /// That call has returned. `destroyed`: drops the context's pool and ends its allocations and
+    /// captures; else the context is used as before.
+    void after_destroy(CUcontext handle, bool destroyed);
 
-    /// The program got this handle. One that is known, but is another context's than it was, means
-    /// that the earlier one ended unseen.
-    void seen(CUcontext handle);
+    /// Call when the program obtains a handle. If a registered handle now denotes another context,
+    /// the earlier one was destroyed unseen and is dropped.
+    void check_identity(CUcontext handle);
 
     /// The primary context of a device, while it is active; null when it is not.
     CUcontext primary_of(CUdevice device) const;
 
-    /// `accessor` may now use memory of `owner`: its work belongs to owner's fences, for as long as
-    /// both exist (what it submitted runs on after access is taken away).
-    /// The accessor is the calling thread's current context.
+    /// `accessor` (the calling thread's current context) may now use memory of `owner`: owner's
+    /// fences cover its work for as long as both exist, since work may still run after access is
+    /// disabled.
     void share_memory(CUcontext accessor, CUcontext owner);
-    /// The same of every context of a device, those to come too; not where it is the accessor's.
+    /// share_memory() for all present and future contexts of a device, except where it is the
+    /// accessor's.
     void share_memory_of(CUdevice owner);
     /// The current context may no longer use memory of `owner`.
     void unshare_memory(CUcontext owner);
 
-    /// True when the process may have more than one context: a copy may then reach into another.
-    bool several() const { return several_.load(std::memory_order_relaxed); }
-    void expect_several() { several_.store(true, std::memory_order_relaxed); }
+    /// True when the process may have more than one context; a copy may then access memory of
+    /// another.
+    bool has_multiple() const { return multiple_.load(std::memory_order_relaxed); }
+    void expect_multiple() { multiple_.store(true, std::memory_order_relaxed); }
 
-    /// A copy that runs in `accessor` uses the pooled memory at `address`: no peer access is needed
-    /// for that, so the fences of another context's memory must cover `accessor` from now on.
+    /// A copy that runs in `accessor` uses the pooled memory at `address`. Copies need no peer
+    /// access, so the fences of the owning context must cover `accessor` from now on.
     void used_by_copy(std::uint64_t address, CUcontext accessor);
 
-    /// A node of a graph uses the pooled memory at `address`; `accessor` is the context that it was
-    /// made for (may be null).
+    /// A graph node created for the context `accessor` (may be null) uses the pooled memory at
+    /// `address`.
     void used_by_graph(std::uint64_t address, CUcontext accessor);
-    /// A graph is about to be launched in a stream of this context: whatever memory nodes of graphs
-    /// were seen to use, its fences cover that context from now on.
-    void graph_runs_in(CUstream stream);
+    /// Call before a graph is launched in this stream: the fences of all memory used by graph nodes
+    /// cover the stream's context from now on.
+    void before_graph_launch(CUstream stream);
 
-    /// A second stream is about to be given work: as CudaFences's, for every context.
+    /// A second stream is about to get work: calls CudaFences::order_second_stream() of every
+    /// context.
     void order_second_stream() noexcept;
 
-    /// Tells the recording of the device, once.
+    /// Records the device's properties, once.
     void describe_device(CUdevice device);
 
-    /// Gives cached memory of a device back to the driver, except that of `but` (may be null);
-    /// returns the bytes.
+    /// Releases the device's cached memory to the driver, except that of context `but` (may be
+    /// null); returns the bytes.
     std::uint64_t release_cached(CUdevice device, const Context* but);
 
-    /// A capture is over. When it was the last, the frees that waited for it get their fences.
-    void captures_over();
+    /// Call when a capture has ended. After the last one the deferred frees get their fences.
+    void on_capture_ended();
 
-    /// The stream is gone (0: several are): its handle may be another's from now on.
+    /// The stream was destroyed (0: several were): its handle may be reused.
     void forget_stream(std::uint64_t stream);
 
   private:
@@ -123,19 +126,19 @@ class ContextRegistry {
     void drop(CUcontext handle);
     CUcontext primary_if_green(CUcontext handle) const;
 
-    /// One device's memory is another's context to use, however many contexts it has.
+    /// Peer access of a context to all of a device's memory, in any context of the device.
     struct DeviceAccess {
         CUcontext accessor;
         CUdevice accessor_device;
         CUdevice owner;
         bool operator==(const DeviceAccess&) const = default;
     };
-    static void let_use(Context& owner, const DeviceAccess& access);
+    static void grant_access(Context& owner, const DeviceAccess& access);
 
     Memory& memory_;
-    /// Changes whenever a handle may stand for another context than before. Never 0.
+    /// Changes whenever a handle may denote another context than before. Never 0.
     std::atomic<std::uint64_t> generation_{1};
-    std::atomic<bool> several_{false};
+    std::atomic<bool> multiple_{false};
     mutable std::shared_mutex mutex_;
     std::unordered_map<CUcontext, Context*> contexts_;  // green contexts point at their primary
     std::vector<std::unique_ptr<Context>> owned_;

@@ -15,7 +15,7 @@ using allocator::BackendStatus;
 using allocator::Fence;
 using allocator::FenceState;
 
-BackendStatus status_of(CUresult result) {
+BackendStatus to_status(CUresult result) {
     BackendStatus status;
     status.code = result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -26,7 +26,7 @@ BackendStatus status_of(CUresult result) {
     return status;
 }
 
-[[gnu::hot]] BackendStatus status_of_fence(CUresult result) {
+[[gnu::hot]] BackendStatus to_fence_status(CUresult result) {
     BackendStatus status;
     status.code = result;
     if (result != CUDA_SUCCESS) {
@@ -62,18 +62,18 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
             return {BackendStatus::Kind::error, allocator::out_of_memory_code};
         }
     }
-    return status_of(result);
+    return to_status(result);
 }
 
-// cuMemFree waits for the device, which may wait for work that another thread submits after it
-// began a capture: so in relaxed mode, not behind the gate.
+// In relaxed mode, not behind the gate: cuMemFree waits for the device, which may wait for work
+// that another thread submits after beginning a capture.
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
-    // Out of the index before the driver can give the address to somebody else.
+    // Remove it from the index before the driver can reuse the address.
     memory_.segments().remove(address, bytes, &context_);
-    return status_of(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
+    return to_status(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
 }
 
 BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t bytes) {
@@ -83,13 +83,13 @@ BackendStatus CudaBackend::range_reserve(allocator::Address* base, std::uint64_t
         pages_.release(*base, bytes);
         return {BackendStatus::Kind::error, allocator::out_of_memory_code};
     }
-    return status_of(result);
+    return to_status(result);
 }
 
 BackendStatus CudaBackend::range_release(allocator::Address base, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
     memory_.segments().remove(base, bytes, &context_);
-    return status_of(pages_.release(base, bytes));
+    return to_status(pages_.release(base, bytes));
 }
 
 BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t bytes) {
@@ -97,27 +97,28 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     memory_.report_growth();
-    // Mapping needs no context; an allocation in one that is gone or broken must fail all the same.
+    // Mapping needs no context, but an allocation in a destroyed or broken one must fail all the
+    // same.
     std::size_t free = 0;
     std::size_t total = 0;
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
-        return status_of(broken);
+        return to_status(broken);
     }
-    return status_of(memory_.limits().take(context_.device(), bytes,
+    return to_status(memory_.limits().take(context_.device(), bytes,
                                            [&] { return pages_.map(address, bytes); }));
 }
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
-    fences_.settle_barrier();
+    fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
-    return status_of(pages_.unmap(address, bytes));
+    return to_status(pages_.unmap(address, bytes));
 }
 
-// What the program may see of the device: a limit counts as its size.
+// The memory visible to the program: a limit counts as the device's size.
 std::uint64_t CudaBackend::total_memory() const {
-    if (const std::uint64_t limit = memory_.limits().of(context_.device()); limit != 0) {
+    if (const std::uint64_t limit = memory_.limits().limit_for(context_.device()); limit != 0) {
         return limit;
     }
     std::size_t total = 0;
@@ -127,11 +128,11 @@ std::uint64_t CudaBackend::total_memory() const {
 }
 
 [[gnu::hot]] BackendStatus CudaBackend::fence_record(Fence* fence) {
-    return status_of_fence(fences_.record(fence));
+    return to_fence_status(fences_.record(fence));
 }
 
 BackendStatus CudaBackend::fence_record_in(allocator::StreamId stream, Fence* fence, bool* alone) {
-    return status_of_fence(fences_.record_in(stream, fence, alone));
+    return to_fence_status(fences_.record_in(stream, fence, alone));
 }
 
 [[gnu::hot]] bool CudaBackend::fence_needs_host_wait(Fence fence) {
@@ -143,7 +144,7 @@ BackendStatus CudaBackend::fence_record_in(allocator::StreamId stream, Fence* fe
 }
 
 BackendStatus CudaBackend::fence_wait_device(Fence fence) {
-    return status_of(fences_.wait_device(fence));
+    return to_status(fences_.wait_device(fence));
 }
 
 [[gnu::hot]] bool CudaBackend::ordered_behind(Fence fence) {
@@ -152,7 +153,7 @@ BackendStatus CudaBackend::fence_wait_device(Fence fence) {
 
 BackendStatus CudaBackend::fence_wait_host(Fence fence) {
     const trace::NoCancellation no_cancellation;
-    return status_of(fences_.wait_host(fence));
+    return to_status(fences_.wait_host(fence));
 }
 
 [[gnu::hot]] void CudaBackend::fence_release(Fence fence) {
@@ -161,15 +162,15 @@ BackendStatus CudaBackend::fence_wait_host(Fence fence) {
 
 BackendStatus CudaBackend::wait_host() {
     const trace::NoCancellation no_cancellation;
-    return status_of(fences_.wait_for_context_and_peers());
+    return to_status(fences_.wait_for_context_and_peers());
 }
 
 [[gnu::hot]] bool CudaBackend::caller_needs_host_wait() const {
     return caller_relies_on_host_wait();
 }
 
-[[gnu::hot]] bool CudaBackend::caller_surely_goes_on() const {
-    return caller_is_known_to_go_on();
+[[gnu::hot]] bool CudaBackend::caller_never_waits() const {
+    return caller_is_known_asynchronous();
 }
 
 }  // namespace memlab::interpose

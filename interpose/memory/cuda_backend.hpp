@@ -1,5 +1,5 @@
-// The real device behind a pool: one CUDA context. Segments come from cuMemAlloc, expandable ranges
-// and their pages from VmmPages; fences are CudaFences.
+// The DeviceBackend of a real CUDA context. Segments come from cuMemAlloc, expandable ranges and
+// their pages from VmmPages; fences are CudaFences.
 #pragma once
 
 #include "allocator/backend.hpp"
@@ -12,8 +12,8 @@ namespace memlab::interpose {
 class Context;
 class Memory;
 
-/// Called with the pool's lock held and the capture gate not: what a capture forbids takes the gate
-/// itself.
+/// Called with the pool's lock held and without the capture gate; functions that are forbidden in a
+/// capture take the gate themselves.
 class CudaBackend final : public allocator::DeviceBackend {
   public:
     CudaBackend(Memory& memory, Context& context, CUcontext handle);
@@ -37,7 +37,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     void fence_release(allocator::Fence fence) override;
     allocator::BackendStatus wait_host() override;
     bool caller_needs_host_wait() const override;
-    bool caller_surely_goes_on() const override;
+    bool caller_never_waits() const override;
 
     CudaFences& fences() { return fences_; }
     VmmPages& pages() { return pages_; }

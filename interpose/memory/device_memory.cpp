@@ -55,7 +55,7 @@ constexpr int max_sampled_devices = 64;
     memory.recorder()->record(event);
 }
 
-// Of kinds whose handle is not an address CUPTI's records say nothing that could be compared.
+// CUPTI's records of other kinds have no address to compare.
 bool has_an_address(MemoryKind kind) {
     return kind == MemoryKind::device || kind == MemoryKind::managed ||
            kind == MemoryKind::pinned || kind == MemoryKind::async_pool;
@@ -79,13 +79,14 @@ bool has_an_address(MemoryKind kind) {
         record_event(memory, EventType::alloc, live, address, api_id, stack, allocation.stream);
     });
     if (!kept && memory.recorder() != nullptr) {
-        memory.recorder()->missed("the host was out of memory: an allocation was not recorded",
-                                  allocation.requested);
+        memory.recorder()->report_missed(
+            "the host was out of memory: an allocation was not recorded", allocation.requested);
     }
 }
 
-// The same of a free in a stream's order: one of the driver's own memory, which waits for nothing.
-CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
+// The counterpart of probe_driver_in_capture() for a stream-ordered free: frees a small driver
+// allocation, which waits for nothing.
+CUresult probe_stream_free(const Context& owner, CUstream stream) {
     CUdeviceptr probe = 0;
     {
         const RelaxedCapture relaxed(true);
@@ -104,7 +105,7 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
     return answer;
 }
 
-// A block goes back to its pool. Nothing when it is not (or no longer) a pool's.
+// Returns a block to its pool; nullopt when it is not (or no longer) a pool's.
 [[gnu::hot]] std::optional<CUresult> free_pooled(Memory& memory, Api api, CUdeviceptr address,
                                                  StreamKey stream) {
     Context* owner = memory.segments().find(address);
@@ -116,9 +117,8 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
     }
     FenceTiming timing = FenceTiming::now;
     if (memory.captures().capturing()) {
-        const CUresult answer = stream == no_stream
-                                    ? ask_driver_in_capture()
-                                    : ask_driver_to_free_in(*owner, stream_of_key(stream));
+        const CUresult answer = stream == no_stream ? probe_driver_in_capture()
+                                                    : probe_stream_free(*owner, to_stream(stream));
         if (answer != CUDA_SUCCESS) {
             return answer;
         }
@@ -126,12 +126,12 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
     } else if (const CUresult broken = broken_context(); broken != CUDA_SUCCESS) {
         return broken;
     }
-    const allocator::Tag tag = tag_of(memory.api_id(api), 0);
+    const allocator::Tag tag = make_tag(memory.api_id(api), 0);
     const FreeResult result = stream == no_stream ? owner->pool().free(address, tag, timing)
                                                   : owner->pool().free_in(stream, address, tag);
     switch (result.kind) {
         case FreeResult::Kind::freed:
-            // A capture that began meanwhile only delays the fence: this free came first.
+            // A capture that began meanwhile only delays the fence; the free preceded it.
             return static_cast<CUresult>(
                 result.status.kind == BackendStatus::Kind::not_now ? 0 : result.status.code);
         case FreeResult::Kind::refused:
@@ -170,12 +170,12 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
         memory.recorder()->prefetch(EventType::alloc);
     }
     const std::uint32_t stack = call_site(memory);
-    // During a capture the driver decides: it refuses what plain CUDA refuses.
+    // During a capture the driver decides, so that errors are those of plain CUDA.
     Context* context = memory.captures().capturing() ? nullptr : memory.contexts().current();
     if (context == nullptr || broken_context() != CUDA_SUCCESS) {
         return from_driver();
     }
-    const allocator::Tag tag = tag_of(memory.api_id(api), stack);
+    const allocator::Tag tag = make_tag(memory.api_id(api), stack);
     AllocResult result = context->pool().allocate(bytes, tag);
     if (result.status.kind == BackendStatus::Kind::out_of_memory &&
         memory.contexts().release_cached(context->device(), context) != 0) {
@@ -187,12 +187,12 @@ CUresult ask_driver_to_free_in(const Context& owner, CUstream stream) {
         *address = result.block.address;
         return CUDA_SUCCESS;
     }
-    // The device is well, but our own books are not: no host memory, or a segment that cannot be
-    // one. The driver serves the program.
+    // The device is fine but the pool's bookkeeping failed: no host memory, or an unusable segment
+    // address. The driver serves the allocation.
     if (result.status.kind == BackendStatus::Kind::error &&
         (result.status.code == allocator::out_of_memory_code ||
          result.status.code == allocator::unusable_segment_code)) {
-        memory.disable_pooling("the pool could not keep its books");
+        memory.disable_pooling("the pool's bookkeeping failed");
         return from_driver();
     }
     *address = 0;  // as the driver does
@@ -215,22 +215,22 @@ CUresult free_nested(Memory* memory, Api api, CUdeviceptr address, DriverFree re
         return CUDA_ERROR_INVALID_VALUE;
     }
     switch (nested_frees.note(api, address)) {
-        case NestedFrees::Answer::twice:
+        case NestedFrees::Result::duplicate:
             return CUDA_ERROR_INVALID_VALUE;
-        case NestedFrees::Answer::noted:
-        case NestedFrees::Answer::full:  // kept until the process ends: the answer stays right
+        case NestedFrees::Result::noted:
+        case NestedFrees::Result::full:  // the block stays allocated until the process ends
             break;
     }
     return CUDA_SUCCESS;
 }
 
-// The host waits for nothing here: another call's time is not the free's.
+// The host does not wait here: this runs in another call than the free.
 void serve_nested_frees(Memory& memory) {
-    nested_frees.take([&](Api api, CUdeviceptr address) {
+    nested_frees.drain([&](Api api, CUdeviceptr address) {
         if (Context* owner = memory.segments().find(address)) {
-            owner->pool().free(address, tag_of(memory.api_id(api), 0),
+            owner->pool().free(address, make_tag(memory.api_id(api), 0),
                                memory.captures().capturing() ? FenceTiming::deferred
-                                                             : FenceTiming::now_host_goes_on);
+                                                             : FenceTiming::now_without_wait);
         }
     });
 }
@@ -261,7 +261,7 @@ void serve_nested_frees(Memory& memory) {
     return free_from_driver(memory, api, HandleClass::memory, address, real_free);
 }
 
-void make_room_for_managed(Memory& memory, std::uint64_t bytes) {
+void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
     const Context* const current = memory.contexts().current();
     if (current == nullptr || memory.captures().capturing()) {
         return;
@@ -290,7 +290,7 @@ void make_room_for_managed(Memory& memory, std::uint64_t bytes) {
                                            FunctionRef<std::uint64_t()> address) {
     const trace::NoCancellation no_cancellation;
     if (memory.recorder() != nullptr) {
-        memory.recorder()->prefetch(EventType::alloc);  // it comes while the driver works
+        memory.recorder()->prefetch(EventType::alloc);  // overlaps with the driver call
     }
     const auto within_limit = [&] {
         return allocate_within_limit(memory, allocation, real, address);
@@ -305,10 +305,10 @@ void make_room_for_managed(Memory& memory, std::uint64_t bytes) {
         }
     }
     if (result == CUDA_SUCCESS) {
-        const std::uint64_t where = address();
-        if (where != 0) {
+        const std::uint64_t allocated = address();
+        if (allocated != 0) {
             context = memory.contexts().current();
-            record_and_keep(memory, api, allocation, where, context);
+            record_and_keep(memory, api, allocation, allocated, context);
             if (context != nullptr && trace::counts_as_device_memory(allocation.kind)) {
                 sample_device(memory, *context);
             }
@@ -357,7 +357,7 @@ std::optional<PooledBlock> find_pooled(Memory& memory, CUdeviceptr address, bool
     if (busy && !nested_frees.has(address)) {
         return std::nullopt;
     }
-    // What lies behind the requested bytes is rounding; plain CUDA knows no allocation there.
+    // Bytes past the requested size are rounding; plain CUDA has no allocation there.
     if (found.block && (address - found.block->address >= found.block->requested ||
                         nested_frees.has(found.block->address))) {
         found.block.reset();
@@ -377,11 +377,11 @@ bool exports_exactly(const PooledBlock& pooled) {
         return;
     }
     SampleSchedule& schedule = schedules[static_cast<std::size_t>(device)];
-    if (!schedule.worth_a_look(__builtin_ia32_rdtsc())) {
+    if (!schedule.may_be_due(__builtin_ia32_rdtsc())) {
         return;
     }
     const std::uint64_t now = profiler::monotonic_ns();
-    if (!schedule.take(now)) {
+    if (!schedule.claim(now)) {
         return;
     }
     const CaptureGate::Shared gate(memory.captures());
@@ -397,7 +397,7 @@ bool exports_exactly(const PooledBlock& pooled) {
         sample.total = total;
         memory.recorder()->record(sample);
     }
-    schedule.took(now, profiler::monotonic_ns());
+    schedule.finish(now, profiler::monotonic_ns());
 }
 
 }  // namespace memlab::interpose

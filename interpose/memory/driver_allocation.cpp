@@ -6,23 +6,24 @@
 #include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/memory/memory.hpp"
 
 namespace memlab::interpose {
 namespace {
 
 using trace::MemoryKind;
 
-/// Where an allocation's memory comes from.
+/// The source of an allocation's memory.
 struct Source {
     CUdevice device = 0;
-    Context* other = nullptr;     ///< a context on the device, where the current one is not
-    CUmemoryPool pool = nullptr;  ///< of stream-ordered memory
-    std::uint64_t reserved = 0;   ///< what that pool holds already
+    Context* other = nullptr;     ///< a context on the device, if the current one is not
+    CUmemoryPool pool = nullptr;  ///< stream-ordered memory only
+    std::uint64_t reserved = 0;   ///< bytes that pool holds already
 };
 
-/// Nothing for memory that no limit is for.
-std::optional<Source> source_of(Memory& memory, const DriverAllocation& allocation) {
-    // A graph takes its memory when it is launched.
+/// nullopt for memory without a limit.
+std::optional<Source> find_source(Memory& memory, const DriverAllocation& allocation) {
+    // A graph's memory is taken at its launch.
     if (!memory.limits().wanted() || !trace::counts_as_device_memory(allocation.kind) ||
         allocation.kind == MemoryKind::graph) {
         return std::nullopt;
@@ -32,7 +33,7 @@ std::optional<Source> source_of(Memory& memory, const DriverAllocation& allocati
     source.device = allocation.device;
     if (allocation.device < 0) {
         if (current == nullptr) {
-            return std::nullopt;  // the call will say so
+            return std::nullopt;  // the driver call will fail
         }
         source.device = current->device();
     }
@@ -41,19 +42,19 @@ std::optional<Source> source_of(Memory& memory, const DriverAllocation& allocati
         if (source.pool == nullptr) {
             call_real(&Driver::cuDeviceGetMemPool, &source.pool, source.device);
         }
-        source.device = async_pools().device_of(source.pool, source.device);
-        source.reserved = reserved_by(source.pool);
+        source.device = async_pools().find_device(source.pool, source.device);
+        source.reserved = reserved_bytes_in(source.pool);
     }
-    if (memory.limits().of(source.device) == 0) {
+    if (memory.limits().limit_for(source.device) == 0) {
         return std::nullopt;
     }
     if (current == nullptr || current->device() != source.device) {
         const std::vector<Context*> there = memory.contexts().all(source.device);
         if (there.empty()) {
             if (profiler::Recorder* recorder = memory.recorder()) {
-                recorder->missed(
-                    "a device without a context of this process could not be asked "
-                    "how full it is: MEMLAB_LIMIT was not applied to it",
+                recorder->report_missed(
+                    "MEMLAB_LIMIT was not applied to a device on which this process has no "
+                    "context: its use of memory is unknown",
                     allocation.requested);
             }
             return std::nullopt;
@@ -71,7 +72,7 @@ void undo(const DriverAllocation& allocation, std::uint64_t address, const Sourc
         call_real(&Driver::cuMipmappedArrayDestroy, reinterpret_cast<CUmipmappedArray>(address));
     } else if (allocation.kind == MemoryKind::async_pool) {
         call_real(&Driver::cuMemFreeAsync, CUdeviceptr{address}, allocation.stream);
-        // The pool gives back only what no stream can still use.
+        // The pool releases only what no stream can still use.
         call_real(&Driver::cuStreamSynchronize, allocation.stream);
         call_real(&Driver::cuMemPoolTrimTo, source.pool, std::size_t{source.reserved});
     } else {
@@ -84,7 +85,7 @@ CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const So
     if (source.pool == nullptr && !allocation.estimated) {
         return limits.take(source.device, allocation.requested, real);
     }
-    // A pool may serve the allocation from what it holds: only what exceeds that is certain.
+    // A pool may serve the allocation from memory that it holds: only the excess is certain.
     const std::uint64_t certain =
         source.pool == nullptr
             ? allocation.requested
@@ -94,9 +95,8 @@ CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const So
 
 }  // namespace
 
-// The driver itself says so to an allocation of the same standing, and ends the capture where it
-// would have.
-CUresult ask_driver_in_capture() {
+// A driver allocation of the same kind gets the same error, with the same effect on the capture.
+CUresult probe_driver_in_capture() {
     CUdeviceptr probe = 0;
     const CUresult answer = call_real(&Driver::cuMemAlloc_v2, &probe, std::size_t{512});
     if (answer == CUDA_SUCCESS) {
@@ -109,7 +109,7 @@ CUresult ask_driver_in_capture() {
 [[gnu::hot]] CUresult allocate_within_limit(Memory& memory, const DriverAllocation& allocation,
                                             FunctionRef<CUresult()> real,
                                             FunctionRef<std::uint64_t()> address) {
-    const std::optional<Source> source = source_of(memory, allocation);
+    const std::optional<Source> source = find_source(memory, allocation);
     if (!source) {
         return real();
     }
@@ -121,7 +121,7 @@ CUresult ask_driver_in_capture() {
         result = take(memory.limits(), allocation, *source, real, address);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY && memory.captures().capturing()) {
-        const CUresult in_capture = ask_driver_in_capture();
+        const CUresult in_capture = probe_driver_in_capture();
         return in_capture == CUDA_SUCCESS ? result : in_capture;
     }
     return result;

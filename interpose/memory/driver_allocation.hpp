@@ -1,4 +1,4 @@
-// One allocation that the driver serves, and keeping it within the device's limit.
+// An allocation served by the driver, kept within the device's limit.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace memlab::interpose {
 
 class Memory;
 
-/// An allocation that the driver serves, as the recording knows it.
+/// Description of a driver-served allocation for the recording.
 struct DriverAllocation {
     HandleClass handles = HandleClass::memory;
     trace::MemoryKind kind = trace::MemoryKind::device;
     std::uint64_t requested = 0;
     CUstream stream = nullptr;
-    CUdevice device = -1;         ///< whose memory it is; -1: the current context's device
-    CUmemoryPool pool = nullptr;  ///< of stream-ordered memory; null: the device's current one
+    CUdevice device = -1;         ///< owner of the memory; -1: the current context's device
+    CUmemoryPool pool = nullptr;  ///< stream-ordered only; null: the device's current pool
     bool estimated = false;       ///< the driver may take more than `requested`
 };
 
-/// What plain CUDA answers, while a capture is under way, to a call that it treats as unsafe; the
-/// capture ends where that would have ended it.
-CUresult ask_driver_in_capture();
+/// What plain CUDA returns, during a capture, for a call that it treats as unsafe; invalidates the
+/// capture if plain CUDA would.
+CUresult probe_driver_in_capture();
 
-/// Runs `real`, or answers CUDA_ERROR_OUT_OF_MEMORY where its memory is past the limit. `address`
-/// reads its result. A call that a capture forbids gets the driver's answer to that.
+/// Runs `real`, or returns CUDA_ERROR_OUT_OF_MEMORY if that would exceed the limit. `address` reads
+/// its result. If a capture forbids the call, the driver's error for that is returned.
 CUresult allocate_within_limit(Memory& memory, const DriverAllocation& allocation,
                                FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 

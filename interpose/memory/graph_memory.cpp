@@ -45,7 +45,7 @@ void GraphMemory::destroyed(Memory& memory, Api api, const void* graph) {
         owners_.erase(it);
     }
     for (const std::uint64_t address : freed) {
-        // The program may have freed it already, or the address serves something else by now.
+        // The program may have freed it already, or the address may have been reused.
         const auto live = memory.live().find(HandleClass::memory, address);
         if (live && live->kind == trace::MemoryKind::graph) {
             record_driver_free(memory, api, HandleClass::memory, address);

@@ -1,5 +1,5 @@
-// Memory that belongs to CUDA graphs: allocated by a node, alive as long as any graph or executable
-// graph that was made with it, or until the program frees it outside.
+// Tracks memory of CUDA graphs: allocated by a node, alive as long as any graph or executable graph
+// derived from it, or until the program frees it outside.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ class GraphMemory {
     /// A node of `graph` allocates at `address`.
     void add(CUgraph graph, std::uint64_t address);
 
-    /// `made` (a clone or an executable graph) keeps what `from` keeps alive.
+    /// `made` (a clone or an executable graph) keeps alive what `from` keeps alive.
     void share(const void* from, const void* made);
 
-    /// A graph or executable graph is gone; memory that nothing keeps any more is recorded as
-    /// freed. `api` is the function that destroyed it.
+    /// A graph or executable graph was destroyed; memory that no other graph keeps alive is
+    /// recorded as freed. `api` is the function that destroyed it.
     void destroyed(Memory& memory, Api api, const void* graph);
 
   private:
     using Addresses = std::set<std::uint64_t>;
 
     std::mutex mutex_;
-    // What each graph keeps; addresses are counted over all of them.
+    // What each graph keeps alive, and the number of owners of each address.
     std::unordered_map<const void*, Addresses> owners_;
     std::unordered_map<std::uint64_t, int> references_;
 };
 
-/// The process's one, never destroyed.
+/// The process-wide instance; never destroyed.
 GraphMemory& graph_memory();
 
 /// The graph that `stream` is being captured into; null when it is not capturing.

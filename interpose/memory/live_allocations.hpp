@@ -1,8 +1,8 @@
-// The live allocations that the driver itself serves, so that a free knows what it frees.
+// The table of live allocations served by the driver, so that a free knows its allocation.
 //
-// A free must be recorded before the driver can hand the same address to another thread, and only
-// if it succeeds. So it has two halves around the real call: begin_free keeps the entry but marks
-// it; an allocation that receives any of its bytes meanwhile waits in add() until finish_free.
+// A free must be recorded before the driver can hand out the address to another thread, and only if
+// it succeeds. So it has two halves around the real call: begin_free marks the entry; an allocation
+// that receives any of its bytes meanwhile waits in add() until finish_free.
 #pragma once
 
 #include <array>
@@ -30,16 +30,16 @@ struct LiveAllocation {
 /// Thread-safety: all functions, from any thread.
 class LiveAllocations {
   public:
-    /// Told of an allocation; `record` runs in the entry's turn. Out of host memory the entry is
-    /// not kept and nothing recorded: false.
+    /// Adds an allocation; `record` runs under the table's lock, after the record of an overlapping
+    /// free. Returns false out of host memory: then nothing is kept or recorded.
     bool add(HandleClass handles, std::uint64_t address, const LiveAllocation& allocation,
              FunctionRef<void()> record);
 
-    /// Nothing when the address is unknown, or its free is already under way.
+    /// nullopt when the address is unknown or its free is already under way.
     std::optional<LiveAllocation> begin_free(HandleClass handles, std::uint64_t address);
 
-    /// After the real free: `freed` says whether it succeeded; then `record` runs and the entry
-    /// goes, else the entry is live again.
+    /// After the real free. If it succeeded (`freed`), `record` runs and the entry is removed; else
+    /// the entry is live again.
     void finish_free(HandleClass handles, std::uint64_t address, bool freed,
                      FunctionRef<void()> record);
 
@@ -50,7 +50,7 @@ class LiveAllocations {
         std::array<std::uint64_t, static_cast<std::size_t>(trace::memory_kind_count)>;
     BytesByKind bytes_by_kind(std::uint32_t device) const;
 
-    /// The context is gone and its memory with it.
+    /// The context was destroyed, and its memory with it.
     void remove_context(std::uint32_t context);
 
   private:
@@ -61,34 +61,35 @@ class LiveAllocations {
         bool freeing = false;
     };
 
-    /// Memory whose free is under way: [begin, end).
-    struct Leaving {
+    /// Memory range whose free is under way: [begin, end).
+    struct PendingFree {
         std::uint64_t begin;
         std::uint64_t end;
     };
-    bool is_leaving(std::uint32_t place, HandleClass handles, std::uint64_t address,
-                    const LiveAllocation& allocation) const;
+    bool is_being_freed(std::uint32_t slot, HandleClass handles, std::uint64_t address,
+                        const LiveAllocation& allocation) const;
 
     static std::uint64_t hash(HandleClass handles, std::uint64_t address) {
         return trace::HashIndex::spread(address + static_cast<std::uint64_t>(handles));
     }
-    std::uint32_t place_of(HandleClass handles, std::uint64_t address) const;
-    bool is_at(std::uint32_t place, HandleClass handles, std::uint64_t address) const {
-        const Entry& entry = entries_[place];
+    std::uint32_t find_slot(HandleClass handles, std::uint64_t address) const;
+    bool matches(std::uint32_t slot, HandleClass handles, std::uint64_t address) const {
+        const Entry& entry = entries_[slot];
         return entry.address == address && entry.handles == handles;
     }
     void put(std::uint32_t known, const Entry& entry);
-    void erase(std::uint32_t place);
-    std::uint64_t& bytes_of(const LiveAllocation& allocation);
+    void erase(std::uint32_t slot);
+    std::uint64_t& live_bytes(const LiveAllocation& allocation);
 
     mutable std::mutex mutex_;
-    // Packed: the last one takes the place of one that goes. No memory is asked for but when they
-    // become more than ever before.
+    // Packed: on removal the last entry moves into the freed slot. Grows only beyond its previous
+    // maximum, so the steady state does not allocate.
     std::vector<Entry> entries_;
     trace::HashIndex index_;
-    std::uint32_t last_begun_ = 0;    ///< place of the last free that began: it mostly ends next
-    std::vector<BytesByKind> bytes_;  ///< by device
-    std::vector<Leaving> leaving_;    ///< one a thread at most
+    std::uint32_t last_begun_slot_ =
+        0;  ///< slot of the most recent begin_free(): usually the next to finish
+    std::vector<BytesByKind> bytes_;          ///< by device
+    std::vector<PendingFree> pending_frees_;  ///< at most one per thread
 };
 
 }  // namespace memlab::interpose

@@ -21,9 +21,10 @@ void Memory::disable_pooling(const char* why) noexcept {
     try {
         warn(std::string(why) + "; new memory now comes from the driver");
         if (recorder_) {
-            recorder_->missed(std::string(why) + "; memory allocated since was not pooled", 0);
+            recorder_->report_missed(std::string(why) + "; memory allocated since was not pooled",
+                                     0);
         }
-    } catch (const std::bad_alloc&) {  // nothing left to say it with
+    } catch (const std::bad_alloc&) {  // out of memory: drop the message
     }
 }
 
@@ -31,7 +32,7 @@ void Memory::disable_pooling_quietly(const char* why) {
     if (pooling_.exchange(false, std::memory_order_relaxed)) {
         debug(why);
         if (recorder_) {
-            recorder_->missed(why, 0);
+            recorder_->report_missed(why, 0);
         }
     }
 }
@@ -46,7 +47,7 @@ void Memory::disable_pooling_quietly(const char* why) {
     std::atomic<std::uint32_t>& cached = api_ids_[static_cast<std::size_t>(api)];
     std::uint32_t id = cached.load(std::memory_order_relaxed);
     if (id == 0) {
-        id = recorder_->string_id(name_of(api));
+        id = recorder_->string_id(function_name(api));
         cached.store(id, std::memory_order_relaxed);
     }
     return id;

@@ -1,5 +1,5 @@
-// The device memory of one process: its contexts and their pools, what is allocated, the limits,
-// and whether new memory is pooled. What else the process does about its memory is Session's.
+// The device memory of one process: contexts and their pools, live allocations, limits, and whether
+// new memory is pooled. Other duties of the process are Session's.
 #pragma once
 
 #include <atomic>
@@ -36,61 +36,61 @@ class Memory {
     MemoryLimits& limits() { return limits_; }
     LiveAllocations& live() { return live_; }
 
-    /// True when CUDA was in use before memlab saw it.
+    /// True when CUDA was in use before memlab was loaded.
     bool started_late() const { return started_late_; }
 
-    /// Where the report will be; empty: nowhere.
+    /// Path of the report; empty: none.
     const std::string& report_path() const { return report_path_; }
 
-    /// False once pooling is off for new memory: by option, under a sanitizer or debugger, or
-    /// because something inside memlab failed.
+    /// False once pooling is off for new memory: by option, under a sanitizer or debugger, or after
+    /// an internal failure.
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
 
-    /// Turns pooling off for new memory and says so once; what is pooled is still served.
+    /// Turns pooling off for new memory and warns once; pooled memory is still served.
     void disable_pooling(const char* why) noexcept;
 
-    /// Turns pooling off for new memory because the program needs plain allocations from here on;
-    /// the report says so.
+    /// Turns pooling off for new memory because the program needs plain allocations from now on;
+    /// noted in the report only.
     void disable_pooling_quietly(const char* why);
 
-    /// The recording's id of the name of the function that the calling thread is in: the runtime's
-    /// where CUPTI tells, else the driver's, `api`. 0 when nothing is recorded.
+    /// The recording's string id of the API function that the calling thread is in: the runtime's
+    /// function if CUPTI reports it, else the driver's, `api`. 0 when nothing is recorded.
     std::uint32_t api_id(Api api);
 
-    /// An allocation that memlab made or recorded has this address: CUPTI's audit will find its
-    /// record.
+    /// memlab made or recorded an allocation at this address: CUPTI's audit matches its record with
+    /// it.
     void made(std::uint64_t address) noexcept {
         if (profiler::cupti::Audit* audit = audit_.load(std::memory_order_acquire)) {
-            audit->made(address);
+            audit->add_known(address);
         }
     }
 
-    /// Where made() tells of addresses from now on; null: nowhere. It must live for ever.
+    /// The audit that made() reports to; null: none. It must never be destroyed.
     void audit_with(profiler::cupti::Audit* audit) {
         audit_.store(audit, std::memory_order_release);
     }
 
-    /// A pool has taken memory from the driver, or another reason to look_around(). From under any
-    /// lock.
-    void report_growth() { attention_.store(true, std::memory_order_relaxed); }
+    /// Requests a call of detect_new_libraries(): a pool has grown, or there is another reason. May
+    /// be called under any lock.
+    void report_growth() { growth_pending_.store(true, std::memory_order_relaxed); }
 
-    /// Looks around where that was noted since the last time. Call without any lock of ours.
+    /// Calls detect_new_libraries() if that was requested. Call without any of memlab's locks.
     void on_memory_growth() {
-        if (attention_.load(std::memory_order_relaxed)) {
-            attention_.store(false, std::memory_order_relaxed);
-            look_around();
+        if (growth_pending_.load(std::memory_order_relaxed)) {
+            growth_pending_.store(false, std::memory_order_relaxed);
+            detect_new_libraries();
         }
     }
 
-    /// A context has got its pool. Called with the lock of the registry.
+    /// A context's pool was created. Called with the registry's lock held.
     virtual void on_pool_created() = 0;
 
   protected:
     Memory(Settings settings, bool late);
     ~Memory() = default;
 
-    /// What the process does once its memory has grown.
-    virtual void look_around() noexcept = 0;
+    /// Reacts to libraries that were loaded since the last call.
+    virtual void detect_new_libraries() noexcept = 0;
 
     const Settings settings_;
     std::string report_path_;
@@ -100,7 +100,7 @@ class Memory {
   private:
     std::atomic<profiler::cupti::Audit*> audit_{nullptr};
     const bool started_late_;
-    std::atomic<bool> attention_{false};
+    std::atomic<bool> growth_pending_{false};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
     MemoryLimits limits_;
     SegmentIndex segments_;

@@ -22,20 +22,20 @@ bool MemoryLimits::applies() {
     int count = 0;
     call_real(&Driver::cuDeviceGetCount, &count);
     for (CUdevice device = 0; device < count; ++device) {
-        if (of(device) != 0) {
+        if (limit_for(device) != 0) {
             return true;
         }
     }
     return false;
 }
 
-std::uint64_t MemoryLimits::of(CUdevice device) {
+std::uint64_t MemoryLimits::limit_for(CUdevice device) {
     if (device < 0 || device >= max_devices || !wanted()) {
         return 0;
     }
     std::uint64_t known = known_[device].load(std::memory_order_relaxed);
     if (known == unknown) {
-        std::uint64_t limit = limit_of(wanted_, device, uuid_of(device));
+        std::uint64_t limit = find_limit(wanted_, device, device_uuid(device));
         std::size_t total = 0;
         if (call_real(&Driver::cuDeviceTotalMem_v2, &total, device) == CUDA_SUCCESS &&
             limit >= total) {
@@ -48,22 +48,22 @@ std::uint64_t MemoryLimits::of(CUdevice device) {
 }
 
 CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real) {
-    return of(device) == 0 ? real() : take_locked(device, bytes, real, nullptr);
+    return limit_for(device) == 0 ? real() : take_locked(device, bytes, real, nullptr);
 }
 
 CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real,
                             FunctionRef<void()> undo) {
-    return of(device) == 0 ? real() : take_locked(device, bytes, real, &undo);
+    return limit_for(device) == 0 ? real() : take_locked(device, bytes, real, &undo);
 }
 
 CUresult MemoryLimits::take_locked(CUdevice device, std::uint64_t bytes,
                                    FunctionRef<CUresult()> real, const FunctionRef<void()>* undo) {
-    const std::uint64_t limit = of(device);
-    const std::lock_guard lock(growing_[device]);
+    const std::uint64_t limit = limit_for(device);
+    const std::lock_guard lock(device_mutexes_[device]);
     std::size_t free = 0;
     std::size_t total = 0;
     if (device_memory_info(&free, &total) != CUDA_SUCCESS) {
-        return real();  // the driver itself says what is wrong
+        return real();  // let the driver report the error
     }
     if (bytes != 0 && !fits_limit(bytes, free, total, limit)) {
         return CUDA_ERROR_OUT_OF_MEMORY;

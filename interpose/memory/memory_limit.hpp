@@ -1,16 +1,16 @@
-// The limit on device memory at work: whoever takes memory of a device from the driver does it
-// through here.
+// Enforces the device memory limit: all memory that memlab or the program takes from the driver
+// passes here.
 //
-// The driver's own count of what is used is the truth, asked for at each growth and only then: so
-// contexts, modules, other processes and every kind of memory count, with no books of our own that
-// could go wrong. Asking and taking happen under one lock per device: two threads cannot pass the
-// limit together.
+// The driver's own count of used memory is authoritative and is queried at each growth only. So
+// contexts, modules, other processes and every kind of memory count, and no bookkeeping can go
+// wrong. Query and allocation happen under one lock per device: two threads cannot exceed the limit
+// together.
 //
-// What cannot be known before the call is looked at after it, and undone: a CUDA array may take
-// more than its elements, a stream-ordered pool may serve an allocation from what it holds or grow.
-// The device may then have more in use than the limit for a moment. Never prevented: memory that
-// the driver takes outside of an allocation call (contexts, modules, graphs when they are launched,
-// managed memory when it is touched). It counts as used for the next allocation.
+// What is unknown before the call is checked after it and undone: a CUDA array may take more than
+// its elements, a stream-ordered pool may serve an allocation from its reserve or grow. The device
+// may then exceed the limit for a moment. Never prevented: memory that the driver takes outside of
+// an allocation call (contexts, modules, graph launches, managed memory when touched). It counts as
+// used for the next allocation.
 //
 // Managed memory is not refused at the limit: on a smaller GPU its allocation would succeed as
 // well, and its pages would move to the host.
@@ -27,26 +27,27 @@
 
 namespace memlab::interpose {
 
-/// Thread-safety: all functions, from any thread. Each needs a current context on the device that
-/// it is asked about, but for of() and applies().
+/// Thread-safety: all functions, from any thread. Each needs a current context on the device in
+/// question, except limit_for() and applies().
 class MemoryLimits {
   public:
     explicit MemoryLimits(std::vector<DeviceLimit> wanted) : wanted_(std::move(wanted)) {}
 
-    /// The bytes that the program may see of the device; 0: all of them.
-    std::uint64_t of(CUdevice device);
+    /// The limit of the device in bytes; 0: none.
+    std::uint64_t limit_for(CUdevice device);
 
-    /// Whether some device of this process is limited. For a warning; asks every device.
+    /// Whether some device of this process is limited. Queries every device; for a warning at
+    /// start.
     bool applies();
-    /// Whether any limit was asked for at all.
+    /// Whether any limit was set.
     bool wanted() const;
 
-    /// Runs `real`, which takes `bytes` of the device from the driver, unless they are past the
-    /// limit: then CUDA_ERROR_OUT_OF_MEMORY.
+    /// Runs `real`, which takes `bytes` of the device from the driver, or returns
+    /// CUDA_ERROR_OUT_OF_MEMORY if that would exceed the limit.
     CUresult take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real);
 
-    /// The same where `bytes` is only what is certain. When the device has more in use than the
-    /// limit after `real`, and more than before it, `undo` takes it back.
+    /// The same where `bytes` is a lower bound. If the device exceeds the limit after `real`, and
+    /// its use has grown, `undo` frees the allocation again.
     CUresult take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real,
                   FunctionRef<void()> undo);
 
@@ -55,14 +56,14 @@ class MemoryLimits {
                          const FunctionRef<void()>* undo);
 
     static constexpr int max_devices = 64;
-    static constexpr std::uint64_t unknown = 0;  ///< else the limit + 1
+    static constexpr std::uint64_t unknown = 0;  ///< cached values are limit + 1
 
     const std::vector<DeviceLimit> wanted_;
     std::atomic<std::uint64_t> known_[max_devices] = {};
-    std::mutex growing_[max_devices];  ///< after a pool's lock; nothing is locked within
+    std::mutex device_mutexes_[max_devices];  ///< taken after a pool's lock; innermost
 };
 
-/// The driver's free and total bytes of the current context's device, whatever is being captured.
+/// The driver's free and total bytes of the current context's device; works during captures.
 CUresult device_memory_info(std::size_t* free, std::size_t* total);
 
 }  // namespace memlab::interpose

@@ -1,5 +1,5 @@
-// What kind of loaded object a return address lies in, remembered per address: a look at the
-// object's path costs far more than the stack walk that found the address. Forgotten when an object
+// Lock-free cache: the class of the loaded object that contains a return address. Looking up the
+// object's path costs far more than the stack walk that found the address. Cleared when an object
 // is unloaded.
 #pragma once
 
@@ -14,48 +14,47 @@
 
 namespace memlab::interpose {
 
-/// `Classify` gives the object's path (empty: no object) to a class from 1 to 3.
-/// Thread-safety: all functions, from any thread; takes no lock. Throws std::bad_alloc.
+/// `Classify` maps the object's path (empty: no object) to a class from 1 to 3. Thread-safety: all
+/// functions, from any thread; lock-free. Throws std::bad_alloc.
 class ObjectClasses {
   public:
     template <class Classify>
-    std::uint8_t of(std::uintptr_t address, const Classify& classify) {
-        if (follower_.is_behind()) {
+    std::uint8_t find_or_classify(std::uintptr_t address, const Classify& classify) {
+        if (follower_.is_stale()) {
             forget();
         }
-        if (const std::uint8_t remembered = known(address); remembered != 0) {
-            return remembered;
+        if (const std::uint8_t cached = known(address); cached != 0) {
+            return cached;
         }
         profiler::LoadedModule module;
         profiler::find_loaded_module(address, &module);
         const std::uint8_t kind = classify(std::string_view(module.path));
-        // User-space addresses leave room for two bits.
-        entry_of(address).store(std::uint64_t{address} << 2 | kind, std::memory_order_relaxed);
+        // User-space addresses leave two bits free.
+        slot(address).store(std::uint64_t{address} << 2 | kind, std::memory_order_relaxed);
         return kind;
     }
 
-    /// The class if it is remembered, else 0.
+    /// The cached class, or 0.
     std::uint8_t known(std::uintptr_t address) {
-        const std::uint64_t entry = entry_of(address).load(std::memory_order_relaxed);
-        return entry >> 2 == address && !follower_.is_behind()
-                   ? static_cast<std::uint8_t>(entry & 3)
-                   : 0;
+        const std::uint64_t entry = slot(address).load(std::memory_order_relaxed);
+        return entry >> 2 == address && !follower_.is_stale() ? static_cast<std::uint8_t>(entry & 3)
+                                                              : 0;
     }
 
   private:
-    std::atomic<std::uint64_t>& entry_of(std::uintptr_t address) {
+    std::atomic<std::uint64_t>& slot(std::uintptr_t address) {
         return entries_[(address >> 2) % entries_.size()];
     }
 
     void forget() {
-        follower_.catch_up([this] {
+        follower_.refresh([this] {
             for (std::atomic<std::uint64_t>& entry : entries_) {
                 entry.store(0, std::memory_order_relaxed);
             }
         });
     }
 
-    profiler::unwind::UnloadFollower follower_;
+    profiler::unwind::EpochTracker follower_;
     std::array<std::atomic<std::uint64_t>, 1024> entries_{};
 };
 

@@ -22,8 +22,8 @@ using report::OomHolder;
 using report::size_text;
 using trace::MemoryKind;
 
-constexpr std::size_t shown_sites = 5;
-constexpr std::size_t shown_frames = 6;  // a static CUDA runtime takes the first few
+constexpr std::size_t max_shown_sites = 5;
+constexpr std::size_t max_shown_frames = 6;  // a static CUDA runtime fills the first few
 
 std::string hexadecimal(std::uint64_t number) {
     char digits[16];
@@ -36,14 +36,14 @@ std::string_view file_name(std::string_view path) {
     return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-/// Frames of the way from the application's call to memlab: they are the same for all.
-bool is_cudas_own(std::string_view module) {
+/// Frames between the application's call and memlab, the same in every stack.
+bool is_cuda_library(std::string_view module) {
     constexpr std::string_view own[] = {"libcuda.so", "libcudart", "libcupti", "libmemlab"};
     return std::any_of(std::begin(own), std::end(own),
                        [module](std::string_view name) { return module.starts_with(name); });
 }
 
-/// A function's name without its parameters, which would fill the line.
+/// Drops the parameter list of a demangled function name.
 std::string without_parameters(std::string name) {
     constexpr std::string_view tail = " const";
     if (name.size() > tail.size() && name.ends_with(tail)) {
@@ -64,7 +64,7 @@ std::string without_parameters(std::string name) {
     return name;
 }
 
-/// "name+0x12" of the dynamic symbol at an address of this process; empty when there is none.
+/// "name+0x12": the dynamic symbol at an address of this process; empty if none.
 std::string symbol_at(std::uint64_t address) {
     const profiler::ObjectSymbols::Symbol found =
         profiler::ObjectSymbols::at(address).containing(address);
@@ -79,22 +79,22 @@ std::string symbol_at(std::uint64_t address) {
     return name + "+" + hexadecimal(address - found.address);
 }
 
-/// A call as the binary has it: the return address less one lies in the call.
-std::string place_text(const OomHolder::Place& place) {
-    const std::uint64_t call = place.address - 1;
-    if (place.module.empty()) {
+/// A frame as text: the return address less one is inside the call instruction.
+std::string frame_text(const OomHolder::Frame& frame) {
+    const std::uint64_t call = frame.address - 1;
+    if (frame.module.empty()) {
         return hexadecimal(call);
     }
-    const std::string in_module = std::string(file_name(place.module)) + "+" + hexadecimal(call);
-    const std::string symbol = symbol_at(call + place.bias);
+    const std::string in_module = std::string(file_name(frame.module)) + "+" + hexadecimal(call);
+    const std::string symbol = symbol_at(call + frame.bias);
     return symbol.empty() ? in_module : symbol + " (" + in_module + ")";
 }
 
-/// The Python code that called, the program's own lines before those of packages.
-std::vector<const OomHolder::Place*> python_frames(const OomHolder& holder) {
-    std::vector<const OomHolder::Place*> own;
-    std::vector<const OomHolder::Place*> all;
-    for (const OomHolder::Place& frame : holder.frames) {
+/// The frames with Python code; those of the program itself, if any, without packages.
+std::vector<const OomHolder::Frame*> python_frames(const OomHolder& holder) {
+    std::vector<const OomHolder::Frame*> own;
+    std::vector<const OomHolder::Frame*> all;
+    for (const OomHolder::Frame& frame : holder.frames) {
         if (!frame.python.empty()) {
             all.push_back(&frame);
             if (!frame.library) {
@@ -105,36 +105,36 @@ std::vector<const OomHolder::Place*> python_frames(const OomHolder& holder) {
     return own.empty() ? all : own;
 }
 
-/// The API function and the frames that called it, and the command that names their lines.
-void add_place(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
-    std::vector<const OomHolder::Place*> python = python_frames(holder);
+/// Appends the API function with its callers, and an addr2line command for their source lines.
+void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::string>& lines) {
+    std::vector<const OomHolder::Frame*> python = python_frames(holder);
     if (!python.empty()) {
-        python.resize(std::min(python.size(), shown_frames));
+        python.resize(std::min(python.size(), max_shown_frames));
         line += holder.api;
-        for (const OomHolder::Place* frame : python) {
+        for (const OomHolder::Frame* frame : python) {
             line += " < " + frame->python;
         }
         lines.push_back(std::move(line));
         return;
     }
-    std::vector<const OomHolder::Place*> shown;
-    for (const OomHolder::Place& frame : holder.frames) {
+    std::vector<const OomHolder::Frame*> shown;
+    for (const OomHolder::Frame& frame : holder.frames) {
         const std::string_view module = file_name(frame.module);
-        if (shown.size() == shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
-            break;  // where main or the thread was started
+        if (shown.size() == max_shown_frames || (!shown.empty() && module.starts_with("libc.so"))) {
+            break;  // below main or the thread's start function
         }
-        if (!is_cudas_own(module)) {
+        if (!is_cuda_library(module)) {
             shown.push_back(&frame);
         }
     }
     line += holder.api;
-    for (const OomHolder::Place* frame : shown) {
-        line += " < " + place_text(*frame);
+    for (const OomHolder::Frame* frame : shown) {
+        line += " < " + frame_text(*frame);
     }
     lines.push_back(std::move(line));
     if (!shown.empty() && !shown.front()->module.empty()) {
         line = "      addr2line -Cfipe " + shown.front()->module;
-        for (const OomHolder::Place* frame : shown) {
+        for (const OomHolder::Frame* frame : shown) {
             if (frame->module == shown.front()->module) {
                 line += " " + hexadecimal(frame->address - 1);
             }
@@ -151,9 +151,8 @@ void add_place(std::string line, const OomHolder& holder, std::vector<std::strin
                : std::string();
 }
 
-/// What is known without a recording: the pools' own figures, and what the driver serves.
-[[gnu::noinline]] report::OomFigures figures_of_pools(Memory& memory,
-                                                      const trace::OomEvent& event) {
+/// Figures without a recording: the pools' statistics, and driver allocations.
+[[gnu::noinline]] report::OomFigures pool_figures(Memory& memory, const trace::OomEvent& event) {
     report::OomFigures figures{.oom = {},
                                .async_pools = false,
                                .vmm_backend = memory.settings().pool_options.expandable,
@@ -192,50 +191,50 @@ void explain(Memory& memory, const trace::OomEvent& event, Api api, CUdevice dev
     OomHolder request;
     std::vector<OomHolder> holders;
     if (profiler::Recorder* recorder = memory.recorder()) {
-        recorder->look_at_aggregate([&](const trace::Aggregator& aggregate) {
+        recorder->with_aggregate([&](const trace::Aggregator& aggregate) {
             if (!aggregate.ooms().empty()) {
                 const trace::OomTotals& oom = aggregate.ooms().back();
                 figures = report::oom_figures(aggregate, oom);
                 request = report::oom_request(aggregate, oom);
-                holders = report::oom_holders(aggregate, oom, shown_sites);
+                holders = report::oom_holders(aggregate, oom, max_shown_sites);
             }
         });
     } else {
-        figures = figures_of_pools(memory, event);
+        figures = pool_figures(memory, event);
     }
     std::vector<std::string> lines;
     const bool host = event.kind == MemoryKind::pinned;
     lines.push_back(
-        "out of memory: " + std::string(name_of(api)) + " of " + size_text(event.requested) +
+        "out of memory: " + std::string(function_name(api)) + " of " + size_text(event.requested) +
         (host ? std::string() : " on GPU " + std::to_string(device) + device_name(device)) +
         " failed with error " + std::to_string(event.error) + ".");
     for (std::string& sentence : report::explain_oom(figures)) {
         lines.push_back("  " + sentence);
     }
     if (!request.frames.empty()) {
-        add_place("  Asked for by ", request, lines);
+        add_call_stack("  Asked for by ", request, lines);
     }
     if (!holders.empty() && !host) {
         lines.emplace_back("  The largest holders of device memory:");
         for (const OomHolder& holder : holders) {
-            const std::string names = report::labels_text(holder.labels, holder.bytes);
-            add_place("    " + size_text(holder.bytes) + " in " +
-                          report::count_text(holder.count, "allocation") +
-                          (names.empty() ? names : " (" + names + ")") + ": ",
-                      holder, lines);
+            const std::string names = report::format_labels(holder.labels, holder.bytes);
+            add_call_stack("    " + size_text(holder.bytes) + " in " +
+                               report::count_text(holder.count, "allocation") +
+                               (names.empty() ? names : " (" + names + ")") + ": ",
+                           holder, lines);
         }
     }
-    const std::string where = memory.report_path();
+    const std::string path = memory.report_path();
     lines.push_back(
         "  The program got CUDA's error and goes on; later failures are " +
-        (where.empty()
+        (path.empty()
              ? std::string("not shown.")
-             : "only in " + where + ", written at the end: memlab-report shows it, with lines."));
+             : "only in " + path + ", written at the end: memlab-report shows it, with lines."));
     warn(lines);
 }
 
-/// True once in a process: a forked child has a memory of its own.
-bool first_in(const Memory& memory) {
+/// True once per process: a forked child has a Memory of its own.
+bool is_first_oom(const Memory& memory) {
     static std::atomic<const Memory*> explained{nullptr};
     return explained.exchange(&memory, std::memory_order_relaxed) != &memory;
 }
@@ -262,16 +261,16 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
             oom.device_free = free;
             oom.device_total = total;
         }
-        oom.limit = memory.limits().of(context->device());
+        oom.limit = memory.limits().limit_for(context->device());
         oom.largest_free_block = largest_free_block;
         oom.error = error;
         if (profiler::Recorder* recorder = memory.recorder()) {
             recorder->record(oom);
         }
-        if (first_in(memory)) {
+        if (is_first_oom(memory)) {
             explain(memory, oom, api, context->device());
         }
-    } catch (const std::bad_alloc&) {  // the host is full too: the program's error says enough
+    } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
     }
 }
 

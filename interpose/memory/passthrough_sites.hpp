@@ -1,4 +1,4 @@
-// Whether an allocation goes to plain CUDA by MEMLAB_PASSTHROUGH.
+// Applies MEMLAB_PASSTHROUGH to an allocation.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace memlab::interpose {
 
-/// True when a term takes `bytes`, or takes an object on the calling thread's stack. Thread-safe.
-/// One set of rules per process: what was found out about an address is remembered.
+/// True when a term matches `bytes` or an object on the calling thread's stack. Thread-safe.
+/// Results per address are cached, so there can be only one set of rules per process.
 bool passes_through(const Passthrough& rules, std::uint64_t bytes);
 
 }  // namespace memlab::interpose

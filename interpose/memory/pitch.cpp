@@ -12,9 +12,9 @@ namespace {
 constexpr int max_devices = 64;
 constexpr std::size_t max_width = std::size_t{1} << 31;
 
-// The driver rounds the width up to the device's texture alignment, whatever the element size. Not
-// documented, but so on every device measured; the conformance programs compare pitches with and
-// without memlab on each GPU that they run on.
+// The driver rounds the width up to the device's texture alignment, whatever the element size.
+// Undocumented, but true on every device measured; the conformance programs compare pitches with
+// and without memlab on each GPU.
 std::size_t pitch_quantum(CUdevice device) {
     static std::atomic<int> quanta[max_devices];
     if (device < 0 || device >= max_devices) {

@@ -9,9 +9,9 @@ using allocator::BlockInfo;
 using allocator::Tag;
 using trace::EventType;
 
-[[gnu::hot]] trace::Event PoolRecorder::event_of(EventType type, Address address,
-                                                 std::uint64_t requested, std::uint64_t size,
-                                                 Tag tag) const {
+[[gnu::hot]] trace::Event PoolRecorder::make_event(EventType type, Address address,
+                                                   std::uint64_t requested, std::uint64_t size,
+                                                   Tag tag) const {
     trace::Event event;
     event.type = type;
     event.kind = trace::MemoryKind::device;
@@ -32,7 +32,7 @@ using trace::EventType;
 [[gnu::hot]] void PoolRecorder::record(EventType type, Address address, std::uint64_t requested,
                                        std::uint64_t size, Tag tag) {
     if (recorder_ != nullptr) {
-        recorder_->record(event_of(type, address, requested, size, tag));
+        recorder_->record(make_event(type, address, requested, size, tag));
     }
 }
 
@@ -51,7 +51,7 @@ using trace::EventType;
 [[gnu::hot]] void PoolRecorder::on_freed(const BlockInfo& block, Tag tag) {
     if (recorder_ != nullptr) {
         recorder_->record_freed(
-            event_of(EventType::free_requested, block.address, block.requested, block.size, tag));
+            make_event(EventType::free_requested, block.address, block.requested, block.size, tag));
     }
 }
 
@@ -75,7 +75,7 @@ void PoolRecorder::on_alloc_retry(std::uint64_t requested, Tag tag) {
     record(EventType::alloc_retry, 0, requested, 0, tag);
 }
 
-void PoolRecorder::on_make_room(std::uint64_t requested, Tag tag) {
+void PoolRecorder::on_reclaim(std::uint64_t requested, Tag tag) {
     record(EventType::make_room, 0, requested, 0, tag);
 }
 

@@ -1,4 +1,4 @@
-// Turns what a pool tells into events of the recording.
+// A PoolObserver that converts a pool's notifications into events of the recording.
 #pragma once
 
 #include <atomic>
@@ -9,8 +9,8 @@
 
 namespace memlab::interpose {
 
-/// The tag of a pool call: what the recording calls the driver function, and the call's stack.
-constexpr allocator::Tag tag_of(std::uint32_t api_id, std::uint32_t stack) {
+/// The tag of a pool call: the recording's string id of the API function, and the call's stack id.
+constexpr allocator::Tag make_tag(std::uint32_t api_id, std::uint32_t stack) {
     return static_cast<allocator::Tag>(api_id) << 32 | stack;
 }
 
@@ -31,14 +31,14 @@ class PoolRecorder final : public allocator::PoolObserver {
                         allocator::Tag tag) override;
     void on_segment_unmap(allocator::Address address, std::uint64_t bytes) override;
     void on_alloc_retry(std::uint64_t requested, allocator::Tag tag) override;
-    void on_make_room(std::uint64_t requested, allocator::Tag tag) override;
+    void on_reclaim(std::uint64_t requested, allocator::Tag tag) override;
     void on_empty_cache() override;
     void on_tick(std::uint64_t now_ns) override;
     void on_sync() override;
 
   private:
-    trace::Event event_of(trace::EventType type, allocator::Address address,
-                          std::uint64_t requested, std::uint64_t size, allocator::Tag tag) const;
+    trace::Event make_event(trace::EventType type, allocator::Address address,
+                            std::uint64_t requested, std::uint64_t size, allocator::Tag tag) const;
     void record(trace::EventType type, allocator::Address address, std::uint64_t requested,
                 std::uint64_t size, allocator::Tag tag);
 

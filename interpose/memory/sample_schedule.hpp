@@ -1,9 +1,9 @@
-// When the driver is asked how much of a device is in use.
+// Rate limiter for samples of a device's memory in use.
 //
-// Often enough for the timeline, but never so often that the asking is felt: beside running kernels
-// the driver takes 30 to 45 us for an answer (measured on an H200), and holds up the launches of
-// other threads meanwhile. So a sample decides when the next one may be: a thousandth of the
-// time at most goes into them.
+// Frequent enough for the timeline, but at negligible cost: beside running kernels the driver takes
+// 30 to 45 us to answer (measured on an H200) and blocks other threads' launches meanwhile. So each
+// sample's duration sets the delay until the next: at most a thousandth of the time is spent on
+// samples.
 #pragma once
 
 #include <algorithm>
@@ -12,42 +12,42 @@
 
 namespace memlab::interpose {
 
-/// Of one device. Times in ns of one clock that never goes back. Thread-safe, without waiting.
+/// For one device. Times in ns of one monotonic clock. Thread-safe, lock-free.
 class SampleSchedule {
   public:
-    static constexpr std::uint64_t least_interval_ns = 5'000'000;
-    /// A thread that was held up in the middle of a sample says nothing about the next.
+    static constexpr std::uint64_t min_interval_ns = 5'000'000;
+    /// Cap: a thread that was preempted during a sample must not stop the sampling.
     static constexpr std::uint64_t max_interval_ns = 250'000'000;
     static constexpr std::uint64_t interval_per_cost = 1000;
 
-    /// Whether it is worth reading the clock for take(). `counter`: the processor's time-stamp
-    /// counter, which is cheaper to read; a million of its ticks are less than any interval.
-    bool worth_a_look(std::uint64_t counter) {
-        if (counter - looked_at_.load(std::memory_order_relaxed) < ticks_between_looks) {
+    /// Cheap check before reading the clock for claim(). `counter`: the processor's time-stamp
+    /// counter; a million ticks are shorter than any interval.
+    bool may_be_due(std::uint64_t counter) {
+        if (counter - checked_at_.load(std::memory_order_relaxed) < ticks_between_checks) {
             return false;
         }
-        looked_at_.store(counter, std::memory_order_relaxed);
+        checked_at_.store(counter, std::memory_order_relaxed);
         return true;
     }
 
-    /// Whether the caller is to take a sample; true for one of those that ask at the same time.
-    bool take(std::uint64_t now) {
+    /// Whether the caller must take a sample; true for only one of several concurrent callers.
+    bool claim(std::uint64_t now) {
         std::uint64_t next = next_ns_.load(std::memory_order_relaxed);
-        return now >= next && next_ns_.compare_exchange_strong(next, now + least_interval_ns,
+        return now >= next && next_ns_.compare_exchange_strong(next, now + min_interval_ns,
                                                                std::memory_order_relaxed);
     }
 
-    /// The sample took from `began` to `ended`.
-    void took(std::uint64_t began, std::uint64_t ended) {
+    /// The sample ran from `began` to `ended`.
+    void finish(std::uint64_t began, std::uint64_t ended) {
         const std::uint64_t interval =
-            std::clamp((ended - began) * interval_per_cost, least_interval_ns, max_interval_ns);
+            std::clamp((ended - began) * interval_per_cost, min_interval_ns, max_interval_ns);
         next_ns_.store(ended + interval, std::memory_order_relaxed);
     }
 
   private:
-    static constexpr std::uint64_t ticks_between_looks = 1'000'000;
+    static constexpr std::uint64_t ticks_between_checks = 1'000'000;
 
-    std::atomic<std::uint64_t> looked_at_{0};
+    std::atomic<std::uint64_t> checked_at_{0};
     std::atomic<std::uint64_t> next_ns_{0};
 };
 

@@ -1,8 +1,8 @@
-// Which context's pool owns a device address: asked for every pointer that the program hands in, so
-// a look costs two loads and no lock.
+// Maps a device address to the context whose pool owns it. Used for every pointer that the program
+// passes in: a lookup costs two loads and no lock.
 //
-// A two-level table over pages of 2 MiB, the driver's own granularity for segments. Leaves are made
-// on demand and never given back: a look may be in one at any time.
+// A two-level table over pages of 2 MiB, the driver's own granularity for segments. Leaves are
+// created on demand and never freed, because a concurrent lookup may be in one.
 #pragma once
 
 #include <array>
@@ -24,11 +24,11 @@ class SegmentIndex {
 
     static constexpr std::uint64_t page = 2ULL << 20;
 
-    /// `address` and `bytes` must be multiples of `page`, the range below 2^48. Stale entries in
-    /// the way (of a context that went unseen) are replaced. False when the range is not of that
-    /// kind or the host is out of memory; nothing has changed then.
+    /// `address` and `bytes` must be multiples of `page`, the range below 2^48. Replaces stale
+    /// entries (of a context that was destroyed unseen). False, with nothing changed, when the
+    /// range is invalid or the host is out of memory.
     bool add(std::uint64_t address, std::uint64_t bytes, Context* owner);
-    /// Only what `owner` owns of the range.
+    /// Removes the pages of the range that belong to `owner`.
     void remove(std::uint64_t address, std::uint64_t bytes, const Context* owner);
     void remove_all(const Context* owner);
 
@@ -44,7 +44,7 @@ class SegmentIndex {
     }
 
   private:
-    static constexpr unsigned address_bits = 48;  // of a canonical user-space address, and to spare
+    static constexpr unsigned address_bits = 48;  // of a canonical user-space address
     static constexpr unsigned page_shift = 21;
     static constexpr std::uint64_t pages_per_leaf = 1ULL << 13;
     static constexpr unsigned leaf_shift = page_shift + 13;
@@ -53,7 +53,7 @@ class SegmentIndex {
         std::array<std::atomic<Context*>, pages_per_leaf> owners{};
     };
 
-    std::mutex mutex_;  // of those who change it
+    std::mutex mutex_;  // held by writers
     std::array<std::atomic<Leaf*>, 1ULL << (address_bits - leaf_shift)> leaves_{};
 };
 

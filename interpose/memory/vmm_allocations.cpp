@@ -8,61 +8,62 @@ namespace {
 constexpr std::uint32_t none = trace::HashIndex::none;
 }
 
-/// The place of the handle's name, or none.
-std::uint32_t VmmAllocations::named(Handle handle) const {
+/// The slot of the handle in live_handles_, or none.
+std::uint32_t VmmAllocations::find_slot(Handle handle) const {
     return index_.find(hash(handle),
-                       [&](std::uint32_t place) { return names_[place].handle == handle; });
+                       [&](std::uint32_t slot) { return live_handles_[slot].handle == handle; });
 }
 
-/// May throw std::bad_alloc, and then has changed nothing.
-void VmmAllocations::name(Handle handle, std::uint32_t allocation) {
-    if (const std::uint32_t known = named(handle); known != none) {
-        names_[known].allocation = allocation;
+/// Strong exception guarantee (std::bad_alloc).
+void VmmAllocations::bind(Handle handle, std::uint32_t allocation) {
+    if (const std::uint32_t known = find_slot(handle); known != none) {
+        live_handles_[known].allocation = allocation;
         return;
     }
-    index_.make_room();
-    names_.push_back({handle, allocation});
-    index_.insert(hash(handle), static_cast<std::uint32_t>(names_.size() - 1));
+    index_.reserve_slot();
+    live_handles_.push_back({handle, allocation});
+    index_.insert(hash(handle), static_cast<std::uint32_t>(live_handles_.size() - 1));
 }
 
-void VmmAllocations::forget(std::uint32_t place) {
-    const auto last = static_cast<std::uint32_t>(names_.size() - 1);
-    index_.erase(hash(names_[place].handle), place);
-    if (place != last) {
-        index_.erase(hash(names_[last].handle), last);
-        names_[place] = names_[last];
-        index_.insert(hash(names_[place].handle), place);  // room is there: as many were in it
+void VmmAllocations::unbind(std::uint32_t slot) {
+    const auto last = static_cast<std::uint32_t>(live_handles_.size() - 1);
+    index_.erase(hash(live_handles_[slot].handle), slot);
+    if (slot != last) {
+        index_.erase(hash(live_handles_[last].handle), last);
+        live_handles_[slot] = live_handles_[last];
+        index_.insert(hash(live_handles_[slot].handle),
+                      slot);  // cannot allocate: the entry count did not grow
     }
-    names_.pop_back();
+    live_handles_.pop_back();
 }
 
 std::uint64_t VmmAllocations::created(Handle handle) {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
-        if (free_.capacity() <= allocations_.size()) {  // so that a place can be given back
+        if (free_.capacity() <= allocations_.size()) {  // so that freeing a slot cannot throw
             free_.reserve(2 * allocations_.size() + 1);
         }
         allocations_.push_back({});
         free_.push_back(static_cast<std::uint32_t>(allocations_.size() - 1));
     }
-    const std::uint32_t place = free_.back();
-    name(handle, place);
+    const std::uint32_t slot = free_.back();
+    bind(handle, slot);
     free_.pop_back();
-    allocations_[place] = {.number = next_number_, .handles = 1, .mappings = 0};
+    allocations_[slot] = {.number = next_number_, .handles = 1, .mappings = 0};
     return next_number_++;
 }
 
 void VmmAllocations::retained(Handle handle) {
     const std::lock_guard lock(mutex_);
-    if (const std::uint32_t place = named(handle); place != none) {
-        ++allocations_[names_[place].allocation].handles;
+    if (const std::uint32_t slot = find_slot(handle); slot != none) {
+        ++allocations_[live_handles_[slot].allocation].handles;
     }
 }
 
 void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handle) {
     const std::lock_guard lock(mutex_);
-    if (const std::uint32_t place = named(handle); place != none) {
-        const std::uint32_t allocation = names_[place].allocation;
+    if (const std::uint32_t slot = find_slot(handle); slot != none) {
+        const std::uint32_t allocation = live_handles_[slot].allocation;
         const auto at = mappings_.lower_bound(address);
         if (at != mappings_.end() && mappings_.key_at(at) == address) {
             mappings_.at(at) = {bytes, allocation};
@@ -94,10 +95,10 @@ std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::si
 std::vector<std::uint64_t> VmmAllocations::released(Handle handle) {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint64_t> dead;
-    if (const std::uint32_t place = named(handle); place != none) {
-        const std::uint32_t allocation = names_[place].allocation;
+    if (const std::uint32_t slot = find_slot(handle); slot != none) {
+        const std::uint32_t allocation = live_handles_[slot].allocation;
         if (--allocations_[allocation].handles == 0) {
-            forget(place);
+            unbind(slot);
         }
         erase_if_dead(allocation, dead);
     }
@@ -105,9 +106,9 @@ std::vector<std::uint64_t> VmmAllocations::released(Handle handle) {
 }
 
 void VmmAllocations::erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead) {
-    const Allocation& gone = allocations_[allocation];
-    if (gone.handles <= 0 && gone.mappings <= 0) {
-        dead.push_back(gone.number);
+    const Allocation& entry = allocations_[allocation];
+    if (entry.handles <= 0 && entry.mappings <= 0) {
+        dead.push_back(entry.number);
         free_.push_back(allocation);
     }
 }

@@ -1,6 +1,6 @@
-// Physical allocations of the virtual memory management API. Their memory lives until every handle
-// is released and every mapping removed; the handle's value may be reused before that, so the
-// recording knows them by a number of their own.
+// Tracks physical allocations of the virtual memory management API. Their memory lives until every
+// handle is released and every mapping removed; a handle's value may be reused before that, so the
+// recording identifies them by a number of its own.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class VmmAllocations {
     /// A new allocation with one reference; returns its number.
     std::uint64_t created(Handle handle);
 
-    /// cuMemRetainAllocationHandle gave the handle out once more.
+    /// cuMemRetainAllocationHandle returned the handle once more.
     void retained(Handle handle);
 
     void mapped(CUdeviceptr address, std::size_t bytes, Handle handle);
 
-    /// The numbers of allocations that died with the call.
+    /// Both return the numbers of allocations that ended with the call.
     std::vector<std::uint64_t> unmapped(CUdeviceptr address, std::size_t bytes);
     std::vector<std::uint64_t> released(Handle handle);
 
@@ -40,28 +40,28 @@ class VmmAllocations {
         std::size_t bytes;
         std::uint32_t allocation;
     };
-    struct Named {
+    struct LiveHandle {
         Handle handle;
         std::uint32_t allocation;
     };
 
     static std::uint64_t hash(Handle handle) { return trace::HashIndex::spread(handle); }
-    std::uint32_t named(Handle handle) const;
-    void name(Handle handle, std::uint32_t allocation);
-    void forget(std::uint32_t name);
+    std::uint32_t find_slot(Handle handle) const;
+    void bind(Handle handle, std::uint32_t allocation);
+    void unbind(std::uint32_t slot);
     void erase_if_dead(std::uint32_t allocation, std::vector<std::uint64_t>& dead);
 
     std::mutex mutex_;
     std::uint64_t next_number_ = 1;
-    // A place is used again, so that a program in its steady state asks for no memory.
+    // Slots are reused, so that the steady state allocates nothing.
     std::vector<Allocation> allocations_;
     std::vector<std::uint32_t> free_;
-    std::vector<Named> names_;  // of handles that are not released, packed
+    std::vector<LiveHandle> live_handles_;  // handles that are not released, packed
     trace::HashIndex index_;
     trace::AddressMap<Mapping> mappings_;
 };
 
-/// The process's one, never destroyed.
+/// The process-wide instance; never destroyed.
 VmmAllocations& vmm_allocations();
 
 }  // namespace memlab::interpose

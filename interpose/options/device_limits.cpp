@@ -20,8 +20,8 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-/// The digits of a UUID, or of the beginning of one; empty when it is none.
-std::string digits_of_uuid(std::string_view text) {
+/// The lower-case digits of a full or abbreviated UUID; empty if invalid.
+std::string parse_uuid_digits(std::string_view text) {
     if (!text.starts_with("GPU-") && !text.starts_with("MIG-")) {
         return {};
     }
@@ -44,7 +44,7 @@ bool parse_device(std::string_view text, DeviceLimit* limit) {
         return true;
     }
     limit->index = -1;
-    limit->uuid = digits_of_uuid(text);
+    limit->uuid = parse_uuid_digits(text);
     return !limit->uuid.empty();
 }
 
@@ -87,19 +87,19 @@ bool parse_limits(std::string_view text, std::vector<DeviceLimit>* limits) {
     return true;
 }
 
-std::uint64_t limit_of(const std::vector<DeviceLimit>& limits, int index, std::string_view uuid) {
-    const std::string digits = digits_of_uuid(uuid);
-    std::uint64_t of_all_others = 0;
+std::uint64_t find_limit(const std::vector<DeviceLimit>& limits, int index, std::string_view uuid) {
+    const std::string digits = parse_uuid_digits(uuid);
+    std::uint64_t default_limit = 0;
     for (const DeviceLimit& limit : limits) {
         const bool names_none = limit.index < 0 && limit.uuid.empty();
         if (names_none) {
-            of_all_others = limit.bytes;
+            default_limit = limit.bytes;
         } else if (limit.index == index ||
                    (!limit.uuid.empty() && digits.starts_with(limit.uuid))) {
             return limit.bytes;
         }
     }
-    return of_all_others;
+    return default_limit;
 }
 
 VisibleMemory visible_memory(std::uint64_t free, std::uint64_t total, std::uint64_t cached,

@@ -58,7 +58,7 @@ bool ipc_option(Settings& settings, std::string_view text) {
     if (text != "auto" && text != "off") {
         return false;
     }
-    settings.look_for_ipc = text == "auto";
+    settings.detect_ipc = text == "auto";
     return true;
 }
 
@@ -98,9 +98,9 @@ bool stack_depth_option(Settings& settings, std::string_view text) {
     return true;
 }
 
-bool parse_number(std::string_view text, std::uint64_t largest, std::uint64_t* number) {
+bool parse_number(std::string_view text, std::uint64_t max, std::uint64_t* number) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *number);
-    return error == std::errc() && end == text.data() + text.size() && *number <= largest;
+    return error == std::errc() && end == text.data() + text.size() && *number <= max;
 }
 
 bool max_stacks_option(Settings& settings, std::string_view text) {
@@ -123,7 +123,7 @@ bool mebibytes_option(Settings& settings, std::string_view text) {
     return true;
 }
 
-/// What may be left unused of a large block is never less than one such segment.
+/// The unused remainder allowed in a large block is at least one such segment.
 bool large_segment_option(Settings& settings, std::string_view text) {
     allocator::PoolOptions& pool = settings.pool_options;
     if (!mebibytes_option<&allocator::PoolOptions::medium_segment>(settings, text)) {
@@ -134,7 +134,7 @@ bool large_segment_option(Settings& settings, std::string_view text) {
 }
 
 bool roundup_option(Settings& settings, std::string_view text) {
-    return allocator::read_roundup_divisions(text, &settings.pool_options.roundup_power2_divisions)
+    return allocator::parse_roundup_divisions(text, &settings.pool_options.roundup_power2_divisions)
         .empty();
 }
 
@@ -144,11 +144,11 @@ bool gc_threshold_option(Settings& settings, std::string_view text) {
     std::string digits(text.substr(0, point));
     const std::string_view fraction =
         point == std::string_view::npos ? std::string_view() : text.substr(point + 1);
-    constexpr std::size_t places = 6;
-    if (fraction.size() > places || (point != std::string_view::npos && fraction.empty())) {
+    constexpr std::size_t max_digits = 6;
+    if (fraction.size() > max_digits || (point != std::string_view::npos && fraction.empty())) {
         return false;
     }
-    digits.append(fraction).append(places - fraction.size(), '0');
+    digits.append(fraction).append(max_digits - fraction.size(), '0');
     std::uint64_t millionths = 0;
     if (!parse_number(digits, 1'000'000, &millionths)) {
         return false;
@@ -189,10 +189,9 @@ bool output_option(Settings& settings, std::string_view text) {
 
 constexpr OptionDef options[] = {
     {"MEMLAB_OUTPUT", "path pattern", "memlab.%e.%p.json",
-     "Where the report goes: %e is the program's name, %p its process id, %h the host, %r the "
-     "rank. "
-     "Missing folders are created; a path that ends in / is a folder. The event log goes beside "
-     "it, as .memlog.",
+     "Path of the report: %e is the program's name, %p its process id, %h the host, %r the "
+     "rank. Missing folders are created; a path that ends in / is a folder. The event log "
+     "is written beside it, as .memlog.",
      output_option},
     {"MEMLAB_POOL", "on, off", "on",
      "Serve device allocations from memlab's pool; off only records them.",
@@ -203,25 +202,24 @@ constexpr OptionDef options[] = {
      "as with plain CUDA; always; never (reuse stays ordered behind the work on the GPU).",
      free_sync_option},
     {"MEMLAB_WORK_CLOCK", "on, off", "on",
-     "Count what the program gives the GPU to do, so that memory freed while it is idle costs no "
-     "call of the driver; off fences every free.",
+     "Count the program's submissions of work to the GPU, so that a free while it is idle "
+     "needs no driver call; off fences every free.",
      switch_option<&Settings::work_clock>},
     {"MEMLAB_ONE_STREAM", "on, off", "on",
-     "While all work of the program goes to one stream, use memory again as soon as it is freed "
-     "where cudaFree does not wait, as allocators that know streams do. Needs MEMLAB_WORK_CLOCK.",
+     "While all work of the program goes to one stream, reuse memory as soon as it is freed "
+     "where cudaFree does not wait, as stream-aware allocators do. Needs MEMLAB_WORK_CLOCK.",
      switch_option<&Settings::one_stream>},
     {"MEMLAB_LIMIT", "size[,device=index or GPU-UUID], more after ;", "0",
-     "Let the program see a smaller GPU: total and free memory, and out of memory at the limit, "
-     "for "
-     "every kind of device memory. All that the driver counts as used counts: contexts, modules "
-     "and "
-     "other processes too. An entry without device= is for all devices not named. 0: no limit.",
+     "Make the GPU look smaller: total and free memory, and out of memory at the limit, for "
+     "every kind of device memory. Everything that the driver counts as used counts, "
+     "contexts, modules and other processes included. An entry without device= applies to "
+     "all devices not named. 0: no limit.",
      [](Settings& settings, std::string_view text) {
          return parse_limits(text, &settings.limits);
      }},
     {"MEMLAB_PASSTHROUGH", "size>BYTES, size<BYTES or site=NAME, joined by |", "",
-     "Allocations that plain CUDA serves instead of the pool: by size, or made from inside a "
-     "library whose file name contains NAME.",
+     "Allocations that plain CUDA serves instead of the pool: by size, or made from inside "
+     "a library whose file name contains NAME.",
      [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
     {"MEMLAB_BACKEND", "classic, vmm", "classic",
      "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that grow "
@@ -229,12 +227,12 @@ constexpr OptionDef options[] = {
      "exported (cuIpcGetMemHandle fails with a message).",
      backend_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "0",
-     "Give cached memory back to the driver that was not used for so long. 0: keep it.",
+     "Release cached memory to the driver after it was unused for this long. 0: keep it.",
      trim_after_option},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
-     "MEMLAB_LIMIT) the pool gives unused segments back before it takes new ones, oldest first. "
-     "0: never.",
+     "MEMLAB_LIMIT) the pool releases unused segments before it takes new ones, oldest "
+     "first. 0: never.",
      gc_threshold_option},
     {"MEMLAB_LARGE_SEGMENT_SIZE_MB", "MiB", "20",
      "Segments for blocks of more than 1 MiB and less than 10 MiB: an even number of MiB.",
@@ -243,26 +241,27 @@ constexpr OptionDef options[] = {
      "Segments for blocks of 10 MiB and more are multiples of this: an even number of MiB.",
      mebibytes_option<&allocator::PoolOptions::large_rounding>},
     {"MEMLAB_FRAGMENTED_ROUNDING_MB", "MiB", "16",
-     "While an eighth of what such segments have is free in pieces that do not fit, new ones are "
-     "multiples of half the power of two below their size, but of no more than this, so that "
-     "programs whose sizes vary can use them again. An even number of MiB; 0: never.",
+     "While an eighth of the memory in such segments is free in pieces that do not fit, new "
+     "ones are multiples of half the power of two below their size, but of no more than "
+     "this, so that programs whose sizes vary can reuse them. An even number of MiB; 0: "
+     "never.",
      mebibytes_option<&allocator::PoolOptions::fragmented_rounding>},
     {"MEMLAB_MAX_SPLIT_SIZE_MB", "MiB, or 0", "0",
-     "PyTorch's max_split_size_mb: larger blocks are not cut for smaller requests. 0: all are.",
+     "PyTorch's max_split_size_mb: larger blocks are not split for smaller requests. 0: no "
+     "limit.",
      mebibytes_option<&allocator::PoolOptions::max_split_size, allocator::PoolOptions::no_limit>},
     {"MEMLAB_MAX_NON_SPLIT_ROUNDING_MB", "MiB", "20",
      "PyTorch's max_non_split_rounding_mb: how much of a block above that size a request may leave "
      "unused.",
      mebibytes_option<&allocator::PoolOptions::max_non_split_rounding>},
     {"MEMLAB_ROUNDUP_POWER2_DIVISIONS", "divisions, or [MiB:divisions,...,>:divisions]", "0",
-     "PyTorch's roundup_power2_divisions: sizes are rounded up to so many steps between powers of "
-     "two. 0: to 512 bytes only.",
+     "PyTorch's roundup_power2_divisions: sizes are rounded up to this many steps between "
+     "powers of two. 0: to 512 bytes only.",
      roundup_option},
     {"MEMLAB_IPC", "auto, off", "auto",
-     "Memory that other processes may be given. auto: once UCX or MPI is loaded, or "
-     "memory "
-     "was exported, new memory comes from the driver, so that its handles are exact. off: this "
-     "program exports none through those libraries; it is pooled though they are loaded.",
+     "Memory shared with other processes. auto: once UCX or MPI is loaded, or memory was "
+     "exported, new memory comes from the driver, so that its handles are exact. off: keep "
+     "pooling although they are loaded, for programs that export no memory through them.",
      ipc_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
@@ -270,46 +269,46 @@ constexpr OptionDef options[] = {
      "Frames of the call stack kept with each allocation; 0 records no stacks.",
      stack_depth_option},
     {"MEMLAB_MAX_STACKS", "1 to 100000000", "200000",
-     "Different call stacks that are kept whole. What comes from others is counted by their "
-     "innermost frames, 8 or fewer, and the report says so.",
+     "Limit for distinct complete call stacks. Allocations with further stacks are counted "
+     "by their innermost frames, 8 or fewer, and the report says so.",
      max_stacks_option},
     {"MEMLAB_PYTHON", "auto, off, verify", "auto",
-     "Python functions and lines in call stacks, where this Python is a known one; verify compares "
-     "them with what Python itself says whenever that can be asked.",
+     "Python functions and lines in call stacks, for known Python versions; verify compares "
+     "them with the interpreter's own stack where that is accessible.",
      python_option},
     {"MEMLAB_AUDIT", "on, off", "off",
-     "Compare the driver's own records (CUPTI's) with the recording: memory that reached the "
-     "driver without memlab is listed in the report. memlab-run --fail-on-bypass sets it.",
+     "Compare the driver's own records (CUPTI's) with the recording: memory allocated "
+     "without passing memlab is listed in the report. memlab-run --fail-on-bypass sets it.",
      switch_option<&Settings::audit>},
     {"MEMLAB_KERNELS", "on, off", "off",
      "Record kernels, copies and fills (CUPTI), so that the report says what ran at the peak.",
      switch_option<&Settings::kernels>},
     {"MEMLAB_CUPTI", "auto, on, off", "auto",
-     "Whether memlab subscribes to CUPTI, which takes one subscriber. auto: when MEMLAB_AUDIT or "
-     "MEMLAB_KERNELS asks and "
-     "no other profiler is in the process. on: always, with an audit, and allocations are named by "
-     "the runtime's function (cudaMalloc). It makes way for a profiler that subscribes. off: "
-     "never.",
+     "Whether memlab subscribes to CUPTI, which takes one subscriber. auto: if MEMLAB_AUDIT "
+     "or MEMLAB_KERNELS is on and no other profiler is in the process. on: always, with an "
+     "audit, and allocations are named by the runtime's function (cudaMalloc). In both "
+     "cases memlab unsubscribes when another profiler subscribes. off: never.",
      cupti_option},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},
     {"MEMLAB_LOG_LIMIT", "bytes, or 0", "1GiB",
-     "Largest event log; past it the log stops, the report goes on. 0: no limit.",
+     "Maximum size of the event log; beyond it the log stops, the report continues. 0: no "
+     "limit.",
      [](Settings& settings, std::string_view text) {
          return parse_bytes(text, &settings.log_limit);
      }},
     {"MEMLAB_ARGUMENTS", "on, off", "on",
-     "Keep the command lines of the program and of those that started it in log, report and run; "
-     "off, where they hold what nobody may read, keeps the programs' names only.",
+     "Store the command lines of the program and of its parent processes in log, report and "
+     "run; off, for command lines with secrets, stores the programs' names only.",
      switch_option<&Settings::arguments>},
     {"MEMLAB_VERBOSITY", "quiet, warnings, debug", "warnings",
-     "What memlab itself says on stderr: nothing, trouble only, or what it does.",
-     verbosity_option},
-    {"MEMLAB_DISABLE", "on, off", "off", "Load, but touch nothing.",
+     "Messages on stderr: none, problems only, or also what memlab does.", verbosity_option},
+    {"MEMLAB_DISABLE", "on, off", "off", "Load the library, but do nothing.",
      switch_option<&Settings::disabled>},
     {"MEMLAB_RUN_MANIFEST", "path", "",
-     "Set by memlab-run for its children: each process appends what it writes. Not for people.",
+     "Set by memlab-run for its children: each process appends its output files. Not to be "
+     "set by hand.",
      [](Settings& settings, std::string_view text) {
          settings.run_manifest = text;
          return true;
@@ -335,7 +334,7 @@ bool is_known(std::string_view name) {
     return false;
 }
 
-/// Only where the program has switched PyTorch's own cache off.
+/// memlab's options for PyTorch's allocator settings; empty unless PyTorch's own cache is off.
 std::vector<std::pair<std::string, std::string>> replaced_pytorch_options(
     const char* const* environment) {
     if (find_value(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr) {
@@ -346,11 +345,11 @@ std::vector<std::pair<std::string, std::string>> replaced_pytorch_options(
         conf = find_value(environment, "PYTORCH_CUDA_ALLOC_CONF");
     }
     return conf == nullptr ? std::vector<std::pair<std::string, std::string>>()
-                           : options_of_pytorch_conf(conf);
+                           : parse_pytorch_conf(conf);
 }
 
-/// Puts an option in force. On a text that it does not take, or with which the pool could not work,
-/// nothing has changed, and *why says so.
+/// Applies an option. If the text is invalid, or inconsistent with the pool's other options,
+/// nothing changes and *why states the reason.
 bool apply(const OptionDef& option, Settings& settings, std::string_view text, std::string* why) {
     Settings changed = settings;
     if (!option.parse(changed, text)) {
@@ -390,7 +389,7 @@ LoadedSettings load_settings(const char* const* environment) {
                 problem.append(text.empty() ? "; ignored" : "; using ").append(text);
             }
         };
-        // PyTorch's own settings of the cache that the pool stands for; ours come after them.
+        // PyTorch's allocator settings first; memlab's own variables override them.
         for (const auto& [name, value] : pytorch_options) {
             if (name == option.name) {
                 use(name + " (from PyTorch's allocator settings)", value);

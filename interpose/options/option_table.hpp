@@ -1,5 +1,5 @@
-// The one table of memlab's environment options: help text, README section, JSON `options` and the
-// parsing all come from it, so none of them can drift from the others.
+// The table of memlab's environment options. Help text, docs/options.md, the JSON `options` and the
+// parser are all derived from it.
 #pragma once
 
 #include <span>
@@ -14,26 +14,26 @@ namespace memlab::interpose {
 
 struct OptionDef {
     const char* name;           ///< the environment variable
-    const char* values;         ///< what it takes, for people
-    const char* default_value;  ///< as text, in the form the parser takes
+    const char* values;         ///< accepted values, for the help text
+    const char* default_value;  ///< as text, as accepted by `parse`
     const char* meaning;        ///< one or two sentences
     /// Sets the field from text; false when the text is not one of `values`.
     bool (*parse)(Settings& settings, std::string_view text);
 };
 
-/// In the order in which they are shown. Static storage.
+/// In display order. Static storage.
 std::span<const OptionDef> option_table();
 
 struct LoadedSettings {
     Settings settings;
-    /// Every option in force with its value as text (the default's text where it was not set).
+    /// Every option with its effective value as text (the default's text if it was not set).
     std::vector<std::pair<std::string, std::string>> values;
-    /// One sentence for each variable that was set to something it does not take; its default is in
-    /// force instead. Also names MEMLAB_ variables that do not exist.
+    /// One sentence for each variable with an invalid value, whose default is used instead, and for
+    /// each MEMLAB_ variable that does not exist.
     std::vector<std::string> problems;
 };
 
-/// Reads the environment (environ, not secure_getenv: a set-user-id program never loads us).
+/// Reads the environment (environ, not secure_getenv: set-user-id programs never load memlab).
 /// Thread-safety: as getenv, must not race with setenv.
 LoadedSettings load_settings(const char* const* environment);
 

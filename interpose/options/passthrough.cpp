@@ -20,7 +20,7 @@ std::string_view next_term(std::string_view& text) {
     return term;
 }
 
-/// What follows "size": ">1GiB", "<=4KiB" -> the smallest and the largest size that it means.
+/// Parses the text after "size" (">1GiB", "<=4KiB") into an inclusive range.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_comparison(std::string_view text) {
     if (text.empty() || (text[0] != '>' && text[0] != '<')) {
         return std::nullopt;
@@ -33,12 +33,12 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_comparison(std::str
     }
     if (greater) {
         if (!or_equal && bytes == max_size) {
-            return std::nullopt;  // nothing is that large
+            return std::nullopt;  // empty range
         }
         return std::pair{or_equal ? bytes : bytes + 1, max_size};
     }
     if (!or_equal && bytes == 0) {
-        return std::nullopt;  // nothing is that small
+        return std::nullopt;  // empty range
     }
     return std::pair{std::uint64_t{0}, or_equal ? bytes : bytes - 1};
 }
@@ -65,13 +65,13 @@ bool Passthrough::parse(std::string_view text) {
     return true;
 }
 
-bool Passthrough::takes_size(std::uint64_t bytes) const {
+bool Passthrough::matches_size(std::uint64_t bytes) const {
     return std::any_of(sizes_.begin(), sizes_.end(), [bytes](const SizeRange& range) {
-        return bytes >= range.smallest && bytes <= range.largest;
+        return bytes >= range.min && bytes <= range.max;
     });
 }
 
-bool Passthrough::takes_object(std::string_view path) const {
+bool Passthrough::matches_object(std::string_view path) const {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     return std::any_of(sites_.begin(), sites_.end(), [name](const std::string& site) {
         return name.find(site) != std::string_view::npos;

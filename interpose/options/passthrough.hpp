@@ -1,5 +1,5 @@
-// MEMLAB_PASSTHROUGH: allocations that go to plain CUDA instead of the pool, by size or by who
-// makes them. Terms are separated by '|', any of them suffices:
+// MEMLAB_PASSTHROUGH: rules for allocations that plain CUDA serves instead of the pool, by size or
+// by calling library. Terms are separated by '|' and any of them suffices:
 // "size>1GiB|size<=4KiB|site=libnccl.so".
 #pragma once
 
@@ -12,25 +12,25 @@ namespace memlab::interpose {
 
 class Passthrough {
   public:
-    /// False when `text` is not of the form above; nothing has changed then. Empty text: no terms.
+    /// False, with nothing changed, when `text` is not of the form above. Empty text: no terms.
     bool parse(std::string_view text);
 
     bool empty() const { return sizes_.empty() && sites_.empty(); }
 
-    /// True when `bytes` alone decides for plain CUDA.
-    bool takes_size(std::uint64_t bytes) const;
+    /// True when a size term matches `bytes`.
+    bool matches_size(std::uint64_t bytes) const;
 
-    /// True when there are terms about call sites: they need a stack.
-    bool asks_for_site() const { return !sites_.empty(); }
+    /// True when there are site terms, which need a call stack.
+    bool needs_call_stack() const { return !sites_.empty(); }
 
-    /// True when an object with this path on the call stack decides for plain CUDA: its file name
-    /// contains the term's text.
-    bool takes_object(std::string_view path) const;
+    /// True when a site term matches an object on the call stack: the path's file name contains the
+    /// term's text.
+    bool matches_object(std::string_view path) const;
 
   private:
     struct SizeRange {
-        std::uint64_t smallest;
-        std::uint64_t largest;
+        std::uint64_t min;
+        std::uint64_t max;
     };
     std::vector<SizeRange> sizes_;
     std::vector<std::string> sites_;

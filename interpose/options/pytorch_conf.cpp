@@ -19,8 +19,8 @@ constexpr Key keys[] = {
     {"large_segment_size_mb", "MEMLAB_LARGE_SEGMENT_SIZE_MB"},
 };
 
-/// PyTorch drops blanks anywhere.
-std::string without_blanks(std::string_view text) {
+/// PyTorch ignores blanks anywhere.
+std::string remove_blanks(std::string_view text) {
     std::string kept;
     std::copy_if(text.begin(), text.end(), std::back_inserter(kept),
                  [](char c) { return c != ' ' && c != '\t'; });
@@ -28,7 +28,7 @@ std::string without_blanks(std::string_view text) {
 }
 
 /// The end of "key:value" in `text`: the first comma that is not inside brackets.
-std::size_t end_of_pair(std::string_view text) {
+std::size_t find_pair_end(std::string_view text) {
     int depth = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text[i] == '[') {
@@ -44,12 +44,12 @@ std::size_t end_of_pair(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> options_of_pytorch_conf(std::string_view conf) {
+std::vector<std::pair<std::string, std::string>> parse_pytorch_conf(std::string_view conf) {
     std::vector<std::pair<std::string, std::string>> options;
-    const std::string text = without_blanks(conf);
+    const std::string text = remove_blanks(conf);
     std::string_view rest = text;
     while (!rest.empty()) {
-        const std::size_t end = end_of_pair(rest);
+        const std::size_t end = find_pair_end(rest);
         const std::string_view pair = rest.substr(0, end);
         rest = rest.substr(std::min(end + 1, rest.size()));
         const std::size_t colon = pair.find(':');

@@ -1,7 +1,6 @@
-// PYTORCH_ALLOC_CONF (before: PYTORCH_CUDA_ALLOC_CONF): PyTorch's settings of the cache that
-// memlab's pool replaces when PYTORCH_NO_CUDA_MEMORY_CACHING is set. Whoever tuned that cache finds
-// the tuning in force here. Keys:
-// https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
+// PYTORCH_ALLOC_CONF (formerly PYTORCH_CUDA_ALLOC_CONF): PyTorch's settings of the cache that
+// memlab's pool replaces when PYTORCH_NO_CUDA_MEMORY_CACHING is set. They then apply to the pool.
+// Keys: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 #pragma once
 
 #include <string>
@@ -11,9 +10,9 @@
 
 namespace memlab::interpose {
 
-/// The options of memlab that stand for `conf`'s keys, with their values as text:
-/// "max_split_size_mb:512,expandable_segments:True" is {MEMLAB_MAX_SPLIT_SIZE_MB, 512},
-/// {MEMLAB_BACKEND, vmm}. Keys that mean nothing to a pool of device memory are left out.
-std::vector<std::pair<std::string, std::string>> options_of_pytorch_conf(std::string_view conf);
+/// Translates `conf` into memlab's options, with their values as text:
+/// "max_split_size_mb:512,expandable_segments:True" gives {MEMLAB_MAX_SPLIT_SIZE_MB, 512},
+/// {MEMLAB_BACKEND, vmm}. Keys without a counterpart are dropped.
+std::vector<std::pair<std::string, std::string>> parse_pytorch_conf(std::string_view conf);
 
 }  // namespace memlab::interpose

@@ -1,4 +1,4 @@
-// Sizes and times as options are given.
+// Parsers for sizes and durations in options.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The options in force, as values. Filled from the option table and the environment.
+// The effective options as typed values, filled from the option table and the environment.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace memlab::interpose {
 
-/// How much memlab says on stderr. Nothing is said at all while nothing is wrong, but for `debug`.
+/// How much memlab writes to stderr. Except with `debug`, nothing unless there is a problem.
 enum class Verbosity : std::uint8_t { quiet, warnings, debug };
 
-/// Whether call sites name Python functions and lines. `verify` compares each with the
-/// interpreter's own account where that can be asked.
+/// Whether call sites name Python functions and lines. `verify` also compares each with the
+/// interpreter's own stack where that is accessible.
 enum class PythonFrames : std::uint8_t { off, automatic, verify };
 
-/// Whether memlab subscribes to CUPTI: only when something asks for what only CUPTI tells, and
-/// nobody else is there; always; never.
+/// Whether memlab subscribes to CUPTI: when an option needs it and no other subscriber is present;
+/// always; never.
 enum class CuptiUse : std::uint8_t { automatic, on, off };
 
 struct Settings {
@@ -29,22 +29,21 @@ struct Settings {
     bool work_clock = true;
     bool one_stream = true;
     bool keep_log = true;
-    bool arguments = true;          ///< record what the program was started with
+    bool arguments = true;          ///< record command lines
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%
     std::uint64_t log_limit = 0;    ///< bytes; 0: no limit
     std::uint32_t stack_depth = 0;  ///< frames; 0: no stacks
-    std::uint32_t max_stacks = 0;   ///< that are kept whole
+    std::uint32_t max_stacks = 0;   ///< limit for complete stacks
     PythonFrames python = PythonFrames::automatic;
     Verbosity verbosity = Verbosity::warnings;
     allocator::PoolOptions pool_options;
     CuptiUse cupti = CuptiUse::automatic;
     bool kernels = false;             ///< record kernels, copies and fills
-    bool audit = false;               ///< compare with the driver's own records
-    bool look_for_ipc = true;         ///< plain memory once a library that exports it is loaded
+    bool audit = false;               ///< compare with CUPTI's records
+    bool detect_ipc = true;           ///< stop pooling once an IPC library is loaded
     std::vector<DeviceLimit> limits;  ///< of device memory
     Passthrough passthrough;
-    std::string
-        run_manifest;  ///< memlab-run's: where each process says what it writes; may be empty
+    std::string run_manifest;  ///< path of memlab-run's manifest; empty: none
 };
 
 }  // namespace memlab::interpose

@@ -22,17 +22,19 @@ using profiler::AnnotationName;
 using profiler::AnnotationNames;
 
 std::atomic<AnnotationNames*> names{nullptr};
-// Of the recording: ids that an earlier one gave out, the parent's before a fork, mean nothing.
+// Number of the recording: string ids cached for an earlier one (the parent's before a fork) are
+// invalid.
 std::atomic<std::uint32_t> recording{1};
 std::atomic<std::uint64_t> last_range{0};
 
-// Scopes of the calling thread that are open: its end ends them.
+// Open scopes of the calling thread; the thread's end closes them.
 __attribute__((tls_model("initial-exec"))) thread_local std::uint32_t open_scopes = 0;
 pthread_key_t thread_end_key;
 pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 bool thread_end_known = false;
 
-// What began before the first use of CUDA and has not ended. Plain memory, under early_lock.
+// Annotations from before the first use of CUDA that are still open. Protected by early_lock; no
+// heap.
 struct EarlyNote {
     const AnnotationName* name;
     std::uint64_t range;  // 0: a scope of the thread
@@ -72,7 +74,7 @@ AnnotationNames& all_names() {
     return *known;
 }
 
-std::uint32_t id_of(const AnnotationName& name, profiler::Recorder& recorder) {
+std::uint32_t recorded_id(const AnnotationName& name, profiler::Recorder& recorder) {
     const std::uint32_t now = recording.load(std::memory_order_relaxed);
     const std::uint64_t known = name.recorded.load(std::memory_order_relaxed);
     if (known >> 32 == now) {
@@ -83,7 +85,7 @@ std::uint32_t id_of(const AnnotationName& name, profiler::Recorder& recorder) {
     return id;
 }
 
-trace::Event event_of(trace::EventType type, std::uint32_t domain, std::uint64_t range) {
+trace::Event make_event(trace::EventType type, std::uint32_t domain, std::uint64_t range) {
     trace::Event event;
     event.type = type;
     event.requested = event.size = domain;
@@ -93,7 +95,7 @@ trace::Event event_of(trace::EventType type, std::uint32_t domain, std::uint64_t
 
 /// Runs `record(recorder)`, or `early()` while CUDA has not been used.
 template <class Record, class Early>
-void note(const Record& record, const Early& early) {
+void record_or_defer(const Record& record, const Early& early) {
     const InsideMemlab inside;
     if (inside.nested()) {
         return;
@@ -107,20 +109,20 @@ void note(const Record& record, const Early& early) {
                 return;
             }
         }
-        session = Session::wait_for_start();  // it starts right now
+        session = Session::wait_for_start();  // it is starting now
     }
     if (session != nullptr && session->recorder() != nullptr) {
         record(*session->recorder());
     }
 }
 
-void keep_early(const EarlyNote& note) {
+void add_early(const EarlyNote& note) {
     if (early_note_count < max_early_notes) {
         early_notes[early_note_count++] = note;
     }
 }
 
-void drop_early(std::uint64_t range, std::uint32_t domain) {
+void remove_early(std::uint64_t range, std::uint32_t domain) {
     const std::uint32_t thread = profiler::thread_id();
     for (std::size_t i = early_note_count; i-- > 0;) {
         const EarlyNote& note = early_notes[i];
@@ -141,9 +143,9 @@ void at_thread_end(void*) {
         return;
     }
     open_scopes = 0;
-    note(
+    record_or_defer(
         [](profiler::Recorder& recorder) {
-            trace::Event event = event_of(trace::EventType::scope_end, 0, 0);
+            trace::Event event = make_event(trace::EventType::scope_end, 0, 0);
             event.stream = trace::ended_with_thread;
             recorder.record(event);
         },
@@ -160,7 +162,7 @@ void at_thread_end(void*) {
         });
 }
 
-void watch_thread_end() {
+void register_thread_end() {
     pthread_once(&thread_end_once, [] {
         thread_end_known = pthread_key_create(&thread_end_key, at_thread_end) == 0;
     });
@@ -171,26 +173,26 @@ void watch_thread_end() {
 }
 
 void begin(std::uint32_t domain, std::uint64_t range, const AnnotationName* name) {
-    note(
+    record_or_defer(
         [&](profiler::Recorder& recorder) {
-            trace::Event event = event_of(trace::EventType::scope_begin, domain, range);
-            event.name = id_of(*name, recorder);
+            trace::Event event = make_event(trace::EventType::scope_begin, domain, range);
+            event.name = recorded_id(*name, recorder);
             recorder.record(event);
         },
         [&] {
-            keep_early({name, range, domain, profiler::thread_id(), false});
+            add_early({name, range, domain, profiler::thread_id(), false});
         });
 }
 
 void end(std::uint32_t domain, std::uint64_t range) {
-    note(
+    record_or_defer(
         [&](profiler::Recorder& recorder) {
-            recorder.record(event_of(trace::EventType::scope_end, domain, range));
+            recorder.record(make_event(trace::EventType::scope_end, domain, range));
         },
-        [&] { drop_early(range, domain); });
+        [&] { remove_early(range, domain); });
 }
 
-/// The allocation of the driver's own that holds `address`, else 0.
+/// The driver-served allocation that contains `address`, or 0.
 std::uint64_t driver_allocation(Session& session, std::uint64_t address, bool base_only) {
     if (session.live().find(HandleClass::memory, address)) {
         return address;
@@ -216,7 +218,7 @@ const AnnotationName* annotation_name(std::uint32_t domain, std::string_view tex
     }
 }
 
-std::uint32_t note_domain(std::string_view name) noexcept {
+std::uint32_t register_domain(std::string_view name) noexcept {
     try {
         return all_names().domain(name);
     } catch (const std::bad_alloc&) {
@@ -226,7 +228,7 @@ std::uint32_t note_domain(std::string_view name) noexcept {
 
 void begin_scope(std::uint32_t domain, const AnnotationName* name) noexcept {
     if (open_scopes++ == 0) {
-        watch_thread_end();
+        register_thread_end();
     }
     begin(domain, 0, name);
 }
@@ -248,32 +250,33 @@ void end_range(std::uint64_t range) noexcept {
     }
 }
 
-void note_mark(const AnnotationName* name) noexcept {
-    note(
+void add_mark(const AnnotationName* name) noexcept {
+    record_or_defer(
         [&](profiler::Recorder& recorder) {
             trace::Event event;
             event.type = trace::EventType::mark;
-            event.name = id_of(*name, recorder);
+            event.name = recorded_id(*name, recorder);
             event.stack = recorder.capture_call_site();
             recorder.record(event);
         },
         [&] {
-            keep_early({name, 0, 0, profiler::thread_id(), true});
+            add_early({name, 0, 0, profiler::thread_id(), true});
         });
 }
 
 void name_thread(std::uint32_t thread, const AnnotationName* name) noexcept {
-    note([&](profiler::Recorder& recorder) { recorder.name_thread(thread, name->text); },
-         [&] {
-             EarlyThreadName* const end = early_thread_names + early_thread_name_count;
-             EarlyThreadName* const known = std::find_if(
-                 early_thread_names, end,
-                 [thread](const EarlyThreadName& early) { return early.thread == thread; });
-             if (known < early_thread_names + max_early_notes) {
-                 *known = {thread, name};
-                 early_thread_name_count += known == end ? 1 : 0;
-             }
-         });
+    record_or_defer([&](profiler::Recorder& recorder) { recorder.name_thread(thread, name->text); },
+                    [&] {
+                        EarlyThreadName* const end = early_thread_names + early_thread_name_count;
+                        EarlyThreadName* const known = std::find_if(
+                            early_thread_names, end, [thread](const EarlyThreadName& early) {
+                                return early.thread == thread;
+                            });
+                        if (known < early_thread_names + max_early_notes) {
+                            *known = {thread, name};
+                            early_thread_name_count += known == end ? 1 : 0;
+                        }
+                    });
 }
 
 bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* name) noexcept {
@@ -289,8 +292,8 @@ bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* n
     if (base == 0 || (base_only && base != address)) {
         return false;
     }
-    trace::Event event = event_of(trace::EventType::label, 0, base);
-    event.name = id_of(*name, *session->recorder());
+    trace::Event event = make_event(trace::EventType::label, 0, base);
+    event.name = recorded_id(*name, *session->recorder());
     session->recorder()->record(event);
     return true;
 }
@@ -306,16 +309,16 @@ void record_early_annotations(Session& session) {
     for (std::size_t i = 0; i < early_note_count && session.recorder() != nullptr; ++i) {
         const EarlyNote& early = early_notes[i];
         trace::Event event =
-            event_of(early.mark ? trace::EventType::mark : trace::EventType::scope_begin,
-                     early.domain, early.range);
+            make_event(early.mark ? trace::EventType::mark : trace::EventType::scope_begin,
+                       early.domain, early.range);
         event.thread = early.thread;
-        event.name = id_of(*early.name, *session.recorder());
+        event.name = recorded_id(*early.name, *session.recorder());
         session.recorder()->record(event);
     }
     early_note_count = 0;
 }
 
-void look_for_other_nvtx_tools(Session& session) {
+void report_other_nvtx_tool(Session& session) {
     const char* const tool = std::getenv("NVTX_INJECTION64_PATH");
     if (tool == nullptr || *tool == '\0' || session.recorder() == nullptr) {
         return;
@@ -328,8 +331,8 @@ void look_for_other_nvtx_tools(Session& session) {
         stat(tool, &theirs) == 0 && stat(self.path.c_str(), &ours) == 0 &&
         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
     if (!same) {
-        session.recorder()->missed(
-            "ranges and marks of NVTX go to " + std::string(tool) +
+        session.recorder()->report_missed(
+            "NVTX ranges and marks go to " + std::string(tool) +
                 " (NVTX_INJECTION64_PATH) and are not in this report; memlab.h's are",
             0);
     }

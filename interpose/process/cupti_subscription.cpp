@@ -17,16 +17,16 @@ namespace {
 
 using profiler::cupti::Subscriber;
 
-struct Known {
-    std::string_view beginning;
+struct KnownProfiler {
+    std::string_view prefix;
     const char* name;
 };
-constexpr Known known_profilers[] = {
+constexpr KnownProfiler profilers[] = {
     {"libtorch_cpu.so", "PyTorch, whose profiler (kineto) uses CUPTI,"},
     {"libkineto", "kineto"},
     {"xla_cuda_plugin", "XLA (JAX), whose profiler uses CUPTI,"},
     {"libtensorflow", "TensorFlow, whose profiler uses CUPTI,"},
-    {"libToolsInjection", "a tool of NVIDIA's"},
+    {"libToolsInjection", "an NVIDIA tool"},
     {"libscorep_adapter_cuda", "Score-P"},
 };
 
@@ -39,8 +39,8 @@ bool is_set(const char* variable) {
 
 const char* profiler_of_file(const char* file_name) {
     const std::string_view name(file_name);
-    for (const Known& known : known_profilers) {
-        if (name.starts_with(known.beginning)) {
+    for (const KnownProfiler& known : profilers) {
+        if (name.starts_with(known.prefix)) {
             return known.name;
         }
     }
@@ -65,34 +65,34 @@ std::string CuptiSubscription::reason_not_to_subscribe(const Memory& memory) con
     if (settings.cupti == CuptiUse::on) {
         return {};
     }
-    constexpr const char* insist = " (MEMLAB_CUPTI=on takes it all the same).";
+    constexpr const char* override_hint = " (MEMLAB_CUPTI=on subscribes all the same).";
     for (const char* variable : {"CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"}) {
         if (is_set(variable)) {
             return std::string(variable) + " is set: that tool stays CUPTI's only subscriber" +
-                   insist;
+                   override_hint;
         }
     }
-    if (const std::string tool = tool_at_work(); !tool.empty()) {
-        return tool + " is at work: it stays CUPTI's only subscriber" + insist;
+    if (const std::string tool = active_tool(); !tool.empty()) {
+        return tool + " is active: it stays CUPTI's only subscriber" + override_hint;
     }
     if (const std::string other = other_profiler(); !other.empty()) {
-        return other + " is in the process: it stays CUPTI's only subscriber" + insist;
+        return other + " is in the process: it stays CUPTI's only subscriber" + override_hint;
     }
     return {};
 }
 
 bool CuptiSubscription::start(Memory& memory) noexcept {
     const Settings& settings = memory.settings();
-    const bool insists = settings.cupti == CuptiUse::on;
+    const bool forced = settings.cupti == CuptiUse::on;
     profiler::Recorder* const recorder = memory.recorder();
-    if (recorder == nullptr || (!insists && !settings.audit && !settings.kernels)) {
+    if (recorder == nullptr || (!forced && !settings.audit && !settings.kernels)) {
         return false;
     }
     memory_ = &memory;
-    automatic_ = !insists;
+    automatic_ = !forced;
     try {
         if (const std::string reason = reason_not_to_subscribe(memory); !reason.empty()) {
-            cover(false, reason, 0, 0);
+            record_coverage(false, reason, 0, 0);
             return false;
         }
         int driver_version = 0;
@@ -101,11 +101,11 @@ bool CuptiSubscription::start(Memory& memory) noexcept {
             profiler::cupti::open_library(real_dlsym(), driver_version);
         library_ = library.name;
         if (!library.usable) {
-            cover(false, library.problem, 0, 0);
+            record_coverage(false, library.problem, 0, 0);
             return false;
         }
         profiler::cupti::SubscriberOptions options;
-        options.audit = settings.audit || insists;
+        options.audit = settings.audit || forced;
         options.work = settings.kernels;
         options.inside_memlab = &thread_is_inside_memlab;
         audit_ = options.audit;
@@ -115,18 +115,18 @@ bool CuptiSubscription::start(Memory& memory) noexcept {
         if (const std::string problem = subscriber->subscribe(); !problem.empty()) {
             memory.audit_with(nullptr);
             subscriber_.store(nullptr, std::memory_order_release);
-            cover(false, problem, 0, 0);
+            record_coverage(false, problem, 0, 0);
             return false;
         }
         debug("subscribed to CUPTI: " + library_);
         return true;
     } catch (const std::bad_alloc&) {
-        recorder->missed("the host was out of memory: CUPTI was not used", 0);
+        recorder->report_missed("the host was out of memory: CUPTI was not used", 0);
         return false;
     }
 }
 
-void CuptiSubscription::look_for_others() noexcept {
+void CuptiSubscription::detect_other_profilers() noexcept {
     const Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
     if (subscriber == nullptr || !automatic_ || !subscriber->subscribed()) {
         return;
@@ -136,7 +136,7 @@ void CuptiSubscription::look_for_others() noexcept {
         &loads, [](const char* file) { return profiler_of_file(file) != nullptr; });
     objects_seen_.store(loads, std::memory_order_relaxed);
     if (found) {
-        way_wanted_.store(true, std::memory_order_relaxed);
+        yield_requested_.store(true, std::memory_order_relaxed);
         memory_->report_growth();
     }
 }
@@ -147,24 +147,25 @@ void CuptiSubscription::before_context_ends() noexcept {
     }
 }
 
-void CuptiSubscription::make_way() noexcept {
+void CuptiSubscription::yield_subscription() noexcept {
     Subscriber* const subscriber = subscriber_.load(std::memory_order_acquire);
     if (subscriber == nullptr) {
         return;
     }
-    const std::lock_guard lock(leaving_);
-    way_wanted_.store(false, std::memory_order_relaxed);
+    const std::lock_guard lock(yield_mutex_);
+    yield_requested_.store(false, std::memory_order_relaxed);
     if (!subscriber->unsubscribe()) {
         return;
     }
     try {
-        debug("unsubscribes from CUPTI for another profiler");
-        left_for_ =
-            "Another profiler wants to be CUPTI's only subscriber, and memlab made way: what "
-            "came after that was not seen.";
-        conclude();
+        debug("unsubscribing from CUPTI for another profiler");
+        yield_reason_ =
+            "Another profiler wants to be CUPTI's only subscriber, so memlab unsubscribed: "
+            "what came after that was not recorded.";
+        conclude_audit();
     } catch (const std::bad_alloc&) {
-        memory_->recorder()->missed("the host was out of memory: the audit was not finished", 0);
+        memory_->recorder()->report_missed("the host was out of memory: the audit was not finished",
+                                           0);
     }
 }
 
@@ -173,41 +174,43 @@ void CuptiSubscription::finish() noexcept {
     if (subscriber == nullptr) {
         return;
     }
-    const std::lock_guard lock(leaving_);
+    const std::lock_guard lock(yield_mutex_);
     if (!subscriber->unsubscribe()) {
         return;
     }
-    // Another thread may be between the driver's answer and its hook's note of it.
-    for (int patience = 0; patience < 20 && audit_ && subscriber->audit().waits(); ++patience) {
+    // Another thread may be between the driver's return and its hook's record: wait up to 20 ms.
+    for (int attempt = 0; attempt < 20 && audit_ && subscriber->audit().has_pending(); ++attempt) {
         const timespec moment{0, 1'000'000};
         nanosleep(&moment, nullptr);
     }
     try {
-        conclude();
+        conclude_audit();
     } catch (const std::bad_alloc&) {
-        memory_->recorder()->missed("the host was out of memory: the audit was not finished", 0);
+        memory_->recorder()->report_missed("the host was out of memory: the audit was not finished",
+                                           0);
     }
 }
 
-void CuptiSubscription::conclude() {
+void CuptiSubscription::conclude_audit() {
     if (!audit_) {
-        cover(false,
-              left_for_.empty() ? "Nobody asked for an audit; MEMLAB_AUDIT=on does." : left_for_, 0,
-              0);
+        record_coverage(false,
+                        yield_reason_.empty() ? "Nobody asked for an audit; MEMLAB_AUDIT=on does."
+                                              : yield_reason_,
+                        0, 0);
         return;
     }
     profiler::Recorder& recorder = *memory_->recorder();
     const profiler::cupti::Audit::Result found =
         subscriber_.load(std::memory_order_acquire)->audit().result();
-    std::string because = left_for_;
+    std::string because = yield_reason_;
     if (because.empty() && found.overflowed) {
-        because = "The driver made more allocations at once than the audit can keep apart.";
-    } else if (because.empty() && found.records == 0 && found.made != 0) {
+        because = "The driver made more allocations at once than the audit can track.";
+    } else if (because.empty() && found.records == 0 && found.known != 0) {
         because = "CUPTI delivered no record of an allocation, though there were " +
-                  std::to_string(found.made) + ".";
+                  std::to_string(found.known) + ".";
     }
     if (!found.overflowed) {
-        for (const profiler::cupti::Audit::Left& left : found.bypassed) {
+        for (const profiler::cupti::Audit::Bypass& left : found.bypassed) {
             memory_->contexts().describe_device(static_cast<CUdevice>(left.record.device));
             trace::Bypass bypass;
             bypass.kind = left.record.kind;
@@ -219,11 +222,11 @@ void CuptiSubscription::conclude() {
             recorder.record(bypass);
         }
     }
-    cover(because.empty(), because, found.records, found.bytes);
+    record_coverage(because.empty(), because, found.records, found.bytes);
 }
 
-void CuptiSubscription::cover(bool audited, const std::string& because, std::uint64_t count,
-                              std::uint64_t bytes) {
+void CuptiSubscription::record_coverage(bool audited, const std::string& because,
+                                        std::uint64_t count, std::uint64_t bytes) {
     profiler::Recorder& recorder = *memory_->recorder();
     trace::Coverage coverage;
     coverage.audited = audited;

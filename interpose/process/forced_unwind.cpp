@@ -1,15 +1,15 @@
-// pthread_exit() and pthread_cancel() end a thread by unwinding its stack by force, through
-// whatever frames are there: memlab's too, when that happens in a callback that the driver calls,
-// in a signal handler, or in the driver itself. The system's unwinder then asks the frames'
-// personality routine, and libmemlab.so's belongs to a C++ runtime of its own, which cannot handle
-// another unwinder's state and would abort the process. So a forced unwinding passes memlab's
-// frames as it passes those of a library written in C: nothing of them is run. Where memlab holds a
-// lock over something that may be unwound, NoCancellation stands.
+// Lets forced unwinding pass through memlab's frames. pthread_exit() and pthread_cancel() end a
+// thread by unwinding its stack, including memlab's frames if that happens in a driver callback, in
+// a signal handler, or in the driver itself. The system's unwinder calls the frames' personality
+// routine, and libmemlab.so's belongs to its own static C++ runtime, which cannot handle another
+// unwinder's state and would abort. So forced unwinding treats memlab's frames like those of a C
+// library: no cleanup runs. Where memlab holds a lock across code that may be unwound, it uses
+// NoCancellation.
 #include <unwind.h>
 
 extern "C" {
 
-// The linker gives every frame's reference to __gxx_personality_v0 this one (--wrap).
+// With --wrap the linker redirects every reference to __gxx_personality_v0 here.
 _Unwind_Reason_Code __real___gxx_personality_v0(int version, _Unwind_Action actions,
                                                 _Unwind_Exception_Class exception_class,
                                                 _Unwind_Exception* exception,

@@ -14,17 +14,17 @@ namespace memlab::interpose {
 namespace {
 
 using Count = std::atomic<std::uint32_t>;
-static_assert(Count::is_always_lock_free);  // the only kind that works between processes
+static_assert(Count::is_always_lock_free);  // required between processes
 
-// Set before the session is published and never changed by the process that set it.
+// Set before the session is published; constant in the process that set it.
 Count* refused = nullptr;
-pid_t cuda_process = 0;  // the one that started CUDA
+pid_t cuda_process = 0;  // the process that started CUDA
 
 std::atomic<bool> forked_from_cuda{false};
 std::atomic<bool> was_refused{false};
 
 template <std::size_t size>
-std::string_view in_digits(pid_t process, char (&text)[size]) noexcept {
+std::string_view to_digits(pid_t process, char (&text)[size]) noexcept {
     return {text, static_cast<std::size_t>(std::to_chars(text, text + size, process).ptr - text)};
 }
 
@@ -58,8 +58,8 @@ void driver_not_initialized() noexcept {
         " after CUDA had started there, and CUDA does not survive a fork: its calls fail with "
         "\"initialization error\" (3). Start such processes with exec (Python: multiprocessing's "
         "'spawn' start method), or fork before the first CUDA call";
-    warn_without_heap({"process ", in_digits(getpid(), own), " was forked from process ",
-                       in_digits(cuda_process, parents), rest});
+    warn_without_heap({"process ", to_digits(getpid(), own), " was forked from process ",
+                       to_digits(cuda_process, parents), rest});
 }
 
 std::uint32_t refused_children() noexcept {

@@ -1,29 +1,28 @@
-// CUDA does not survive a fork: in a child that was forked after cuInit the driver answers every
-// call with CUDA_ERROR_NOT_INITIALIZED. The program sees "initialization error", far from the fork
-// that caused it; memlab was there at both and can name it.
+// Warns when a forked child uses CUDA. CUDA does not survive a fork: in a child that was forked
+// after cuInit the driver returns CUDA_ERROR_NOT_INITIALIZED from every call. The program sees
+// "initialization error", far from the fork that caused it; memlab can name that fork.
 //
-// Said once, by the first such child, however many there are (data loaders fork by the dozen): a
-// page that parent and children share holds the count. The children write no files; the parent's
-// report says how many there were when it ended.
+// Only the first such child warns (data loaders fork dozens): the count is in a page shared by
+// parent and children. Children write no files; the parent's report states their number.
 #pragma once
 
 #include <cstdint>
 
 namespace memlab::interpose {
 
-/// In a process that has started CUDA, before it forks. Without memory for the shared page each
-/// child warns for itself and the count stays 0.
+/// Call in a process that has started CUDA, before it forks. Without memory for the shared page
+/// each child warns for itself and the count stays 0.
 void prepare_fork_warning() noexcept;
 
-/// In the child, right after the fork; async-signal-safe. `cuda_started`: in this process's parent.
-/// A child of a child stands to the same process.
+/// Call in the child, right after the fork; async-signal-safe. `cuda_started`: in the parent. A
+/// grandchild counts as forked from the same CUDA process.
 void note_fork(bool cuda_started) noexcept;
 
-/// The driver answered CUDA_ERROR_NOT_INITIALIZED: warns when that is because of a fork.
-/// Thread-safe; without the heap, whose lock another thread of the parent may have held.
+/// The driver returned CUDA_ERROR_NOT_INITIALIZED: warns if a fork is the reason. Thread-safe;
+/// without the heap, whose lock another thread of the parent may have held.
 void driver_not_initialized() noexcept;
 
-/// How many processes forked from this one, at any depth, have used CUDA in vain so far.
+/// Number of processes forked from this one, at any depth, that failed to use CUDA so far.
 std::uint32_t refused_children() noexcept;
 
 }  // namespace memlab::interpose

@@ -1,8 +1,8 @@
-// The heap's code is all of the object that malloc is found in, the C library's most often; and the
-// C library's in any case, which another heap calls for its memory and its locks. What of the C
-// library belongs to the heap cannot be told: its functions have no names. But most handlers come
-// while their thread waits in a system call, for input, a time, another thread: the call is then
-// about to be made again, or says EINTR. Those that the heap makes are none of them.
+// The heap's code is taken to be the whole object that defines malloc (usually the C library), and
+// the C library in any case, because other heaps call it for memory and locks. The part of the C
+// library that belongs to the heap is unknown, since internal functions have no symbols. But most
+// handlers interrupt a waiting system call (input, a timer, another thread), which is then about to
+// be restarted or returns EINTR. The heap's own system calls are excluded.
 #include "interpose/process/interrupted_heap.hpp"
 
 #include <gnu/libc-version.h>
@@ -32,16 +32,16 @@ bool is_system_call(std::uintptr_t address) {
                        system_call.size()) == 0;
 }
 
-bool waits(const Interrupted& at, bool own_heap_of_libc) {
+bool is_waiting_call(const Interrupted& at, bool libc_has_heap) {
     if (at.rax == static_cast<std::uintptr_t>(-EINTR)) {
         return is_system_call(at.instruction - syscall_size);
     }
-    constexpr std::array<std::uintptr_t, 6> of_the_heap{SYS_mmap, SYS_mprotect, SYS_munmap,
-                                                        SYS_brk,  SYS_mremap,   SYS_madvise};
+    constexpr std::array<std::uintptr_t, 6> heap_calls{SYS_mmap, SYS_mprotect, SYS_munmap,
+                                                       SYS_brk,  SYS_mremap,   SYS_madvise};
     return is_system_call(at.instruction) &&
-           std::find(of_the_heap.begin(), of_the_heap.end(), at.rax) == of_the_heap.end() &&
-           // Another heap may wait for a lock while it holds one.
-           (own_heap_of_libc || at.rax != SYS_futex);
+           std::find(heap_calls.begin(), heap_calls.end(), at.rax) == heap_calls.end() &&
+           // Another heap may wait for a futex while it holds one of its locks.
+           (libc_has_heap || at.rax != SYS_futex);
 }
 
 }  // namespace
@@ -51,14 +51,16 @@ bool heap_may_be_interrupted() {
     if (!profiler::unwind::find_interrupted(&at)) {
         return false;
     }
-    const void* const interrupted = object_of(reinterpret_cast<const void*>(at.instruction));
+    const void* const interrupted =
+        containing_object(reinterpret_cast<const void*>(at.instruction));
     if (interrupted == nullptr) {
         return false;
     }
-    const void* const libc = object_of(reinterpret_cast<const void*>(&gnu_get_libc_version));
-    const void* const heap = object_of(reinterpret_cast<const void*>(&std::malloc));
-    const void* const loader = object_of(&_r_debug);
-    return (interrupted == libc && !waits(at, heap == libc)) ||
+    const void* const libc =
+        containing_object(reinterpret_cast<const void*>(&gnu_get_libc_version));
+    const void* const heap = containing_object(reinterpret_cast<const void*>(&std::malloc));
+    const void* const loader = containing_object(&_r_debug);
+    return (interrupted == libc && !is_waiting_call(at, heap == libc)) ||
            (interrupted == heap && heap != libc) || interrupted == loader;
 }
 

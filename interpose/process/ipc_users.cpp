@@ -7,10 +7,9 @@
 namespace memlab::interpose {
 namespace {
 
-// NCCL and NVSHMEM are not among them: both come with every PyTorch and are loaded though nobody
-// communicates, and they share buffers of their own. What a program registers with them is exported
-// like anything else.
-constexpr std::string_view beginnings[] = {
+// Not NCCL and NVSHMEM: both come with every PyTorch, are loaded even if unused, and share buffers
+// of their own. Memory that a program registers with them is exported like any other.
+constexpr std::string_view prefixes[] = {
     "libucp.so",    "libuct.so",                                // UCX
     "libmpi.so",    "libmpich.so", "libmpi_", "libmpifort.so",  // Open MPI, MPICH, Intel, Cray
     "liboshmem.so",
@@ -20,8 +19,8 @@ constexpr std::string_view beginnings[] = {
 
 bool is_ipc_user(const char* file_name) {
     const std::string_view name(file_name);
-    for (const std::string_view beginning : beginnings) {
-        if (name.starts_with(beginning)) {
+    for (const std::string_view prefix : prefixes) {
+        if (name.starts_with(prefix)) {
             return true;
         }
     }

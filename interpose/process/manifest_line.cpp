@@ -14,7 +14,7 @@ namespace {
 constexpr int max_ancestors = 16;
 constexpr std::size_t max_command = 160;
 
-/// The beginning of a file of /proc.
+/// The first 1024 bytes of a file in /proc.
 std::string read_start(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -27,8 +27,8 @@ std::string read_start(const std::string& path) {
                        : std::string(buffer.data(), static_cast<std::size_t>(length));
 }
 
-/// The nth field of /proc/PID/stat as proc(5) counts them, from the 4th on: those before the 3rd
-/// may hold anything, brackets and blanks included.
+/// The nth field of /proc/PID/stat, numbered as in proc(5), from the 4th on. Earlier fields may
+/// contain anything, parentheses and blanks included.
 std::string stat_field(const std::string& stat, int number) {
     std::size_t at = stat.rfind(')');
     for (int field = 2; at != std::string::npos && field < number; ++field) {
@@ -40,8 +40,9 @@ std::string stat_field(const std::string& stat, int number) {
     return stat.substr(at + 1, stat.find_first_of(" \n", at + 1) - at - 1);
 }
 
-/// Arguments on one line; a kernel thread or a process of somebody else may have none.
-std::string command_of(const std::string& folder, const std::string& stat, bool with_arguments) {
+/// The command line of a process as one line; its name if there is none (kernel threads, other
+/// users' processes).
+std::string read_command(const std::string& folder, const std::string& stat, bool with_arguments) {
     std::string command = read_start(folder + "/cmdline");
     if (!with_arguments) {
         command.resize(std::min(command.size(), command.find('\0')));
@@ -87,9 +88,9 @@ std::string manifest_line(const std::string& log, const std::string& report, boo
         const std::string folder = "/proc/" + pid;
         const std::string stat = read_start(folder + "/stat");
         if (stat.empty()) {
-            break;  // it has ended, or is not ours to see
+            break;  // ended, or not visible
         }
-        line += "\t" + pid + "=" + command_of(folder, stat, with_arguments);
+        line += "\t" + pid + "=" + read_command(folder, stat, with_arguments);
         pid = stat_field(stat, 4);
     }
     return line + "\n";

@@ -1,19 +1,18 @@
-// What a process tells the memlab-run that it belongs to, in one line of the run's manifest: its
-// files, and what only it knows while it lives and memlab-run needs later. A process id alone is
-// used again, and is another one in another container; and a process without CUDA (a shell, a
-// launcher) writes nothing, but stands between those that do.
+// A process's line in the manifest of its memlab-run: its output files, and facts that are only
+// known while it lives. Process ids are reused and differ between containers, and a process without
+// CUDA (a shell, a launcher) writes no line but may be the parent of one that does.
 #pragma once
 
 #include <string>
 
 namespace memlab::interpose {
 
-/// The line for this process, its newline included:
+/// The line for this process, including the newline:
 ///   pid <TAB> log <TAB> report <TAB> pid namespace <TAB> start time [<TAB> pid=command]...
-/// The namespace is the number of /proc/self/ns/pid, the start time that of /proc/self/stat (clock
-/// ticks since boot), each 0 where unknown; then the ancestors, the parent first, as far as they
-/// can be seen, at most 16, each command at most 160 bytes without control characters;
-/// `with_arguments` or the program's name alone.
+/// The namespace is the number in /proc/self/ns/pid, the start time that in /proc/self/stat (clock
+/// ticks since boot), each 0 if unknown; then the visible ancestors, the parent first, at most 16,
+/// each command at most 160 bytes without control characters; `with_arguments` false: program names
+/// only.
 std::string manifest_line(const std::string& log, const std::string& report, bool with_arguments);
 
 }  // namespace memlab::interpose

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* default_name = "memlab.%e.%p.json";
 constexpr int max_attempts = 10000;
 
-// A value must not lead out of the folder that the pattern names.
+// A value must not escape the folder that the pattern names.
 std::string as_file_name(const std::string& text) {
     std::string name = text;
     for (char& c : name) {
@@ -62,8 +62,8 @@ bool ends_with(const std::string& text, const char* suffix) {
     return text.size() >= length && text.compare(text.size() - length, length, suffix) == 0;
 }
 
-// The path without ".json"; the report and the log share it.
-std::string stem_of(const std::string& report) {
+// The path without ".json", shared by report and log.
+std::string report_stem(const std::string& report) {
     return ends_with(report, ".json") ? report.substr(0, report.size() - 5) : report;
 }
 
@@ -75,7 +75,7 @@ bool make_folders(const std::string& path, std::string* problem) {
             const int error = errno;
             struct stat status {};
             if (stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-                continue;  // a read-only parent of something that is there
+                continue;  // exists, in a read-only parent
             }
             *problem = "cannot create folder " + folder + ": " + std::strerror(error);
             return false;
@@ -84,9 +84,8 @@ bool make_folders(const std::string& path, std::string* problem) {
     return true;
 }
 
-// Whether strangers share the folder: the sticky bit keeps them from each other's files, as in
-// /tmp.
-bool is_everybodys(const std::string& folder) {
+// Whether all users share the folder: world-writable with the sticky bit, as /tmp.
+bool is_shared_folder(const std::string& folder) {
     constexpr mode_t marks = S_ISVTX | S_IWOTH;
     struct stat status {};
     return stat(folder.c_str(), &status) == 0 && (status.st_mode & marks) == marks;
@@ -97,10 +96,10 @@ bool claim(const std::string& report, std::uint64_t limit, unsigned mode, Claime
     if (!make_folders(report, problem)) {
         return false;
     }
-    if (is_everybodys(report.substr(0, report.rfind('/') + 1))) {
+    if (is_shared_folder(report.substr(0, report.rfind('/') + 1))) {
         mode = mode_in_shared_folder;
     }
-    const std::string stem = stem_of(report);
+    const std::string stem = report_stem(report);
     const std::string suffix = ends_with(report, ".json") ? ".json" : "";
     for (int attempt = 1; attempt <= max_attempts; ++attempt) {
         const std::string numbered = attempt == 1 ? stem : stem + "." + std::to_string(attempt);
@@ -143,8 +142,8 @@ std::string expand_pattern(const std::string& pattern, const PatternValues& valu
 ClaimedFiles claim_files(const Settings& settings, const PatternValues& values) {
     ClaimedFiles files;
     std::string problem;
-    const std::string wished = expand_pattern(settings.output, values, working_directory());
-    if (claim(wished, settings.log_limit, files.mode, &files, &problem)) {
+    const std::string preferred = expand_pattern(settings.output, values, working_directory());
+    if (claim(preferred, settings.log_limit, files.mode, &files, &problem)) {
         return files;
     }
     std::string second_problem;
@@ -164,18 +163,18 @@ std::string fallback_report(const PatternValues& values) {
     return expand_pattern(default_name, values, folder);
 }
 
-void announce(const Settings& settings, const ClaimedFiles& files) {
+void append_to_manifest(const Settings& settings, const ClaimedFiles& files) {
     if (settings.run_manifest.empty() || files.log.empty()) {
         return;
     }
-    const int fd = trace::move_out_of_the_way(
+    const int fd = trace::move_to_high_descriptor(
         open(settings.run_manifest.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
     if (fd < 0) {
-        return;  // the run is over
+        return;  // memlab-run has ended
     }
     const std::string line = manifest_line(files.log, files.report, settings.arguments);
     const ssize_t written = write(fd, line.data(), line.size());
-    static_cast<void>(written);  // memlab-run then does not know of us; the files are there
+    static_cast<void>(written);  // on failure memlab-run misses this process; its files exist
     close(fd);
 }
 

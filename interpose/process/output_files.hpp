@@ -1,4 +1,4 @@
-// Names and claims the files that a process writes.
+// Names and exclusively creates the files that a process writes.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace memlab::interpose {
 
-/// What %e, %p, %h and %r stand for.
+/// The values of %e, %p, %h and %r.
 struct PatternValues {
     std::string executable;  ///< file name only
     std::string pid;
@@ -27,23 +27,22 @@ struct ClaimedFiles {
     std::unique_ptr<trace::LogWriter> writer;
     std::string report;
     std::string log;
-    std::string problem;   ///< one sentence when the wished-for place could not be used
-    unsigned mode = 0666;  ///< who may read them, less the umask
+    std::string problem;   ///< one sentence if the configured path could not be used
+    unsigned mode = 0666;  ///< permissions, before the umask
 };
 
-/// Of files that end up in a folder which the user did not name, or which everybody may write to.
+/// Permissions of files in a folder that the user did not name, or that everybody may write to.
 inline constexpr unsigned mode_in_shared_folder = 0600;
 
-/// Creates the event log exclusively, and with it the right to the report's name: where the name is
-/// taken (exec keeps the pid) a number is inserted before the suffix. Creates missing folders.
-/// Where that fails, falls back to TMPDIR or /tmp, readable by the user alone, else to no files at
-/// all.
+/// Creates the event log exclusively, which also reserves the report's name: if the name is taken
+/// (exec keeps the pid) a number is inserted before the suffix. Creates missing folders. On failure
+/// falls back to TMPDIR or /tmp, readable by the user alone, else to no files.
 ClaimedFiles claim_files(const Settings& settings, const PatternValues& values);
 
-/// The report's path in TMPDIR or /tmp.
+/// The fallback path of the report, in TMPDIR or /tmp.
 std::string fallback_report(const PatternValues& values);
 
-/// Appends this process's line to memlab-run's manifest, where there is one.
-void announce(const Settings& settings, const ClaimedFiles& files);
+/// Appends this process's line to memlab-run's manifest, if there is one.
+void append_to_manifest(const Settings& settings, const ClaimedFiles& files);
 
 }  // namespace memlab::interpose

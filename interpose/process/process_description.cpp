@@ -42,7 +42,7 @@ std::string tracer_name() {
     if (at == std::string::npos) {
         return {};
     }
-    // from_chars: newer headers make strtol one that needs a newer glibc.
+    // from_chars: with newer headers strtol would require a newer glibc.
     const std::size_t digits = status.find_first_not_of(" \t", at + std::strlen("TracerPid:"));
     int pid = 0;
     if (digits != std::string::npos) {
@@ -83,20 +83,20 @@ trace::ProcessInfo describe_process(bool started_late, bool with_arguments) {
     process.start_wall_ns = profiler::wall_ns();
     process.start_monotonic_ns = profiler::monotonic_ns();
     process.started_late = started_late;
-    const auto note = [&process](const auto& names) {
+    const auto add_variables = [&process](const auto& names) {
         for (const char* name : names) {
             if (const char* value = std::getenv(name)) {
                 process.ranks.emplace_back(name, value);
             }
         }
     };
-    note(report::rank_variables);
-    note(report::local_rank_variables);
-    note(report::world_size_variables);
+    add_variables(report::rank_variables);
+    add_variables(report::local_rank_variables);
+    add_variables(report::world_size_variables);
     return process;
 }
 
-std::string rank_of(const trace::ProcessInfo& process) {
+std::string find_rank(const trace::ProcessInfo& process) {
     for (const char* variable : report::rank_variables) {
         for (const auto& [name, value] : process.ranks) {
             if (name == variable) {
@@ -107,7 +107,7 @@ std::string rank_of(const trace::ProcessInfo& process) {
     return "0";
 }
 
-std::string tool_at_work() {
+std::string active_tool() {
     if (is_loaded("libsanitizer-collection.so") || is_loaded("libsanitizer-public.so")) {
         return "compute-sanitizer";
     }
@@ -115,10 +115,10 @@ std::string tool_at_work() {
 }
 
 std::string reason_not_to_pool() {
-    const std::string tool = tool_at_work();
+    const std::string tool = active_tool();
     return tool.empty() ? tool
                         : tool +
-                              " is at work: recording without pooling, so that it sees each "
+                              " is active: recording without pooling, so that it sees each "
                               "allocation";
 }
 

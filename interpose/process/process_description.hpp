@@ -1,4 +1,4 @@
-// What the recording says of the process: who, where, when, which rank.
+// Facts about the process for the recording: who, where, when, which rank.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace memlab::interpose {
 trace::ProcessInfo describe_process(bool started_late, bool with_arguments);
 
 /// The rank that a launcher (torchrun, Open MPI, PMI, Slurm) gave this process; "0" without one.
-std::string rank_of(const trace::ProcessInfo& process);
+std::string find_rank(const trace::ProcessInfo& process);
 
-/// A tool that watches this process, as a sentence names it ("cuda-gdb"); empty: none.
-std::string tool_at_work();
+/// The name of a tool that inspects this process ("cuda-gdb"); empty: none.
+std::string active_tool();
 
 /// Why memlab must not pool in this process (compute-sanitizer, cuda-gdb: a pool hides overruns);
-/// empty when nothing stands against it.
+/// empty if it may.
 std::string reason_not_to_pool();
 
 }  // namespace memlab::interpose

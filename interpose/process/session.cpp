@@ -33,21 +33,21 @@ namespace {
 enum class State : std::uint8_t {
     idle,  // no CUDA yet
     running,
-    off,  // disabled, or over
+    off,  // disabled or failed to start
 };
 
 std::atomic<State> state{State::idle};
 
-// Where the session is published: in memory that a forked child finds empty, however it was forked.
-// One that was made by clone() alone runs no handler and lacks what the parent's session is made
-// of; nothing of it is found there.
-std::atomic<Session*> published_anywhere{nullptr};
-std::atomic<std::atomic<Session*>*> instance{&published_anywhere};
-Session* started = nullptr;  // the same, and known to forget_after_fork()
+// The published session pointer, in memory that is wiped in every forked child. A child made by
+// plain clone() runs no fork handler and lacks what the parent's session consists of; it must not
+// find the session.
+std::atomic<Session*> fallback_instance{nullptr};
+std::atomic<std::atomic<Session*>*> instance{&fallback_instance};
+Session* started = nullptr;  // the same pointer, for forget_after_fork()
 
 void publish(Session* session) {
     started = session;
-    if (instance.load(std::memory_order_relaxed) == &published_anywhere) {
+    if (instance.load(std::memory_order_relaxed) == &fallback_instance) {
         void* const page = mmap(nullptr, sizeof(std::atomic<Session*>), PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (page != MAP_FAILED &&
@@ -68,7 +68,7 @@ class StartLock {
     StartLock& operator=(const StartLock&) = delete;
 };
 
-std::string file_name_of(const std::string& path) {
+std::string last_component(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return slash == std::string::npos ? path : path.substr(slash + 1);
 }
@@ -85,8 +85,8 @@ profiler::python::Mode python_mode(PythonFrames frames) {
     return profiler::python::Mode::automatic;
 }
 
-/// The least that is left of a recording where nothing can be written.
-void say_peaks(const trace::Aggregator& aggregate) {
+/// The minimum to report when nothing can be written.
+void warn_with_peaks(const trace::Aggregator& aggregate) {
     for (std::size_t index = 0; index < aggregate.devices().size(); ++index) {
         if (const auto& device = aggregate.devices()[index]; device != nullptr) {
             warn("GPU " + std::to_string(index) + ": at most " +
@@ -98,27 +98,28 @@ void say_peaks(const trace::Aggregator& aggregate) {
 
 std::atomic<std::int32_t> exit_code{trace::End::unknown_code};
 
-// Handlers run from the last to the first: what one that was registered before this one gives to
-// exit() anew is not seen.
+// Handlers run in reverse order: a status changed by a handler registered before this one is not
+// seen.
 void note_exit_code(int status, void* /*unused*/) {
     constexpr int seen_by_parent = 0xff;
     exit_code.store(status & seen_by_parent, std::memory_order_relaxed);
 }
 
-// The next two are registered late, so that they run before whatever CUDA registered.
+// The next two handlers are registered late, so that they run before CUDA's.
 
-/// The trimming thread must not meet a driver that is being taken down.
+/// The trim thread must not call a driver that is shutting down.
 void stop_trimmer_at_exit() {
     if (Session* session = Session::current()) {
         session->trimmer().stop();
     }
 }
 
-void leave_cupti_at_exit() {
+void unsubscribe_cupti_at_exit() {
     if (Session* session = Session::current()) {
         const InsideMemlab inside;
-        if (!inside.nested() &&
-            session->recorder()->comes_free()) {  // else locks may be held for ever
+        // CUPTI needs the heap; and a thread stopped for good inside memlab may hold a lock.
+        if (!inside.nested() && !heap_may_be_interrupted() &&
+            session->recorder()->wait_until_idle()) {
             session->cupti().finish();
         }
     }
@@ -130,7 +131,7 @@ void disable_pooling_for_unknown(const char* why) {
     }
 }
 
-// exit() runs the destructors of loaded objects; quick_exit() only what was registered with it.
+// exit() runs the destructors of loaded objects; quick_exit() only the handlers registered with it.
 void at_quick_exit_handler() {
     Session::finish(trace::EndKind::quick_exit);
 }
@@ -176,17 +177,17 @@ void Session::start(bool late) {
         return;
     }
     if (Session* session = start_once(late)) {
-        session->look_for_ipc_users();
+        session->detect_ipc_users();
         if (session->cupti_.start(*session)) {
-            std::atexit(leave_cupti_at_exit);
+            std::atexit(unsubscribe_cupti_at_exit);
         }
     }
 }
 
-/// The session, if this call was the one to start it.
+/// The session if this call started it, else null.
 Session* Session::start_once(bool late) {
     const trace::NoCancellation no_cancellation;
-    // Before the lock: a child that is forked while it is held has it locked for ever otherwise.
+    // Before the lock: otherwise a child forked while the lock is held could never take it.
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, &Session::forget_after_fork); });
     const StartLock lock;
@@ -204,7 +205,7 @@ Session* Session::start_once(bool late) {
             warn(problem);
         }
         auto* session = new Session(std::move(loaded), late);
-        look_for_other_nvtx_tools(*session);
+        report_other_nvtx_tool(*session);
         record_early_annotations(*session);
         publish(session);
         state.store(State::running, std::memory_order_release);
@@ -219,19 +220,19 @@ Session* Session::start_once(bool late) {
 Session::Session(LoadedSettings loaded, bool late)
     : Memory(std::move(loaded.settings), late), owner_pid_(getpid()) {
     prepare_fork_warning();
-    tell_of_unknown_to_pools(disable_pooling_for_unknown);
+    set_unknown_function_handler(disable_pooling_for_unknown);
     if (settings_.record) {
         const trace::ProcessInfo process = describe_process(late, settings_.arguments);
         PatternValues values;
-        values.executable = file_name_of(process.executable);
+        values.executable = last_component(process.executable);
         values.pid = std::to_string(process.pid);
         values.host = process.host;
-        values.rank = rank_of(process);
+        values.rank = find_rank(process);
         ClaimedFiles claimed = claim_files(settings_, values);
         if (!claimed.problem.empty()) {
             warn(claimed.problem);
         }
-        announce(settings_, claimed);
+        append_to_manifest(settings_, claimed);
         report_path_ = claimed.report;
         files_ = {claimed.log, claimed.mode, fallback_report(values)};
         recorder_ = std::make_unique<profiler::Recorder>(
@@ -241,7 +242,7 @@ Session::Session(LoadedSettings loaded, bool late)
         for (const auto& [name, value] : loaded.values) {
             recorder_->record(trace::OptionValue{name, value});
         }
-        // What switches other caches off decides what there is to see here.
+        // Switches of frameworks' own caches decide what memlab can see.
         for (const report::FrameworkCache& cache : report::framework_caches()) {
             const char* value =
                 cache.switch_name == nullptr ? nullptr : std::getenv(cache.switch_name);
@@ -257,16 +258,18 @@ Session::Session(LoadedSettings loaded, bool late)
         work_clock.distrust();
     }
     if (settings_.one_stream && work_clock.trusted()) {
-        one_stream.begin([] {
+        one_stream.start_tracking([] {
             if (Session* session = Session::current()) {
                 session->contexts().order_second_stream();
             }
         });
     }
     if (limits().wanted() && !limits().applies()) {
-        warn("MEMLAB_LIMIT changes nothing: no device of this process is named by it and larger");
+        warn(
+            "MEMLAB_LIMIT has no effect: it names no device of this process that is larger "
+            "than its limit");
     }
-    debug("at work in process " + std::to_string(owner_pid_) +
+    debug("active in process " + std::to_string(owner_pid_) +
           (report_path_.empty() ? std::string() : ", report " + report_path_) +
           (pooling() ? ", pooling" : ", not pooling"));
 }
@@ -276,7 +279,7 @@ void Session::choose_pooling() {
         pooling_.store(false, std::memory_order_relaxed);
         return;
     }
-    if (const std::string unknown = unknown_function_to_pools(); !unknown.empty()) {
+    if (const std::string unknown = unknown_function_reason(); !unknown.empty()) {
         disable_pooling(unknown.c_str());
         return;
     }
@@ -284,22 +287,22 @@ void Session::choose_pooling() {
     if (!reason.empty()) {
         pooling_.store(false, std::memory_order_relaxed);
         if (recorder_) {
-            recorder_->missed(reason, 0);
+            recorder_->report_missed(reason, 0);
         }
     }
 }
 
-void Session::look_for_ipc_users() noexcept {
+void Session::detect_ipc_users() noexcept {
     IpcUsers::Name name;
-    if (!settings_.look_for_ipc || !pooling() || !ipc_users_.look(&name)) {
+    if (!settings_.detect_ipc || !pooling() || !ipc_users_.look(&name)) {
         return;
     }
     try {
         const std::string why =
             std::string(name.data()) +
-            " is loaded, which may share device memory with other processes: memory allocated "
-            "since was not pooled, so that its handles are exact (MEMLAB_IPC=off pools it all the "
-            "same)";
+            " is loaded, which may share device memory with other processes: memory "
+            "allocated since was not pooled, so that its handles are exact (MEMLAB_IPC=off "
+            "keeps pooling)";
         disable_pooling_quietly(why.c_str());
     } catch (const std::bad_alloc&) {
         disable_pooling("a library that shares device memory is loaded");
@@ -312,10 +315,10 @@ void Session::on_pool_created() {
     }
 }
 
-void Session::look_around() noexcept {
-    look_for_ipc_users();
-    cupti_.look_for_others();
-    cupti_.make_way_if_wanted();
+void Session::detect_new_libraries() noexcept {
+    detect_ipc_users();
+    cupti_.detect_other_profilers();
+    cupti_.yield_if_requested();
 }
 
 void Session::finish(trace::EndKind kind) {
@@ -330,8 +333,9 @@ void Session::finish(trace::EndKind kind) {
                                   : trace::End::unknown_code;
     session->trimmer_.stop();
     if (inside.nested() || heap_may_be_interrupted()) {
-        // A signal handler ends the process: what it interrupted may hold any lock of memlab's, and
-        // the heap's. The log has everything; with its end, where that can be had, it is whole.
+        // A signal handler ends the process: the interrupted code may hold any lock of memlab's or
+        // the heap's. The log is complete; finish_log_only() adds its end record if it can get the
+        // lock.
         if (session->recorder_) {
             session->recorder_->finish_log_only(kind, code);
         }
@@ -344,16 +348,14 @@ void Session::finish(trace::EndKind kind) {
     if (!session->recorder_) {
         return;
     }
-    // A thread that was stopped for good inside memlab, as by a handler that does not return.
-    if (!session->recorder_->comes_free()) {
-        warn(
-            "a thread that does not run any more keeps the recording locked: no report; the event "
-            "log " +
-            session->files_.log + " holds everything: memlab-report reads it");
+    // A thread stopped for good inside memlab, for example by a handler that does not return.
+    if (!session->recorder_->wait_until_idle()) {
+        warn("no report: a stopped thread holds the recording's lock; the event log " +
+             session->files_.log + " holds everything: memlab-report reads it");
         return;
     }
     if (const std::uint32_t children = refused_children()) {
-        session->recorder_->missed(
+        session->recorder_->report_missed(
             "processes forked from this one after CUDA had started tried to use it, which the "
             "driver refuses: start them with exec (Python: multiprocessing's 'spawn' start "
             "method), or fork before the first CUDA call",
@@ -362,13 +364,13 @@ void Session::finish(trace::EndKind kind) {
     session->cupti_.finish();
     session->recorder_->finish(kind, code);
     try {
-        session->leave_report();
+        session->write_final_report();
     } catch (...) {
         warn("out of memory while writing " + session->report_path_);
     }
 }
 
-void Session::leave_report() {
+void Session::write_final_report() {
     const std::string log_problem = recorder_->log_problem();
     if (!log_problem.empty()) {
         warn(log_problem);
@@ -385,7 +387,7 @@ void Session::leave_report() {
         }
         return;
     }
-    // A full disk, most likely; what the recording amounts to is still here.
+    // Most likely a full disk; the aggregated data is still in memory.
     report::WriteResult elsewhere;
     std::string path = files_.fallback_report;
     constexpr int max_names = 100;
@@ -405,17 +407,17 @@ void Session::leave_report() {
          (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
          ": memlab-report reads it");
     if (!elsewhere.ok()) {
-        say_peaks(aggregate);
+        warn_with_peaks(aggregate);
     }
 }
 
-// CUDA does not survive a fork, and the parent's files are the parent's. Whatever the parent's
-// other threads held locked stays so; nothing of it is touched again.
+// CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
+// threads stay locked, so none of its objects are used again.
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
-    profiler::forget_thread_id();
+    profiler::reset_thread_id();
     profiler::cupti::Subscriber::forget_after_fork();
-    profiler::unwind::forget_unloads_after_fork();
+    profiler::unwind::reset_unloads_after_fork();
     forget_inside_after_fork();
     forget_annotations_after_fork();
     one_stream.forget_after_fork();

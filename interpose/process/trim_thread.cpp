@@ -74,7 +74,7 @@ void* TrimThread::run(void* self) {
 void TrimThread::loop() {
     pthread_mutex_lock(&mutex_);
     while (!stopped_.load()) {
-        const timespec until = profiler::timespec_of(profiler::monotonic_ns() + interval_ns_);
+        const timespec until = profiler::to_timespec(profiler::monotonic_ns() + interval_ns_);
         pthread_cond_timedwait(&stopped_changed_, &mutex_, &until);
         trim();
     }
@@ -95,7 +95,7 @@ void TrimThread::trim() {
                 context->pool().tick(now);
             }
         }
-    } catch (const std::bad_alloc&) {  // another time
+    } catch (const std::bad_alloc&) {  // retry at the next tick
     }
 }
 

@@ -1,9 +1,9 @@
-// MEMLAB_TRIM_AFTER: the thread that lets the pools know that time passes, so that cached memory
-// goes back while the program does nothing at all.
+// MEMLAB_TRIM_AFTER: a thread that ticks the pools, so that cached memory is released even while
+// the program makes no calls.
 //
-// Made with the first pool, and only when the option is set: memlab has no other thread. It blocks
-// all signals, so that the program's handlers never run on it, and gives memory back only while the
-// device is idle, since the driver waits for the device in that.
+// Created with the first pool, and only when the option is set; memlab has no other thread. It
+// blocks all signals, so that the program's handlers never run on it, and releases memory only
+// while the device is idle, because the driver waits for the device in that.
 #pragma once
 
 #include <pthread.h>
@@ -22,13 +22,13 @@ class TrimThread {
     TrimThread(const TrimThread&) = delete;
     TrimThread& operator=(const TrimThread&) = delete;
 
-    /// Once; later calls do nothing. True when there is a thread now: stop it at exit. When none
-    /// can be made, the pools are not trimmed.
+    /// Only the first call has an effect. True when a thread was created: call stop() at exit. If
+    /// none can be created the pools are not trimmed.
     bool start(Memory& memory, std::uint64_t trim_after_ns);
 
-    /// The process ends: no driver call of the thread begins after this. Waits for one that has
-    /// begun, but not for ever: the driver may wait for work that never ends. In signal handlers,
-    /// too.
+    /// Call at process end: no driver call of the thread begins after this. Waits for one under
+    /// way, but at most a second: the driver may wait for work that never ends. Also called in
+    /// signal handlers.
     void stop();
 
   private:

@@ -44,53 +44,53 @@ constexpr Table runtime_tables[] = {
      0x1e},
 };
 
-// By how their files' names begin: profilers, compilers and the driver's management library, which
-// submit no work of the program's, and libraries whose every kernel was seen to pass the hooks
-// (CUPTI counted the same ones).
+// File name prefixes: profilers, compilers and the management library, which submit no work of the
+// program's, and libraries whose every kernel was observed to pass the hooks (CUPTI counted the
+// same ones).
 constexpr std::string_view harmless_callers[] = {
     "libcupti",    "libcheckpoint", "libnvperf", "libnvrtc", "libnvJitLink",
     "libnvvm",     "libnvidia-ml",  "libcublas", "libcudnn", "libcufft",
     "libcusolver", "libcusparse",   "libcurand"};
 
-// The first function that a pool would have had to see. Written once, by who takes it.
-constinit std::atomic_flag taken = ATOMIC_FLAG_INIT;
-constinit std::atomic<bool> told{false};
-constinit std::atomic<void (*)(const char*)> told_to{nullptr};
-constinit char unseen_function[64] = "";
+// The first unknown pool-critical function. Written once, by the thread that sets `claimed`.
+constinit std::atomic_flag claimed = ATOMIC_FLAG_INIT;
+constinit std::atomic<bool> unknown_found{false};
+constinit std::atomic<void (*)(const char*)> disable_pooling_handler{nullptr};
+constinit char unknown_name[64] = "";
 
-std::string_view file_of(const void* code) {
-    const auto* const object = static_cast<const link_map*>(object_of(code));
+std::string_view object_file_name(const void* code) {
+    const auto* const object = static_cast<const link_map*>(containing_object(code));
     const std::string_view path = object == nullptr ? std::string_view() : object->l_name;
     return path.substr(path.rfind('/') + 1);
 }
 
 }  // namespace
 
-void unknown_function(const char* name) noexcept {
-    work_goes_unseen();
-    if (!pool_must_see(name) || taken.test_and_set()) {
+void on_unknown_function(const char* name) noexcept {
+    on_untracked_work();
+    if (!is_pool_critical(name) || claimed.test_and_set()) {
         return;
     }
-    std::strncpy(unseen_function, name, sizeof(unseen_function) - 1);
-    told.store(true, std::memory_order_release);
-    if (const auto disable_pooling = told_to.load(std::memory_order_acquire)) {
+    std::strncpy(unknown_name, name, sizeof(unknown_name) - 1);
+    unknown_found.store(true, std::memory_order_release);
+    if (const auto disable_pooling = disable_pooling_handler.load(std::memory_order_acquire)) {
         try {
-            disable_pooling(unknown_function_to_pools().c_str());
+            disable_pooling(unknown_function_reason().c_str());
         } catch (const std::bad_alloc&) {
             disable_pooling("the program uses a driver function that memlab does not know");
         }
     }
 }
 
-void tell_of_unknown_to_pools(void (*disable_pooling)(const char* why)) {
-    told_to.store(disable_pooling, std::memory_order_release);
+void set_unknown_function_handler(void (*disable_pooling)(const char* why)) {
+    disable_pooling_handler.store(disable_pooling, std::memory_order_release);
 }
 
-std::string unknown_function_to_pools() {
-    if (!told.load(std::memory_order_acquire)) {
+std::string unknown_function_reason() {
+    if (!unknown_found.load(std::memory_order_acquire)) {
         return {};
     }
-    return std::string("the program uses a version of ") + unseen_function +
+    return std::string("the program uses a version of ") + unknown_name +
            " that this memlab does not know";
 }
 
@@ -101,16 +101,16 @@ bool is_runtime_table(const CUuuid& table) {
                        });
 }
 
-void private_table(const CUuuid& table, const void* caller) noexcept {
+void on_private_table(const CUuuid& table, const void* caller) noexcept {
     if (is_runtime_table(table)) {
         return;
     }
-    const std::string_view file = file_of(caller);
+    const std::string_view file = object_file_name(caller);
     if (std::any_of(std::begin(harmless_callers), std::end(harmless_callers),
-                    [file](std::string_view beginning) { return file.starts_with(beginning); })) {
+                    [file](std::string_view prefix) { return file.starts_with(prefix); })) {
         return;
     }
-    work_goes_unseen();
+    on_untracked_work();
     try {
         constexpr char digits[] = "0123456789abcdef";
         std::string text = "the work clock is not trusted: a private table of the driver, ";
@@ -119,7 +119,7 @@ void private_table(const CUuuid& table, const void* caller) noexcept {
             text += digits[static_cast<unsigned char>(byte) & 15];
         }
         debug(text + ", was given to " + std::string(file));
-    } catch (const std::bad_alloc&) {  // only a hint
+    } catch (const std::bad_alloc&) {  // only a debug message
     }
 }
 

@@ -1,5 +1,5 @@
-// What follows when a program finds a way into the driver that memlab does not know: a function of
-// a later CUDA, a later version of one that memlab hooks, or a private table of functions.
+// Reacts when a program obtains an entry point into the driver that memlab does not know: a
+// function of a later CUDA, a later version of a hooked one, or a private function table.
 #pragma once
 
 #include <string>
@@ -8,20 +8,20 @@
 
 namespace memlab::interpose {
 
-/// `disable_pooling` is called, with the reason, when a function comes to light that a pool must
-/// see. What came to light before is in unknown_function_to_pools().
-void tell_of_unknown_to_pools(void (*disable_pooling)(const char* why));
+/// Sets the handler that is called, with the reason, when the program obtains an unknown
+/// pool-critical function. For earlier ones see unknown_function_reason().
+void set_unknown_function_handler(void (*disable_pooling)(const char* why));
 
-/// Why this process must not pool, as far as functions tell; empty: it may.
-std::string unknown_function_to_pools();
+/// Why this process must not pool because of an unknown function; empty: it may.
+std::string unknown_function_reason();
 
-/// The driver gave the code at `caller` this private table. Those of the CUDA runtime and of the
-/// libraries that come with it give no work to a device (measured: all kernels of PyTorch, cuBLAS
-/// and cuFFT pass the driver's own functions); CUPTI's watch, compilers' do not use a device.
-/// Any other (OptiX) may, so that the work clock is not trusted from then on.
-void private_table(const CUuuid& table, const void* caller) noexcept;
+/// The driver returned this private table to the code at `caller`. Tables of the CUDA runtime and
+/// the libraries that come with it submit no work (measured: all kernels of PyTorch, cuBLAS and
+/// cuFFT use the driver's public functions); CUPTI's only observe, compilers' use no device. Any
+/// other (OptiX) may submit work, so the work clock is distrusted from then on.
+void on_private_table(const CUuuid& table, const void* caller) noexcept;
 
-/// Whether the table is one of the runtime's.
+/// Whether the table is one of the CUDA runtime's or its libraries'.
 bool is_runtime_table(const CUuuid& table);
 
 }  // namespace memlab::interpose

@@ -13,55 +13,57 @@ void Audit::guarded(const Body& body) noexcept {
     }
     try {
         body();
-        overflowed_ = open_.size() > max_open || strangers_.size() > max_open;
+        overflowed_ = open_.size() > max_open || bypass_calls_.size() > max_open;
     } catch (const std::bad_alloc&) {
         overflowed_ = true;
     }
 }
 
-void Audit::made(std::uint64_t address) noexcept {
+void Audit::add_known(std::uint64_t address) noexcept {
     guarded([&] {
-        ++made_;
+        ++known_;
         const auto [at, is_new] = open_.try_emplace(address);
         Ledger& ledger = at->second;
-        // A stranger's allocation at the same address is not this one.
-        const auto ours = std::find_if(
-            ledger.seen.begin(), ledger.seen.end(),
-            [this](const Seen& seen) { return strangers_.count(seen.correlation) == 0; });
-        if (ours == ledger.seen.end()) {
-            ++ledger.made;
+        // A record of a call that bypassed memlab is of another allocation at this address.
+        const auto match = std::find_if(ledger.records.begin(), ledger.records.end(),
+                                        [this](const Allocation& record) {
+                                            return bypass_calls_.count(record.correlation) == 0;
+                                        });
+        if (match == ledger.records.end()) {
+            ++ledger.known;
             return;
         }
-        ledger.seen.erase(ours);
-        if (ledger.seen.empty() && ledger.made == 0) {
+        ledger.records.erase(match);
+        if (ledger.records.empty() && ledger.known == 0) {
             open_.erase(at);
         }
     });
 }
 
-void Audit::seen(const Seen& record) noexcept {
+void Audit::add_record(const Allocation& record) noexcept {
     guarded([&] {
         ++records_;
         bytes_ += record.bytes;
         const auto [at, is_new] = open_.try_emplace(record.address);
         Ledger& ledger = at->second;
-        if (ledger.made == 0 || strangers_.count(record.correlation) != 0) {
-            ledger.seen.push_back(record);
-        } else if (--ledger.made == 0 && ledger.seen.empty()) {
+        if (ledger.known == 0 || bypass_calls_.count(record.correlation) != 0) {
+            ledger.records.push_back(record);
+        } else if (--ledger.known == 0 && ledger.records.empty()) {
             open_.erase(at);
         }
     });
 }
 
-void Audit::stranger(std::uint32_t correlation, std::uint32_t api, std::uint32_t stack) noexcept {
-    guarded([&] { strangers_[correlation] = {api, stack}; });
+void Audit::add_bypass_call(std::uint32_t correlation, std::uint32_t api,
+                            std::uint32_t stack) noexcept {
+    guarded([&] { bypass_calls_[correlation] = {api, stack}; });
 }
 
-bool Audit::waits() const noexcept {
+bool Audit::has_pending() const noexcept {
     const std::lock_guard lock(mutex_);
     for (const auto& [address, ledger] : open_) {
-        for (const Seen& seen : ledger.seen) {
-            if (strangers_.count(seen.correlation) == 0) {
+        for (const Allocation& record : ledger.records) {
+            if (bypass_calls_.count(record.correlation) == 0) {
                 return true;
             }
         }
@@ -74,16 +76,17 @@ Audit::Result Audit::result() const {
     Result result;
     result.records = records_;
     result.bytes = bytes_;
-    result.made = made_;
+    result.known = known_;
     result.overflowed = overflowed_;
     for (const auto& [address, ledger] : open_) {
-        for (const Seen& seen : ledger.seen) {
-            if (const auto who = strangers_.find(seen.correlation); who != strangers_.end()) {
-                result.bypassed.push_back({seen, who->second.api, who->second.stack});
+        for (const Allocation& record : ledger.records) {
+            if (const auto call = bypass_calls_.find(record.correlation);
+                call != bypass_calls_.end()) {
+                result.bypassed.push_back({record, call->second.api, call->second.stack});
             }
         }
     }
-    std::sort(result.bypassed.begin(), result.bypassed.end(), [](const Left& a, const Left& b) {
+    std::sort(result.bypassed.begin(), result.bypassed.end(), [](const Bypass& a, const Bypass& b) {
         return a.record.monotonic_ns != b.record.monotonic_ns
                    ? a.record.monotonic_ns < b.record.monotonic_ns
                    : a.record.address < b.record.address;

@@ -1,17 +1,15 @@
-// The audit: are all allocations that reached the driver known to memlab?
+// The audit: finds allocations in the driver that bypassed memlab.
 //
-// Two ledgers are compared, address by address: what memlab made or recorded (its hooks tell), and
-// what CUPTI's MEMORY2 records tell of, which come from beneath every hook and much later.
-// Addresses are used again and the two ledgers run at different speeds, so only counts matter: a
-// record and an allocation at the same address cancel each other, in whatever order they come. Of
-// the records that are left at the end, those bypassed memlab whose call came from outside of its
-// hooks.
+// Two sources are matched by address: the allocations that memlab made or recorded (by its hooks),
+// and CUPTI's MEMORY2 records, which come from below every hook and much later. Addresses are
+// reused and the sources run at different speeds, so only counts matter: a record and a known
+// allocation at the same address cancel each other, in either order. Of the records that remain,
+// those whose call came from outside of memlab's hooks are bypasses.
 //
-// CUPTI's records do not name the function that was called; a callback at the driver's own entry
-// does. It is told to the audit for calls that come from outside of memlab's hooks, by the
-// correlation number that the record will carry. A record that is left without a stranger is of
-// memory that memlab knows by a handle and not by its address (cuMemCreate), or of what the driver
-// took by itself, as a graph with allocation nodes does when it is launched.
+// CUPTI's records do not name the called function; a callback at the driver's entry does. It is
+// added for calls from outside of memlab's hooks, by the correlation id that the record will have.
+// A remaining record without such a call is of memory that memlab knows by handle and not by
+// address (cuMemCreate), or of the driver's own, as at the launch of a graph with allocation nodes.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +21,15 @@
 
 namespace memlab::profiler::cupti {
 
-/// Thread-safety: all functions, from any thread. Nothing here calls CUPTI or the recorder. Memory:
-/// bounded by what one ledger is ahead of the other, and by max_open. Nothing throws: without host
-/// memory the audit ends and says so.
+/// Thread-safety: all functions, from any thread. Calls neither CUPTI nor the recorder. Memory:
+/// proportional to the unmatched entries, at most max_open. Out of host memory the audit stops and
+/// sets `overflowed`.
 class Audit {
   public:
     static constexpr std::size_t max_open = std::size_t{1} << 20;
 
-    /// An allocation as CUPTI tells it.
-    struct Seen {
+    /// A CUPTI record of an allocation.
+    struct Allocation {
         std::uint64_t address = 0;
         std::uint64_t bytes = 0;
         std::uint64_t monotonic_ns = 0;
@@ -40,37 +38,39 @@ class Audit {
         trace::MemoryKind kind = trace::MemoryKind::device;
     };
 
-    /// memlab made this allocation, or recorded that the program did.
-    void made(std::uint64_t address) noexcept;
-    void seen(const Seen& record) noexcept;
-    /// A driver function that allocates was entered from outside of memlab.
-    void stranger(std::uint32_t correlation, std::uint32_t api, std::uint32_t stack) noexcept;
+    /// Adds an allocation that memlab made, or recorded as made by the program.
+    void add_known(std::uint64_t address) noexcept;
+    void add_record(const Allocation& record) noexcept;
+    /// Adds a call of an allocating driver function from outside of memlab.
+    void add_bypass_call(std::uint32_t correlation, std::uint32_t api,
+                         std::uint32_t stack) noexcept;
 
-    struct Left {
-        Seen record;
+    struct Bypass {
+        Allocation record;
         std::uint32_t api = 0;    ///< 0: unknown
         std::uint32_t stack = 0;  ///< 0: unknown
     };
     struct Result {
-        std::vector<Left> bypassed;  ///< by time
-        std::uint64_t records = 0;   ///< all allocations seen
+        std::vector<Bypass> bypassed;  ///< by time
+        std::uint64_t records = 0;     ///< allocations reported by CUPTI
         std::uint64_t bytes = 0;
-        std::uint64_t made = 0;
-        bool overflowed = false;  ///< the ledgers drifted too far apart, or there was no memory
+        std::uint64_t known = 0;
+        bool overflowed = false;  ///< too many unmatched entries, or out of memory
     };
-    /// The comparison as of now. May throw std::bad_alloc.
+    /// The present result. May throw std::bad_alloc.
     Result result() const;
 
-    /// Whether records are left that nobody has accounted for and no stranger made: an allocation
-    /// whose hook has not returned yet may be among them.
-    bool waits() const noexcept;
+    /// Whether there are unmatched records that no bypass call explains: the hook of such an
+    /// allocation may not have returned yet.
+    bool has_pending() const noexcept;
 
   private:
+    /// The unmatched entries of one address.
     struct Ledger {
-        std::uint64_t made = 0;
-        std::vector<Seen> seen;
+        std::uint64_t known = 0;
+        std::vector<Allocation> records;
     };
-    struct Stranger {
+    struct BypassCall {
         std::uint32_t api = 0;
         std::uint32_t stack = 0;
     };
@@ -78,11 +78,11 @@ class Audit {
     void guarded(const Body& body) noexcept;
 
     mutable std::mutex mutex_;
-    std::unordered_map<std::uint64_t, Ledger> open_;  ///< by address; none is even
-    std::unordered_map<std::uint32_t, Stranger> strangers_;
+    std::unordered_map<std::uint64_t, Ledger> open_;  ///< by address; never empty ledgers
+    std::unordered_map<std::uint32_t, BypassCall> bypass_calls_;
     std::uint64_t records_ = 0;
     std::uint64_t bytes_ = 0;
-    std::uint64_t made_ = 0;
+    std::uint64_t known_ = 0;
     bool overflowed_ = false;
 };
 

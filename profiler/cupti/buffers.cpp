@@ -6,12 +6,12 @@
 
 namespace memlab::profiler::cupti {
 
-std::uint8_t* BufferPool::take() noexcept {
+std::uint8_t* BufferPool::acquire() noexcept {
     const std::lock_guard lock(mutex_);
     if (free_count_ != 0) {
         return free_[--free_count_];
     }
-    if (made_ == max_buffers) {
+    if (count_ == max_buffers) {
         return nullptr;
     }
     void* const memory =
@@ -19,13 +19,13 @@ std::uint8_t* BufferPool::take() noexcept {
     if (memory == MAP_FAILED) {
         return nullptr;
     }
-    return all_[made_++] = static_cast<std::uint8_t*>(memory);
+    return all_[count_++] = static_cast<std::uint8_t*>(memory);
 }
 
-void BufferPool::put_back(std::uint8_t* buffer) noexcept {
+void BufferPool::release(std::uint8_t* buffer) noexcept {
     const std::lock_guard lock(mutex_);
-    std::uint8_t** const end = all_ + made_;
-    if (std::find(all_, end, buffer) != end && free_count_ < made_) {
+    std::uint8_t** const end = all_ + count_;
+    if (std::find(all_, end, buffer) != end && free_count_ < count_) {
         free_[free_count_++] = buffer;
     }
 }

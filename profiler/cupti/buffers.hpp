@@ -1,6 +1,5 @@
-// The buffers that CUPTI fills with records: a bounded number, never given back to the system,
-// since CUPTI may write into one until the process is gone. Without a free one CUPTI drops records
-// and counts them.
+// The pool of CUPTI's activity buffers: bounded, and never unmapped, since CUPTI may write to a
+// buffer until the process ends. If none is free CUPTI drops records and counts them.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +8,23 @@
 
 namespace memlab::profiler::cupti {
 
-/// Thread-safety: all functions, from any thread. Asks malloc for nothing.
+/// Thread-safety: all functions, from any thread. Does not call malloc.
 class BufferPool {
   public:
     static constexpr std::size_t buffer_bytes = std::size_t{256} << 10;
     static constexpr std::size_t max_buffers = 64;
 
-    /// A buffer of buffer_bytes, 8-byte aligned; null when all are in use or the host has no
+    /// A buffer of buffer_bytes, 8-byte aligned; null if all are in use or the host is out of
     /// memory.
-    std::uint8_t* take() noexcept;
-    /// Back to the free ones. Others' buffers are ignored.
-    void put_back(std::uint8_t* buffer) noexcept;
+    std::uint8_t* acquire() noexcept;
+    /// Returns a buffer to the pool. Buffers of others are ignored.
+    void release(std::uint8_t* buffer) noexcept;
 
   private:
     std::mutex mutex_;
     std::uint8_t* all_[max_buffers] = {};
     std::uint8_t* free_[max_buffers] = {};
-    std::size_t made_ = 0;
+    std::size_t count_ = 0;
     std::size_t free_count_ = 0;
 };
 

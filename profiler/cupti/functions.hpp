@@ -1,12 +1,11 @@
-// CUPTI's functions as memlab calls them.
+// Pointers to CUPTI's functions.
 #pragma once
 
 #include <cupti.h>
 
 namespace memlab::profiler::cupti {
 
-/// The functions of libcupti that memlab calls. All are there once a library was accepted, but for
-/// those that say otherwise.
+/// The functions of libcupti that memlab calls. In a usable Library none is null unless noted.
 struct Functions {
     decltype(&cuptiGetVersion) get_version = nullptr;
     decltype(&cuptiGetResultString) result_string = nullptr;

@@ -22,7 +22,7 @@ int collect(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     return 0;
 }
 
-const char* file_name_of(const std::string& path) {
+const char* base_name(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return path.c_str() + (slash == std::string::npos ? 0 : slash + 1);
 }
@@ -46,7 +46,7 @@ bool find_function(FindSymbol find, void* library, const char* name, Function& f
     return function != nullptr;
 }
 
-/// The name of a function that is missing; null when all are there.
+/// Fills in all functions; the name of a missing one, or null.
 const char* fill(Functions& functions, FindSymbol find, void* library) {
     find_function(find, library, "cuptiActivityRegisterTimestampCallback",
                   functions.register_clock);
@@ -70,18 +70,18 @@ const char* fill(Functions& functions, FindSymbol find, void* library) {
     return nullptr;
 }
 
-/// Fills in the library, with a problem where it cannot be used.
-void examine(Library& library, FindSymbol find, void* handle, const std::string& path,
-             int driver_version) {
+/// Fills in `library`: its functions, or the problem.
+void check_library(Library& library, FindSymbol find, void* handle, const std::string& path,
+                   int driver_version) {
     const auto functions = std::make_shared<Functions>();
     std::uint32_t version = 0;
     if (!find_function(find, handle, "cuptiGetVersion", functions->get_version) ||
         functions->get_version(&version) != CUPTI_SUCCESS) {
-        library.problem = path + " does not tell its version.";
+        library.problem = path + " does not give its version.";
         return;
     }
     library.name = "CUPTI " + version_text(version) + ", " + path;
-    const std::uint32_t major = major_of(version);
+    const std::uint32_t major = cuda_major(version);
     if (major != tested_major) {
         library.problem = path + " is CUPTI of CUDA " + version_text(version) +
                           "; memlab was tested with that of CUDA " + std::to_string(tested_major) +
@@ -102,19 +102,19 @@ void examine(Library& library, FindSymbol find, void* handle, const std::string&
     library.usable = true;
 }
 
-std::string path_of(FindSymbol find, void* handle, const std::string& otherwise) {
+std::string library_path(FindSymbol find, void* handle, const std::string& fallback) {
     Dl_info info{};
     void* const symbol = find(handle, "cuptiGetVersion");
     return symbol != nullptr && dladdr(symbol, &info) != 0 && info.dli_fname != nullptr
                ? std::string(info.dli_fname)
-               : otherwise;
+               : fallback;
 }
 
 }  // namespace
 
 std::string version_text(std::uint32_t version) {
     if (version < 10000) {
-        const std::uint32_t major = major_of(version);
+        const std::uint32_t major = cuda_major(version);
         return (major == 0 ? std::string("10 or older") : std::to_string(major)) +
                " (API version " + std::to_string(version) + ")";
     }
@@ -122,7 +122,7 @@ std::string version_text(std::uint32_t version) {
            std::to_string(version % 100);
 }
 
-std::uint32_t major_of(std::uint32_t version) {
+std::uint32_t cuda_major(std::uint32_t version) {
     if (version >= 10000) {
         return version / 10000;
     }
@@ -135,7 +135,7 @@ bool is_cupti_file(const char* file_name) {
     if (!name.starts_with(stem) || name.size() == stem.size()) {
         return false;
     }
-    // wheels that were repaired carry a hash: libcupti-12ab34cd.so.13
+    // Repaired wheels add a hash: libcupti-12ab34cd.so.13
     return (name[stem.size()] == '.' || name[stem.size()] == '-') &&
            name.find(".so") != std::string_view::npos;
 }
@@ -144,11 +144,11 @@ std::vector<std::string> candidate_paths(const std::vector<std::string>& loaded_
                                          const char* cuda_home, const char* cuda_path) {
     std::vector<std::string> paths;
     for (const std::string& file : loaded_files) {
-        if (is_cupti_file(file_name_of(file))) {
+        if (is_cupti_file(base_name(file))) {
             add(paths, file);
         }
     }
-    // pip's packages lie beside each other, whoever of them is loaded.
+    // pip's packages are siblings, so any loaded one gives the others' directory.
     for (const std::string& file : loaded_files) {
         for (const char* packages : {"/site-packages/", "/dist-packages/"}) {
             if (const std::size_t at = file.find(packages); at != std::string::npos) {
@@ -158,9 +158,9 @@ std::vector<std::string> candidate_paths(const std::vector<std::string>& loaded_
             }
         }
     }
-    // beside the runtime in use
+    // Next to the CUDA runtime in use.
     for (const std::string& file : loaded_files) {
-        if (std::strncmp(file_name_of(file), "libcudart.so", std::strlen("libcudart.so")) == 0) {
+        if (std::strncmp(base_name(file), "libcudart.so", std::strlen("libcudart.so")) == 0) {
             add(paths, file.substr(0, file.rfind('/') + 1) + soname);
         }
     }
@@ -188,9 +188,9 @@ Library open_library(FindSymbol find, int driver_version) {
         if (handle == nullptr) {
             continue;
         }
-        // The nearest one decides: another copy belongs to other CUDA libraries than these.
+        // No fallback to later candidates: they belong to other CUDA libraries.
         Library library;
-        examine(library, find, handle, path_of(find, handle, path), driver_version);
+        check_library(library, find, handle, library_path(find, handle, path), driver_version);
         if (!library.usable && !is_loaded) {
             dlclose(handle);
         }

@@ -17,18 +17,18 @@ namespace memlab::profiler::cupti {
 
 namespace {
 
-/// Collects work, so that the recorder's lock is taken once for many.
+/// Batches work, so that the recorder's lock is taken once per batch.
 class Batch {
   public:
     explicit Batch(Recorder& recorder) : recorder_(recorder) {}
 
     void add(const trace::Work& work) {
         if (count_ == work_.size()) {
-            pass_on();
+            flush();
         }
         work_[count_++] = work;
     }
-    void pass_on() {
+    void flush() {
         recorder_.record_work(work_.data(), count_);
         count_ = 0;
     }
@@ -57,21 +57,21 @@ class Subscriber::Impl {
   private:
     static void CUPTIAPI on_call(void* subscriber, CUpti_CallbackDomain domain,
                                  CUpti_CallbackId function, const void* data);
-    static void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size,
-                                     std::size_t* max_records);
-    static void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
-                                     std::size_t size, std::size_t valid);
+    static void CUPTIAPI provide_buffer(std::uint8_t** buffer, std::size_t* size,
+                                        std::size_t* max_records);
+    static void CUPTIAPI consume_buffer(CUcontext context, std::uint32_t stream,
+                                        std::uint8_t* buffer, std::size_t size, std::size_t valid);
     static std::uint64_t CUPTIAPI now();
 
-    CUptiResult switch_on() noexcept;
-    void switch_off() noexcept;
+    CUptiResult enable_all() noexcept;
+    void disable_all() noexcept;
     void on_runtime_call(CUpti_CallbackId function, const CUpti_CallbackData& data) noexcept;
     void on_driver_call(const CUpti_CallbackData& data) noexcept;
     void read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
               std::size_t valid) noexcept;
-    void see(const CUpti_ActivityMemory4& record) noexcept;
+    void add_to_audit(const CUpti_ActivityMemory4& record) noexcept;
     std::uint32_t name_id(const char* name) noexcept;
-    std::uint64_t in_our_clock(std::uint64_t time) const { return time + clock_offset_; }
+    std::uint64_t to_recording_clock(std::uint64_t time) const { return time + clock_offset_; }
 
     const Functions cupti_;
     Recorder& recorder_;
@@ -80,7 +80,7 @@ class Subscriber::Impl {
     BufferPool buffers_;
     std::atomic<bool> subscribed_{false};
     std::atomic<std::uint64_t> lost_{0};
-    std::uint64_t clock_offset_ = 0;  ///< ours less CUPTI's, where CUPTI cannot be given ours
+    std::uint64_t clock_offset_ = 0;  ///< recording clock - CUPTI's, if CUPTI cannot use ours
     CUpti_SubscriberHandle subscriber_ = nullptr;
 
     static constexpr std::size_t runtime_functions = 1024;
@@ -92,20 +92,20 @@ class Subscriber::Impl {
             return std::hash<std::string_view>()(text);
         }
     };
-    std::mutex reading_;  ///< before the recorder's
-    Batch batch_;         ///< not on the stack: CUPTI reads on the program's threads as well
+    std::mutex read_mutex_;  ///< taken before the recorder's
+    Batch batch_;  ///< not on the stack: CUPTI delivers buffers on the program's threads, too
     std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> names_;
 
-    // CUPTI hands buffers back without saying to whom they belong.
-    static std::atomic<Impl*> the_subscriber;
+    // CUPTI's buffer callbacks have no user data argument.
+    static std::atomic<Impl*> current;
     friend class Subscriber;
 };
 
-constinit std::atomic<Subscriber::Impl*> Subscriber::Impl::the_subscriber{nullptr};
+constinit std::atomic<Subscriber::Impl*> Subscriber::Impl::current{nullptr};
 
 namespace {
 
-__attribute__((tls_model("initial-exec"))) constinit thread_local CurrentCall call_of_thread;
+__attribute__((tls_model("initial-exec"))) constinit thread_local CurrentCall thread_call;
 
 struct RuntimeCall {
     CUpti_CallbackId id;
@@ -125,7 +125,7 @@ constexpr CUpti_ActivityKind work_kinds[] = {
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
     CUPTI_ACTIVITY_KIND_MEMSET};
 
-trace::MemoryKind kind_of(const CUpti_ActivityMemory4& record) {
+trace::MemoryKind memory_kind(const CUpti_ActivityMemory4& record) {
     switch (record.memoryKind) {
         case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
         case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
@@ -139,9 +139,9 @@ trace::MemoryKind kind_of(const CUpti_ActivityMemory4& record) {
     }
 }
 
-/// The fields that all versions of a record have at the same place.
+/// The fields that all record structures share.
 template <class Record>
-trace::Work work_of(const Record& record, trace::WorkKind kind) {
+trace::Work make_work(const Record& record, trace::WorkKind kind) {
     trace::Work work;
     work.kind = kind;
     work.device = record.deviceId;
@@ -158,7 +158,7 @@ trace::Work work_of(const Record& record, trace::WorkKind kind) {
 }  // namespace
 
 [[gnu::hot]] CurrentCall current_call() {
-    return call_of_thread;
+    return thread_call;
 }
 
 Subscriber::Subscriber(const Library& library, Recorder& recorder, const SubscriberOptions& options)
@@ -189,20 +189,20 @@ std::uint64_t Subscriber::lost_records() const {
 }
 
 void Subscriber::forget_after_fork() noexcept {
-    call_of_thread = {};
-    if (Impl* const parents = Impl::the_subscriber.exchange(nullptr)) {
-        parents->forget();
+    thread_call = {};
+    if (Impl* const inherited = Impl::current.exchange(nullptr)) {
+        inherited->forget();
     }
 }
 
 std::string Subscriber::Impl::subscribe() noexcept {
-    the_subscriber.store(this, std::memory_order_release);
-    const CUptiResult result = switch_on();
+    current.store(this, std::memory_order_release);
+    const CUptiResult result = enable_all();
     if (result == CUPTI_SUCCESS) {
         subscribed_.store(true, std::memory_order_release);
         return {};
     }
-    switch_off();
+    disable_all();
     const char* text = nullptr;
     if (cupti_.result_string(result, &text) != CUPTI_SUCCESS || text == nullptr) {
         text = "an unknown error";
@@ -214,22 +214,21 @@ std::string Subscriber::Impl::subscribe() noexcept {
         }
         return "CUPTI could not be used (" + std::string(text) + ").";
     } catch (const std::bad_alloc&) {
-        return "no memory";  // short enough to need none
+        return "no memory";  // fits the small string buffer
     }
 }
 
-CUptiResult Subscriber::Impl::switch_on() noexcept {
-    // Before anything else: where there is a subscriber it is refused here, and nothing of theirs
-    // was touched.
+CUptiResult Subscriber::Impl::enable_all() noexcept {
+    // First of all: fails here if there is another subscriber, before anything of it is changed.
     if (const CUptiResult refused =
             cupti_.subscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_call), this)) {
         subscriber_ = nullptr;
         return refused;
     }
     if (cupti_.register_clock == nullptr || cupti_.register_clock(now) != CUPTI_SUCCESS) {
-        std::uint64_t theirs = 0;
-        if (cupti_.timestamp(&theirs) == CUPTI_SUCCESS) {
-            clock_offset_ = monotonic_ns() - theirs;
+        std::uint64_t cupti_ns = 0;
+        if (cupti_.timestamp(&cupti_ns) == CUPTI_SUCCESS) {
+            clock_offset_ = monotonic_ns() - cupti_ns;
         }
     }
     for (const RuntimeCall& call : runtime_calls) {
@@ -241,7 +240,7 @@ CUptiResult Subscriber::Impl::switch_on() noexcept {
     if (!options_.audit && !options_.work) {
         return CUPTI_SUCCESS;
     }
-    if (const CUptiResult failed = cupti_.register_buffers(give_buffer, take_buffer)) {
+    if (const CUptiResult failed = cupti_.register_buffers(provide_buffer, consume_buffer)) {
         return failed;
     }
     if (options_.audit) {
@@ -265,9 +264,9 @@ CUptiResult Subscriber::Impl::switch_on() noexcept {
     return CUPTI_SUCCESS;
 }
 
-void Subscriber::Impl::switch_off() noexcept {
+void Subscriber::Impl::disable_all() noexcept {
     if (subscriber_ == nullptr) {
-        return;  // nothing was ever on
+        return;  // nothing was enabled
     }
     if (options_.audit) {
         cupti_.disable(CUPTI_ACTIVITY_KIND_MEMORY2);
@@ -293,7 +292,7 @@ bool Subscriber::Impl::unsubscribe() noexcept {
     if (!subscribed_.exchange(false, std::memory_order_acq_rel)) {
         return false;
     }
-    switch_off();
+    disable_all();
     return true;
 }
 
@@ -317,7 +316,7 @@ void Subscriber::Impl::on_call(void* subscriber, CUpti_CallbackDomain domain,
 void Subscriber::Impl::on_runtime_call(CUpti_CallbackId function,
                                        const CUpti_CallbackData& data) noexcept {
     if (data.callbackSite != CUPTI_API_ENTER || function >= runtime_functions || !subscribed()) {
-        call_of_thread = {};
+        thread_call = {};
         return;
     }
     std::atomic<std::uint32_t>& known = api_ids_[function];
@@ -330,106 +329,106 @@ void Subscriber::Impl::on_runtime_call(CUpti_CallbackId function,
             }
         }
     }
-    call_of_thread = {id, data.correlationId};
+    thread_call = {id, data.correlationId};
 }
 
 void Subscriber::Impl::on_driver_call(const CUpti_CallbackData& data) noexcept {
     if (!subscribed() || options_.inside_memlab()) {
         return;
     }
-    const CurrentCall outer = call_of_thread;
+    const CurrentCall outer = thread_call;
     const std::uint32_t api = outer.api != 0 ? outer.api : recorder_.string_id(data.functionName);
     const std::uint32_t stack = recorder_.capture_call_site();
-    // A record carries the number of the outermost call.
-    audit_.stranger(data.correlationId, api, stack);
+    // A record has the correlation id of the outermost call.
+    audit_.add_bypass_call(data.correlationId, api, stack);
     if (outer.correlation != 0) {
-        audit_.stranger(outer.correlation, api, stack);
+        audit_.add_bypass_call(outer.correlation, api, stack);
     }
 }
 
 // ---- records
 
-void Subscriber::Impl::give_buffer(std::uint8_t** buffer, std::size_t* size,
-                                   std::size_t* max_records) {
-    Impl* const self = the_subscriber.load(std::memory_order_acquire);
-    *buffer = self != nullptr ? self->buffers_.take() : nullptr;
+void Subscriber::Impl::provide_buffer(std::uint8_t** buffer, std::size_t* size,
+                                      std::size_t* max_records) {
+    Impl* const self = current.load(std::memory_order_acquire);
+    *buffer = self != nullptr ? self->buffers_.acquire() : nullptr;
     *size = *buffer != nullptr ? BufferPool::buffer_bytes : 0;
     *max_records = 0;  // as many as fit
 }
 
-void Subscriber::Impl::take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
-                                   std::size_t /*size*/, std::size_t valid) {
-    Impl* const self = the_subscriber.load(std::memory_order_acquire);
+void Subscriber::Impl::consume_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
+                                      std::size_t /*size*/, std::size_t valid) {
+    Impl* const self = current.load(std::memory_order_acquire);
     if (self == nullptr || buffer == nullptr) {
         return;
     }
     self->read(context, stream, buffer, valid);
-    self->buffers_.put_back(buffer);
+    self->buffers_.release(buffer);
 }
 
 void Subscriber::Impl::read(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                             std::size_t valid) noexcept {
-    const std::lock_guard lock(reading_);
+    const std::lock_guard lock(read_mutex_);
     CUpti_Activity* record = nullptr;
     while (valid != 0 && cupti_.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
         trace::Work work;
         switch (record->kind) {
             case CUPTI_ACTIVITY_KIND_MEMORY2:
-                see(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
+                add_to_audit(*reinterpret_cast<const CUpti_ActivityMemory4*>(record));
                 continue;
             case CUPTI_ACTIVITY_KIND_KERNEL:
             case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
                 const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel10*>(record);
-                work = work_of(kernel, trace::WorkKind::kernel);
+                work = make_work(kernel, trace::WorkKind::kernel);
                 work.name = name_id(kernel.name);
                 break;
             }
             case CUPTI_ACTIVITY_KIND_MEMCPY:
-                work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
-                               trace::WorkKind::copy);
+                work = make_work(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(record),
+                                 trace::WorkKind::copy);
                 break;
             case CUPTI_ACTIVITY_KIND_MEMCPY2:
-                work = work_of(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
-                               trace::WorkKind::copy);
+                work = make_work(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record),
+                                 trace::WorkKind::copy);
                 break;
             case CUPTI_ACTIVITY_KIND_MEMSET:
-                work = work_of(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
-                               trace::WorkKind::fill);
+                work = make_work(*reinterpret_cast<const CUpti_ActivityMemset4*>(record),
+                                 trace::WorkKind::fill);
                 break;
             default:
                 continue;
         }
         if (work.start_ns == 0) {
-            continue;  // CUPTI could not tell when it ran
+            continue;  // CUPTI has no timestamps for it
         }
-        work.start_ns = in_our_clock(work.start_ns);
-        work.end_ns = in_our_clock(work.end_ns);
+        work.start_ns = to_recording_clock(work.start_ns);
+        work.end_ns = to_recording_clock(work.end_ns);
         batch_.add(work);
     }
-    batch_.pass_on();
+    batch_.flush();
     std::size_t dropped = 0;
     if (cupti_.dropped_records(context, stream, &dropped) == CUPTI_SUCCESS) {
         lost_.fetch_add(dropped, std::memory_order_relaxed);
     }
 }
 
-void Subscriber::Impl::see(const CUpti_ActivityMemory4& record) noexcept {
-    // The variables of a module come with it; there are thousands, and nobody allocates them.
+void Subscriber::Impl::add_to_audit(const CUpti_ActivityMemory4& record) noexcept {
+    // Static variables of modules are not allocations; there are thousands.
     if (record.memoryOperationType != CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ||
         record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC ||
         record.memoryKind == CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC) {
         return;
     }
-    audit_.seen({.address = record.address,
-                 .bytes = record.bytes,
-                 .monotonic_ns = in_our_clock(record.timestamp),
-                 .correlation = record.correlationId,
-                 .device = record.deviceId,
-                 .kind = kind_of(record)});
+    audit_.add_record({.address = record.address,
+                       .bytes = record.bytes,
+                       .monotonic_ns = to_recording_clock(record.timestamp),
+                       .correlation = record.correlationId,
+                       .device = record.deviceId,
+                       .kind = memory_kind(record)});
 }
 
-/// Of a kernel's name. The text is looked at each time: CUPTI's pointer may stand for another name
-/// once a module was unloaded.
+/// The string id of a kernel's name. Looked up by text, not by pointer: after a module unload
+/// CUPTI's pointer may be reused for another name.
 std::uint32_t Subscriber::Impl::name_id(const char* name) noexcept {
     if (name == nullptr) {
         return 0;

@@ -1,12 +1,12 @@
-// memlab as CUPTI's subscriber: in a process there can be one.
+// memlab's CUPTI subscription, of which there can be one per process.
 //
-// It gets memlab three things. Callbacks around the runtime's memory functions tell each
-// hooked driver call which function the program called. MEMORY2 records feed the audit. Records of
-// kernels, copies and fills, on request, become Work in the recording, in the recording's clock.
+// It serves three purposes. Callbacks around the runtime's memory functions give the events of
+// hooked driver calls the name of the runtime function. MEMORY2 records feed the audit. Records of
+// kernels, copies and fills become, if enabled, Work in the recording, in the recording's clock.
 //
-// CUPTI calls back from threads of its own, and until the very end of the process: a Subscriber is
-// never destroyed, its buffers are never given back, and its callbacks take no lock but the
-// recorder's and their own. CUPTI is never called under a lock of memlab's.
+// CUPTI calls back from its own threads until the process ends: a Subscriber and its buffers are
+// never destroyed, and its callbacks take no lock but the recorder's and their own. CUPTI is never
+// called with a lock of memlab's held.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace memlab::profiler::cupti {
 struct SubscriberOptions {
     bool audit = false;
     bool work = false;
-    /// Whether the calling thread is in one of memlab's hooks; what reaches the driver then is
-    /// memlab's doing.
+    /// Whether the calling thread is in one of memlab's hooks, so that its driver calls are
+    /// memlab's own.
     bool (*inside_memlab)() = nullptr;
 };
 
@@ -34,25 +34,24 @@ class Subscriber {
     Subscriber(const Subscriber&) = delete;
     Subscriber& operator=(const Subscriber&) = delete;
 
-    /// Subscribes and switches on what was asked for. Empty when all of it worked; else a sentence,
-    /// and nothing of it is on. Call once.
+    /// Subscribes and enables what the options select. Returns an empty text, or the error as a
+    /// sentence, with nothing enabled. Call once.
     std::string subscribe() noexcept;
 
     bool subscribed() const;
 
-    /// Waits until CUPTI has delivered what it has. Not from a callback.
+    /// Waits until CUPTI has delivered all completed records. Not from a callback.
     void flush() noexcept;
 
-    /// For good: delivers, switches everything off, unsubscribes. The first call does it; true for
-    /// that one. libcupti stays as it is (cuptiFinalize would end it for whoever
-    /// comes next).
+    /// Flushes, disables everything and unsubscribes, for good. True for the call that did so, the
+    /// first. libcupti stays usable for a next subscriber (no cuptiFinalize).
     bool unsubscribe() noexcept;
 
     Audit& audit();
-    /// Records that CUPTI lost, or for which there was no buffer.
+    /// Records that CUPTI dropped, for lack of a buffer or otherwise.
     std::uint64_t lost_records() const;
 
-    /// In a forked child: the subscription is the parent's.
+    /// In a forked child: drops the subscription, which stays the parent's.
     static void forget_after_fork() noexcept;
 
   private:

@@ -4,14 +4,14 @@
 
 namespace memlab::profiler::python {
 
-void CodeLocationCache::keep(const Place& place) {
+void CodeLocationCache::insert(const Location& location) {
     const Table& table = *tables_.back();
     const std::size_t sets = std::size_t{1} << table.bits;
-    if (table.lost > sets / 8 && table.bits < max_bits) {
+    if (table.evictions > sets / 8 && table.bits < max_bits) {
         add_table(table.bits + 2);
     }
-    tables_.back()->keep(key_of(place.code, place.offset), place.identity,
-                         std::uint64_t{place.number} << 32 | place.table_bytes);
+    tables_.back()->insert(make_key(location.code, location.offset), location.identity,
+                           std::uint64_t{location.id} << 32 | location.table_bytes);
 }
 
 void CodeLocationCache::add_table(unsigned bits) {
@@ -21,10 +21,10 @@ void CodeLocationCache::add_table(unsigned bits) {
         for (std::size_t i = 0; i < std::size_t{1} << before.bits; ++i) {
             for (const Entry& entry : before.sets[i].entries) {
                 const std::uint64_t identity = entry.identity.load(std::memory_order_relaxed);
-                const std::uint64_t answer = entry.answer.load(std::memory_order_relaxed);
-                if (answer != 0) {
+                const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+                if (value != 0) {
                     const std::uint64_t check = entry.check.load(std::memory_order_relaxed);
-                    added->keep(check ^ mixed(identity, answer), identity, answer);
+                    added->insert(check ^ checksum(identity, value), identity, value);
                 }
             }
         }
@@ -33,24 +33,24 @@ void CodeLocationCache::add_table(unsigned bits) {
     table_.store(tables_.back().get(), std::memory_order_release);
 }
 
-void CodeLocationCache::Table::keep(std::uint64_t key, std::uint64_t identity,
-                                    std::uint64_t answer) {
-    std::array<Entry, set_size>& set = sets[key >> (64 - bits)].entries;
+void CodeLocationCache::Table::insert(std::uint64_t key, std::uint64_t identity,
+                                      std::uint64_t value) {
+    std::array<Entry, ways>& set = sets[key >> (64 - bits)].entries;
     Entry* entry = nullptr;
     for (Entry& each : set) {
-        const std::uint64_t known = each.answer.load(std::memory_order_relaxed);
+        const std::uint64_t known = each.value.load(std::memory_order_relaxed);
         if (known == 0 || (each.check.load(std::memory_order_relaxed) ^
-                           mixed(each.identity.load(std::memory_order_relaxed), known)) == key) {
+                           checksum(each.identity.load(std::memory_order_relaxed), known)) == key) {
             entry = &each;
             break;
         }
     }
     if (entry == nullptr) {
-        entry = &set[lost++ % set_size];
+        entry = &set[evictions++ % ways];
     }
-    entry->check.store(key ^ mixed(identity, answer), std::memory_order_relaxed);
+    entry->check.store(key ^ checksum(identity, value), std::memory_order_relaxed);
     entry->identity.store(identity, std::memory_order_relaxed);
-    entry->answer.store(answer, std::memory_order_relaxed);
+    entry->value.store(value, std::memory_order_relaxed);
 }
 
 }  // namespace memlab::profiler::python

@@ -12,10 +12,10 @@ std::uint64_t word(const unsigned char* data) {
     return python::read<std::uint64_t>(data, 0);
 }
 
-/// The end is read with what comes before it, where there is enough: no byte is left to copy alone.
-std::uint64_t hash_of(const unsigned char* data, std::size_t size) {
+/// The last words overlap what precedes them, so that no bytes are left over.
+std::uint64_t hash_bytes(const unsigned char* data, std::size_t size) {
     std::uint64_t hash = size ^ factor;
-    std::uint64_t other = factor;  // a second lane: a multiplication need not wait for the last
+    std::uint64_t other = factor;  // a second lane, independent of the first
     if (size < 16) {
         std::uint64_t first = 0;
         std::uint64_t last = 0;
@@ -39,133 +39,136 @@ std::uint64_t hash_of(const unsigned char* data, std::size_t size) {
     return mix(hash ^ factor, other);
 }
 
-/// What tells a code object from another one at its address.
-class Identities {
+/// Computes CodeLocationCache identities.
+class IdentityMaker {
   public:
-    Identities(const Interpreter& interpreter, bool numbered)
-        : interpreter_(interpreter), layout_(*interpreter.layout), numbered_(numbered) {}
+    IdentityMaker(const Interpreter& interpreter, bool has_versions)
+        : interpreter_(interpreter), layout_(*interpreter.layout), has_versions_(has_versions) {}
 
-    std::uint64_t of(const void* code, std::size_t table_bytes) {
-        const std::uint64_t numbered = numbered_ ? numbered_identity(layout_, code) : 0;
-        if (numbered != 0) {
-            return numbered;
+    std::uint64_t make(const void* code, std::size_t table_bytes) {
+        const std::uint64_t versioned = has_versions_ ? versioned_identity(layout_, code) : 0;
+        if (versioned != 0) {
+            return versioned;
         }
         const auto* function = read<const void*>(code, layout_.code_qualname);
         const auto* file = read<const void*>(code, layout_.code_filename);
         const auto* table = read<const void*>(code, layout_.code_line_table);
         const std::uint64_t first = read<std::uint32_t>(code, layout_.code_first_line);
-        const std::span<const unsigned char> lines = bytes_of(interpreter_.types, table);
+        const std::span<const unsigned char> lines = get_bytes(interpreter_.types, table);
         if (lines.size() < table_bytes) {
             return 0;
         }
         if (file != last_file_) {
             last_file_ = file;
-            last_file_hash_ = text(file);
+            last_file_hash_ = hash_text(file);
         }
-        return hashed_identity(mix(mix(text(function), last_file_hash_) ^ first,
-                                   hash_of(lines.data(), table_bytes) ^ factor));
+        return hashed_identity(mix(mix(hash_text(function), last_file_hash_) ^ first,
+                                   hash_bytes(lines.data(), table_bytes) ^ factor));
     }
 
   private:
-    std::uint64_t text(const void* object) const {
+    std::uint64_t hash_text(const void* object) const {
         Characters characters;
-        return characters_of(layout_, interpreter_.types, object, &characters)
-                   ? hash_of(characters.data, characters.bytes()) ^ characters.width
+        return get_characters(layout_, interpreter_.types, object, &characters)
+                   ? hash_bytes(characters.data, characters.bytes()) ^ characters.width
                    : 1;
     }
 
     const Interpreter& interpreter_;
     const Layout& layout_;
-    const bool numbered_;
-    const void* last_file_ = nullptr;  // most of a stack's frames share a few
+    const bool has_versions_;
+    const void* last_file_ = nullptr;  // successive frames often share it
     std::uint64_t last_file_hash_ = 0;
 };
 
-std::string text_of(const Interpreter& interpreter, const void* object) {
+std::string to_text(const Interpreter& interpreter, const void* object) {
     Characters characters;
-    return characters_of(*interpreter.layout, interpreter.types, object, &characters)
+    return get_characters(*interpreter.layout, interpreter.types, object, &characters)
                ? utf8(characters)
                : std::string();
 }
 
 }  // namespace
 
-Place place_of(const Interpreter& interpreter, const RawFrame& frame, std::size_t* table_bytes) {
+SourceLocation read_location(const Interpreter& interpreter, const RawFrame& frame,
+                             std::size_t* table_bytes) {
     const Layout& layout = *interpreter.layout;
-    Place place;
-    place.function = text_of(interpreter, read<const void*>(frame.code, layout.code_qualname));
-    place.file = text_of(interpreter, read<const void*>(frame.code, layout.code_filename));
-    place.first_line = read<std::int32_t>(frame.code, layout.code_first_line);
+    SourceLocation location;
+    location.function = to_text(interpreter, read<const void*>(frame.code, layout.code_qualname));
+    location.file = to_text(interpreter, read<const void*>(frame.code, layout.code_filename));
+    location.first_line = read<std::int32_t>(frame.code, layout.code_first_line);
     const LineAt at =
-        line_at(bytes_of(interpreter.types, read<const void*>(frame.code, layout.code_line_table)),
-                place.first_line, frame.offset);
-    place.line = at.line;
+        line_at(get_bytes(interpreter.types, read<const void*>(frame.code, layout.code_line_table)),
+                location.first_line, frame.offset);
+    location.line = at.line;
     if (table_bytes != nullptr) {
         *table_bytes = at.bytes;
     }
-    return place;
+    return location;
 }
 
 FrameInterner::FrameInterner(StackDefinitions& definitions) : definitions_(definitions) {}
 
-[[gnu::hot]] void FrameInterner::number(const Interpreter& interpreter, bool in_main_interpreter,
-                                        RawFrame* frames, std::size_t count) {
-    Identities identities(interpreter, in_main_interpreter);
+[[gnu::hot]] void FrameInterner::assign_ids(const Interpreter& interpreter,
+                                            bool in_main_interpreter, RawFrame* frames,
+                                            std::size_t count) {
+    IdentityMaker identity_maker(interpreter, in_main_interpreter);
     for (std::size_t i = 0; i < count; ++i) {
         RawFrame& frame = frames[i];
-        if (frame.number != 0) {
+        if (frame.id != 0) {
             continue;
         }
-        // Recursion: nothing can have changed since the frame before.
+        // Recursion: the same as the frame before.
         if (i > 0 && frame.code == frames[i - 1].code && frame.offset == frames[i - 1].offset) {
-            frame.number = frames[i - 1].number;
+            frame.id = frames[i - 1].id;
             continue;
         }
-        CodeLocationCache::Place kept;
-        kept.code = frame.code;
-        kept.offset = static_cast<std::uint32_t>(frame.offset);
-        frame.number = known_.find(kept.code, kept.offset,
-                                   [&](std::uint64_t identity, std::uint32_t table_bytes) {
-                                       return identity == identities.of(frame.code, table_bytes);
-                                   });
-        if (frame.number != 0) {
+        CodeLocationCache::Location entry;
+        entry.code = frame.code;
+        entry.offset = static_cast<std::uint32_t>(frame.offset);
+        frame.id = cache_.find(entry.code, entry.offset,
+                               [&](std::uint64_t identity, std::uint32_t table_bytes) {
+                                   return identity == identity_maker.make(frame.code, table_bytes);
+                               });
+        if (frame.id != 0) {
             continue;
         }
         std::size_t table_bytes = 0;
-        const Place place = place_of(interpreter, frame, &table_bytes);
-        kept.table_bytes = static_cast<std::uint32_t>(table_bytes);
-        kept.identity = identities.of(frame.code, table_bytes);
+        const SourceLocation location = read_location(interpreter, frame, &table_bytes);
+        entry.table_bytes = static_cast<std::uint32_t>(table_bytes);
+        entry.identity = identity_maker.make(frame.code, table_bytes);
         const std::lock_guard lock(mutex_);
-        frame.number = define(place);
-        kept.number = frame.number;
-        // Who finds a place there takes the frame for one that has been set up.
+        frame.id = define(location);
+        entry.id = frame.id;
+        // read_frames() takes a cached location for that of a frame that is set up.
         if (frame.offset >= first_traceable(*interpreter.layout, frame.code)) {
-            known_.keep(kept);
+            cache_.insert(entry);
         }
     }
 }
 
 /// With mutex_ held.
-std::uint32_t FrameInterner::define(const Place& place) {
-    std::string key = place.function;
+std::uint32_t FrameInterner::define(const SourceLocation& location) {
+    std::string key = location.function;
     key += '\0';
-    key += place.file;
+    key += location.file;
     key += '\0';
-    key += std::to_string(place.line);
+    key += std::to_string(location.line);
     key += '\0';
-    key += std::to_string(place.first_line);
-    const auto known = places_.find(key);
-    if (known != places_.end()) {
+    key += std::to_string(location.first_line);
+    const auto known = ids_.find(key);
+    if (known != ids_.end()) {
         return known->second;
     }
     trace::PythonFrameDef definition;
-    definition.id = static_cast<std::uint32_t>(places_.size() + 1);
-    definition.function = definitions_.string_id(place.function);
-    definition.file = definitions_.string_id(place.file);
-    definition.line = static_cast<std::uint32_t>(place.line);
-    definition.first_line = place.first_line > 0 ? static_cast<std::uint32_t>(place.first_line) : 0;
+    definition.id = static_cast<std::uint32_t>(ids_.size() + 1);
+    definition.function = definitions_.string_id(location.function);
+    definition.file = definitions_.string_id(location.file);
+    definition.line = static_cast<std::uint32_t>(location.line);
+    definition.first_line =
+        location.first_line > 0 ? static_cast<std::uint32_t>(location.first_line) : 0;
     definitions_.define(definition);
-    places_.emplace(std::move(key), definition.id);
+    ids_.emplace(std::move(key), definition.id);
     return definition.id;
 }
 

@@ -1,7 +1,8 @@
-// The number of a Python frame: what its function, file and line are called in the recording.
+// Gives each Python source location (function, file, line) an id, and defines it in the recording
+// once.
 //
-// Text is read when a place is seen for the first time, and kept; nothing of a frame is touched
-// after the capture. Places that were seen before are in CodeLocationCache.
+// Texts are read when a location is first seen; nothing of a frame is accessed after the capture.
+// Known locations are found in a CodeLocationCache.
 #pragma once
 
 #include <cstddef>
@@ -16,44 +17,42 @@
 
 namespace memlab::profiler::python {
 
-/// A place in words.
-struct Place {
+struct SourceLocation {
     std::string function;
     std::string file;
     int line = 0;
     int first_line = 0;
 
-    bool operator==(const Place&) const = default;
+    bool operator==(const SourceLocation&) const = default;
 };
 
-/// What a frame says of itself, and how many bytes of the line table decided. Throws
-/// std::bad_alloc.
-Place place_of(const Interpreter& interpreter, const RawFrame& frame,
-               std::size_t* table_bytes = nullptr);
+/// The frame's source location. `table_bytes`, if not null, gets the length of the line table's
+/// prefix that determines the line. Throws std::bad_alloc.
+SourceLocation read_location(const Interpreter& interpreter, const RawFrame& frame,
+                             std::size_t* table_bytes = nullptr);
 
-/// Thread-safety: any number of threads. Locks: its own for a place that is not in the table, and
-/// under it whatever `definitions` takes.
+/// Thread-safety: any number of threads. Locks: its own for a location that is not cached, and
+/// under it what `definitions` takes.
 class FrameInterner {
   public:
     /// `definitions` must outlive it. Throws std::bad_alloc.
     explicit FrameInterner(StackDefinitions& definitions);
 
-    /// Fills in the numbers of `count` frames of the calling thread where they are 0. Throws
-    /// std::bad_alloc.
-    void number(const Interpreter& interpreter, bool in_main_interpreter, RawFrame* frames,
-                std::size_t count);
+    /// Fills in the ids of `count` frames of the calling thread that are 0. Throws std::bad_alloc.
+    void assign_ids(const Interpreter& interpreter, bool in_main_interpreter, RawFrame* frames,
+                    std::size_t count);
 
-    /// What read_frames() may take numbers from.
-    const CodeLocationCache& known() const { return known_; }
+    /// For read_frames().
+    const CodeLocationCache& cache() const { return cache_; }
 
   private:
-    std::uint32_t define(const Place& place);
+    std::uint32_t define(const SourceLocation& location);
 
     StackDefinitions& definitions_;
-    CodeLocationCache known_;
+    CodeLocationCache cache_;
 
-    std::mutex mutex_;                                       // what is written
-    std::unordered_map<std::string, std::uint32_t> places_;  // by their text
+    std::mutex mutex_;                                    // guards ids_ and writes to cache_
+    std::unordered_map<std::string, std::uint32_t> ids_;  // by function, file and lines
 };
 
 }  // namespace memlab::profiler::python

@@ -8,21 +8,21 @@
 namespace memlab::profiler::python {
 namespace {
 
-// A record further from the last one than any stack is large belongs to another stack.
+// A record farther from the previous one is on another stack.
 constexpr std::uintptr_t max_stack = std::uintptr_t{1} << 30;
-// Frames followed to find where an activation ends, without records that say so.
+// Frames followed beyond the limit in search of the shim that ends an activation.
 constexpr std::size_t max_activation = 8192;
 
-/// Of the version that has this row.
+/// For the version with this row of `layouts`.
 template <std::size_t row>
-class Walk {
+class FrameWalker {
   public:
-    Walk(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& known,
-         Frames& out)
+    FrameWalker(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
+                Frames& out)
         : interpreter_(interpreter),
           limit_(std::min(limit, out.max_frames)),
-          known_(known.view()),
-          numbered_(out.in_main_interpreter && layout_.code_version != 0),
+          cache_(cache.view()),
+          use_cache_(out.in_main_interpreter && layout_.code_version != 0),
           out_(out),
           last_on_stack_(reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0))) {}
 
@@ -35,7 +35,7 @@ class Walk {
     }
 
   private:
-    /// Up to 3.12: one record on the C stack for each activation; the last is in the thread state.
+    /// Up to 3.12: one record on the C stack per activation; the outermost is in the thread state.
     void follow_records(const void* record) {
         while (record != nullptr && !full()) {
             const auto* previous = read<const void*>(record, layout_.cframe_previous);
@@ -43,7 +43,7 @@ class Walk {
                 return;
             }
             const auto* frame = read<const void*>(record, layout_.cframe_frame);
-            while ((frame = add_known(frame)) != nullptr) {
+            while ((frame = add_cached(frame)) != nullptr) {
                 if (full()) {
                     out_.truncated |= !is_shim(frame);
                     break;
@@ -58,7 +58,7 @@ class Walk {
                     read<std::uint8_t>(frame, layout_.frame_is_entry) != 0) {
                     break;
                 }
-                frame = previous_of(frame);
+                frame = previous_frame(frame);
             }
             close(record);
             record = previous;
@@ -66,10 +66,10 @@ class Walk {
         out_.truncated |= record != nullptr && full();
     }
 
-    /// From 3.13 on: the frame at the end of each activation lies on the C stack.
+    /// From 3.13 on: each activation ends with a shim frame, which is on the C stack.
     void follow_frames(const void* frame) {
         std::size_t followed = 0;
-        for (; (frame = add_known(frame)) != nullptr; frame = previous_of(frame)) {
+        for (; (frame = add_cached(frame)) != nullptr; frame = previous_frame(frame)) {
             if (is_shim(frame)) {
                 if (!is_next_on_stack(frame)) {
                     break;
@@ -77,11 +77,11 @@ class Walk {
                 close(frame);
                 followed = 0;
                 if (full()) {
-                    out_.truncated |= previous_of(frame) != nullptr;
+                    out_.truncated |= previous_frame(frame) != nullptr;
                     return;
                 }
             } else if (full()) {
-                out_.truncated = true;  // looking for the end of what was begun
+                out_.truncated = true;  // search the end of this activation
                 if (++followed > max_activation) {
                     break;
                 }
@@ -106,11 +106,11 @@ class Walk {
                read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_c_stack;
     }
 
-    const void* previous_of(const void* frame) const {
+    const void* previous_frame(const void* frame) const {
         return read<const void*>(frame, layout_.frame_previous);
     }
 
-    /// Whether it lies above the last one on this thread's stack.
+    /// Whether it is above the previous one on this thread's stack.
     bool is_next_on_stack(const void* record) {
         const auto at = reinterpret_cast<std::uintptr_t>(record);
         if (at <= last_on_stack_ || at - last_on_stack_ > max_stack || at % alignof(void*) != 0 ||
@@ -124,45 +124,45 @@ class Walk {
     void close(const void* record) {
         if (!closed()) {
             Activation& activation = out_.activations[out_.activation_count++];
-            activation.on_stack = reinterpret_cast<std::uintptr_t>(record) & 0xffff'ffff'ffffU;
+            activation.stack_address = reinterpret_cast<std::uintptr_t>(record) & 0xffff'ffff'ffffU;
             activation.end = out_.frame_count & 0xffffU;
         }
     }
 
-    std::ptrdiff_t offset_of(const void* frame, const char* code) const {
+    std::ptrdiff_t instruction_offset(const void* frame, const char* code) const {
         return read<const char*>(frame, layout_.frame_instruction) - (code + layout_.code_bytes);
     }
 
-    /// Adds this frame and those behind it as long as their places are known: they were found good
-    /// before, and so are these. Nearly all are; a shim's place never is. Returns the first one
-    /// whose place is not, or for which there is no room.
-    [[gnu::always_inline]] const void* add_known(const void* frame) {
-        if (!numbered_ || full()) {
+    /// Adds this frame and its callers while their locations are cached; those passed the checks
+    /// before. Nearly all are cached, a shim's never is. Returns the first frame that is not cached
+    /// or does not fit.
+    [[gnu::always_inline]] const void* add_cached(const void* frame) {
+        if (!use_cache_ || full()) {
             return frame;
         }
-        const CodeLocationCache::View known = known_;
+        const CodeLocationCache::View cache = cache_;
         RawFrame* const frames = out_.frames();
         RawFrame* next = frames + out_.frame_count;
         const RawFrame* const end = frames + limit_;
         while (frame != nullptr && next != end) {
             const auto* code = read<const char*>(frame, layout_.frame_code);
-            const std::ptrdiff_t offset = offset_of(frame, code);
-            const std::uint32_t number =
-                known.find(code, static_cast<std::uint32_t>(offset),
+            const std::ptrdiff_t offset = instruction_offset(frame, code);
+            const std::uint32_t id =
+                cache.find(code, static_cast<std::uint32_t>(offset),
                            [code](std::uint64_t identity, std::uint32_t /*table_bytes*/) {
-                               return identity == numbered_identity(layout_, code);
+                               return identity == versioned_identity(layout_, code);
                            });
-            if (number == 0) {
+            if (id == 0) {
                 break;
             }
-            *next++ = {code, static_cast<std::int32_t>(offset), number};
-            frame = previous_of(frame);
+            *next++ = {code, static_cast<std::int32_t>(offset), id};
+            frame = previous_frame(frame);
         }
         out_.frame_count = static_cast<std::size_t>(next - frames);
         return frame;
     }
 
-    /// False, and nothing is left, when this is no frame.
+    /// Adds a frame after checking it. If it is no frame, discards all frames and returns false.
     bool add(const void* frame) {
         const auto* code = read<const char*>(frame, layout_.frame_code);
         if (!is_a(code, interpreter_.types.code)) {
@@ -171,13 +171,13 @@ class Walk {
             out_.activation_count = 0;
             return false;
         }
-        const std::ptrdiff_t offset = offset_of(frame, code);
-        // A frame that is being set up is not there yet for anyone who asks.
+        const std::ptrdiff_t offset = instruction_offset(frame, code);
+        // Frames that are being set up are skipped, as by the interpreter's own API.
         if (offset >= first_traceable(layout_, code) ||
             read<std::uint8_t>(frame, layout_.frame_owner) == owned_by_generator) {
-            const std::ptrdiff_t fitting = std::clamp<std::ptrdiff_t>(offset, INT32_MIN, INT32_MAX);
-            out_.frames()[out_.frame_count++] = {code, static_cast<std::int32_t>(fitting), 0};
-            out_.all_numbered = false;
+            const std::ptrdiff_t clamped = std::clamp<std::ptrdiff_t>(offset, INT32_MIN, INT32_MAX);
+            out_.frames()[out_.frame_count++] = {code, static_cast<std::int32_t>(clamped), 0};
+            out_.all_known = false;
         }
         return true;
     }
@@ -185,8 +185,8 @@ class Walk {
     static constexpr const Layout& layout_ = layouts[row];
     const Interpreter& interpreter_;
     const std::size_t limit_;
-    const CodeLocationCache::View known_;
-    const bool numbered_;
+    const CodeLocationCache::View cache_;
+    const bool use_cache_;
     Frames& out_;
     std::uintptr_t last_on_stack_;
 };
@@ -194,12 +194,12 @@ class Walk {
 }  // namespace
 
 [[gnu::hot]] void read_frames(const Interpreter& interpreter, std::size_t limit,
-                              const CodeLocationCache& known, Frames& out) {
+                              const CodeLocationCache& cache, Frames& out) {
     out.frame_count = 0;
     out.activation_count = 0;
     out.truncated = false;
     out.implausible = false;
-    out.all_numbered = true;
+    out.all_known = true;
     out.thread_state = nullptr;
     if (interpreter.is_initialized() == 0) {
         return;
@@ -211,7 +211,7 @@ class Walk {
     const Layout& layout = *interpreter.layout;
     const auto* root = read<const void*>(thread, layout.thread_frame);
     const auto* owner = read<const void*>(thread, layout.thread_interpreter);
-    // Not before here: see above.
+    // Only after the root was read: see frames.hpp.
     if (interpreter.is_initialized() == 0 || root == nullptr) {
         return;
     }
@@ -220,13 +220,13 @@ class Walk {
     static_assert(std::size(layouts) == 3);
     switch (&layout - std::begin(layouts)) {
         case 0:
-            Walk<0>(interpreter, limit, known, out).follow(root);
+            FrameWalker<0>(interpreter, limit, cache, out).follow(root);
             break;
         case 1:
-            Walk<1>(interpreter, limit, known, out).follow(root);
+            FrameWalker<1>(interpreter, limit, cache, out).follow(root);
             break;
         default:
-            Walk<2>(interpreter, limit, known, out).follow(root);
+            FrameWalker<2>(interpreter, limit, cache, out).follow(root);
             break;
     }
 }

@@ -1,14 +1,14 @@
-// The Python frames of the calling thread, read from its thread state.
+// Reads the calling thread's Python frames from its thread state, without the GIL.
 //
-// The thread usually does not hold the GIL: PyTorch and ctypes release it around their calls. That
-// is as it should be: only the thread itself pushes and pops its frames, and it is here. A frame
-// holds its code object and that its texts, so all of them stay during the call. What can be taken
-// away by another thread is the thread state alone, when the interpreter ends while a thread is
-// still in a call; it is marked as ending before. So the root is read first and the mark after it:
-// unmarked, what was read was good.
+// The thread usually does not hold the GIL: PyTorch and ctypes release it around their calls. It is
+// not needed: only the thread itself pushes and pops its frames. A frame holds references to its
+// code object, and that to its texts, so all of them stay alive during the call. Only the thread
+// state can be freed by another thread, when the interpreter shuts down during a call; the
+// interpreter is marked as finalizing first. So the root is read before the mark is checked: if it
+// is not set, the root was valid.
 //
-// Everything read is checked as far as that is cheap (what the records on the C stack are in, that
-// a frame's code is a code object); on anything unexpected the stack has no Python frames.
+// Cheap consistency checks are made on all that is read (records are on this C stack, a frame's
+// code is a code object); if one fails the stack has no Python frames.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,30 @@
 
 namespace memlab::profiler::python {
 
-/// A frame by what identifies its place: valid while the frame stands.
+/// A frame's code location. Valid while the frame is active.
 struct RawFrame {
     const void* code;
-    std::int32_t offset;   ///< of the instruction, in bytes; negative before the first one
-    std::uint32_t number;  ///< of its place, if that is known already; else 0
+    std::int32_t offset;  ///< of the instruction, in bytes; negative before the first one
+    std::uint32_t id;     ///< PythonFrameDef::id of its location; 0: not known yet
 };
 
-/// Frames that one activation of the interpreter's loop runs.
+/// The frames run by one activation of the interpreter's evaluation loop.
 struct Activation {
-    std::uint64_t on_stack : 48;  ///< lies in the loop's frame on the C stack
-    std::uint64_t end : 16;       ///< its frames end here; they begin where the one before ended
+    std::uint64_t stack_address : 48;  ///< within the loop's frame on the C stack
+    std::uint64_t end : 16;            ///< one past its last frame; it begins at the previous end
 };
 
-/// All but the frames, which lie behind it: a FrameRoom.
+/// The header of a FrameBuffer, whose frames follow in memory.
 struct Frames {
     static constexpr std::size_t max_activations = 64;
 
     const std::size_t max_frames;
     std::size_t frame_count = 0;
     std::size_t activation_count = 0;
-    bool truncated = false;    ///< there are more than the limit, or than could be told apart
-    bool implausible = false;  ///< something was not what it should be: do not rely on this layout
+    bool truncated = false;    ///< there are more frames than the limit allows
+    bool implausible = false;  ///< a check failed: the layout does not fit this interpreter
     bool in_main_interpreter = false;
-    bool all_numbered = true;  ///< each frame's place was known
+    bool all_known = true;  ///< every frame has its id
     void* thread_state = nullptr;
     Activation activations[max_activations];  ///< innermost first; [0, activation_count)
 
@@ -51,22 +51,21 @@ struct Frames {
     const RawFrame* frames() const { return reinterpret_cast<const RawFrame*>(this + 1); }
 
   protected:
-    explicit Frames(std::size_t room) : max_frames(room) {}
+    explicit Frames(std::size_t capacity) : max_frames(capacity) {}
 };
 
-template <std::size_t room>
-struct FrameRoom : Frames {
-    static_assert(room <= 256);
-    FrameRoom() : Frames(room) {
-        static_assert(sizeof(FrameRoom) == sizeof(Frames) + sizeof(of_frames));
+template <std::size_t capacity>
+struct FrameBuffer : Frames {
+    static_assert(capacity <= 256);
+    FrameBuffer() : Frames(capacity) {
+        static_assert(sizeof(FrameBuffer) == sizeof(Frames) + sizeof(storage));
     }
-    RawFrame of_frames[room];
+    RawFrame storage[capacity];
 };
 
-/// Fills `out` with at most `limit` frames; none for a thread that runs no Python. What is checked
-/// of a frame, and its number, is taken from `known` where it says so. Takes no lock, allocates
-/// nothing.
-void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& known,
+/// Fills `out` with at most `limit` frames; none for a thread that runs no Python. Frames whose
+/// location is in `cache` get its id and are not checked again. Takes no lock, allocates nothing.
+void read_frames(const Interpreter& interpreter, std::size_t limit, const CodeLocationCache& cache,
                  Frames& out);
 
 }  // namespace memlab::profiler::python

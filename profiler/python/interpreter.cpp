@@ -20,13 +20,14 @@ class Symbols {
     explicit Symbols(std::uintptr_t address)
         : object_(ObjectSymbols::at(address)), program_(ObjectSymbols::of_program()) {}
 
-    /// A variable of the library may lie in the program, which then has a copy that all use.
+    /// A variable of the library may have been copied to the program (copy relocation), whose copy
+    /// everyone uses.
     void* data(const char* name) const {
         void* const copy = program_.find(name);
         return copy != nullptr ? copy : object_.find(name);
     }
 
-    /// False, once and for all, when one is missing.
+    /// Sets complete() to false if the symbol is missing.
     template <class Function>
     void get(Function*& function, const char* name) {
         function = reinterpret_cast<Function*>(object_.find(name));
@@ -44,8 +45,8 @@ class Symbols {
     bool complete_ = true;
 };
 
-/// "3.12.3 (main, ...": the number after the first dot; -1 for what is no Python 3.
-int minor_of(std::string_view version) {
+/// 12 for "3.12.3 (main, ..."; -1 if it is not Python 3.
+int parse_minor(std::string_view version) {
     int minor = -1;
     if (version.starts_with("3.")) {
         std::from_chars(version.data() + 2, version.data() + version.size(), minor);
@@ -53,8 +54,8 @@ int minor_of(std::string_view version) {
     return minor;
 }
 
-/// The types' own sizes against those that follow from the layout: another build's structures
-/// differ there.
+/// Compares the types' sizes with those that the layout implies, to detect builds with other
+/// structures.
 bool matches(const Layout& layout, const Types& types, const void* generator) {
     const auto size_of = [](const void* type) {
         return read<std::uint64_t>(type, type_basic_size);
@@ -79,24 +80,24 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
     Symbols symbols(address);
     if (symbols.data("PyPy_GetVersion") != nullptr ||
         symbols.data("pypy_execute_source") != nullptr) {
-        *why = unusable("(PyPy)", "keeps its frames in a way that memlab does not know");
+        *why = unusable("(PyPy)", "has a frame layout that memlab does not support");
         return Search::unusable;
     }
     const char* (*get_version)() = nullptr;
     symbols.get(get_version, "Py_GetVersion");
     if (get_version == nullptr) {
-        *why = unusable("", "is built in a way that memlab does not know");
+        *why = unusable("", "is a build that memlab does not support");
         return Search::unusable;
     }
     const std::string_view text = get_version();
     const std::string version(text.substr(0, text.find(' ')));
-    interpreter->layout = layout_of(minor_of(version));
+    interpreter->layout = find_layout(parse_minor(version));
     if (interpreter->layout == nullptr) {
         *why =
             unusable(version, "is not one that memlab was tested with (" + tested_versions() + ")");
         return Search::unusable;
     }
-    // Both kinds of build lay their objects out in ways of their own.
+    // Free-threaded and debug builds have other object layouts.
     if (text.find("free-threading") != std::string_view::npos) {
         *why = unusable(version, "is a free-threaded build");
         return Search::unusable;
@@ -127,11 +128,11 @@ Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::s
     symbols.get(api.utf8, "PyUnicode_AsUTF8AndSize");
     symbols.get(api.error, "PyErr_Occurred");
     symbols.get(api.clear_error, "PyErr_Clear");
-    symbols.get(api.collector_off, "PyGC_Disable");
-    symbols.get(api.collector_on, "PyGC_Enable");
+    symbols.get(api.disable_gc, "PyGC_Disable");
+    symbols.get(api.enable_gc, "PyGC_Enable");
     symbols.get(api.release, "Py_DecRef");
     if (!symbols.complete() || !matches(*interpreter->layout, interpreter->types, generator)) {
-        *why = unusable(version, "is built in a way that memlab does not know");
+        *why = unusable(version, "is a build that memlab does not support");
         return Search::unusable;
     }
     LoadedModule module;

@@ -1,8 +1,8 @@
-// The CPython interpreter of this process, found through the loader and never linked.
+// Locates the CPython interpreter of this process at run time; memlab does not link it.
 //
-// It is found on the way of an allocation, by the object that a call stack leads through, in which
-// nothing may wait for the loader's lock: the symbols are read from the object's own table. What a
-// capture calls afterwards reads a word and takes no lock: none of it needs the GIL.
+// It is detected during an allocation, as an object on a call stack. Nothing may take the loader's
+// lock then, so symbols are read from the object's mapped table. The interpreter functions that a
+// capture calls only read a word: they take no lock and do not need the GIL.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace memlab::profiler::python {
 
-/// The public API that the frames are compared with once; called only with the GIL held.
+/// The public API used once to verify the frames; only called with the GIL held.
 struct PublicApi {
     void* (*thread_frame)(void* thread);  ///< PyThreadState_GetFrame: a new reference, or null
     void* (*frame_back)(void* frame);     ///< a new reference, or null
@@ -24,8 +24,8 @@ struct PublicApi {
     const char* (*utf8)(void* text, std::int64_t* size);
     void* (*error)();  ///< borrowed; null when no exception is pending
     void (*clear_error)();
-    int (*collector_off)();  ///< 1 when it was on
-    int (*collector_on)();
+    int (*disable_gc)();  ///< 1 if it was enabled
+    int (*enable_gc)();
     void (*release)(void* object);
 };
 
@@ -33,34 +33,33 @@ struct Interpreter {
     const Layout* layout = nullptr;
     Types types;
 
-    int (*is_initialized)() = nullptr;   ///< 0 before the start and from its end on
+    int (*is_initialized)() = nullptr;   ///< 0 before initialization and once finalization begins
     void* (*thread_state)() = nullptr;   ///< the calling thread's, with or without the GIL
-    void* (*running_state)() = nullptr;  ///< equal to that only while the thread has the GIL
+    void* (*running_state)() = nullptr;  ///< equal to thread_state() only while it holds the GIL
     void* (*main_interpreter)() = nullptr;
     PublicApi api = {};
 
-    /// Where the interpreter's own C code lies, when it is a binary of its own: its frames between
-    /// Python frames say nothing. Empty for an interpreter that is part of an application.
+    /// The interpreter's own object (python3 or libpython), whose native frames are hidden in
+    /// favour of Python frames. Empty if the interpreter is embedded in an application's object.
     std::uintptr_t code_start = 0;
     std::uintptr_t code_end = 0;
 
-    std::string library;  ///< what it is part of, if that can be unloaded; else empty
+    std::string library;  ///< the shared library that it is in; empty: the main program
 };
 
 enum class Search : std::uint8_t {
     found,     ///< `interpreter` is filled in
-    unusable,  ///< there is one whose frames cannot be read; `why` says so
+    unusable,  ///< its frames cannot be read; `why` says so
 };
 
-/// Whether the object is a Python interpreter, of whatever version.
+/// Whether the object is a Python interpreter of any version.
 bool is_interpreter(const ObjectSymbols& object);
 
-/// That of the object which `address` lies in; it must be loaded, and be one. Takes no lock. Throws
+/// Examines the interpreter in the loaded object that contains `address`. Takes no lock. Throws
 /// std::bad_alloc.
 Search find_interpreter(std::uintptr_t address, Interpreter* interpreter, std::string* why);
 
-/// Keeps the interpreter's library loaded from now on. False when that cannot be. Takes the
-/// loader's lock.
+/// Keeps the interpreter's library loaded for good. False on failure. Takes the loader's lock.
 bool pin(const Interpreter& interpreter);
 
 }  // namespace memlab::profiler::python

@@ -1,9 +1,9 @@
-// Where CPython keeps what a stack is made of: byte offsets of one minor version's structures.
+// Byte offsets in the CPython structures that frames are read from, for one minor version.
 //
-// The offsets are those of the public headers (Include/internal) of a release build for x86-64;
-// they do not change between patch releases. Only versions whose frames were compared with the
-// interpreter's own account in the tests have a row here. A row is trusted after matches() found
-// that the running interpreter's types have the sizes that follow from it.
+// The offsets are those of the headers (Include/internal) of a release build for x86-64; they do
+// not change between patch releases. Only versions whose frames the tests compare with the
+// interpreter's public API have a row. A row is used only if matches() finds that the running
+// interpreter's types have the sizes that it implies.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace memlab::profiler::python {
 struct Layout {
     int minor;  ///< of 3.minor
 
-    // PyThreadState. Up to 3.12 its frames hang on a chain of records (_PyCFrame), one for each
-    // activation of the interpreter's loop and on the C stack in it; later the frame that the loop
-    // puts at the end of its own (the shim) lies there.
+    // PyThreadState. Up to 3.12 frames are found through a list of records (_PyCFrame) on the C
+    // stack, one per activation of the evaluation loop. Later versions have a shim frame there, the
+    // outermost frame of each activation.
     bool has_cframes;
     std::size_t thread_frame;  ///< to the innermost record, or to the innermost frame
     std::size_t thread_interpreter;
@@ -28,8 +28,7 @@ struct Layout {
     std::size_t frame_previous;
     std::size_t frame_instruction;
     std::size_t frame_owner;
-    std::size_t
-        frame_is_entry;  ///< 3.11: set in an activation's outermost frame; 0: there are shims
+    std::size_t frame_is_entry;  ///< 3.11: flag of an activation's outermost frame; 0: shims
     std::size_t frame_locals;
 
     // PyCodeObject.

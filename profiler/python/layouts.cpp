@@ -1,7 +1,7 @@
 #include "profiler/python/layouts.hpp"
 
 namespace memlab::profiler::python {
-const Layout* layout_of(int minor) {
+const Layout* find_layout(int minor) {
     for (const Layout& layout : layouts) {
         if (layout.minor == minor) {
             return &layout;

@@ -1,5 +1,5 @@
-// The rows of the versions that were tested: known when memlab is compiled, so that what reads
-// frame after frame need not look up where everything lies.
+// The layouts of the tested CPython versions: constants, so that the offsets are compiled into the
+// frame reader.
 #pragma once
 
 #include <string>
@@ -55,7 +55,7 @@ inline constexpr Layout layouts[] = {
      .compact_size = 56,
      .unicode_size = 64,
      .generator_frame = 72},
-    // Its own _Py_DebugOffsets say the same; they lack the first traceable instruction.
+    // As in its _Py_DebugOffsets, which lack the first traceable instruction.
     {.minor = 13,
      .has_cframes = false,
      .thread_frame = 72,
@@ -81,8 +81,8 @@ inline constexpr Layout layouts[] = {
      .generator_frame = 72},
 };
 
-/// Of CPython 3.`minor`; null when it has not been tested.
-const Layout* layout_of(int minor);
+/// The layout of CPython 3.`minor`; null if untested.
+const Layout* find_layout(int minor);
 
 /// "3.11, 3.12": the versions that have a row.
 std::string tested_versions();

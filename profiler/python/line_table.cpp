@@ -3,10 +3,10 @@
 namespace memlab::profiler::python {
 namespace {
 
-// An entry is 1 cccc lll: a code, and the number of instructions less one. What follows has the top
-// bit clear.
+// The first byte of an entry is 1 cccc lll: a code and the number of instructions minus one.
+// Further bytes have the top bit clear.
 enum Code : unsigned {
-    one_line_first = 10,  // to 12: that many lines less ten further on, two bytes of columns
+    one_line_first = 10,  // 10 to 12: line delta 0 to 2, then two bytes of columns
     no_columns = 13,
     long_form = 14,
     no_location = 15,
@@ -22,7 +22,7 @@ class Reader {
     std::size_t position() const { return at_; }
     unsigned byte() { return at_end() ? 0 : table_[at_++]; }
 
-    /// Six bits a byte, the lowest first; the seventh says that more follow.
+    /// A varint: six bits per byte, lowest first; the seventh bit marks continuation.
     std::uint32_t number() {
         std::uint32_t value = 0;
         unsigned part = 0;
@@ -35,14 +35,14 @@ class Reader {
         return value;
     }
 
-    /// The lowest bit is the sign.
+    /// A signed varint, whose lowest bit is the sign.
     std::int64_t signed_number() {
         const std::uint32_t value = number();
         const std::int64_t magnitude = value >> 1;
         return (value & 1) != 0 ? -magnitude : magnitude;
     }
 
-    /// To the first byte of the next entry.
+    /// Moves to the first byte of the next entry.
     void skip_entry() {
         while (!at_end() && (table_[at_] & 128) == 0) {
             ++at_;

@@ -1,11 +1,8 @@
-// The numbers of stacks with Python frames, by what they are merged of: the native stack, the
-// Python frames and where on the stack their activations lie. Nearly every stack was seen before,
-// and then there is nothing to merge.
+// A 4-way set-associative cache of merged stacks' ids, by the hash of their parts: the native
+// stack, the Python frames and the stack addresses of their activations. A hit saves the merge.
 //
-// A table that is read and written without a lock. Sets of four entries, a line of the cache; where
-// a set is full, one of its stacks makes room and is merged anew when it comes again. An entry is
-// two words, of which the first is also made from the second: a reader that sees halves of two
-// writes finds neither's stack.
+// Read and written without a lock; a set is one cache line. An entry is two words, the first of
+// which is XORed with the second: a reader that sees a torn write finds no match.
 #pragma once
 
 #include <array>
@@ -20,9 +17,9 @@
 
 namespace memlab::profiler::python {
 
-/// What merging `native` and `python` depends on. The frames must have their numbers. `epoch`: as
-/// in StackTable::id_of().
-StackHash hash_of_parts(const StackView& native, const Frames& python, std::uint64_t epoch);
+/// Hashes all that the merge of `native` and `python` depends on. The frames must have their ids.
+/// `epoch`: as in StackTable::intern().
+StackHash hash_parts(const StackView& native, const Frames& python, std::uint64_t epoch);
 
 /// Thread-safety: any number of threads.
 class MergedStackCache {
@@ -33,9 +30,9 @@ class MergedStackCache {
     /// Throws std::bad_alloc.
     MergedStackCache() : sets_(std::make_unique<Set[]>(sets)) {}
 
-    /// 0: not known.
+    /// The id; 0: not cached.
     std::uint32_t find(const StackHash& hash) const {
-        for (const Entry& entry : set_of(hash).entries) {
+        for (const Entry& entry : set(hash).entries) {
             const std::uint64_t id = entry.id.load(std::memory_order_acquire);
             if ((entry.check_and_id.load(std::memory_order_acquire) ^ id) == hash.check &&
                 id != 0) {
@@ -45,18 +42,18 @@ class MergedStackCache {
         return 0;
     }
 
-    /// `id` must not be 0.
-    void keep(const StackHash& hash, std::uint32_t id) {
-        std::array<Entry, set_size>& entries = set_of(hash).entries;
-        Entry* room = &entries[hash.check % set_size];
+    /// `id` must not be 0. May evict another stack.
+    void insert(const StackHash& hash, std::uint32_t id) {
+        std::array<Entry, set_size>& entries = set(hash).entries;
+        Entry* target = &entries[hash.check % set_size];
         for (Entry& entry : entries) {
             if (entry.id.load(std::memory_order_relaxed) == 0) {
-                room = &entry;
+                target = &entry;
                 break;
             }
         }
-        room->id.store(id, std::memory_order_release);
-        room->check_and_id.store(hash.check ^ id, std::memory_order_release);
+        target->id.store(id, std::memory_order_release);
+        target->check_and_id.store(hash.check ^ id, std::memory_order_release);
     }
 
   private:
@@ -68,7 +65,7 @@ class MergedStackCache {
         std::array<Entry, set_size> entries;
     };
 
-    Set& set_of(const StackHash& hash) const { return sets_[hash.place % sets]; }
+    Set& set(const StackHash& hash) const { return sets_[hash.index % sets]; }
 
     const std::unique_ptr<Set[]> sets_;
 };

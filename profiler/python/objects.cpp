@@ -5,7 +5,7 @@
 namespace memlab::profiler::python {
 namespace {
 
-// More than any name or path needs, and less than a code object made to harm could ask for.
+// Sufficient for any name or path; bounds the cost of hostile code objects.
 constexpr std::size_t max_text = 4096;
 constexpr std::size_t max_bytes = std::size_t{64} << 20;
 
@@ -34,8 +34,8 @@ void append_utf8(std::string& text, std::uint32_t character) {
 
 }  // namespace
 
-bool characters_of(const Layout& layout, const Types& types, const void* object,
-                   Characters* characters) {
+bool get_characters(const Layout& layout, const Types& types, const void* object,
+                    Characters* characters) {
     if (!is_a(object, types.str)) {
         return false;
     }
@@ -82,7 +82,7 @@ std::string utf8(const Characters& characters) {
     return text;
 }
 
-std::span<const unsigned char> bytes_of(const Types& types, const void* object) {
+std::span<const unsigned char> get_bytes(const Types& types, const void* object) {
     if (!is_a(object, types.bytes)) {
         return {};
     }

@@ -1,6 +1,5 @@
-// Reading the interpreter's objects where they lie, without the interpreter: no reference is taken
-// and nothing is called. The caller makes sure that the object stays: a frame holds its code
-// object, and that holds its texts.
+// Reads Python objects directly from memory: takes no references, calls no Python API. The caller
+// keeps the object alive: a frame holds a reference to its code object, and that to its texts.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@
 
 namespace memlab::profiler::python {
 
-/// The value of type T that lies `offset` bytes into the object.
+/// The value of type T at `offset` bytes into the object.
 template <class T>
 T read(const void* object, std::size_t offset) {
     T value;
@@ -21,7 +20,7 @@ T read(const void* object, std::size_t offset) {
     return value;
 }
 
-/// The addresses of the interpreter's types, to tell what a pointer points to.
+/// Addresses of the interpreter's type objects, for is_a().
 struct Types {
     const void* code = nullptr;
     const void* str = nullptr;
@@ -32,7 +31,7 @@ inline bool is_a(const void* object, const void* type) {
     return object != nullptr && read<const void*>(object, object_type) == type;
 }
 
-/// Of the first instruction of a code object that a frame is at once it has been set up, in bytes.
+/// The offset in bytes of a code object's first instruction after the setup of the frame.
 inline std::ptrdiff_t first_traceable(const Layout& layout, const void* code) {
     return std::ptrdiff_t{read<std::int32_t>(code, layout.code_first_traceable)} *
            static_cast<std::ptrdiff_t>(instruction_size);
@@ -46,14 +45,14 @@ struct Characters {
     std::size_t bytes() const { return count * width; }
 };
 
-/// False for what is not exactly a str, or one whose characters are elsewhere (3.11's oldest kind).
-bool characters_of(const Layout& layout, const Types& types, const void* object,
-                   Characters* characters);
+/// False unless `object` is exactly a str with accessible characters (not a legacy one of 3.11).
+bool get_characters(const Layout& layout, const Types& types, const void* object,
+                    Characters* characters);
 
-/// As UTF-8, no longer than a few KiB; what is no character becomes U+FFFD. Throws std::bad_alloc.
+/// As UTF-8, truncated to a few KiB; invalid characters become U+FFFD. Throws std::bad_alloc.
 std::string utf8(const Characters& characters);
 
-/// Empty for what is not a bytes object.
-std::span<const unsigned char> bytes_of(const Types& types, const void* object);
+/// The contents of a bytes object; empty for other objects.
+std::span<const unsigned char> get_bytes(const Types& types, const void* object);
 
 }  // namespace memlab::profiler::python

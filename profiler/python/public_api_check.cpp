@@ -7,7 +7,7 @@
 namespace memlab::profiler::python {
 namespace {
 
-/// A reference that is given back.
+/// An owned reference.
 class Reference {
   public:
     Reference(const PublicApi& api, void* object) : api_(api), object_(object) {}
@@ -28,24 +28,24 @@ class Reference {
     void* object_;
 };
 
-class CollectorOff {
+class GcDisabled {
   public:
-    explicit CollectorOff(const PublicApi& api) : api_(api), was_on_(api.collector_off() != 0) {}
-    ~CollectorOff() {
+    explicit GcDisabled(const PublicApi& api) : api_(api), was_on_(api.disable_gc() != 0) {}
+    ~GcDisabled() {
         if (was_on_) {
-            api_.collector_on();
+            api_.enable_gc();
         }
     }
-    CollectorOff(const CollectorOff&) = delete;
-    CollectorOff& operator=(const CollectorOff&) = delete;
+    GcDisabled(const GcDisabled&) = delete;
+    GcDisabled& operator=(const GcDisabled&) = delete;
 
   private:
     const PublicApi& api_;
     const bool was_on_;
 };
 
-/// Whether the code's attribute reads `expected`. A name that is no UTF-8 (a surrogate) is not
-/// judged: the two ways write it differently.
+/// Whether the code's attribute equals `expected`. True for names that have no UTF-8 form
+/// (surrogates), which utf8() replaces.
 bool attribute_is(const PublicApi& api, void* code, const char* name, std::string_view expected) {
     const Reference text(api, api.attribute(code, name));
     std::int64_t size = 0;
@@ -56,7 +56,7 @@ bool attribute_is(const PublicApi& api, void* code, const char* name, std::strin
     }
     const std::string_view actual(utf8, static_cast<std::size_t>(size));
     return actual == expected ||
-           (expected.ends_with("...") && expected.size() < actual.size());  // too long to keep
+           (expected.ends_with("...") && expected.size() < actual.size());  // truncated by utf8()
 }
 
 bool is_same(const Interpreter& interpreter, void* frame, const RawFrame& raw) {
@@ -65,11 +65,11 @@ bool is_same(const Interpreter& interpreter, void* frame, const RawFrame& raw) {
     if (code.get() != raw.code) {
         return false;
     }
-    const Place place = place_of(interpreter, raw);
+    const SourceLocation location = read_location(interpreter, raw);
     const int line = api.frame_line(frame);
-    return (line > 0 ? line : 0) == place.line &&
-           attribute_is(api, code.get(), "co_qualname", place.function) &&
-           attribute_is(api, code.get(), "co_filename", place.file);
+    return (line > 0 ? line : 0) == location.line &&
+           attribute_is(api, code.get(), "co_qualname", location.function) &&
+           attribute_is(api, code.get(), "co_filename", location.file);
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Comparison compare_with_public_api(const Interpreter& interpreter, const Frames&
         api.error() != nullptr) {
         return Comparison::not_now;
     }
-    const CollectorOff collector(api);
+    const GcDisabled collector(api);
     Reference frame(api, api.thread_frame(frames.thread_state));
     for (std::size_t i = 0; i < frames.frame_count; ++i) {
         if (frame.get() == nullptr || !is_same(interpreter, frame.get(), frames.frames()[i])) {

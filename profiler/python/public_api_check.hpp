@@ -1,4 +1,4 @@
-// The frames as read from memory against the interpreter's own account of them.
+// Verifies the frames read from memory against CPython's public API.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ enum class Comparison : std::uint8_t {
     not_now,  ///< the thread does not hold the GIL, or an exception is pending
 };
 
-/// `frames` must be the calling thread's, read in this call. Makes frame objects as any traceback
-/// does, with the collector off so that no finalizer runs: this is the one time that references
-/// change. Throws std::bad_alloc.
+/// `frames` must be the calling thread's, still active. Creates frame objects as any traceback
+/// does, with the garbage collector disabled so that no finalizer runs; the only place that takes
+/// references. Throws std::bad_alloc.
 Comparison compare_with_public_api(const Interpreter& interpreter, const Frames& frames);
 
 }  // namespace memlab::profiler::python

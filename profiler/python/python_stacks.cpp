@@ -18,13 +18,13 @@ PythonStacks::PythonStacks(Mode mode, std::size_t depth, StackDefinitions& defin
     : mode_(mode),
       depth_(depth),
       definitions_(definitions),
-      state_(mode == Mode::off || depth == 0 ? State::off : State::looking) {}
+      state_(mode == Mode::off || depth == 0 ? State::off : State::searching) {}
 
-void PythonStacks::look(std::uintptr_t address) {
-    if (!looking() || address == 0) {
+void PythonStacks::attach(std::uintptr_t address) {
+    if (!searching() || address == 0) {
         return;
     }
-    if (searching_.exchange(true, std::memory_order_acquire)) {
+    if (search_started_.exchange(true, std::memory_order_acquire)) {
         await_search();
         return;
     }
@@ -35,15 +35,15 @@ void PythonStacks::look(std::uintptr_t address) {
         return;
     }
     interpreter_ = found;
-    numbers_ = std::make_unique<FrameInterner>(definitions_);
+    frame_interner_ = std::make_unique<FrameInterner>(definitions_);
     merged_stacks_ = std::make_unique<MergedStackCache>();
     state_.store(State::on, std::memory_order_release);
 }
 
 std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
-    constexpr int max_looks = 16;
+    constexpr int max_scans = 16;
     constexpr std::size_t max_words = 16384;
-    if (looks_above_.fetch_add(1, std::memory_order_relaxed) >= max_looks) {
+    if (scans_.fetch_add(1, std::memory_order_relaxed) >= max_scans) {
         return 0;
     }
     unwind::StackMemory memory(sp);
@@ -55,7 +55,7 @@ std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
         memory.read(at, &word);
         at += sizeof at;
         if (word >= start && word < end) {
-            continue;  // of the object before
+            continue;  // in the same object as the last one
         }
         dl_find_object object{};
         if (_dl_find_object(reinterpret_cast<void*>(word), &object) != 0) {
@@ -63,7 +63,7 @@ std::uintptr_t PythonStacks::interpreter_above(std::uintptr_t sp) {
         }
         start = reinterpret_cast<std::uintptr_t>(object.dlfo_map_start);
         end = reinterpret_cast<std::uintptr_t>(object.dlfo_map_end);
-        if (unwind::is_behind_call(word) && is_interpreter(ObjectSymbols::at(word))) {
+        if (unwind::follows_call(word) && is_interpreter(ObjectSymbols::at(word))) {
             return word;
         }
     }
@@ -85,24 +85,24 @@ void PythonStacks::await_search() {
     const trace::NoCancellation no_cancellation;
     constexpr timespec pause{0, 100'000};
     constexpr int max_pauses = 1000;
-    const auto goes_on = [this] {
-        return searching_.load(std::memory_order_acquire) && looking() &&
-               !waited_in_vain_.load(std::memory_order_relaxed);
+    const auto is_waiting = [this] {
+        return search_started_.load(std::memory_order_acquire) && searching() &&
+               !wait_timed_out_.load(std::memory_order_relaxed);
     };
-    for (int i = 0; i < max_pauses && goes_on(); ++i) {
+    for (int i = 0; i < max_pauses && is_waiting(); ++i) {
         nanosleep(&pause, nullptr);
     }
-    if (goes_on()) {
-        waited_in_vain_.store(true, std::memory_order_relaxed);
+    if (is_waiting()) {
+        wait_timed_out_.store(true, std::memory_order_relaxed);
     }
 }
 
 [[gnu::hot]] bool PythonStacks::read(Frames& frames) {
-    read_frames(interpreter_, depth_, numbers_->known(), frames);
+    read_frames(interpreter_, depth_, frame_interner_->cache(), frames);
     if (frames.implausible) {
         turn_off(
-            "a Python thread's frames are not laid out as in other builds of its version: call "
-            "sites are native only from here on");
+            "the Python frames' layout is not that of the interpreter's version: call sites are "
+            "native only from here on");
         return false;
     }
     if (frames.activation_count == 0) {
@@ -117,14 +117,14 @@ void PythonStacks::await_search() {
                 break;
             case Comparison::different:
                 turn_off(
-                    "Python frames as memlab reads them are not those that the interpreter "
-                    "itself gives: call sites are native only from here on");
+                    "the Python frames that memlab reads differ from those of the interpreter's "
+                    "API: call sites are native only from here on");
                 return false;
         }
     }
-    if (!frames.all_numbered) {
-        numbers_->number(interpreter_, frames.in_main_interpreter, frames.frames(),
-                         frames.frame_count);
+    if (!frames.all_known) {
+        frame_interner_->assign_ids(interpreter_, frames.in_main_interpreter, frames.frames(),
+                                    frames.frame_count);
     }
     return true;
 }
@@ -147,19 +147,19 @@ bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedSt
             if (depth < limit) {
                 merged.python[depth / 64] |= std::uint64_t{1} << depth % 64;
             }
-            add(frames.frames()[frame].number);
+            add(frames.frames()[frame].id);
         }
         ++activation;
     };
     const auto next_activation = [&] {
         return activation < frames.activation_count
-                   ? std::uintptr_t{frames.activations[activation].on_stack}
+                   ? std::uintptr_t{frames.activations[activation].stack_address}
                    : UINTPTR_MAX;
     };
     std::uintptr_t next = next_activation();
     for (std::size_t i = 0; i < native.depth; ++i) {
         const std::uintptr_t end = native.ends[i];
-        // Of a frame whose end is not known nothing is said: a coroutine's first one may lie
+        // A frame with unknown end matches no activation: a coroutine's outermost frame may be
         // anywhere below the activations of the stack that resumed it.
         if (end > next && end != UINTPTR_MAX) {
             add_activation();
@@ -172,11 +172,11 @@ bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedSt
         }
     }
     if (native.ends_early && activation < frames.activation_count) {
-        truncated = true;  // what lay between is not known
+        truncated = true;  // the native frames in between are unknown
     } else if (activation == 0) {
         return false;
     }
-    // The native stack ends at the limit or early, the Python one goes on: it is the better half.
+    // The native stack ends at the limit or early: append the remaining Python frames.
     while ((native.truncated || native.ends_early) && activation < frames.activation_count) {
         add_activation();
     }
@@ -187,7 +187,7 @@ bool PythonStacks::merge(const StackView& native, const Frames& frames, MergedSt
 
 void PythonStacks::turn_off(std::string_view why) {
     if (state_.exchange(State::off, std::memory_order_relaxed) != State::off) {
-        definitions_.missed(why);
+        definitions_.report_missed(why);
     }
 }
 

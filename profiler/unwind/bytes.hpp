@@ -1,5 +1,5 @@
-// A piece of memory to decode, and the decoding of DWARF's numbers from it. Reading past the end
-// gives zero and leaves the reader failed: tables are checked once, at the end of what was read.
+// A bounds-checked decoder of DWARF's number formats. Reading past the end gives zero and sets
+// failed(), which callers check once, after the last read.
 #pragma once
 
 #include <cstddef>
@@ -80,7 +80,7 @@ class ByteReader {
         }
     }
 
-    /// The next `size` bytes, skipped over.
+    /// Skips and returns the next `size` bytes.
     Bytes take(std::uint64_t size) {
         if (size > left()) {
             fail();
@@ -91,7 +91,7 @@ class ByteReader {
         return taken;
     }
 
-    /// Moves within what is being read, forwards or backwards (`first` is where that begins).
+    /// Moves by `distance` bytes, forwards or backwards, within [first, end].
     void jump(std::uintptr_t first, std::int64_t distance) {
         const std::uintptr_t target = at_ + static_cast<std::uintptr_t>(distance);
         if (target < first || target > end_) {

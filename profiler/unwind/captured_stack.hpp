@@ -1,4 +1,4 @@
-// A call stack as the unwinder leaves it.
+// A captured call stack: return addresses and canonical frame addresses.
 #pragma once
 
 #include <cstddef>
@@ -6,30 +6,30 @@
 
 namespace memlab::profiler {
 
-/// A call stack with room for so many frames.
-template <std::size_t room>
-struct StackRoom {
-    static constexpr std::size_t max_depth = room;
+/// A call stack of at most `capacity` frames.
+template <std::size_t capacity>
+struct StackBuffer {
+    static constexpr std::size_t max_depth = capacity;
 
     std::size_t depth = 0;
-    bool truncated = false;               ///< deeper than asked for
-    bool ends_early = false;              ///< nothing tells the caller of the last frame
+    bool truncated = false;               ///< deeper than the limit of the capture
+    bool ends_early = false;              ///< the last frame has a caller that cannot be found
     std::uintptr_t addresses[max_depth];  ///< return addresses, leaf first; only [0, depth) is set
 
-    /// Where each frame ends on the stack (its canonical frame address): an object on the stack
-    /// lies in the first frame that ends above it. The outermost frame's end may be unknown: all
-    /// ones.
+    /// The canonical frame address of each frame, where it ends: an object on the stack belongs to
+    /// the first frame that ends above it. UINTPTR_MAX: unknown, as may be the outermost one's.
     std::uintptr_t ends[max_depth];
 };
 
-using CapturedStack = StackRoom<256>;
-/// Small enough for a small stack: 1 KiB.
-using ShortStack = StackRoom<64>;
+using CapturedStack = StackBuffer<256>;
+/// 1 KiB, small enough for the stacks of signal handlers and small threads.
+using ShortStack = StackBuffer<64>;
 
-/// A captured stack, whatever the room that it is in.
+/// A captured stack of any capacity.
 struct StackView {
-    template <std::size_t room>
-    StackView(const StackRoom<room>& stack)  // NOLINT(google-explicit-constructor): a view of it
+    template <std::size_t capacity>
+    StackView(
+        const StackBuffer<capacity>& stack)  // NOLINT(google-explicit-constructor): a view of it
         : depth(stack.depth),
           truncated(stack.truncated),
           ends_early(stack.ends_early),

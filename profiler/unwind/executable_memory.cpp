@@ -14,11 +14,10 @@
 namespace memlab::profiler::unwind {
 namespace {
 
-// Of code that runs in user space; what lies above is the kernel's or no address at all.
+// Of user space addresses (five-level paging); those above are the kernel's or not canonical.
 constexpr unsigned address_bits = 56;
 
-// A page, whether it may be executed, and the second in which that was asked; 0: none. Written and
-// read whole.
+// Cache entries of one atomic word: page number, executable bit, second of the query; 0: empty.
 constexpr std::size_t known_count = 256;
 constinit std::array<std::atomic<std::uint64_t>, known_count> known_pages{};
 constexpr unsigned second_bits = 16;
@@ -28,16 +27,16 @@ std::uint64_t page_number(std::uintptr_t address) {
     return address / page_size;
 }
 
-// The lines of /proc/self/maps begin with "start-end rwxp". They are read without the C library's
-// streams and without its cancellation points: this runs in anybody's signal handler.
+// Parses /proc/self/maps, whose lines begin with "start-end rwxp". Without the C library's streams
+// and cancellation points: this runs in signal handlers.
 enum class Executable : std::uint8_t { no, yes, unknown };
 
 class MapsReader {
   public:
     explicit MapsReader(std::uintptr_t address) : address_(address) {}
 
-    /// True once there is nothing left to look for.
-    bool take(char letter) {
+    /// Consumes one character; true once the result is known.
+    bool consume(char letter) {
         if (letter == '\n') {
             column_ = Column::start;
             value_ = 0;
@@ -58,25 +57,25 @@ class MapsReader {
                     add_digit(letter);
                     return false;
                 }
-                column_ = Column::rights;
-                rights_ = 0;
-                return address_ < start_;  // they are in order
-            case Column::rights:
-                if (address_ < value_ && ++rights_ == 3) {
-                    found_ = letter == 'x';
+                column_ = Column::permissions;
+                permission_ = 0;
+                return address_ < start_;  // lines are sorted
+            case Column::permissions:
+                if (address_ < value_ && ++permission_ == 3) {
+                    executable_ = letter == 'x';
                     return true;
                 }
-                column_ = address_ < value_ ? Column::rights : Column::rest;
+                column_ = address_ < value_ ? Column::permissions : Column::rest;
                 return false;
             case Column::rest:
                 break;
         }
         return false;
     }
-    bool found() const { return found_; }
+    bool executable() const { return executable_; }
 
   private:
-    enum class Column : std::uint8_t { start, end, rights, rest };
+    enum class Column : std::uint8_t { start, end, permissions, rest };
 
     void add_digit(char letter) {
         const auto digit = static_cast<unsigned char>(letter);
@@ -87,16 +86,15 @@ class MapsReader {
     const std::uintptr_t address_;
     std::uintptr_t value_ = 0;
     std::uintptr_t start_ = 0;
-    unsigned rights_ = 0;
+    unsigned permission_ = 0;
     Column column_ = Column::start;
-    bool found_ = false;
+    bool executable_ = false;
 };
 
-__attribute__((noinline)) Executable ask_the_kernel(std::uintptr_t address) {
+__attribute__((noinline)) Executable read_maps(std::uintptr_t address) {
     static constexpr char path[] = "/proc/self/maps";
-    const long file =
-        plain_system_call(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
-                          reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_CLOEXEC, 0);
+    const long file = raw_syscall(SYS_openat, static_cast<std::uintptr_t>(AT_FDCWD),
+                                  reinterpret_cast<std::uintptr_t>(path), O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) {
         return Executable::unknown;
     }
@@ -106,8 +104,8 @@ __attribute__((noinline)) Executable ask_the_kernel(std::uintptr_t address) {
     bool done = false;
     long size = 0;
     while (!done) {
-        size = plain_system_call(SYS_read, descriptor,
-                                 reinterpret_cast<std::uintptr_t>(buffer.data()), buffer.size(), 0);
+        size = raw_syscall(SYS_read, descriptor, reinterpret_cast<std::uintptr_t>(buffer.data()),
+                           buffer.size(), 0);
         if (size == -EINTR) {
             continue;
         }
@@ -115,17 +113,17 @@ __attribute__((noinline)) Executable ask_the_kernel(std::uintptr_t address) {
             break;
         }
         for (long i = 0; i < size && !done; ++i) {
-            done = reader.take(buffer[static_cast<std::size_t>(i)]);
+            done = reader.consume(buffer[static_cast<std::size_t>(i)]);
         }
     }
-    plain_system_call(SYS_close, descriptor, 0, 0, 0);
+    raw_syscall(SYS_close, descriptor, 0, 0, 0);
     if (size < 0) {
         return Executable::unknown;
     }
-    return reader.found() ? Executable::yes : Executable::no;
+    return reader.executable() ? Executable::yes : Executable::no;
 }
 
-std::uint64_t now_in_seconds() {
+std::uint64_t coarse_seconds() {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return static_cast<std::uint64_t>(now.tv_sec) & second_mask;
@@ -133,38 +131,37 @@ std::uint64_t now_in_seconds() {
 
 }  // namespace
 
-bool is_behind_call(std::uintptr_t address) {
+bool follows_call(std::uintptr_t address) {
     std::uintptr_t word = 0;
-    const StackMemory nothing_known;
+    const StackMemory memory;
     if (address >> address_bits != 0 || address < page_size ||
-        !nothing_known.read(address - sizeof word, &word)) {
+        !memory.read(address - sizeof word, &word)) {
         return false;
     }
-    // The byte that lies so far before the address.
+    // The byte at address - back.
     const auto byte = [word](unsigned back) {
         return static_cast<std::uint8_t>(word >> (8 * (sizeof word - back)));
     };
-    // ff /2: the operand's form says how long the instruction is.
-    const auto is_indirect = [&byte](unsigned length) {
+    // call r/m64 (ff /2), whose length follows from the ModRM and SIB bytes.
+    const auto is_indirect_call = [&byte](unsigned length) {
         if (byte(length) != 0xff || (byte(length - 1) & 0x38U) != 0x10) {
             return false;
         }
-        const unsigned form = byte(length - 1) >> 6;
-        const unsigned base = byte(length - 1) & 7U;
-        if (form == 3) {
+        const unsigned mod = byte(length - 1) >> 6;
+        const unsigned rm = byte(length - 1) & 7U;
+        if (mod == 3) {
             return length == 2;
         }
-        const unsigned index_byte = base == 4 ? 1 : 0;
-        const bool no_base =
-            form == 0 && (base == 5 || (base == 4 && (byte(length - 2) & 7U) == 5));
-        const unsigned offset = form == 2 || no_base ? 4 : form;
-        return length == 2 + index_byte + offset;
+        const unsigned sib_size = rm == 4 ? 1 : 0;
+        const bool no_base = mod == 0 && (rm == 5 || (rm == 4 && (byte(length - 2) & 7U) == 5));
+        const unsigned displacement_size = mod == 2 || no_base ? 4 : mod;
+        return length == 2 + sib_size + displacement_size;
     };
-    if (byte(5) == 0xe8) {
+    if (byte(5) == 0xe8) {  // call rel32
         return true;
     }
     for (const unsigned length : {2U, 3U, 4U, 6U, 7U}) {
-        if (is_indirect(length)) {
+        if (is_indirect_call(length)) {
             return true;
         }
     }
@@ -182,11 +179,11 @@ bool is_executable(std::uintptr_t address) {
     if (is_known && (word >> second_bits & 1U) != 0) {
         return true;
     }
-    const std::uint64_t now = now_in_seconds();
+    const std::uint64_t now = coarse_seconds();
     if (is_known && ((now - (word & second_mask)) & second_mask) < 2) {
         return false;
     }
-    const Executable answer = ask_the_kernel(address);
+    const Executable answer = read_maps(address);
     if (answer == Executable::unknown) {
         return true;
     }

@@ -1,21 +1,21 @@
-// Whether there is code at an address that lies in no loaded object: what a JIT compiler made.
+// Detects JIT-compiled code: executable memory outside of all loaded objects.
 //
-// A word on a stack that is no return address (a coroutine's poison, what is left of another stack,
-// a frame about which the tables are wrong) mostly points nowhere or into data. Two things tell it
-// from a JIT's code: the bytes before a return address are a call, and its page may be executed.
-// The first is looked at where it lies. The second is in /proc/self/maps alone, so it is asked once
-// for a page and kept; that a page holds no code is asked again after a second or two, for a JIT
-// may have got it since.
+// A word on a stack that is not a return address (a coroutine's poison, remains of another stack, a
+// frame whose tables are wrong) mostly points nowhere or into data. A return address into JIT code
+// differs in two ways: a call instruction precedes it, and its page is executable. The first is
+// checked in memory. The second is only known from /proc/self/maps, so the answer is cached per
+// page; a negative answer expires after one to two seconds, as a JIT may have mapped the page
+// since.
 #pragma once
 
 #include <cstdint>
 
 namespace memlab::profiler::unwind {
 
-/// True when the instruction before `address` can be a call. Async-signal-safe.
-bool is_behind_call(std::uintptr_t address);
+/// Whether the bytes before `address` can be a call instruction. Async-signal-safe.
+bool follows_call(std::uintptr_t address);
 
-/// True when `address` lies in memory that may be executed; also where nobody can tell (no /proc).
+/// Whether `address` is in executable memory; true also if that is unknown (no /proc).
 /// Async-signal-safe.
 bool is_executable(std::uintptr_t address);
 

@@ -1,5 +1,5 @@
-// Evaluates the DWARF expressions of .eh_frame: where a PLT stub, a signal trampoline or a
-// realigned frame keeps its caller's registers.
+// Evaluates the DWARF expressions of .eh_frame, as used by PLT stubs, signal trampolines and
+// realigned frames.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace memlab::profiler::unwind {
 
-/// The registers of one frame, as far as they are known.
+/// The known registers of one frame.
 struct Registers {
     std::uint32_t known;  ///< a bit for each column
     std::uintptr_t values[column::count];
@@ -24,12 +24,11 @@ struct Registers {
 
 enum class Answer : std::uint8_t {
     found,
-    missing_register,  ///< it needs a register that is not known
-    none,              ///< no sense can be made of it, or memory that cannot be read
+    missing_register,  ///< depends on a register that is not known
+    none,              ///< malformed, or depends on unreadable memory
 };
 
-/// `initial` is on the stack at the beginning, if given. Ends after at most 1000 operations; reads
-/// only what can be read. Async-signal-safe.
+/// `initial`, if not null, is pushed first. Executes at most 1000 operations. Async-signal-safe.
 Answer evaluate(Bytes expression, const Registers& registers, const StackMemory& memory,
                 const std::uintptr_t* initial, std::uintptr_t* value);
 

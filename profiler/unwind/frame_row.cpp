@@ -5,8 +5,8 @@ namespace {
 
 using How = RegisterRule::How;
 
-// Compilers remember one state at a time; hand-written code seldom two. Each takes 300 bytes of a
-// stack that may be small.
+// Compilers nest one remembered state, hand-written code rarely two. Each takes 300 bytes of a
+// possibly small stack.
 constexpr std::size_t max_remembered = 4;
 
 class Program {
@@ -179,7 +179,7 @@ class Program {
             case 0x16:  // DW_CFA_val_expression
                 set_expression(reader, How::is_expression);
                 return true;
-            case 0x2e:  // DW_CFA_GNU_args_size: only for those who land in the frame
+            case 0x2e:  // DW_CFA_GNU_args_size: only matters to exception handlers
                 reader.uleb();
                 return true;
             case 0x2f: {  // DW_CFA_GNU_negative_offset_extended

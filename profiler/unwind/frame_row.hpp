@@ -1,5 +1,5 @@
-// How the caller's registers follow from a frame's, at one address: the row of the table that a
-// CFA program describes.
+// One row of a call frame information table: how the caller's registers are restored at one
+// address. Computed by running the FDE's CFA program.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace memlab::profiler::unwind {
 
-/// DWARF's numbers of the registers of x86-64 that matter here.
+/// DWARF register numbers of x86-64 (System V ABI, figure 3.36).
 namespace column {
 constexpr std::size_t rbx = 3;
 constexpr std::size_t rbp = 6;
@@ -19,13 +19,13 @@ constexpr std::size_t rip = 16;
 constexpr std::size_t count = 17;
 }  // namespace column
 
-/// Where a caller's register is to be found.
+/// How a caller's register is restored.
 struct RegisterRule {
     enum class How : std::uint8_t {
-        same,         ///< it still holds it (the stack pointer: it is the CFA)
-        undefined,    ///< nowhere; for the return address: there is no caller
-        at_offset,    ///< in memory at the CFA plus `offset`
-        is_offset,    ///< it is the CFA plus `offset`
+        same,         ///< unchanged (the stack pointer: the CFA)
+        undefined,    ///< lost; of the return address: there is no caller
+        at_offset,    ///< saved at the CFA plus `offset`
+        is_offset,    ///< the CFA plus `offset`
         in_register,  ///< in register number `offset`
         at_expression,
         is_expression,
@@ -40,15 +40,15 @@ struct RegisterRule {
     }
 };
 
-/// Plain data, so that the states that a program remembers cost no initialization.
+/// Trivially constructible, so that the stack of remembered states costs no initialization.
 struct FrameRow {
     RegisterRule cfa;  ///< is_expression; or in_register, plus `cfa_offset`
     std::int64_t cfa_offset;
     RegisterRule registers[column::count];
 };
 
-/// Runs the description's CFA programs up to `address`. False when they say something that cannot
-/// be read or is not known. Async-signal-safe.
+/// Runs the description's CFA programs up to `address`. False if they are malformed or use an
+/// unknown instruction. Async-signal-safe.
 bool compute_frame_row(const FrameDescription& description, std::uintptr_t address, FrameRow* row);
 
 }  // namespace memlab::profiler::unwind

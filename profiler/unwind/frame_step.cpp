@@ -15,18 +15,17 @@ namespace {
 using How = RegisterRule::How;
 using Source = UnwindInfo::Source;
 
-// mov $15, %rax; syscall: a signal handler's end where nobody wrote tables for it, as in programs
-// that install handlers without the C library.
+// mov $15, %rax; syscall: rt_sigreturn. Its trampoline has no tables in programs that install
+// handlers without the C library.
 bool is_signal_return(std::uintptr_t instruction) {
     std::uintptr_t first = 0;
     std::uintptr_t second = 0;
-    const StackMemory nothing_known;
-    return nothing_known.read(instruction, &first) &&
-           nothing_known.read(instruction + 1, &second) && (first & 0xffU) == 0x48 &&
-           second == 0x050f0000000fc0c7U;
+    const StackMemory memory;
+    return memory.read(instruction, &first) && memory.read(instruction + 1, &second) &&
+           (first & 0xffU) == 0x48 && second == 0x050f0000000fc0c7U;
 }
 
-// DWARF's number of each register that the kernel saves for a signal handler.
+// DWARF's register numbers and the kernel's indices in the signal context.
 constexpr std::array<std::pair<std::size_t, int>, column::count> saved_by_kernel{{
     {0, REG_RAX},
     {1, REG_RDX},
@@ -47,7 +46,7 @@ constexpr std::array<std::pair<std::size_t, int>, column::count> saved_by_kernel
     {16, REG_RIP},
 }};
 
-// The kernel leaves the context where the stack pointer is once the handler has returned.
+// The signal context starts at the stack pointer after the handler's return.
 Answer step_to_interrupted(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
     const std::uintptr_t context = registers->values[column::rsp] +
                                    offsetof(ucontext_t, uc_mcontext) + offsetof(mcontext_t, gregs);
@@ -65,22 +64,22 @@ Answer step_to_interrupted(const StackMemory& memory, Registers* registers, std:
 }
 
 bool is_return_address(std::uintptr_t address) {
-    if (!is_behind_call(address)) {
+    if (!follows_call(address)) {
         return false;
     }
-    switch (code_at(address - 1)) {
-        case CodeAt::code:
+    switch (classify_address(address - 1)) {
+        case AddressKind::code:
             return true;
-        case CodeAt::data:
+        case AddressKind::data:
             return false;
-        case CodeAt::no_object:
+        case AddressKind::no_object:
             break;
     }
     return is_executable(address - 1);
 }
 
-// Runs what lies at the present instruction as long as it only takes the frame down: until it
-// returns. False when it does anything else.
+// Simulates the instructions from rip to a return, which may only tear the frame down. False at any
+// other instruction.
 bool run_to_return(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
     constexpr int max_instructions = 24;
     std::uintptr_t next = registers->values[column::rip];
@@ -147,7 +146,7 @@ bool run_to_return(const StackMemory& memory, Registers* registers, std::uintptr
     return false;
 }
 
-// A frame pointer points to the caller's, which the return address follows.
+// rbp points to the caller's saved rbp, which the return address follows.
 bool follow_frame_pointer(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa) {
     const std::uintptr_t bp = registers->values[column::rbp];
     std::uintptr_t callers = 0;
@@ -209,7 +208,7 @@ Answer find_register(const RegisterRule& rule, std::size_t reg, std::uintptr_t c
                 *value = 0;
                 return Answer::found;
             }
-            break;  // no compiler means it for the others: as libgcc does, they count as kept
+            break;  // as in libgcc: other registers count as unchanged
         case How::same:
             break;
     }
@@ -223,48 +222,48 @@ Answer find_register(const RegisterRule& rule, std::size_t reg, std::uintptr_t c
 
 }  // namespace
 
-void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* knowledge) {
+void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* info) {
     FrameTables tables;
-    knowledge->signal_frame = false;
+    info->signal_frame = false;
     if (find_frame_tables(address, &tables) == ObjectTables::found) {
         FrameDescription description;
         if (find_frame_description(tables, address, &description) &&
-            compute_frame_row(description, address, &knowledge->row)) {
-            knowledge->source = Source::tables;
-            knowledge->signal_frame = description.signal_frame;
+            compute_frame_row(description, address, &info->row)) {
+            info->source = Source::tables;
+            info->signal_frame = description.signal_frame;
             return;
         }
     }
     if (is_signal_return(instruction)) {
-        knowledge->source = Source::signal_call;
-        knowledge->signal_frame = true;
+        info->source = Source::signal_call;
+        info->signal_frame = true;
         return;
     }
-    switch (code_at(address)) {
-        case CodeAt::code:
-            knowledge->source = Source::no_tables;
+    switch (classify_address(address)) {
+        case AddressKind::code:
+            info->source = Source::no_tables;
             return;
-        case CodeAt::data:
-            knowledge->source = Source::no_code;
+        case AddressKind::data:
+            info->source = Source::no_code;
             return;
-        case CodeAt::no_object:
+        case AddressKind::no_object:
             break;
     }
     const bool called = address != instruction;
-    knowledge->source = (!called || is_behind_call(instruction)) && is_executable(address)
-                            ? Source::no_object
-                            : Source::no_code;
+    info->source = (!called || follows_call(instruction)) && is_executable(address)
+                       ? Source::no_object
+                       : Source::no_code;
 }
 
-Answer step_by_row(const UnwindInfo& knowledge, const StackMemory& memory, Registers* registers,
+Answer step_by_row(const UnwindInfo& info, const StackMemory& memory, Registers* registers,
                    std::uintptr_t* cfa) {
-    if (knowledge.source == Source::signal_call) {
+    if (info.source == Source::signal_call) {
         return step_to_interrupted(memory, registers, cfa);
     }
-    if (knowledge.source != Source::tables) {
+    if (info.source != Source::tables) {
         return Answer::none;
     }
-    const FrameRow& row = knowledge.row;
+    const FrameRow& row = info.row;
     if (const Answer answer = find_cfa(row, memory, *registers, cfa); answer != Answer::found) {
         return answer;
     }

@@ -1,4 +1,4 @@
-// From one frame to its caller, by the tables: the way for whatever the kept rules do not say.
+// The slow path of unwinding one frame: by .eh_frame, or by heuristics where there are no tables.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,34 @@
 
 namespace memlab::profiler::unwind {
 
-/// What the tables say about the code at one address.
+/// What is known about the code at one address.
 struct UnwindInfo {
     enum class Source : std::uint8_t {
         tables,       ///< `row` is filled in
-        no_tables,    ///< a loaded object, but nothing (readable) about this address
-        no_object,    ///< code made at run time, which the loader does not know
-        no_code,      ///< nothing that is executed, in an object or not
-        signal_call,  ///< no tables either, but the instructions that end a signal handler
+        no_tables,    ///< a loaded object without (readable) tables for this address
+        no_object,    ///< executable memory outside of all objects: code generated at run time
+        no_code,      ///< not executable
+        signal_call,  ///< no tables, but the instructions of a signal trampoline (rt_sigreturn)
     };
     Source source;
     bool signal_frame;
     FrameRow row;
 };
 
-/// `address` lies in the instruction that the frame is at: the return address less one, or the
-/// interrupted instruction's own. `instruction` is what would run next: after a call, if the two
-/// differ. Async-signal-safe.
-void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* knowledge);
+/// `address` is within the frame's current instruction: the return address less one, or the address
+/// of an interrupted instruction. `instruction` is the next one to run; if the two differ, it
+/// follows a call. Async-signal-safe.
+void find_unwind_info(std::uintptr_t address, std::uintptr_t instruction, UnwindInfo* info);
 
-/// Replaces a frame's registers by its caller's (rip: where that goes on). Registers that cannot be
-/// found become unknown, but for rsp, rip and rbp: without them the answer is not `found`, and
-/// `registers` stays as it was. `cfa` gets the frame's canonical frame address.
-/// Async-signal-safe.
-Answer step_by_row(const UnwindInfo& knowledge, const StackMemory& memory, Registers* registers,
+/// Replaces a frame's registers by its caller's. Registers that cannot be restored become unknown;
+/// if rsp, rip or rbp is among them, the answer is not `found` and `registers` is unchanged. `cfa`
+/// gets the frame's canonical frame address. Async-signal-safe.
+Answer step_by_row(const UnwindInfo& info, const StackMemory& memory, Registers* registers,
                    std::uintptr_t* cfa);
 
-/// The same for code that no tables describe, as far as the code and the frame pointer tell: what
-/// runs from the present instruction up to a return, if that only takes the frame down, as in
-/// trampolines; or else the frame that rbp points to. Nothing is believed but what leads to a
-/// return address, behind a call in code. Async-signal-safe.
+/// The same for code without tables. Simulates the instructions up to a return if they only tear
+/// the frame down, as in trampolines; else follows the frame pointer. Either is accepted only if it
+/// leads to a return address that follows a call instruction in code. Async-signal-safe.
 Answer step_without_tables(const StackMemory& memory, Registers* registers, std::uintptr_t* cfa);
 
 }  // namespace memlab::profiler::unwind

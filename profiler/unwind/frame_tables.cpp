@@ -7,12 +7,13 @@ constexpr std::uint8_t omitted = 0xff;
 constexpr std::uint8_t format_mask = 0x0f;
 constexpr std::uint8_t relation_mask = 0x70;
 constexpr std::uint8_t indirect = 0x80;
-constexpr std::uint8_t relative_to_itself = 0x10;
-constexpr std::uint8_t relative_to_data = 0x30;
+constexpr std::uint8_t pc_relative = 0x10;
+constexpr std::uint8_t data_relative = 0x30;
 constexpr std::uint8_t sorted_table = 0x3b;  // datarel | sdata4: the only one that linkers write
 
-// The entry (CIE or FDE) at the reader's position: its bytes behind the length. Nothing at the end.
-Bytes take_entry(ByteReader& reader) {
+// Reads the entry (CIE or FDE) at the reader's position: its bytes after the length. Empty at the
+// end of the section.
+Bytes read_entry(ByteReader& reader) {
     std::uint64_t length = reader.number<std::uint32_t>();
     if (length == 0xffffffffU) {
         length = reader.number<std::uint64_t>();
@@ -32,7 +33,7 @@ struct Cie {
 
 bool read_cie(const FrameTables& tables, std::uintptr_t address, Cie* cie) {
     ByteReader whole(tables.from(address));
-    ByteReader reader(take_entry(whole));
+    ByteReader reader(read_entry(whole));
     const std::uint32_t id = reader.number<std::uint32_t>();
     const std::uint8_t version = reader.byte();
     if (reader.failed() || id != 0 || (version != 1 && version != 3 && version != 4)) {
@@ -42,7 +43,7 @@ bool read_cie(const FrameTables& tables, std::uintptr_t address, Cie* cie) {
     while (reader.byte() != 0) {
     }
     if (augmentation.rest().begin + 1 < reader.position()) {
-        // The letters mean something only behind a 'z', which gives the length of what they add.
+        // Augmentation data has a length, so can be skipped, only if the string begins with 'z'.
         if (augmentation.byte() != 'z') {
             return false;
         }
@@ -67,8 +68,7 @@ bool read_cie(const FrameTables& tables, std::uintptr_t address, Cie* cie) {
                     cie->pointer_encoding = data.byte();
                     break;
                 case 'P': {
-                    // The encoding may ask for a look through a pointer; only its size matters
-                    // here.
+                    // The personality routine is only skipped, so `indirect` does not matter.
                     const auto encoding = static_cast<std::uint8_t>(data.byte() & ~indirect);
                     read_encoded_pointer(data, encoding, 0);
                     break;
@@ -81,7 +81,7 @@ bool read_cie(const FrameTables& tables, std::uintptr_t address, Cie* cie) {
                     break;
                 case 'B':
                     break;
-                default:  // the end, or a letter of the future: its data is skipped with the rest
+                default:  // the end, or an unknown letter, whose data is skipped with the rest
                     understood = false;
             }
         }
@@ -93,7 +93,7 @@ bool read_cie(const FrameTables& tables, std::uintptr_t address, Cie* cie) {
     return !reader.failed();
 }
 
-// The FDE by the binary search table behind the header; 0 when there is no such table or entry.
+// The FDE's address by the header's binary search table; 0 if there is none.
 std::uintptr_t search_table(const FrameTables& tables, ByteReader table, std::uint64_t count,
                             std::uintptr_t address) {
     constexpr std::size_t entry_size = 8;
@@ -101,16 +101,16 @@ std::uintptr_t search_table(const FrameTables& tables, ByteReader table, std::ui
         return 0;
     }
     const std::uintptr_t first = table.position();
-    const auto start_of = [&](std::uint64_t index) {
+    const auto start = [&](std::uint64_t index) {
         ByteReader entry({first + index * entry_size, first + count * entry_size});
         return tables.header + static_cast<std::uintptr_t>(
                                    static_cast<std::intptr_t>(entry.number<std::int32_t>()));
     };
     std::uint64_t low = 0;
-    std::uint64_t high = count;  // the last entry that starts at or before the address is below
+    std::uint64_t high = count;  // invariant: entries from `high` on start after the address
     while (low < high) {
         const std::uint64_t middle = low + (high - low) / 2;
-        if (start_of(middle) <= address) {
+        if (start(middle) <= address) {
             low = middle + 1;
         } else {
             high = middle;
@@ -124,13 +124,13 @@ std::uintptr_t search_table(const FrameTables& tables, ByteReader table, std::ui
            static_cast<std::uintptr_t>(static_cast<std::intptr_t>(entry.number<std::int32_t>()));
 }
 
-// Through all of .eh_frame, for objects whose linker wrote no table.
+// A linear search of .eh_frame, for objects whose linker wrote no search table.
 bool search_all(const FrameTables& tables, std::uintptr_t frames, std::uintptr_t address,
                 FrameDescription* description) {
     ByteReader reader(tables.from(frames));
     while (!reader.at_end()) {
         const std::uintptr_t at = reader.position();
-        ByteReader entry(take_entry(reader));
+        ByteReader entry(read_entry(reader));
         if (reader.failed() || entry.at_end()) {
             return false;  // a length of zero ends the section
         }
@@ -189,9 +189,9 @@ std::uintptr_t read_encoded_pointer(ByteReader& reader, std::uint8_t encoding,
     switch (encoding & (relation_mask | indirect)) {
         case 0:
             return value;
-        case relative_to_itself:
+        case pc_relative:
             return own_address + value;
-        case relative_to_data:
+        case data_relative:
             return data_base + value;
         default:
             reader.fail();
@@ -202,7 +202,7 @@ std::uintptr_t read_encoded_pointer(ByteReader& reader, std::uint8_t encoding,
 bool read_frame_description(const FrameTables& tables, std::uintptr_t fde,
                             FrameDescription* description) {
     ByteReader whole(tables.from(fde));
-    ByteReader reader(take_entry(whole));
+    ByteReader reader(read_entry(whole));
     const std::uintptr_t id_address = reader.position();
     const std::uint32_t distance = reader.number<std::uint32_t>();
     Cie cie;

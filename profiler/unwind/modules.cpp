@@ -12,59 +12,59 @@
 namespace memlab::profiler::unwind {
 namespace {
 
-// Objects whose tables were asked for. Only for noticing that one of them is gone: when the list is
-// full, or a signal came while it was in use, nothing is lost but that.
-struct Seen {
+// Objects found so far, only to detect that one was replaced. Best effort: skipped if the list is
+// full or if a signal handler finds it in use.
+struct LoadedObject {
     std::uintptr_t start;
     std::uintptr_t end;
     const void* link_map;
     const void* tables;
 };
-constexpr std::size_t max_seen = 512;
-constinit Seen seen[max_seen]{};
-constinit std::size_t seen_count = 0;
-constinit std::atomic_flag seen_busy = ATOMIC_FLAG_INIT;
+constexpr std::size_t max_known_objects = 512;
+constinit LoadedObject known_objects[max_known_objects]{};
+constinit std::size_t known_object_count = 0;
+constinit std::atomic_flag known_objects_busy = ATOMIC_FLAG_INIT;
 
-// True when `now` lies where another object was.
-bool took_anothers_place(const Seen& now) {
-    if (seen_busy.test_and_set(std::memory_order_acquire)) {
+// Whether `now` overlaps another object that was found before.
+bool replaces_object(const LoadedObject& now) {
+    if (known_objects_busy.test_and_set(std::memory_order_acquire)) {
         return false;
     }
     bool replaced = false;
     bool known = false;
-    for (std::size_t i = 0; i < seen_count; ++i) {
-        if (seen[i].start < now.end && now.start < seen[i].end) {
-            if (std::memcmp(&seen[i], &now, sizeof now) == 0) {
+    for (std::size_t i = 0; i < known_object_count; ++i) {
+        if (known_objects[i].start < now.end && now.start < known_objects[i].end) {
+            if (std::memcmp(&known_objects[i], &now, sizeof now) == 0) {
                 known = true;
             } else {
                 replaced = true;
-                seen[i--] = seen[--seen_count];
+                known_objects[i--] = known_objects[--known_object_count];
             }
         }
     }
-    if (!known && seen_count < max_seen) {
-        seen[seen_count++] = now;
+    if (!known && known_object_count < max_known_objects) {
+        known_objects[known_object_count++] = now;
     }
-    seen_busy.clear(std::memory_order_release);
+    known_objects_busy.clear(std::memory_order_release);
     return replaced;
 }
 
-// The loader wrote it before it let anybody run the object's code, and gives it up after the last;
-// ThreadSanitizer does not see the loader's own order.
-__attribute__((no_sanitize_thread)) std::uintptr_t bias_of(const link_map* object) {
+// The loader writes l_addr before any code of the object can run; ThreadSanitizer does not see that
+// ordering.
+__attribute__((no_sanitize_thread)) std::uintptr_t load_bias(const link_map* object) {
     return object->l_addr;
 }
 
-Bytes mapping_of(const dl_find_object& found) {
+Bytes mapping(const dl_find_object& found) {
     return {reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
             reinterpret_cast<std::uintptr_t>(found.dlfo_map_end)};
 }
 
-// The loaded segments by the program headers: their rights and where they lie. Every linker lets
-// the first one begin with the ELF header; false for an object where that is not so.
+// Calls visit(flags, range) for each PT_LOAD segment. Every linker puts the ELF header at the start
+// of the first one; false for an object without it.
 template <class Visit>
 bool visit_segments(const dl_find_object& found, const Visit& visit) {
-    const Bytes map = mapping_of(found);
+    const Bytes map = mapping(found);
     ElfW(Ehdr) header;
     ByteReader reader(map);
     const Bytes header_bytes = reader.take(sizeof header);
@@ -76,7 +76,7 @@ bool visit_segments(const dl_find_object& found, const Visit& visit) {
         header.e_phoff + header.e_phnum * sizeof(ElfW(Phdr)) > 4096) {
         return false;
     }
-    const std::uintptr_t bias = bias_of(found.dlfo_link_map);
+    const std::uintptr_t bias = load_bias(found.dlfo_link_map);
     for (std::size_t i = 0; i < header.e_phnum; ++i) {
         ElfW(Phdr) segment;
         std::memcpy(&segment,
@@ -91,16 +91,16 @@ bool visit_segments(const dl_find_object& found, const Visit& visit) {
     return true;
 }
 
-// The readable segments; where nothing tells them apart, all of the object's mapping.
+// The readable segments, or the whole mapping if the program headers cannot be read.
 void find_segments(const dl_find_object& found, FrameTables* tables) {
     tables->segment_count = 0;
-    const bool told = visit_segments(found, [tables](ElfW(Word) rights, Bytes segment) {
-        if ((rights & PF_R) != 0 && tables->segment_count < FrameTables::max_segments) {
+    const bool parsed = visit_segments(found, [tables](ElfW(Word) flags, Bytes segment) {
+        if ((flags & PF_R) != 0 && tables->segment_count < FrameTables::max_segments) {
             tables->segments[tables->segment_count++] = segment;
         }
     });
-    if (!told) {
-        tables->segments[tables->segment_count++] = mapping_of(found);
+    if (!parsed) {
+        tables->segments[tables->segment_count++] = mapping(found);
     }
 }
 
@@ -111,11 +111,11 @@ ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables) {
     if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) {
         return ObjectTables::no_object;
     }
-    const Seen object{reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
-                      reinterpret_cast<std::uintptr_t>(found.dlfo_map_end), found.dlfo_link_map,
-                      found.dlfo_eh_frame};
-    if (took_anothers_place(object)) {
-        unload_was_missed();
+    const LoadedObject object{reinterpret_cast<std::uintptr_t>(found.dlfo_map_start),
+                              reinterpret_cast<std::uintptr_t>(found.dlfo_map_end),
+                              found.dlfo_link_map, found.dlfo_eh_frame};
+    if (replaces_object(object)) {
+        report_missed_unload();
     }
     if (found.dlfo_eh_frame == nullptr) {
         return ObjectTables::none;
@@ -125,28 +125,29 @@ ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables) {
     return ObjectTables::found;
 }
 
-CodeAt code_at(std::uintptr_t address) {
+AddressKind classify_address(std::uintptr_t address) {
     dl_find_object found;
     if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) {
-        return CodeAt::no_object;
+        return AddressKind::no_object;
     }
-    bool executed = false;
-    const bool told = visit_segments(found, [&executed, address](ElfW(Word) rights, Bytes segment) {
-        executed |= (rights & PF_X) != 0 && segment.contains(address);
-    });
-    return executed || !told ? CodeAt::code : CodeAt::data;
+    bool executable = false;
+    const bool parsed =
+        visit_segments(found, [&executable, address](ElfW(Word) flags, Bytes segment) {
+            executable |= (flags & PF_X) != 0 && segment.contains(address);
+        });
+    return executable || !parsed ? AddressKind::code : AddressKind::data;
 }
 
-void forget_modules() {
-    if (!seen_busy.test_and_set(std::memory_order_acquire)) {
-        seen_count = 0;
-        seen_busy.clear(std::memory_order_release);
+void clear_modules() {
+    if (!known_objects_busy.test_and_set(std::memory_order_acquire)) {
+        known_object_count = 0;
+        known_objects_busy.clear(std::memory_order_release);
     }
 }
 
-void forget_modules_after_fork() {
-    seen_count = 0;
-    seen_busy.clear();
+void reset_modules_after_fork() {
+    known_object_count = 0;
+    known_objects_busy.clear();
 }
 
 }  // namespace memlab::profiler::unwind

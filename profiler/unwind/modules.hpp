@@ -1,8 +1,7 @@
-// The tables of the loaded object that an address lies in.
+// Finds the unwind tables of the loaded object that contains an address, without a lock.
 //
-// Found with _dl_find_object (glibc >= 2.35, memlab's floor), which takes no lock. The segments
-// come from the program headers as they are mapped, so that nothing is read in the holes between
-// them.
+// Uses _dl_find_object (glibc >= 2.35, memlab's floor). The segments are taken from the mapped
+// program headers, so that nothing is read in the gaps between them.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +11,30 @@
 namespace memlab::profiler::unwind {
 
 enum class ObjectTables : std::uint8_t {
-    no_object,  ///< no loaded object holds the address
-    none,       ///< one without .eh_frame_hdr
+    no_object,  ///< the address is in no loaded object
+    none,       ///< the object has no .eh_frame_hdr
     found,
 };
 
-/// The object must stay loaded meanwhile: true for code on the calling thread's stack.
+/// The object must stay loaded during the call, as code on the calling thread's stack does.
 /// Async-signal-safe.
 ///
-/// Also notices when the object lies where another one was before (unload_was_missed()).
+/// Also detects an object at the address of an earlier one, and calls report_missed_unload().
 ObjectTables find_frame_tables(std::uintptr_t address, FrameTables* tables);
 
-enum class CodeAt : std::uint8_t {
-    no_object,  ///< no loaded object holds the address
-    data,       ///< one does, but not in a segment that is executed
+enum class AddressKind : std::uint8_t {
+    no_object,  ///< the address is in no loaded object
+    data,       ///< in an object, but in no executable segment
     code,
 };
 
-/// As find_frame_tables(), of which it needs no answer. Async-signal-safe.
-CodeAt code_at(std::uintptr_t address);
+/// The same precondition as find_frame_tables(). Async-signal-safe.
+AddressKind classify_address(std::uintptr_t address);
 
-/// What is there from now on took nobody's place.
-void forget_modules();
+/// Forgets all known objects: those found from now on replace none of them.
+void clear_modules();
 
-/// In a forked child: whoever was in the middle of it is not there.
-void forget_modules_after_fork();
+/// In a forked child: resets the state that a thread of the parent may have been changing.
+void reset_modules_after_fork();
 
 }  // namespace memlab::profiler::unwind

@@ -16,8 +16,8 @@ namespace {
 struct Walk {
     CapturedStack* stack;
     std::size_t limit;
-    Bytes left_out;
-    bool within;  // the reference's own frame is still to come
+    Bytes excluded;
+    bool within;  // the next frame is walk_stack_as_libgcc()'s own
 };
 
 _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
@@ -28,18 +28,18 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         walk->within = false;
         return _URC_NO_REASON;
     }
-    // The unwinder's CFA is where the frame that this one called ends. The frame that a signal
-    // interrupted has its own: libgcc's reads as if the signal's frame ended at it.
+    // _Unwind_GetCFA gives the CFA of the callee's frame. For a frame interrupted by a signal it
+    // reads as if the signal frame ended there.
     if (stack.depth != 0) {
         stack.ends[stack.depth - 1] = _Unwind_GetCFA(context);
     }
     if (address == 0) {
         return _URC_END_OF_STACK;
     }
-    if (walk->left_out.contains(address)) {
+    if (walk->excluded.contains(address)) {
         return _URC_NO_REASON;
     }
-    walk->left_out = {};
+    walk->excluded = {};
     if (stack.depth == walk->limit) {
         stack.truncated = true;
         return _URC_END_OF_STACK;
@@ -52,9 +52,9 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 using Source = UnwindInfo::Source;
 
 Source source_at(std::uintptr_t return_address) {
-    UnwindInfo knowledge;
-    find_unwind_info(return_address - 1, return_address, &knowledge);
-    return knowledge.source;
+    UnwindInfo info;
+    find_unwind_info(return_address - 1, return_address, &info);
+    return info.source;
 }
 
 constinit std::atomic<unsigned long> stacks_verified{0};
@@ -72,10 +72,10 @@ void print(const char* title, const StackView& stack) {
 }  // namespace
 
 __attribute__((noinline)) void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit,
-                                                    Bytes left_out) {
+                                                    Bytes excluded) {
     stack.depth = 0;
     stack.truncated = false;
-    Walk walk{&stack, limit, left_out, true};
+    Walk walk{&stack, limit, excluded, true};
     _Unwind_Backtrace(step, &walk);
 }
 
@@ -99,9 +99,9 @@ bool are_equal(const StackView& walked, const StackView& by_libgcc) {
     return true;
 }
 
-void verify_walk(const StackView& stack, std::size_t limit, Bytes left_out) {
+void verify_walk(const StackView& stack, std::size_t limit, Bytes excluded) {
     CapturedStack reference;
-    walk_stack_as_libgcc(reference, limit, left_out);
+    walk_stack_as_libgcc(reference, limit, excluded);
     if (!are_equal(stack, reference)) {
         print("memlab's unwinder", stack);
         print("libgcc's", reference);

@@ -1,5 +1,5 @@
-// The walk as libgcc does it, for comparison: in tests, and at every capture of a build with
-// MEMLAB_VERIFY_UNWIND.
+// A reference stack walk by libgcc, compared with memlab's: in tests, and at every capture in a
+// build with MEMLAB_VERIFY_UNWIND.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace memlab::profiler::unwind {
 
-/// As walk_stack(), by _Unwind_Backtrace.
-void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes left_out);
+/// walk_stack() by means of _Unwind_Backtrace.
+void walk_stack_as_libgcc(CapturedStack& stack, std::size_t limit, Bytes excluded);
 
-/// Whether two walks gave the same. Of a frame without a caller only libgcc says where it ends.
-/// Where there are no tables libgcc's ends, and ours may go on; a last one that is no code is no
-/// frame to ours.
+/// Whether two walks agree. Tolerated: only libgcc knows the CFA of the outermost frame; where
+/// tables are missing libgcc stops and memlab's walk may continue; libgcc may report a last frame
+/// that is not in code.
 bool are_equal(const StackView& walked, const StackView& by_libgcc);
 
-/// Walks again as libgcc does. On any difference prints both stacks and aborts. The frame that both
-/// were called from has to be among those left out.
-void verify_walk(const StackView& stack, std::size_t limit, Bytes left_out);
+/// Walks again with libgcc; on a difference prints both stacks and aborts. The common caller's
+/// frame must be in `excluded`.
+void verify_walk(const StackView& stack, std::size_t limit, Bytes excluded);
 
-/// How many stacks verify_walk() found equal, and how many frames they had.
+/// The stacks that verify_walk() found equal, and their frames in total.
 struct VerifiedWalks {
     unsigned long stacks;
     unsigned long frames;

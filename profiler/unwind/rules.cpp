@@ -8,9 +8,9 @@ using How = RegisterRule::How;
 constexpr std::uint64_t max_words = 0xffff;
 constexpr std::uint64_t max_saved_words = 0x3f;
 
-// `bytes` as a count of words up to `most`; false when it is none.
-bool as_words(std::int64_t bytes, std::uint64_t most, std::uint32_t* words) {
-    if (bytes < 0 || bytes % 8 != 0 || static_cast<std::uint64_t>(bytes) / 8 > most) {
+// Converts `bytes` to words. False unless it is a multiple of 8 in [0, 8 * max].
+bool as_words(std::int64_t bytes, std::uint64_t max, std::uint32_t* words) {
+    if (bytes < 0 || bytes % 8 != 0 || static_cast<std::uint64_t>(bytes) / 8 > max) {
         return false;
     }
     *words = static_cast<std::uint32_t>(bytes / 8);
@@ -20,7 +20,7 @@ bool as_words(std::int64_t bytes, std::uint64_t most, std::uint32_t* words) {
 constexpr std::uint8_t breg_rbp = 0x70 + column::rbp;
 constexpr std::uint8_t deref = 0x06;
 
-// The expression rbp + offset, and nothing behind it but `tail` when that is not 0.
+// Whether the expression is rbp + offset, followed by nothing but the operation `tail` (0: none).
 bool is_from_rbp(const RegisterRule& rule, std::uint8_t tail, std::int64_t* offset) {
     ByteReader reader(rule.expression());
     if (reader.byte() != breg_rbp) {
@@ -39,7 +39,7 @@ namespace rule_table {
 alignas(64) constinit std::array<Line, std::size_t{1} << line_bits> lines{};
 }
 
-Rule Rule::of(const FrameRow& row, bool signal_frame) {
+Rule Rule::from_row(const FrameRow& row, bool signal_frame) {
     const RegisterRule& rip = row.registers[column::rip];
     const RegisterRule& rbp = row.registers[column::rbp];
     const auto word = [](Kind kind, std::uint32_t base, std::uint32_t distance,
@@ -69,12 +69,11 @@ Rule Rule::of(const FrameRow& row, bool signal_frame) {
         !as_words(row.cfa_offset, max_words, &distance) || distance == 0) {
         return Rule(Kind::general);
     }
-    std::uint32_t saved = kept;
+    std::uint32_t saved = rbp_unchanged;
     if (rbp.how == How::at_offset) {
-        // Within the frame, so that a walk need not check it: never below the pointer that the CFA
-        // is relative to.
+        // Only within the frame, never below the base register, so that a walk need not check it.
         if (rbp.offset == INT64_MIN || !as_words(-rbp.offset, max_saved_words, &saved) ||
-            saved <= kept || saved > distance) {
+            saved <= rbp_unchanged || saved > distance) {
             return Rule(Kind::general);
         }
     } else if (rbp.how != How::same) {
@@ -83,25 +82,25 @@ Rule Rule::of(const FrameRow& row, bool signal_frame) {
     return word(Kind::plain, from_rbp ? base_bit : 0, distance, saved);
 }
 
-void keep_rule(std::uintptr_t address, Rule rule) {
+void insert_rule(std::uintptr_t address, Rule rule) {
     if (address >> rule_table::address_bits != 0) {
         return;
     }
-    const rule_table::Place place = rule_table::place_of(address);
-    const std::size_t first = rule_table::first_word(place.tag);
-    const std::uint64_t word = place.tag << Rule::bits | rule.word();
+    const rule_table::Bucket bucket = rule_table::find_bucket(address);
+    const std::size_t first = rule_table::first_word(bucket.tag);
+    const std::uint64_t word = bucket.tag << Rule::bits | rule.word();
     for (std::size_t i = 0; i < rule_table::line_words; ++i) {
-        std::atomic<std::uint64_t>& entry = place.line[(first + i) % rule_table::line_words];
+        std::atomic<std::uint64_t>& entry = bucket.line[(first + i) % rule_table::line_words];
         const std::uint64_t there = entry.load(std::memory_order_relaxed);
-        if (there == 0 || there >> Rule::bits == place.tag) {
+        if (there == 0 || there >> Rule::bits == bucket.tag) {
             entry.store(word, std::memory_order_relaxed);
             return;
         }
     }
-    place.line[first].store(word, std::memory_order_relaxed);
+    bucket.line[first].store(word, std::memory_order_relaxed);
 }
 
-void forget_rules() {
+void clear_rules() {
     for (rule_table::Line& line : rule_table::lines) {
         for (std::atomic<std::uint64_t>& entry : line.words) {
             if (entry.load(std::memory_order_relaxed) != 0) {

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-// Where the kernel began the main thread's stack; exported by the loader.
+// The main thread's initial stack pointer; exported by the loader.
 extern "C" void* __libc_stack_end;
 
 namespace memlab::profiler::unwind {
@@ -14,14 +14,14 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local OwnStack own_s
 
 namespace {
 
-// A frame larger than this is nobody's: the walk ends rather than trying page after page.
+// A larger frame is taken for garbage, rather than probing page after page.
 constexpr std::size_t max_frame = std::size_t{16} << 20;
 
-// Farther below than this is no part of the thread's stack that it came to between two captures.
-// Trying has to end somewhere: a touch below the main thread's stack makes the kernel extend it.
-constexpr std::size_t max_step = std::size_t{64} << 20;
+// The most that a stack is assumed to grow between two captures. Probing must end somewhere: a read
+// below the main thread's stack makes the kernel extend it.
+constexpr std::size_t max_probe = std::size_t{64} << 20;
 
-std::uintptr_t page_of(std::uintptr_t address) {
+std::uintptr_t page_start(std::uintptr_t address) {
     return address & ~(page_size - 1);
 }
 
@@ -31,23 +31,23 @@ void* thread_control_block() {
     return block;
 }
 
-std::uintptr_t end_of_own_stack() {
+std::uintptr_t own_stack_end() {
     const bool main_thread =
-        plain_system_call(SYS_gettid, 0, 0, 0, 0) == plain_system_call(SYS_getpid, 0, 0, 0, 0);
+        raw_syscall(SYS_gettid, 0, 0, 0, 0) == raw_syscall(SYS_getpid, 0, 0, 0, 0);
     return reinterpret_cast<std::uintptr_t>(main_thread ? __libc_stack_end
                                                         : thread_control_block());
 }
 
 bool is_on_own_stack(std::uintptr_t sp) {
     if (own_stack.high == 0) {
-        const std::uintptr_t end = end_of_own_stack();
-        if (!is_readable(page_of(end - 1))) {
+        const std::uintptr_t end = own_stack_end();
+        if (!is_readable(page_start(end - 1))) {
             return false;
         }
-        own_stack.low = page_of(end - 1);
+        own_stack.low = page_start(end - 1);
         own_stack.high = end;
     }
-    if (sp >= own_stack.high || own_stack.low > sp + max_step) {
+    if (sp >= own_stack.high || own_stack.low > sp + max_probe) {
         return false;
     }
     for (std::uintptr_t low = own_stack.low; sp < low;) {
@@ -68,8 +68,8 @@ MEMLAB_READS_STACK std::uintptr_t word_at(std::uintptr_t address) {
 
 }  // namespace
 
-long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
-                       std::uintptr_t third, std::uintptr_t fourth) {
+long raw_syscall(long number, std::uintptr_t first, std::uintptr_t second, std::uintptr_t third,
+                 std::uintptr_t fourth) {
     long result = number;
     register std::uintptr_t in_r10 __asm__("r10") = fourth;
     __asm__ volatile("syscall"
@@ -81,33 +81,33 @@ long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
 
 bool is_readable(std::uintptr_t address) {
     constexpr std::uintptr_t no_such_how = ~std::uintptr_t{0};
-    constexpr long fault = -14;  // EFAULT; anything else came after the read
-    if (address == 0) {          // to the call that means no set at all
+    constexpr long fault = -14;  // EFAULT; any other error comes after the read
+    if (address == 0) {          // the call takes null for "no set" and reads nothing
         return false;
     }
-    return plain_system_call(SYS_rt_sigprocmask, no_such_how, address, 0, 8) != fault;
+    return raw_syscall(SYS_rt_sigprocmask, no_such_how, address, 0, 8) != fault;
 }
 
-bool StackMemory::move_to_unknown(std::uintptr_t sp) {
+bool StackMemory::move_to_other(std::uintptr_t sp) {
     on_own_stack_ = is_on_own_stack(sp);
     if (on_own_stack_) {
         low_ = own_stack.low;
         high_ = own_stack.high;
         return true;
     }
-    low_ = page_of(sp);
+    low_ = page_start(sp);
     high_ = low_;
-    return try_pages(sp + 1, sp);
+    return probe_pages(sp + 1, sp);
 }
 
-bool StackMemory::try_pages(std::uintptr_t to, std::uintptr_t from) {
+bool StackMemory::probe_pages(std::uintptr_t to, std::uintptr_t from) {
     if (to - high_ > max_frame || from > to) {
         return false;
     }
-    // Beyond a large frame only what is read: a system call for each page of it would be too much,
-    // again and again where the frame is none.
-    if (page_of(from) > high_) {
-        low_ = page_of(from);
+    // Skip the inside of a large frame, which is not read: a system call per page would be too
+    // slow, repeatedly so if the frame is garbage.
+    if (page_start(from) > high_) {
+        low_ = page_start(from);
         high_ = low_;
     }
     while (high_ < to) {
@@ -125,7 +125,8 @@ bool StackMemory::read(std::uintptr_t address, std::uintptr_t* value) const {
         return false;
     }
     if ((address < low_ || last >= high_) &&
-        (!is_readable(address) || (page_of(last) != page_of(address) && !is_readable(last - 7)))) {
+        (!is_readable(address) ||
+         (page_start(last) != page_start(address) && !is_readable(last - 7)))) {
         return false;
     }
     *value = word_at(address);

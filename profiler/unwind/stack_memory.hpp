@@ -1,39 +1,38 @@
-// What of the stack may be read.
+// Bounds of readable stack memory.
 //
-// With right tables an unwinder never leaves the stack. Code that lies about itself, or a frame
-// made by hand whose return address is somebody's function, would lead it anywhere; so every
-// address is checked before it is read, and a walk that cannot go on ends.
+// With correct tables an unwinder never leaves the stack. Wrong tables or hand-made frames could
+// lead it anywhere, so every address is checked before it is read; a walk ends at an unreadable
+// one.
 //
-// The thread's own stack is learned once: it ends at the thread's control block (glibc puts that on
-// top of the stacks that it makes and of those it is given) or, on the main thread, where the
-// kernel began it, and from there down page after page is tried with a system call that does
-// nothing but read eight bytes (rt_sigprocmask with a `how` that it refuses). pthread_getattr_np
-// would tell the same, but takes locks and memory. From then on the check is a comparison. On any
-// other stack (a coroutine's, a signal's) nothing says where it ends or how long it stays mapped,
-// so each page that a walk enters is tried again: 0.1 us a page, and always right.
+// The bounds of the thread's own stack are cached. The upper one is the thread control block (glibc
+// puts it on top of the stacks that it allocates and of those that it is given) or, on the main
+// thread, the initial stack pointer. The lower one is extended page by page with a system call that
+// only reads eight bytes (rt_sigprocmask with an invalid `how`). pthread_getattr_np would give the
+// same, but takes locks and allocates. From then on the check is a comparison. Of other stacks (a
+// coroutine's, a signal's) neither bounds nor lifetime are known, so each page that a walk enters
+// is probed again: 0.1 us per page.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-/// For the few functions that look at stack words which are no object of theirs. AddressSanitizer
-/// puts forbidden zones between a function's variables.
+/// For functions that read stack words outside of their own objects: AddressSanitizer puts poisoned
+/// redzones between a function's variables.
 #define MEMLAB_READS_STACK __attribute__((no_sanitize_address))
 
 namespace memlab::profiler::unwind {
 
 constexpr std::size_t page_size = 4096;
 
-/// A system call that is no cancellation point and leaves errno as it is.
-long plain_system_call(long number, std::uintptr_t first, std::uintptr_t second,
-                       std::uintptr_t third, std::uintptr_t fourth);
+/// A system call that is no cancellation point and preserves errno.
+long raw_syscall(long number, std::uintptr_t first, std::uintptr_t second, std::uintptr_t third,
+                 std::uintptr_t fourth);
 
-/// True when the eight bytes at `address` can be read. A system call; errno stays as it is.
+/// Whether the eight bytes at `address` can be read. A system call; preserves errno.
 bool is_readable(std::uintptr_t address);
 
-/// [low, high): what is known of the calling thread's own stack. Its lower part is learned as it is
-/// used. A signal handler may be at it too: each word is written whole, and `low` only with what
-/// was tried.
+/// [low, high): the known readable part of the calling thread's own stack; extended downwards on
+/// use. Safe against signal handlers: each word is written whole, `low` only after a probe.
 struct OwnStack {
     volatile std::uintptr_t low;
     volatile std::uintptr_t high;
@@ -43,13 +42,13 @@ __attribute__((tls_model("initial-exec"))) extern constinit thread_local OwnStac
 /// The readable range around one stack pointer, during one walk on the calling thread.
 class StackMemory {
   public:
-    /// Around none: each word is tried before it is read.
+    /// An empty range: every word is probed before it is read.
     StackMemory() = default;
 
-    /// `sp` points into a stack. Async-signal-safe, as all of this class.
+    /// `sp` points into a stack. All functions are async-signal-safe.
     explicit StackMemory(std::uintptr_t sp) { move_to(sp); }
 
-    /// The walk has come to another stack. False when `sp` cannot be read.
+    /// Moves the range to the stack of `sp`. False if `sp` cannot be read.
     bool move_to(std::uintptr_t sp) {
         const std::uintptr_t low = own_stack.low;
         const std::uintptr_t high = own_stack.high;
@@ -59,26 +58,25 @@ class StackMemory {
             on_own_stack_ = true;
             return true;
         }
-        return move_to_unknown(sp);
+        return move_to_other(sp);
     }
 
     /// [low(), high()) can be read.
     std::uintptr_t low() const { return low_; }
     std::uintptr_t high() const { return high_; }
 
-    /// Makes the range reach `to` if it can be read from `from` on, which is all that is needed of
-    /// it below `to`; on another stack than the thread's own, what is far below that may drop out
-    /// of the range.
+    /// Extends the range up to `to`; false unless [from, to) can be read. On stacks other than the
+    /// thread's own, pages below `from` may drop out of the range.
     bool extend(std::uintptr_t to, std::uintptr_t from) {
-        return to <= high_ || (!on_own_stack_ && try_pages(to, from));
+        return to <= high_ || (!on_own_stack_ && probe_pages(to, from));
     }
 
-    /// The word at any address at all, if it can be read.
+    /// Reads the word at any address; false if it is unreadable.
     bool read(std::uintptr_t address, std::uintptr_t* value) const;
 
   private:
-    bool move_to_unknown(std::uintptr_t sp);
-    bool try_pages(std::uintptr_t to, std::uintptr_t from);
+    bool move_to_other(std::uintptr_t sp);
+    bool probe_pages(std::uintptr_t to, std::uintptr_t from);
 
     std::uintptr_t low_ = 0;
     std::uintptr_t high_ = 0;

@@ -22,21 +22,21 @@ using unload_state::running;
 constinit std::atomic<std::uint64_t> known_unloads{0};
 __attribute__((tls_model("initial-exec"))) constinit thread_local int running_here = 0;
 
-// How many objects the loader has unloaded so far, in all namespaces.
+// The number of objects unloaded so far, in all namespaces.
 std::uint64_t count_unloads() {
     std::uint64_t count = 0;
     dl_iterate_phdr(
         [](dl_phdr_info* info, std::size_t, void* result) {
             *static_cast<std::uint64_t*>(result) = info->dlpi_subs;
-            return 1;  // every object says the same
+            return 1;  // the same for every object
         },
         &count);
     return count;
 }
 
-// The rules first: who sees the new epoch finds none of the old.
-void move_on() {
-    forget_rules();
+// Rules are cleared first, so that a thread that sees the new epoch finds no old rule.
+void advance_epoch() {
+    clear_rules();
     epoch.fetch_add(1);
 }
 
@@ -50,19 +50,19 @@ Unloading::Unloading() {
 Unloading::~Unloading() {
     const std::uint64_t count = count_unloads();
     if (known_unloads.exchange(count) != count) {
-        forget_modules();
-        move_on();
+        clear_modules();
+        advance_epoch();
     }
     running.fetch_sub(1);
     --running_here;
 }
 
-void unload_was_missed() {
-    move_on();
+void report_missed_unload() {
+    advance_epoch();
 }
 
-void forget_unloads_after_fork() {
-    forget_modules_after_fork();
+void reset_unloads_after_fork() {
+    reset_modules_after_fork();
     running.store(running_here);
 }
 

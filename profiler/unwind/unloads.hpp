@@ -1,15 +1,15 @@
-// Whether what was learned about code addresses still holds.
+// The unload epoch, which invalidates everything cached by code address.
 //
-// The rules of the unwinder and the names of call sites are kept by address, and dlclose gives
-// addresses back to be used by another library. libmemlab.so therefore stands before dlclose: while
-// one runs nothing is kept or answered from what was kept, and when it has unloaded something the
-// epoch moves on. Asking _dl_find_object once a capture would find most replacements, but not a
-// plugin that was built anew and came back with the same size at the same place; the loader's own
-// count of unloaded objects (dl_iterate_phdr) misses none, and is asked in dlclose only.
+// Unwind rules and call sites are cached by address, and dlclose frees addresses for other
+// libraries. libmemlab.so therefore interposes dlclose: while one runs the caches are bypassed, and
+// if it has unloaded something the epoch advances. Comparing _dl_find_object's result once per
+// capture would find most replacements, but not a rebuilt plugin of the same size at the same
+// address; the loader's count of unloaded objects (dl_iterate_phdr) misses none, and is only read
+// in dlclose.
 //
-// A library that gets past us (RTLD_DEEPBIND, a namespace of its own) can still close another one.
-// Then the next rule that is made for the new object finds that it lies where the old one was, and
-// the epoch moves on there (see modules.hpp).
+// A dlclose call that bypasses the interposition (RTLD_DEEPBIND, another namespace) is detected
+// when the next rule is made for an object at the old one's address; the epoch advances then (see
+// modules.hpp).
 #pragma once
 
 #include <atomic>
@@ -22,19 +22,19 @@ extern constinit std::atomic<std::uint64_t> epoch;
 extern constinit std::atomic<int> running;
 }  // namespace unload_state
 
-/// Grows when an object was unloaded. What was learned by code address under another value may be
-/// about other code. Async-signal-safe, a load.
+/// Increases when an object is unloaded. An entry cached under another epoch may be about other
+/// code. Async-signal-safe; one load.
 inline std::uint64_t unload_epoch() {
     return unload_state::epoch.load(std::memory_order_acquire);
 }
 
-/// True while a dlclose is running on any thread: what is learned now may be about code that is
-/// gone in a moment. Async-signal-safe, a load.
+/// True while a dlclose is running on any thread: nothing may be cached, since the code may be
+/// about to go. Async-signal-safe; one load.
 inline bool is_unloading() {
     return unload_state::running.load(std::memory_order_acquire) != 0;
 }
 
-/// Around the real dlclose.
+/// Lives around the call of the real dlclose.
 class Unloading {
   public:
     Unloading();
@@ -43,28 +43,28 @@ class Unloading {
     Unloading& operator=(const Unloading&) = delete;
 };
 
-/// Something was unloaded that no dlclose of ours saw. Async-signal-safe.
-void unload_was_missed();
+/// Advances the epoch for an unload that bypassed the interposed dlclose. Async-signal-safe.
+void report_missed_unload();
 
-/// What a cache by code address keeps to notice that it has to forget. Thread-safe.
-class UnloadFollower {
+/// The epoch of one cache by code address. Thread-safe.
+class EpochTracker {
   public:
-    bool is_behind() const { return seen_.load(std::memory_order_acquire) != unload_epoch(); }
+    bool is_stale() const { return epoch_.load(std::memory_order_acquire) != unload_epoch(); }
 
-    /// Runs `forget`, which empties the cache, and is up to date then. Several threads may do so at
-    /// once.
-    template <class Forget>
-    void catch_up(const Forget& forget) {
+    /// Calls `clear`, which empties the cache, and adopts the present epoch. Several threads may do
+    /// so at once.
+    template <class Clear>
+    void refresh(const Clear& clear) {
         const std::uint64_t now = unload_epoch();
-        forget();
-        seen_.store(now, std::memory_order_release);
+        clear();
+        epoch_.store(now, std::memory_order_release);
     }
 
   private:
-    std::atomic<std::uint64_t> seen_{1};
+    std::atomic<std::uint64_t> epoch_{1};
 };
 
-/// In a forked child: other threads' dlclose calls are not there to end.
-void forget_unloads_after_fork();
+/// In a forked child: drops the dlclose calls of the parent's other threads, which never end.
+void reset_unloads_after_fork();
 
 }  // namespace memlab::profiler::unwind

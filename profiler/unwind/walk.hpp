@@ -1,21 +1,19 @@
-// Walks the calling thread's native stack by the rules of .eh_frame.
+// The unwinder: walks the calling thread's native stack by .eh_frame.
 //
-// memlab has an unwinder of its own because a stack is captured at every allocation, and none that
-// exists is made for that: libgcc's and libunwind's look each frame up anew or restore every
-// register of it (12.9 and 1.45 us for 40 frames), and both meet the loader's or their own locks.
-// Here a frame costs one look at a word (rules.hpp) and two reads of the stack.
+// memlab has its own because a stack is captured at every allocation, and existing unwinders are
+// too slow for that: libgcc's and libunwind's decode each frame's tables again or restore all its
+// registers (12.9 and 1.45 us for 40 frames), and both take the loader's or their own locks. Here a
+// frame costs one table lookup (rules.hpp) and two reads of the stack.
 //
-// Only rsp, rbp and the return address are carried along: hardly any other register is ever needed,
-// and none is saved by every frame. A frame that does need another (assembly that keeps its stack
-// pointer in rbx, say) has the walk done again, slowly, with all of them.
+// The fast walk tracks only rsp, rbp and the return address, which nearly all frames can do with.
+// If a frame needs another register (assembly with its stack pointer in rbx, say), the walk is
+// repeated with all registers, slowly.
 //
-// The walk ends at a frame that says it has no caller, as libgcc's does. Any word may lie where a
-// return address should: what is no address, or leads into nothing that is executed, is no frame
-// and ends the walk, as does memory that cannot be read (stack_memory.hpp). Through code without
-// tables (a JIT's, assembly) it goes on where the code itself or the frame pointer leads to another
-// call (frame_step.hpp); else that frame is the last. It goes through signal frames onto other
-// stacks. It takes no lock and no memory and may be interrupted by a signal handler that does the
-// same.
+// The walk ends at a frame marked as outermost, as libgcc's does, at a return address that is not
+// in executable memory, and at unreadable stack memory (stack_memory.hpp). In code without tables
+// (JIT, assembly) it continues if the instructions or the frame pointer lead to another call
+// (frame_step.hpp); else that frame is the last. Signal frames are followed onto other stacks. The
+// walk takes no lock, allocates nothing and is reentrant in signal handlers.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +24,22 @@
 
 namespace memlab::profiler::unwind {
 
-/// Fills `stack` with the return addresses of the caller's frame and those above it, at most
-/// `limit` (<= max_depth), less the first ones that lie in `left_out`. Async-signal-safe.
-template <std::size_t room>
-[[gnu::hot]] void walk_stack(StackRoom<room>& stack, std::size_t limit, Bytes left_out);
-extern template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes left_out);
-extern template void walk_stack(ShortStack& stack, std::size_t limit, Bytes left_out);
+/// Fills `stack` with at most `limit` (<= max_depth) return addresses, from the caller's frame
+/// outwards; leading ones in `excluded` are skipped. Async-signal-safe.
+template <std::size_t capacity>
+[[gnu::hot]] void walk_stack(StackBuffer<capacity>& stack, std::size_t limit, Bytes excluded);
+extern template void walk_stack(CapturedStack& stack, std::size_t limit, Bytes excluded);
+extern template void walk_stack(ShortStack& stack, std::size_t limit, Bytes excluded);
 
-/// What a signal handler interrupted: what would run next, and the register that says which system
-/// call it was, or its outcome.
+/// The context that a signal handler interrupted: the next instruction, and rax, which holds the
+/// number or the result of a system call.
 struct Interrupted {
     std::uintptr_t instruction;
     std::uintptr_t rax;
 };
 
-/// Of the innermost handler that the calling thread is in. False when it is in none, or nothing
-/// leads there. Async-signal-safe.
+/// The context that the calling thread's innermost signal handler interrupted. False outside of
+/// handlers, or if the walk does not reach it. Async-signal-safe.
 bool find_interrupted(Interrupted* found);
 
 }  // namespace memlab::profiler::unwind

@@ -1,22 +1,20 @@
-// What a thread's earlier walks went through, for the next one to prefetch.
+// A set-associative cache of recent stack walks, keyed by the initial stack pointer (4 ways).
 //
-// A program comes to its allocations by the same ways again and again, and between two of them it
-// mostly changes the inner end of its stack: the outer frames stand where they stood, at the same
-// instructions. A walk that asks the table of rules for each frame waits, one after the other, for
-// words that the program's own work has driven out of the processor's caches, as it must know one
-// frame to know where the next one is. A rule that lies where an earlier walk left it is found
-// without knowing: in a row, and before it is needed. Those that began with the same stack pointer
-// are looked at, as whoever comes by the same way does: one of them, and where this walk leaves it,
-// the others, for one that goes on as this one does. And the last one of all.
+// Programs reach their allocations by few call paths, and between two allocations mostly the inner
+// end of the stack changes: the outer frames keep their stack pointers and return addresses. A walk
+// that looks each rule up in the rule table (rules.hpp) pays a dependent cache miss per frame: a
+// frame must be decoded to know where the next one is. The frames of a cached walk are contiguous,
+// so they are prefetched before the walk reaches them. Candidates are the walks that began at the
+// same sp (the most recent one, then, where this walk diverges from it, the others of its set) and
+// the last walk of all.
 //
-// A walk all of whose frames are known of earlier ones teaches nothing and is not kept, whether it
-// went as one of them or partly as one and partly as another.
+// A walk that consists of cached frames only is not inserted, even if they come from several walks.
 //
-// Nothing is believed of them but what the table itself says: the rule of a code address, during
-// one unload epoch. Return addresses and saved registers are read from the stack each time. So it
-// does not matter whose walk it was; threads that share a place disturb each other's expectations,
-// not their results. A place is taken without waiting, or else done without: a signal handler that
-// walks while the thread it interrupted does finds it taken.
+// A cached frame only supplies what the rule table would: the rule of a code address within one
+// unload epoch. Return addresses and saved registers are read from the stack each time. So threads
+// that share a slot cost each other hits, never correct results. A slot is acquired with one atomic
+// exchange; if it is in use (by another thread, or by the thread that this signal handler
+// interrupted), the walk runs without the cache.
 #pragma once
 
 #include <array>
@@ -28,46 +26,44 @@
 
 namespace memlab::profiler::unwind {
 
-/// During one walk. Async-signal-safe.
+/// Access to the cache for the duration of one walk. Async-signal-safe.
 class WalkCache {
   public:
-    /// What the calling thread's walks of `epoch` (unload_epoch()) went through, if it can be had;
-    /// this one begins at `sp`. With epoch 0 nothing is expected and nothing kept.
+    /// Acquires the calling thread's slot for a walk that begins at `sp`. `epoch`: unload_epoch().
+    /// With 0, or if the slot is in use, every lookup misses and nothing is inserted.
     WalkCache(std::uint64_t epoch, std::uintptr_t sp);
     ~WalkCache() {
-        if (place_ != nullptr) {
-            place_->taken.store(false, std::memory_order_release);
+        if (slot_ != nullptr) {
+            slot_->in_use.store(false, std::memory_order_release);
         }
     }
     WalkCache(const WalkCache&) = delete;
     WalkCache& operator=(const WalkCache&) = delete;
 
-    /// What a walk found at one stack pointer. The one after a walk's last has none: UINTPTR_MAX.
+    /// One frame of a walk. A cached walk ends with a sentinel whose sp is UINTPTR_MAX.
     struct Frame {
         std::uintptr_t sp;
         std::uintptr_t address;
         Rule rule;  ///< a plain one; of a walk's last frame also `end`
     };
 
-    // Stack pointers are to be asked for from the lowest to the highest.
+    // Successive lookups must have ascending stack pointers.
 
-    /// The frame of a walk that began with the same stack pointer and was there with this one; null
-    /// if there is none. The frames behind it are those of that walk, with ever higher stack
-    /// pointers.
-    const Frame* same_way(std::uintptr_t sp, std::uintptr_t address) {
-        while (same_way_->sp < sp) {
-            ++same_way_;
+    /// The frame with this sp and address in a cached walk that began at the same sp, or null. The
+    /// frames after it are the rest of that walk, by ascending sp.
+    const Frame* match(std::uintptr_t sp, std::uintptr_t address) {
+        while (match_->sp < sp) {
+            ++match_;
         }
-        if (is_at(*same_way_, sp, address)) {
-            return same_way_;
+        if (is_at(*match_, sp, address)) {
+            return match_;
         }
-        return left_ ? nullptr : other_way(sp, address);
+        return diverged_ ? nullptr : match_other_walk(sp, address);
     }
 
-    /// The plain (or `end`) rule of the code at `address`, if an earlier walk was there with this
-    /// stack pointer; else an empty one.
+    /// The plain (or `end`) rule of a cached frame with this sp and address; else an empty one.
     Rule rule_at(std::uintptr_t sp, std::uintptr_t address) {
-        if (const Frame* frame = same_way(sp, address)) [[likely]] {
+        if (const Frame* frame = match(sp, address)) [[likely]] {
             return frame->rule;
         }
         while (last_->sp < sp) {
@@ -76,107 +72,106 @@ class WalkCache {
         return is_at(*last_, sp, address) ? last_->rule : Rule();
     }
 
-    /// This walk was there too, or instead.
-    void went(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
-        if (is_at(*same_way_, sp, address) && same_way_->rule.word() == rule.word()) {
-            went_along(same_way_ + 1);
+    /// Adds a frame to this walk.
+    void append(std::uintptr_t sp, std::uintptr_t address, Rule rule) {
+        if (is_at(*match_, sp, address) && match_->rule.word() == rule.word()) {
+            append_matched(match_ + 1);
         } else {
-            went_elsewhere({sp, address, rule});
+            append_unmatched({sp, address, rule});
         }
     }
 
-    /// This walk went as the one that same_way() told of just now, through all that came before
-    /// `end`.
-    void went_along(const Frame* end) {
-        if (parts_ != 0 && part_[parts_ - 1].end == same_way_) {
-            part_[parts_ - 1].end = end;
+    /// Adds the frames from the last match() up to `end`, exclusive, to this walk.
+    void append_matched(const Frame* end) {
+        if (range_count_ != 0 && ranges_[range_count_ - 1].end == match_) {
+            ranges_[range_count_ - 1].end = end;
         } else {
-            went_another_part(end);
+            append_range(end);
         }
-        frames_ += static_cast<std::size_t>(end - same_way_);
-        same_way_ = end;
-        left_ = false;
+        frame_count_ += static_cast<std::size_t>(end - match_);
+        match_ = end;
+        diverged_ = false;
     }
 
-    /// The walk is over, and what it went through holds for the epoch that it began in.
-    void keep();
+    /// Ends the walk and inserts it if it has frames that were not cached. Call only if the epoch
+    /// has not changed since the constructor.
+    void commit();
 
   private:
     static constexpr std::size_t max_frames = 95;
-    /// The last one of a walk that is kept stands above all stacks.
+    /// One more for the sentinel.
     using Frames = std::array<Frame, max_frames + 1>;
     static constexpr unsigned set_bits = 6;
     static constexpr std::size_t sets = std::size_t{1} << set_bits;
-    static constexpr std::size_t set_size = 4;
-    /// Of walks that began with stack pointers of one hash. An epoch is that which a walk's rules
-    /// hold for, 0 where there is none; behind a walk's size lies what is left of another one.
+    static constexpr std::size_t ways = 4;
+    /// The walks whose initial sp has one hash. epochs[i] == 0: empty. Frames past sizes[i] are
+    /// stale.
     struct alignas(64) Set {
-        std::array<std::uint64_t, set_size> epochs;
-        std::array<std::uint32_t, set_size> sizes;
-        std::array<Frames, set_size> walks;
+        std::array<std::uint64_t, ways> epochs;
+        std::array<std::uint32_t, ways> sizes;
+        std::array<Frames, ways> walks;
     };
-    /// Of a few threads. Memory that no walk has used is not there.
-    struct alignas(64) Place {
-        std::atomic<bool> taken;
-        std::uint32_t crowded;     ///< how many walks found no room in their set
-        std::uint64_t last_epoch;  ///< of the walk that was the last
-        const Frame* last;         ///< its frames
-        /// Of each set's walks the last one, in two bits: in the cache line of `taken`, or to get
-        /// at the walk would take one more wait for memory.
-        std::array<std::uint8_t, sets / 4> recent;
-        Frames present;  ///< of the walk that goes on, once it learns
+    /// The cache of the few threads with one hash. Untouched pages are never committed.
+    struct alignas(64) Slot {
+        std::atomic<bool> in_use;
+        std::uint32_t set_overflows;  ///< walks whose set was full
+        std::uint64_t last_epoch;     ///< of `last`
+        const Frame* last;            ///< the last walk's frames
+        /// The most recently used way of each set, two bits each: in the cache line of `in_use`, or
+        /// finding the walk would cost one more miss.
+        std::array<std::uint8_t, sets / 4> recent_ways;
+        Frames pending;  ///< the present walk, once it is being recorded
         std::array<Set, sets> walks;
 
-        std::size_t recent_of(std::size_t set) const {
-            return recent[set / 4] >> (set % 4 * 2) & 3U;
+        std::size_t recent_way(std::size_t set) const {
+            return recent_ways[set / 4] >> (set % 4 * 2) & 3U;
         }
-        void set_recent(std::size_t set, std::size_t way) {
-            const std::size_t change = (recent_of(set) ^ way) << (set % 4 * 2);
-            recent[set / 4] = static_cast<std::uint8_t>(recent[set / 4] ^ change);
+        void set_recent_way(std::size_t set, std::size_t way) {
+            const std::size_t change = (recent_way(set) ^ way) << (set % 4 * 2);
+            recent_ways[set / 4] = static_cast<std::uint8_t>(recent_ways[set / 4] ^ change);
         }
     };
-    static constexpr unsigned place_bits = 4;
-    static constinit std::array<Place, std::size_t{1} << place_bits> places;
-    static const Frame nothing;
+    static constexpr unsigned slot_bits = 4;
+    static constinit std::array<Slot, std::size_t{1} << slot_bits> slots;
+    static const Frame sentinel;
 
     template <unsigned bits>
-    static std::size_t spread(std::uintptr_t value) {
+    static std::size_t hash(std::uintptr_t value) {
         return value * 0x9e3779b97f4a7c15U >> (64 - bits);
     }
     static bool is_at(const Frame& frame, std::uintptr_t sp, std::uintptr_t address) {
         return frame.sp == sp && frame.address == address;
     }
 
-    const Frame* other_way(std::uintptr_t sp, std::uintptr_t address);
-    void went_elsewhere(const Frame& frame);
-    void went_another_part(const Frame* end);
-    void append(const Frame* begin, const Frame* end);
-    /// This walk is another one than those that are kept. It is written down from its beginning, if
-    /// it is to take the room of one.
-    void learn();
+    const Frame* match_other_walk(std::uintptr_t sp, std::uintptr_t address);
+    void append_unmatched(const Frame& frame);
+    void append_range(const Frame* end);
+    void record(const Frame* begin, const Frame* end);
+    /// Starts recording this walk from its first frame, if a way is chosen for it.
+    void begin_insert();
 
-    /// Frames in a row of an earlier walk, that this one went along.
-    struct Part {
+    /// Consecutive frames of a cached walk that this one shares.
+    struct Range {
         const Frame* begin;
         const Frame* end;
     };
-    static constexpr std::size_t max_parts = 8;
+    static constexpr std::size_t max_ranges = 8;
 
-    Place* place_ = nullptr;
+    Slot* slot_ = nullptr;
     const std::uint64_t epoch_;
-    const std::size_t set_;  ///< of the place's sets, this walk's
-    std::size_t way_ = 0;    ///< of the set's walks, the one that this walk goes along
-    const Frame* same_way_ = &nothing;
-    const Frame* last_ = &nothing;
-    std::size_t frames_ = 0;  ///< that this walk went through
-    bool left_ = false;       ///< no known way goes on as this walk does; until it is on one again
+    const std::size_t set_;
+    std::size_t way_ = 0;  ///< of the set: the walk that `match_` points into
+    const Frame* match_ = &sentinel;
+    const Frame* last_ = &sentinel;
+    std::size_t frame_count_ = 0;  ///< of this walk so far
+    bool diverged_ = false;        ///< no cached walk continues like this one, until the next match
 
-    enum class Learning : std::uint8_t { nothing_yet, writing, never };
-    Learning learning_ = Learning::nothing_yet;
-    std::array<Part, max_parts> part_;  ///< what it went along, while there is nothing to learn
-    std::size_t parts_ = 0;
-    std::size_t room_ = 0;   ///< writing: which of the set's walks makes room
-    Frame* next_ = nullptr;  ///< writing: where the next frame goes
+    enum class Insertion : std::uint8_t { undecided, recording, skipped };
+    Insertion insertion_ = Insertion::undecided;
+    std::array<Range, max_ranges> ranges_;  ///< undecided: this walk so far
+    std::size_t range_count_ = 0;
+    std::size_t victim_ = 0;  ///< recording: the way to replace
+    Frame* next_ = nullptr;   ///< recording: where the next frame is written
 };
 
 }  // namespace memlab::profiler::unwind

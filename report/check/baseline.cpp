@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "report/text/ending_signals.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "trace/json/json_writer.hpp"
 
 namespace memlab::check {
@@ -23,7 +23,7 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* format = "memlab-baseline";
 constexpr std::uint64_t version = 1;
-constexpr std::uintmax_t max_baseline = 64U << 20;
+constexpr std::uintmax_t max_baseline_bytes = 64U << 20;
 
 json number_json(Figure figure) {
     if (figure.is_whole() && figure >= Figure()) {
@@ -32,8 +32,8 @@ json number_json(Figure figure) {
     return figure.as_double();
 }
 
-json text_or_null(bool there, const std::string& text) {
-    return there ? json(text) : json(nullptr);
+json text_or_null(bool present, const std::string& text) {
+    return present ? json(text) : json(nullptr);
 }
 
 json figure_json(const BaselineFigure& each) {
@@ -50,11 +50,11 @@ json figure_json(const BaselineFigure& each) {
     return out;
 }
 
-std::string dumped(const json& value) {
+std::string to_json_text(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// Figures stand in an order that does not depend on what happened first.
+/// The order in the file; it does not depend on the order of events.
 bool before(const BaselineFigure& a, const BaselineFigure& b) {
     const auto rank = [](const BaselineFigure& each) {
         return std::tie(each.key, each.process, each.device, each.subject.kind, each.subject.text,
@@ -63,7 +63,7 @@ bool before(const BaselineFigure& a, const BaselineFigure& b) {
     return rank(a) < rank(b);
 }
 
-Subject subject_of(const json& item) {
+Subject parse_subject(const json& item) {
     const json& site = item.at("site");
     const json& scope = item.at("scope");
     if (!site.is_null()) {
@@ -78,22 +78,22 @@ Subject subject_of(const json& item) {
     return {};
 }
 
-std::uint64_t whole_of(const json& value) {
+std::uint64_t to_uint64(const json& value) {
     if (!value.is_number_unsigned()) {
         throw std::invalid_argument("a number is out of range");
     }
     return value.get<std::uint64_t>();
 }
 
-std::vector<BaselineFigure> figures_of(const json& root) {
+std::vector<BaselineFigure> parse_figures(const json& root) {
     std::vector<BaselineFigure> figures;
     for (const json& entry : root.at("entries")) {
         const BaselineKey key{entry.at("gpu").get<std::string>(),
-                              whole_of(entry.at("driver_version"))};
+                              to_uint64(entry.at("driver_version"))};
         for (const json& item : entry.at("figures")) {
             const MetricInfo* metric = find_metric(item.at("metric").get<std::string>());
             if (metric == nullptr) {
-                continue;  // a later version may keep more
+                continue;  // of a later version
             }
             const json& value = item.at("value");
             if (!value.is_number()) {
@@ -102,8 +102,8 @@ std::vector<BaselineFigure> figures_of(const json& root) {
             const json& device = item.at("device");
             figures.push_back(
                 {key, item.at("process").get<std::string>(),
-                 device.is_null() ? std::nullopt : std::optional<std::uint64_t>(whole_of(device)),
-                 metric->metric, subject_of(item),
+                 device.is_null() ? std::nullopt : std::optional<std::uint64_t>(to_uint64(device)),
+                 metric->metric, parse_subject(item),
                  value.is_number_unsigned() ? Figure::whole(value.get<std::uint64_t>())
                                             : Figure::real(value.get<double>())});
         }
@@ -143,9 +143,9 @@ BaselineResult read_file(const std::string& path) {
         return result;
     }
     result.exists = true;
-    // Most of what is no baseline shows it in the first character.
+    // Rejects most other files without reading them.
     file >> first;
-    if (first != '{' || size > max_baseline) {
+    if (first != '{' || size > max_baseline_bytes) {
         return result;
     }
     file.seekg(0);
@@ -195,18 +195,18 @@ BaselineResult read_folder(const std::string& path) {
 }
 
 std::string write(const std::string& path, const std::vector<BaselineFigure>& figures) {
-    const report::SignalsHeld whole;  // the temporary file would stay
+    const report::SignalBlocker whole;  // a signal would leave the temporary file behind
     const report::WriteResult written =
         report::write_text(baseline_text(figures), path, report::Existing::replace);
     return written.ok()
                ? std::string()
                : path + ": the baseline cannot be written (" + std::strerror(written.error_number) +
-                     "); what was there is as it was";
+                     "); the existing file is unchanged";
 }
 
 }  // namespace
 
-bool Baseline::knows(const BaselineKey& key) const {
+bool Baseline::contains(const BaselineKey& key) const {
     return std::any_of(figures_.begin(), figures_.end(),
                        [&](const auto& each) { return each.key == key; });
 }
@@ -253,11 +253,12 @@ BaselineResult parse_baseline(const std::string& text) {
             result.error = "is a baseline of another version; record it again with --update";
             return result;
         }
-        result.baseline = Baseline(figures_of(root));
+        result.baseline = Baseline(parse_figures(root));
     } catch (const std::bad_alloc&) {
         throw;
     } catch (const std::exception&) {
-        // A file that says of itself that it is one is damaged; any other is somebody else's.
+        // A file that names the format is a damaged baseline; any other is a different kind of
+        // file.
         if (text.find(std::string("\"") + format + "\"") != std::string::npos) {
             result.error =
                 "is a damaged baseline; take it from version control, or record it again with "
@@ -278,11 +279,11 @@ std::string baseline_text(const std::vector<BaselineFigure>& figures) {
     bool first_entry = true;
     for (auto& [key, items] : entries) {
         std::sort(items.begin(), items.end(), before);
-        text.append(first_entry ? "\n" : ",\n").append(" {\"gpu\": ").append(dumped(key.gpu));
+        text.append(first_entry ? "\n" : ",\n").append(" {\"gpu\": ").append(to_json_text(key.gpu));
         text.append(", \"driver_version\": ").append(std::to_string(key.driver_version));
         text.append(", \"figures\": [");
         for (std::size_t i = 0; i < items.size(); ++i) {
-            text.append(i == 0 ? "\n  " : ",\n  ").append(dumped(figure_json(items[i])));
+            text.append(i == 0 ? "\n  " : ",\n  ").append(to_json_text(figure_json(items[i])));
         }
         text.append("]}");
         first_entry = false;
@@ -300,7 +301,7 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
         const BaselineResult old = read_file(path);
         if (old.exists && !old.baseline) {
             return old.error.empty() ? path +
-                                           ": is no baseline and will not be written over; name "
+                                           ": is not a baseline and will not be overwritten; name "
                                            "another file"
                                      : old.error;
         }
@@ -311,7 +312,7 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) {
-        return path + ": cannot be made (" + error.message() + "); name another folder";
+        return path + ": cannot be created (" + error.message() + "); name another folder";
     }
     std::map<BaselineKey, std::vector<BaselineFigure>> files;
     for (const BaselineFigure& each : figures) {
@@ -322,7 +323,8 @@ std::string update_baseline(const std::string& path, const std::vector<BaselineF
         const BaselineResult old = read_file(file);
         if (old.exists && !old.baseline) {
             return old.error.empty()
-                       ? file + ": is no baseline and will not be written over; name another folder"
+                       ? file +
+                             ": is not a baseline and will not be overwritten; name another folder"
                        : old.error;
         }
         Baseline all = old.baseline.value_or(Baseline());

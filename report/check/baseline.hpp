@@ -1,7 +1,7 @@
-// Figures of an earlier run, to hold later ones against: kept by GPU and driver, since both move
-// them. A file holds any number of such entries; a folder holds a file for each, so that two
-// machines never edit the same one. What is written depends on the figures alone: the same run
-// gives the same bytes, and a version control system shows what changed.
+// Baselines: the figures of an earlier run that relative limits compare with, keyed by GPU and
+// driver version, since both change them. A file holds any number of keys; a folder holds one file
+// per key, so that two machines never edit the same file. The output depends on the figures only:
+// the same run gives the same bytes, and a diff in version control shows what changed.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace memlab::check {
 
-/// What a figure holds for.
+/// The GPU and driver that a figure was measured on.
 struct BaselineKey {
     std::string gpu;
     std::uint64_t driver_version = 0;  ///< 13000 is 13.0
@@ -38,17 +38,17 @@ class Baseline {
 
     const std::vector<BaselineFigure>& figures() const { return figures_; }
 
-    bool knows(const BaselineKey& key) const;
+    bool contains(const BaselineKey& key) const;
 
-    /// `process` empty: whichever there is. Nothing when it was not recorded.
+    /// An empty `process` matches any. std::nullopt when there is no such figure.
     std::optional<Figure> find(const BaselineKey& key, const std::string& process,
                                const std::optional<std::uint64_t>& device, Metric metric,
                                const Subject& subject) const;
 
-    /// The names that figures of `key` are of, each once.
+    /// The names of the processes that have figures of `key`, without duplicates.
     std::vector<std::string> processes(const BaselineKey& key) const;
 
-    /// Puts `newer` in the place of all that is known of its keys.
+    /// Replaces all figures of the keys in `newer`.
     void replace(const std::vector<BaselineFigure>& newer);
 
   private:
@@ -56,24 +56,23 @@ class Baseline {
 };
 
 struct BaselineResult {
-    std::optional<Baseline> baseline;  ///< nothing: not a baseline, or `error`
+    std::optional<Baseline> baseline;  ///< none: not a baseline, or see `error`
     std::string error;                 ///< "what; what to do"
     bool exists = false;
 };
 
-/// Reads a baseline file, or all of a folder. Neither is an error: a path where nothing is yet, a
-/// file or folder that holds something else (reports may).
+/// Reads a baseline file, or all files of a folder. A missing path and a file or folder of another
+/// kind (a report, for example) are no errors: `baseline` is then empty.
 BaselineResult read_baseline(const std::string& path);
 
-/// Parses the text of a baseline file. Never throws but std::bad_alloc.
+/// Parses the text of a baseline file. Throws std::bad_alloc only.
 BaselineResult parse_baseline(const std::string& text);
 
 /// The text of a baseline file.
 std::string baseline_text(const std::vector<BaselineFigure>& figures);
 
-/// Puts `figures` into the file or folder `path`, beside what it has of other keys. A folder is
-/// made where the path ends in "/". Each file is replaced as a whole or stays as it was. An error,
-/// or empty.
+/// Writes `figures` to the file or folder `path`; figures of other keys are kept. A path that ends
+/// in "/" is created as a folder. Each file is replaced atomically. Returns the error, or "".
 std::string update_baseline(const std::string& path, const std::vector<BaselineFigure>& figures);
 
 /// "NVIDIA H100 80GB HBM3 with a CUDA 13.0 driver".

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t max_budget = 1U << 20;
 
-/// Ends the reading.
+/// Thrown by Reader: the first error.
 struct Invalid {
     std::string what;
     Position at;
@@ -31,8 +31,8 @@ std::string metric_names(Subject::Kind kind) {
     return names;
 }
 
-std::string plural_of(Subject::Kind kind) {
-    return std::string(word_of(kind)) + "s";
+std::string plural_keyword(Subject::Kind kind) {
+    return std::string(keyword(kind)) + "s";
 }
 
 class Reader {
@@ -94,11 +94,11 @@ class Reader {
                              [&](const Member& member) { return member.key == selector; });
             if (selected == members.end()) {
                 throw Invalid{"[[" + list.key + "]] has no \"" + selector + "\"; say which " +
-                                  plural_of(kind) + " it limits",
+                                  plural_keyword(kind) + " it limits",
                               item.at};
             }
             const Subject subject{kind, text(*selected)};
-            if (const std::string problem = problem_of(subject); !problem.empty()) {
+            if (const std::string problem = subject_problem(subject); !problem.empty()) {
                 throw Invalid{std::string(selector).append(" ").append(problem), selected->at};
             }
             const std::size_t before = budget_.limits.size();
@@ -122,7 +122,7 @@ class Reader {
                 member.at};
         }
         if (!measures(*metric, subject.kind)) {
-            throw Invalid{member.key + " is not measured by " + plural_of(subject.kind) +
+            throw Invalid{member.key + " is not measured by " + plural_keyword(subject.kind) +
                               "; these have " + metric_names(subject.kind),
                           member.at};
         }
@@ -147,7 +147,7 @@ class Reader {
         if (subject.kind == Subject::Kind::all && metric.of_kinds) {
             of = take_kind(&text);
         }
-        if (const std::string wrong = of == subject ? std::string() : problem_of(of);
+        if (const std::string wrong = of == subject ? std::string() : subject_problem(of);
             !wrong.empty()) {
             throw Invalid{member.key + ": " + wrong, member.at};
         }

@@ -1,6 +1,6 @@
-// Reads a budget file: TOML, or the same as JSON (docs/ci.md). A budget guards other people's
-// releases, so nothing in it is passed over: an unknown key, a limit that is no limit, a metric
-// that sites do not have, each is an error with its line and column.
+// Reads a budget file: TOML, or the same structure as JSON (docs/ci.md). Nothing is ignored, since
+// a budget guards releases: an unknown key, an invalid limit, a metric that sites do not have are
+// errors with line and column.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@ namespace memlab::check {
 struct Budget {
     std::vector<Limit> limits;
     std::string baseline;      ///< as written in the file; empty: none
-    std::string suppressions;  ///< a file of them, likewise
+    std::string suppressions;  ///< path of the suppressions file, likewise
 };
 
 struct BudgetResult {
     std::optional<Budget> budget;
-    std::string error;  ///< without one: "ci.toml:7:1: what; what to do", in one line
+    std::string error;  ///< without a budget: "ci.toml:7:1: what; what to do", one line
 };
 
-/// Parses the text of a budget; `name` is said in errors. JSON when it begins with "{". Never
-/// throws but std::bad_alloc.
+/// Parses the text of a budget, as JSON when it begins with "{"; errors name the file `name`.
+/// Throws std::bad_alloc only.
 BudgetResult parse_budget(std::string_view text, const std::string& name);
 
-/// Reads `path`; files that it names are looked for in its own folder.
+/// Reads `path`; paths in it are relative to its folder.
 BudgetResult read_budget(const std::string& path);
 
 }  // namespace memlab::check

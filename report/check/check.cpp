@@ -15,9 +15,9 @@ namespace {
 
 using report::base_name;
 
-/// "rank 3", "train.py" (a script is known by its own name, whichever Python runs it), "app".
+/// "rank 3", "train.py" (a script is named after its file, not after the interpreter), "app".
 std::string stable_name(const report::Process& process) {
-    if (const std::optional<std::uint64_t> rank = report::rank_of(process)) {
+    if (const std::optional<std::uint64_t> rank = report::find_rank(process)) {
         return "rank " + std::to_string(*rank);
     }
     std::string executable = base_name(process.executable);
@@ -31,8 +31,8 @@ std::string stable_name(const report::Process& process) {
     return executable;
 }
 
-/// What the figures of a row are kept under. A process without a GPU has none.
-BaselineKey key_of(const Process& process, const std::optional<std::uint64_t>& device) {
+/// The key of the figures of `device` (none: of the first GPU); empty for a process without a GPU.
+BaselineKey baseline_key(const Process& process, const std::optional<std::uint64_t>& device) {
     for (const report::DeviceSummary& each : process.summary.devices) {
         if (!device || each.device->index == *device) {
             return {each.device->name, each.device->driver_version};
@@ -41,13 +41,13 @@ BaselineKey key_of(const Process& process, const std::optional<std::uint64_t>& d
     return {};
 }
 
-MeasuredProcess measured(const Process& process, std::vector<std::string> left_out = {}) {
-    return {std::move(left_out), process.summary, *process.resolver, process.damage,
+MeasuredProcess measured(const Process& process, std::vector<std::string> excluded_kinds = {}) {
+    return {std::move(excluded_kinds), process.summary, *process.resolver, process.damage,
             *process.suppressions};
 }
 
-/// Of one metric, the kinds of memory that have limits of their own.
-std::vector<std::string> kinds_limited(const std::vector<Limit>& limits, Metric metric) {
+/// The kinds of memory that have their own limit of `metric`.
+std::vector<std::string> limited_kinds(const std::vector<Limit>& limits, Metric metric) {
     std::vector<std::string> kinds;
     for (const Limit& limit : limits) {
         if (limit.metric == metric && limit.subject.kind == Subject::Kind::kind &&
@@ -58,9 +58,9 @@ std::vector<std::string> kinds_limited(const std::vector<Limit>& limits, Metric 
     return kinds;
 }
 
-class Judge {
+class Checker {
   public:
-    Judge(const std::vector<Process>& processes, const Options& options)
+    Checker(const std::vector<Process>& processes, const Options& options)
         : processes_(processes), options_(options) {
         for (const Process& process : processes) {
             std::set<BaselineKey> keys;
@@ -68,53 +68,53 @@ class Judge {
                 keys.insert({each.device->name, each.device->driver_version});
             }
             for (const BaselineKey& key : keys) {
-                ++processes_of_key_[key];
+                ++process_counts_[key];
             }
         }
     }
 
-    /// `left_out`: MeasuredProcess::left_out.
-    void hold(const Limit& limit, const std::vector<std::string>& left_out) {
+    /// `excluded_kinds`: MeasuredProcess::excluded_kinds.
+    void apply(const Limit& limit, const std::vector<std::string>& excluded_kinds) {
         if (processes_.empty()) {
             problem("there is no recording to check");
             return;
         }
-        std::size_t held = 0;
+        std::size_t applied = 0;
         std::string absent;
         for (std::size_t p = 0; p < processes_.size(); ++p) {
             Measured found =
-                measure(measured(processes_[p], left_out), limit.metric, limit.subject);
+                measure(measured(processes_[p], excluded_kinds), limit.metric, limit.subject);
             const std::string what = name_of(limit.metric, limit.subject) + ": ";
             if (found.values.empty()) {
                 if (found.unknowable) {
-                    problem(named(p) + what + found.absent);
-                    ++held;
+                    problem(prefix(p) + what + found.absent);
+                    ++applied;
                 } else if (absent.empty()) {
                     absent =
-                        (processes_.size() == 1 ? named(p) : std::string()) + what + found.absent;
+                        (processes_.size() == 1 ? prefix(p) : std::string()) + what + found.absent;
                 }
             }
             for (Measurement& value : found.values) {
-                ++held;
+                ++applied;
                 Row row{p, limit.metric, limit.subject, limit, std::move(value), {}, {}, {}};
                 judge(row);
                 if (row.verdict == Verdict::kept && is_unfinished(p)) {
-                    row.verdict = Verdict::unknown;  // note_ends() says why
+                    row.verdict = Verdict::unknown;  // report_unfinished() says why
                 } else if (row.verdict == Verdict::kept && !found.unproven.empty()) {
                     row.verdict = Verdict::unknown;
-                    problem(named(p) + what + found.unproven);
+                    problem(prefix(p) + what + found.unproven);
                 }
                 out_.rows.push_back(std::move(row));
             }
         }
-        if (held == 0) {
+        if (applied == 0) {
             problem(absent + " (limited by " + limit.origin + ")");
         }
     }
 
-    /// A recording that does not tell all of its process proves no limit, unless that is allowed:
-    /// then it is judged by what it has.
-    void note_ends() {
+    /// An incomplete recording proves no limit: a problem. With allow_unfinished it is checked
+    /// as far as it goes: a note.
+    void report_unfinished() {
         for (std::size_t p = 0; p < processes_.size(); ++p) {
             const Process& process = processes_[p];
             if (is_unfinished(p)) {
@@ -122,13 +122,13 @@ class Judge {
                         "; record it to its end, or add --allow-unfinished to judge it by what "
                         "there is");
             } else if (!process.unfinished.empty()) {
-                say(out_.notes,
-                    process.name + " " + process.unfinished + ": judged by what there is.");
+                add_unique(out_.notes,
+                           process.name + " " + process.unfinished + ": judged by what there is.");
             }
         }
     }
 
-    /// Shown whether or not anybody limits it.
+    /// Adds a row without a limit where the metric has none.
     void show(Metric metric) {
         for (std::size_t p = 0; p < processes_.size(); ++p) {
             for (Measurement& value : measure(measured(processes_[p]), metric, Subject()).values) {
@@ -162,14 +162,14 @@ class Judge {
         return !processes_[p].unfinished.empty() && !options_.allow_unfinished;
     }
 
-    /// Which process: needless where there is only one.
-    std::string named(std::size_t p) const {
+    /// "train.py: ", or "" where there is only one process.
+    std::string prefix(std::size_t p) const {
         return processes_.size() == 1 ? std::string() : processes_[p].name + ": ";
     }
 
-    void problem(const std::string& what) { say(out_.problems, what); }
+    void problem(const std::string& what) { add_unique(out_.problems, what); }
 
-    static void say(std::vector<std::string>& list, const std::string& what) {
+    static void add_unique(std::vector<std::string>& list, const std::string& what) {
         if (std::find(list.begin(), list.end(), what) == list.end()) {
             list.push_back(what);
         }
@@ -183,7 +183,7 @@ class Judge {
                 row.verdict = Verdict::recorded;
                 return;
             }
-            row.baseline = baseline_of(row);
+            row.baseline = find_baseline(row);
             if (!row.baseline) {
                 row.verdict =
                     options_.missing_baseline_passes ? Verdict::no_baseline : Verdict::unknown;
@@ -194,20 +194,20 @@ class Judge {
         row.verdict = row.measured.figure > *row.allowed ? Verdict::exceeded : Verdict::kept;
     }
 
-    std::optional<Figure> baseline_of(const Row& row) {
-        const BaselineKey key = key_of(processes_[row.process], row.measured.device);
+    std::optional<Figure> find_baseline(const Row& row) {
+        const BaselineKey key = baseline_key(processes_[row.process], row.measured.device);
         std::string missing;
         if (options_.baseline == nullptr) {
             missing = "the limit of " + name_of(row.metric, row.subject) + " (" +
                       row.limit->origin +
-                      ") is above a baseline, and none is named; add "
+                      ") is relative to a baseline, and none was given; add "
                       "--baseline FILE";
-        } else if (!options_.baseline->knows(key)) {
+        } else if (!options_.baseline->contains(key)) {
             missing = options_.baseline_name + " has no baseline for " + key_text(key) +
                       "; record one on this machine with --update";
         } else {
             const std::vector<std::string> names = options_.baseline->processes(key);
-            const bool only_one = names.size() == 1 && processes_of_key_[key] == 1;
+            const bool only_one = names.size() == 1 && process_counts_[key] == 1;
             const auto found = options_.baseline->find(
                 key, only_one ? std::string() : processes_[row.process].name, row.measured.device,
                 row.metric, row.subject);
@@ -218,24 +218,25 @@ class Judge {
                       (only_one ? std::string() : " of " + processes_[row.process].name) + " for " +
                       key_text(key) + "; record it with --update";
         }
-        say(options_.missing_baseline_passes && options_.baseline != nullptr ? out_.notes
-                                                                             : out_.problems,
-            missing);
+        add_unique(options_.missing_baseline_passes && options_.baseline != nullptr ? out_.notes
+                                                                                    : out_.problems,
+                   missing);
         return std::nullopt;
     }
 
     const std::vector<Process>& processes_;
     const Options& options_;
-    std::map<BaselineKey, std::size_t> processes_of_key_;
+    std::map<BaselineKey, std::size_t> process_counts_;
     Outcome out_;
 };
 
 }  // namespace
 
-std::vector<Process> processes_of(const report::RunCollection& run, const Lens& lens) {
+std::vector<Process> prepare_processes(const report::RunCollection& run,
+                                       const ProcessOptions& options) {
     std::vector<Process> processes;
-    std::map<std::string, std::size_t> taken;
-    const auto went_on = [&run](const report::RunMember& member) {
+    std::map<std::string, std::size_t> name_counts;
+    const auto replaced_by_exec = [&run](const report::RunMember& member) {
         return std::any_of(run.members.begin(), run.members.end(), [&](const auto& later) {
             return member.start_ticks != 0 && later.start_ticks == member.start_ticks &&
                    later.report.process.pid == member.report.process.pid &&
@@ -248,21 +249,22 @@ std::vector<Process> processes_of(const report::RunCollection& run, const Lens& 
         Process& out = processes.emplace_back();
         out.file = member.file;
         out.name = stable_name(process);
-        if (const std::size_t earlier = taken[out.name]++; earlier != 0) {
+        if (const std::size_t earlier = name_counts[out.name]++; earlier != 0) {
             out.name += " #" + std::to_string(earlier + 1);
         }
         out.pid = process.pid;
         out.damage = member.warning;
-        out.resolver = std::make_unique<report::Resolver>(member.report, lens.symbolizer);
+        out.resolver = std::make_unique<report::Resolver>(member.report, options.symbolizer);
         out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
-        // An image that exec replaced is whole: its memory went with it.
-        if (out.damage.empty() && (!went_on(member) || report::stopped(member.report))) {
+        // An image that exec replaced is complete: its memory was released with it.
+        if (out.damage.empty() &&
+            (!replaced_by_exec(member) || report::recording_stopped(member.report))) {
             out.unfinished = report::unfinished_text(member.report);
         }
-        out.suppressions = &lens.suppressions;
-        if (lens.device) {
+        out.suppressions = &options.suppressions;
+        if (options.device) {
             std::erase_if(out.summary.devices,
-                          [&](const auto& each) { return each.device->index != *lens.device; });
+                          [&](const auto& each) { return each.device->index != *options.device; });
         }
     }
     return processes;
@@ -300,18 +302,18 @@ int Outcome::exit_code() const {
 
 Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,
               const Options& options) {
-    Judge judge(processes, options);
-    judge.note_ends();
+    Checker checker(processes, options);
+    checker.report_unfinished();
     for (const Limit& limit : limits) {
-        judge.hold(limit, kinds_limited(limits, limit.metric));
+        checker.apply(limit, limited_kinds(limits, limit.metric));
     }
-    judge.show(Metric::peak_allocated);
-    judge.show(Metric::peak_reserved);
-    return judge.finish();
+    checker.show(Metric::peak_allocated);
+    checker.show(Metric::peak_reserved);
+    return checker.finish();
 }
 
-std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
-                                       const std::vector<Limit>& limits) {
+std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& processes,
+                                             const std::vector<Limit>& limits) {
     std::vector<std::pair<Metric, Subject>> wanted;
     for (const MetricInfo& metric : metrics()) {
         wanted.emplace_back(metric.metric, Subject());
@@ -329,9 +331,9 @@ std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
         }
         for (const auto& [metric, subject] : wanted) {
             const Measured found =
-                measure(measured(process, kinds_limited(limits, metric)), metric, subject);
+                measure(measured(process, limited_kinds(limits, metric)), metric, subject);
             for (const Measurement& value : found.values) {
-                figures.push_back({key_of(process, value.device), process.name, value.device,
+                figures.push_back({baseline_key(process, value.device), process.name, value.device,
                                    metric, subject, value.figure});
             }
         }

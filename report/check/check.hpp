@@ -1,6 +1,6 @@
-// The gate: what a run needed against what it may need. Every limit is held against every process
-// and GPU that it applies to, and ends in a verdict; a limit that could not be held against
-// anything is a problem, never a pass.
+// The CI gate: compares the measurements of a run with limits. Every limit is applied to every
+// process and GPU that it concerns and gives a verdict; a limit that applies to nothing is a
+// problem, never a pass.
 #pragma once
 
 #include <cstddef>
@@ -23,33 +23,34 @@ namespace memlab::check {
 
 /// A process of the run, ready to be measured.
 struct Process {
-    std::string file;  ///< that it was read from
-    std::string name;  ///< "rank 0", "train.py": the same from run to run, unique within one
+    std::string file;  ///< it was read from
+    std::string name;  ///< "rank 0", "train.py": the same in every run, unique within one
     std::string damage;
-    std::string unfinished;  ///< why it does not tell all that the process did; or empty
+    std::string unfinished;  ///< why the recording is incomplete; or empty
     std::uint64_t pid = 0;
     report::Summary summary;
     std::unique_ptr<report::Resolver> resolver;
     const std::vector<report::Suppression>* suppressions = nullptr;
 };
 
-/// How processes are looked at.
-struct Lens {
-    report::Symbolizer* symbolizer = nullptr;  ///< null: sites are known by module and offset
+/// What is measured of the processes, and how.
+struct ProcessOptions {
+    report::Symbolizer* symbolizer = nullptr;  ///< null: sites are shown as module and offset
     std::optional<std::uint64_t> device;       ///< only this GPU
-    std::vector<report::Suppression> suppressions{};  ///< what may stay at the end
+    std::vector<report::Suppression> suppressions{};  ///< memory that may be live at the end
 };
 
-/// `run` and `lens` must outlive the result.
-std::vector<Process> processes_of(const report::RunCollection& run, const Lens& lens);
+/// `run` and `options` must outlive the result.
+std::vector<Process> prepare_processes(const report::RunCollection& run,
+                                       const ProcessOptions& options);
 
 enum class Verdict : std::uint8_t {
     kept,
     exceeded,
-    shown,        ///< nobody limits it
-    recorded,     ///< goes into the baseline: not judged by the old one
-    no_baseline,  ///< passed over, as was asked for
-    unknown,      ///< could not be judged: one of the problems says why
+    shown,        ///< has no limit
+    recorded,     ///< written to the baseline, not compared with the old one
+    no_baseline,  ///< skipped: Options::missing_baseline_passes
+    unknown,      ///< could not be checked; the reason is among the problems
 };
 
 /// "ok", "EXCEEDED", ...
@@ -59,7 +60,7 @@ struct Row {
     std::size_t process = 0;  ///< index into the processes
     Metric metric = Metric::peak_allocated;
     Subject subject;
-    std::optional<Limit> limit;  ///< none: only shown
+    std::optional<Limit> limit;  ///< none: shown only
     Measurement measured;
     std::optional<Figure> allowed;
     std::optional<Figure> baseline;
@@ -67,8 +68,8 @@ struct Row {
 };
 
 struct Outcome {
-    std::vector<Row> rows;  ///< by process, then by GPU (what is of the whole process last)
-    std::vector<std::string> problems;  ///< why it is not all proven: one line each
+    std::vector<Row> rows;  ///< by process, then by GPU (rows of the whole process last)
+    std::vector<std::string> problems;  ///< why not every limit was checked: one line each
     std::vector<std::string> notes;
 
     std::size_t count(Verdict verdict) const;
@@ -77,20 +78,20 @@ struct Outcome {
 };
 
 struct Options {
-    const Baseline* baseline = nullptr;  ///< null: none was named
+    const Baseline* baseline = nullptr;  ///< null: none was given
     std::string baseline_name;           ///< for messages
     bool missing_baseline_passes = false;
-    bool update = false;            ///< relative limits are recorded, not judged
+    bool update = false;            ///< relative limits are recorded, not checked
     bool allow_unfinished = false;  ///< Process::unfinished is a note, not a problem
 };
 
-/// Never throws but std::bad_alloc.
+/// Throws std::bad_alloc only.
 Outcome check(const std::vector<Process>& processes, const std::vector<Limit>& limits,
               const Options& options);
 
-/// What a baseline keeps of a run: every metric that it has of the whole, and what `limits` say of
-/// sites and scopes.
-std::vector<BaselineFigure> figures_of(const std::vector<Process>& processes,
-                                       const std::vector<Limit>& limits);
+/// The figures of a run for a baseline: every metric of whole processes, and those of the sites,
+/// scopes and kinds in `limits`.
+std::vector<BaselineFigure> baseline_figures(const std::vector<Process>& processes,
+                                             const std::vector<Limit>& limits);
 
 }  // namespace memlab::check

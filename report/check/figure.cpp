@@ -48,7 +48,7 @@ std::string figure_text(Figure figure, Unit unit) {
     const Figure magnitude = negative ? Figure() - figure : figure;
     std::string text = negative ? "-" : "";
     if (unit == Unit::share) {
-        // "12.5%", "0.005%": two decimals, more only where that would say 0.
+        // "12.5%", "0.005%": two decimals, four where two would give 0.
         const double percent = 100 * magnitude.as_double();
         std::array<char, 64> digits{};
         std::snprintf(digits.data(), digits.size(), percent < 0.01 ? "%.4f" : "%.2f", percent);

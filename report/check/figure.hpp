@@ -1,6 +1,6 @@
-// What limits and measurements are counted in: whole millionths, in 128 bits. Sizes up to 2^64-1
-// stay exact, "0.1%" is what it says (no binary fraction is), and what lies exactly at its limit
-// compares as equal.
+// A fixed-point number for limits and measurements: millionths in 128 bits. Sizes up to 2^64-1 and
+// decimal fractions such as "0.1%" are exact, so a measurement that equals its limit compares
+// equal.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace memlab::check {
 
-/// What a figure counts.
+/// The unit of a figure.
 enum class Unit : std::uint8_t {
     bytes,
     bytes_per_step,
@@ -27,13 +27,13 @@ class Figure {
         return Figure(static_cast<Wide>(value) * one);
     }
     static constexpr Figure millionths(Wide value) { return Figure(value); }
-    /// To the nearest millionth; must be finite. Beyond 2^64 either way it is 2^64.
+    /// Rounded to millionths and clamped to +-2^64; `value` must be finite.
     static Figure real(double value);
 
     constexpr Wide in_millionths() const { return value_; }
     double as_double() const { return static_cast<double>(value_) / static_cast<double>(one); }
     bool is_whole() const { return value_ % one == 0; }
-    /// Must be whole, and from 0 to 2^64-1.
+    /// Must be a whole number from 0 to 2^64-1.
     std::uint64_t as_whole() const { return static_cast<std::uint64_t>(value_ / one); }
 
     friend constexpr Figure operator+(Figure a, Figure b) { return Figure(a.value_ + b.value_); }
@@ -50,19 +50,19 @@ class Figure {
     Wide value_ = 0;
 };
 
-/// "4.00 GiB", "1,234", "12.5%", "512 B per step"; a negative one has its sign in front.
+/// "4.00 GiB", "1,234", "12.5%", "512 B per step"; negative ones with a leading "-".
 std::string figure_text(Figure figure, Unit unit);
 
-/// A number without sign and what follows it ("1.5 GiB", "20%"), blanks around both taken off. At
-/// most six decimals, and nothing above 2^64. Nothing where there is no such number.
+/// An unsigned number and the unit behind it ("1.5 GiB", "20%"), both trimmed. At most six
+/// decimals, at most 2^64; else std::nullopt.
 struct NumberAndUnit {
     Figure number;
     std::string_view unit;
 };
 std::optional<NumberAndUnit> split_number(std::string_view text);
 
-/// `number` of a size's `unit`: "", "B", "KiB" to "TiB", or K, M, G, T, in any case. Nothing for
-/// other units and above 2^64.
+/// `number` times the size unit `unit`: "", "B", "KiB" to "TiB", or K, M, G, T, case-insensitive.
+/// std::nullopt for other units and above 2^64.
 std::optional<Figure> in_bytes(Figure number, std::string_view unit);
 
 }  // namespace memlab::check

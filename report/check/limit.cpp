@@ -21,7 +21,7 @@ const char* takes(Unit unit) {
     }
 }
 
-/// One percent, of what is written as a share.
+/// Divisor from percent to a share.
 constexpr Figure::Wide percent = 100;
 
 std::optional<Bound> read(std::string_view text, Unit unit) {
@@ -41,7 +41,7 @@ std::optional<Bound> read(std::string_view text, Unit unit) {
             return std::nullopt;
         }
         if (split->number.in_millionths() % percent != 0) {
-            return std::nullopt;  // finer than a figure is
+            return std::nullopt;  // finer than a millionth
         }
         bound.amount = Figure::millionths(split->number.in_millionths() / percent);
         if (unit != Unit::share) {
@@ -82,7 +82,8 @@ const std::vector<MetricInfo>& metrics() {
          "1 - active peak / reserved peak of the pool"},
         {Metric::bypass, "bypass", Unit::bytes, true, false, false,
          "Allocated past memlab (needs MEMLAB_AUDIT=on)"},
-        {Metric::ooms, "ooms", Unit::count, false, false, false, "Failures for want of memory"},
+        {Metric::ooms, "ooms", Unit::count, false, false, false,
+         "Allocations that failed for lack of memory"},
     };
     return table;
 }
@@ -104,7 +105,7 @@ bool measures(const MetricInfo& metric, Subject::Kind kind) {
            (kind == Subject::Kind::kind && metric.of_kinds);
 }
 
-std::string_view word_of(Subject::Kind kind) {
+std::string_view keyword(Subject::Kind kind) {
     switch (kind) {
         case Subject::Kind::all:
             break;
@@ -136,7 +137,7 @@ std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* 
     return bound;
 }
 
-std::string problem_of(const Subject& subject) {
+std::string subject_problem(const Subject& subject) {
     if (subject.kind == Subject::Kind::kind) {
         std::string kinds;
         for (int i = 0; i < trace::memory_kind_count; ++i) {
@@ -156,18 +157,19 @@ Figure allowed(const Bound& bound, Unit unit, Figure baseline) {
         case Bound::Kind::absolute:
             return bound.amount;
         case Bound::Kind::above_baseline:
-            // A share cannot be above the whole.
+            // A share is at most 1.
             return unit == Unit::share ? std::min(baseline + bound.amount, Figure::whole(1))
                                        : baseline + bound.amount;
         case Bound::Kind::share_above_baseline:
             break;
     }
-    // Both factors are below 2^84 and 2^77, so the share is taken in two steps, rounded down.
+    // The factors reach 2^84 and 2^77: multiplied in two steps to stay in 128 bits, rounded down.
     const Figure::Wide whole = bound.amount.in_millionths() / Figure::one;
     const Figure::Wide rest = bound.amount.in_millionths() % Figure::one;
     const Figure::Wide base = std::max<Figure::Wide>(baseline.in_millionths(), 0);
-    constexpr Figure::Wide most = static_cast<Figure::Wide>(1) << 100;
-    const Figure::Wide times = whole > most / std::max<Figure::Wide>(base, 1) ? most : base * whole;
+    constexpr Figure::Wide max_product = static_cast<Figure::Wide>(1) << 100;
+    const Figure::Wide times =
+        whole > max_product / std::max<Figure::Wide>(base, 1) ? max_product : base * whole;
     return baseline + Figure::millionths(times + base * rest / Figure::one);
 }
 
@@ -183,7 +185,7 @@ std::string name_of(Metric metric, const Subject& subject) {
         return name + " of " + subject.text + " memory";
     }
     if (subject.kind != Subject::Kind::all) {
-        name.append(" of ").append(word_of(subject.kind)).append(" ").append(subject.text);
+        name.append(" of ").append(keyword(subject.kind)).append(" ").append(subject.text);
     }
     return name;
 }

@@ -1,5 +1,5 @@
-// What can be limited, and how limits are written. One table says it for the command line, the
-// budget file and the messages alike.
+// Metrics, limits and their syntax. The command line, budget files and messages share one table of
+// metrics.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ enum class Metric : std::uint8_t {
     ooms,
 };
 
-/// What a limit is about: all that a process does, or a part of it.
+/// What a limit applies to: a whole process, or a part of it.
 struct Subject {
     enum class Kind : std::uint8_t {
         all,
         site,   ///< the call stacks that `text` matches (report/summary/filter.hpp)
-        scope,  ///< the scopes of that path ("train/step"), or of that name
+        scope,  ///< the scopes with that path ("train/step") or name
         kind,   ///< one kind of memory: "pinned"
     };
     Kind kind = Kind::all;
@@ -46,21 +46,21 @@ struct MetricInfo {
     bool of_sites;
     bool of_scopes;
     bool of_kinds;
-    std::string_view what;  ///< for --help
+    std::string_view what;  ///< description for --help
 };
 
-/// All of them, in the order of Metric.
+/// All metrics, in the order of Metric.
 const std::vector<MetricInfo>& metrics();
 const MetricInfo& info(Metric metric);
-/// Null for a name that is none.
+/// Null for an unknown name.
 const MetricInfo* find_metric(std::string_view name);
 bool measures(const MetricInfo& metric, Subject::Kind kind);
 
-/// "site", "scope", "kind": the word in --limit METRIC@WORD:..., and of [[WORD]] in a budget; empty
-/// for all.
-std::string_view word_of(Subject::Kind kind);
+/// "site", "scope", "kind": WORD in --limit METRIC@WORD:... and in [[WORD]] of a budget; "" for
+/// all.
+std::string_view keyword(Subject::Kind kind);
 
-/// The most that is allowed: an amount, or an amount or a share above the baseline's figure.
+/// The maximum: an absolute amount, or an amount or a share above the baseline's figure.
 struct Bound {
     enum class Kind : std::uint8_t { absolute, above_baseline, share_above_baseline };
     Kind kind = Kind::absolute;
@@ -76,21 +76,21 @@ struct Limit {
     std::string origin;  ///< where it was given: "--leaks", "budget.toml:7"
 };
 
-/// "pinned=64MiB": a limit of one kind of memory. Takes "pinned=" off `text`; all of the memory
-/// where there is no such thing.
+/// "pinned=64MiB" limits one kind of memory: removes "pinned=" from `text` and returns that kind.
+/// Without such a prefix the subject is the whole process.
 Subject take_kind(std::string_view* text);
 
-/// Reads "4 GiB", "1.5MiB", "1048576", "20%", "+5%", "+64 MiB". Else nothing, and `problem` says
-/// what is taken.
+/// Parses "4 GiB", "1.5MiB", "1048576", "20%", "+5%", "+64 MiB". Else std::nullopt, and `problem`
+/// says what is accepted.
 std::optional<Bound> parse_bound(std::string_view text, Unit unit, std::string* problem);
 
-/// What is wrong with the subject's text, "what; what to do"; empty when all is well.
-std::string problem_of(const Subject& subject);
+/// What is wrong with the subject's text: "what; what to do"; empty when it is valid.
+std::string subject_problem(const Subject& subject);
 
-/// What a limit allows where the baseline has `baseline` (which absolute ones do not look at).
+/// The largest figure that a limit allows; absolute limits ignore `baseline`.
 Figure allowed(const Bound& bound, Unit unit, Figure baseline);
 
-/// "4.00 GiB", "+5.0%": as it was given.
+/// "4.00 GiB", "+5.0%": as given.
 std::string bound_text(const Bound& bound, Unit unit);
 
 /// "peak_allocated", "leaks of site forward_pass".

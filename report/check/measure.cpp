@@ -13,16 +13,16 @@ namespace {
 
 using namespace memlab::report;
 
-/// Largest first, at most as many as anybody reads.
+/// Sorts by figure and keeps the largest: no output shows more.
 void keep_largest(std::vector<Responsible>& all) {
-    constexpr std::size_t most = 10;
+    constexpr std::size_t max_responsible = 10;
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.figure > b.figure; });
-    all.resize(std::min(all.size(), most));
+    all.resize(std::min(all.size(), max_responsible));
 }
 
-/// Adds up what belongs to one place.
-class ByPlace {
+/// Sums of figures by place and kind.
+class PlaceSums {
   public:
     void add(const Place& place, const std::string& kind, Figure figure) {
         Figure& sum = sums_[{place, kind}];
@@ -43,7 +43,7 @@ class ByPlace {
     std::map<std::pair<Place, std::string>, Figure> sums_;
 };
 
-std::vector<Responsible> responsible_of(const HoldersSummary& holders) {
+std::vector<Responsible> largest_holders(const HoldersSummary& holders) {
     std::vector<Responsible> all;
     for (const PlaceShare& share : holders.places) {
         all.push_back({share.place, share.kind, Figure::whole(share.bytes)});
@@ -62,7 +62,7 @@ class Measurer {
           metric_(metric),
           subject_(subject) {
         if (subject.kind == Subject::Kind::site) {
-            filter_.add(subject.text);  // problem_of() has looked at it
+            filter_.add(subject.text);  // valid: see subject_problem()
         }
     }
 
@@ -81,13 +81,13 @@ class Measurer {
                 switch (subject_.kind) {
                     case Subject::Kind::all:
                     case Subject::Kind::kind:
-                        of_devices();
+                        measure_devices();
                         break;
                     case Subject::Kind::site:
-                        of_site();
+                        measure_site();
                         break;
                     case Subject::Kind::scope:
-                        of_scope();
+                        measure_scope();
                         break;
                 }
         }
@@ -104,13 +104,13 @@ class Measurer {
     }
 
   private:
-    // ---- of a whole process --------------------------------------------------------------------
+    // ---- whole process -------------------------------------------------------------------------
 
-    void of_devices() {
+    void measure_devices() {
         for (const DeviceSummary& summary : summary_.devices) {
             Measurement value;
             value.device = summary.device->index;
-            if (of_device(summary, value)) {
+            if (measure_device(summary, value)) {
                 out_.values.push_back(std::move(value));
             }
         }
@@ -122,20 +122,20 @@ class Measurer {
         }
     }
 
-    bool of_device(const DeviceSummary& summary, Measurement& value) {
+    bool measure_device(const DeviceSummary& summary, Measurement& value) {
         const Device& device = *summary.device;
         if (metric_ == Metric::leaks || metric_ == Metric::leak_count) {
             leaks(summary, value);
             return true;
         }
         if (subject_.kind == Subject::Kind::kind) {
-            of_kind(device, value);
+            measure_kind(device, value);
             return true;
         }
         switch (metric_) {
             case Metric::peak_allocated:
                 value.figure = Figure::whole(device.curve(Curve::allocated).peak_bytes);
-                value.responsible = responsible_of(summary.at_peak);
+                value.responsible = largest_holders(summary.at_peak);
                 return true;
             case Metric::peak_reserved:
                 value.figure = Figure::whole(device.curve(Curve::reserved).peak_bytes);
@@ -145,7 +145,7 @@ class Measurer {
                     value.figure =
                         value.figure + Figure::whole(is_in_curves(kind) ? totals.count : 0);
                 }
-                ByPlace places;
+                PlaceSums places;
                 for (const Site& site : report_.sites) {
                     if (site.device == device.index && is_in_curves(site.kind)) {
                         places.add(resolver_.place(site.stack), site.kind,
@@ -170,18 +170,18 @@ class Measurer {
     bool is_counted(const std::string& kind) const {
         return subject_.kind == Subject::Kind::kind
                    ? kind == subject_.text
-                   : std::find(process_.left_out.begin(), process_.left_out.end(), kind) ==
-                         process_.left_out.end();
+                   : std::find(process_.excluded_kinds.begin(), process_.excluded_kinds.end(),
+                               kind) == process_.excluded_kinds.end();
     }
 
-    void of_kind(const Device& device, Measurement& value) {
+    void measure_kind(const Device& device, Measurement& value) {
         const auto amount = [this](const auto& of) {
             return Figure::whole(metric_ == Metric::peak_allocated ? of.peak_bytes : of.count);
         };
         for (const auto& [kind, totals] : device.kinds) {
             value.figure = kind == subject_.text ? amount(totals) : value.figure;
         }
-        ByPlace places;
+        PlaceSums places;
         for (const Site& site : report_.sites) {
             if (site.device == device.index && site.kind == subject_.text) {
                 places.add(resolver_.place(site.stack), site.kind, amount(site));
@@ -190,9 +190,9 @@ class Measurer {
         value.responsible = places.largest();
     }
 
-    /// All that is live, of every kind, less what may stay.
+    /// Live memory of every kind, without suppressed sites.
     void leaks(const DeviceSummary& summary, Measurement& value) {
-        ByPlace places;
+        PlaceSums places;
         Figure suppressed;
         for (const Site& site : report_.sites) {
             if (site.device != summary.device->index || !is_counted(site.kind) ||
@@ -201,7 +201,8 @@ class Measurer {
             }
             const Figure live = live_figure(site.live_bytes, site.live_count);
             const auto& frames = resolver_.frames(site.stack);
-            if (find_suppression(process_.suppressions, site, frames, LeakKind::left) != nullptr) {
+            if (find_suppression(process_.suppressions, site, frames, LeakKind::at_end) !=
+                nullptr) {
                 suppressed = suppressed + live;
             } else {
                 value.figure = value.figure + live;
@@ -212,7 +213,7 @@ class Measurer {
             value.note = "without " + figure_text(suppressed, info(metric_).unit) +
                          " that may stay (memlab-report leaks says why)";
         }
-        for (const std::string& kind : process_.left_out) {
+        for (const std::string& kind : process_.excluded_kinds) {
             if (subject_.kind == Subject::Kind::all) {
                 value.note += (value.note.empty() ? "" : ", ") + std::string("without ") + kind +
                               " memory, which has a limit of its own";
@@ -221,29 +222,29 @@ class Measurer {
         value.responsible = places.largest();
     }
 
-    // ---- of a site -----------------------------------------------------------------------------
+    // ---- sites ---------------------------------------------------------------------------------
 
     bool is_chosen(const std::string& kind, std::size_t stack) const {
-        return filter_.empty() || filter_.takes(kind, resolver_.frames(stack));
+        return filter_.empty() || filter_.matches(kind, resolver_.frames(stack));
     }
 
-    bool is_looked_at(std::uint64_t device) const {
+    bool is_selected(std::uint64_t device) const {
         return std::any_of(summary_.devices.begin(), summary_.devices.end(),
                            [&](const auto& each) { return each.device->index == device; });
     }
 
-    void of_site() {
-        std::map<std::uint64_t, std::pair<Figure, ByPlace>> devices;
+    void measure_site() {
+        std::map<std::uint64_t, std::pair<Figure, PlaceSums>> devices;
         const std::vector<bool> chosen = filter_.sites(report_, resolver_);
         const bool every_kind = metric_ == Metric::leaks || metric_ == Metric::leak_count;
-        std::string left_out;
+        std::string skipped_kind;
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Site& site = report_.sites[i];
-            if (!chosen[i] || !is_looked_at(site.device)) {
+            if (!chosen[i] || !is_selected(site.device)) {
                 continue;
             }
             if (!every_kind && !is_in_curves(site.kind)) {
-                left_out = site.kind;
+                skipped_kind = site.kind;
                 continue;
             }
             const std::uint64_t amount = metric_ == Metric::peak_allocated ? site.peak_bytes
@@ -264,41 +265,40 @@ class Measurer {
             }
             out_.values.push_back(std::move(value));
         }
-        if (out_.values.empty() && !left_out.empty()) {
+        if (out_.values.empty() && !skipped_kind.empty()) {
             const std::string metric(info(metric_).name);
-            out_.absent = "of what \"" + subject_.text + "\" matches, " + left_out + " memory, " +
-                          metric + " counts nothing; limit it by its kind (" + metric +
-                          "@kind:" + left_out + ")";
+            out_.absent = "\"" + subject_.text + "\" matches " + skipped_kind + " memory, which " +
+                          metric + " does not count; limit it by its kind (" + metric +
+                          "@kind:" + skipped_kind + ")";
             return;
         }
-        no_such("call stack matches");
+        set_absent_if_empty("call stack matches");
     }
 
-    // ---- of a scope ----------------------------------------------------------------------------
+    // ---- scopes --------------------------------------------------------------------------------
 
-    void of_scope() {
+    void measure_scope() {
         const Scope* worst = nullptr;
-        Figure most;
+        Figure max_figure;
         for (std::size_t i = 0; i < report_.scopes.size(); ++i) {
             const Scope& scope = report_.scopes[i];
             if (scope.name != subject_.text && scope_path(report_, i) != subject_.text) {
                 continue;
             }
-            const Figure figure =
-                Figure::whole(metric_ == Metric::peak_allocated ? scope.peak_bytes
-                              : metric_ == Metric::leaks        ? scope.most_escaped_bytes
-                                                                : scope.allocated_count);
-            if (worst == nullptr || figure > most) {
+            const Figure figure = Figure::whole(metric_ == Metric::peak_allocated ? scope.peak_bytes
+                                                : metric_ == Metric::leaks ? scope.max_escaped_bytes
+                                                                           : scope.allocated_count);
+            if (worst == nullptr || figure > max_figure) {
                 worst = &scope;
-                most = figure;
+                max_figure = figure;
             }
         }
         if (worst != nullptr) {
             Measurement value;
-            value.figure = most;
+            value.figure = max_figure;
             if (metric_ == Metric::leaks) {
-                value.note = "the most that one entry left behind";
-                ByPlace places;
+                value.note = "the maximum of a single entry";
+                PlaceSums places;
                 for (const Holders::Share& share : worst->escaped.sites) {
                     const Site& site = report_.sites.at(share.site);
                     places.add(resolver_.place(site.stack), site.kind, Figure::whole(share.bytes));
@@ -307,13 +307,12 @@ class Measurer {
             }
             out_.values.push_back(std::move(value));
         }
-        no_such("scope is named");
+        set_absent_if_empty("scope is named");
     }
 
-    void no_such(const std::string& what) {
+    void set_absent_if_empty(const std::string& what) {
         if (out_.values.empty()) {
-            out_.absent = "no " + what + " \"" + subject_.text +
-                          "\"; memlab-report shows those that there are";
+            out_.absent = "no " + what + " \"" + subject_.text + "\"; memlab-report lists them";
         }
     }
 
@@ -324,11 +323,11 @@ class Measurer {
                                 LeakKind::growing) != nullptr;
     }
 
-    /// What a kind of step says of the subject.
-    Measurement growth_of(const Steps& steps) {
+    /// The growth of the subject by one kind of step.
+    Measurement measure_growth(const Steps& steps) {
         const bool whole = subject_.kind != Subject::Kind::site;
         Measurement value;
-        ByPlace places;
+        PlaceSums places;
         Figure of_sites;
         Figure suppressed;
         for (const Steps::Growing& growing : steps.growing) {
@@ -354,8 +353,8 @@ class Measurer {
         if (whole && suppressed == Figure()) {
             value.figure = Figure::real(std::max(steps.trend.bytes_per_step, 0.0));
         } else if (whole) {
-            // Slopes do not add up exactly. Where every site that grows is known, those that are
-            // left are all there is; else what is left of the whole may hide one.
+            // The slopes of sites do not add up exactly to that of the whole. When not every
+            // growing site is listed, the remainder of the whole may hide one.
             if (steps.growing.size() < steps.growing_site_count || steps.sites_left_out != 0) {
                 const Figure all = Figure::real(std::max(steps.trend.bytes_per_step, 0.0));
                 value.figure = std::max(value.figure, std::max(all - suppressed, Figure()));
@@ -380,7 +379,7 @@ class Measurer {
                 too_few = true;
                 continue;
             }
-            Measurement value = growth_of(steps);
+            Measurement value = measure_growth(steps);
             if (out_.values.empty()) {
                 out_.values.push_back(std::move(value));
             } else if (value.figure > out_.values.front().figure) {
@@ -394,20 +393,20 @@ class Measurer {
         }
     }
 
-    // ---- counted by the process ----------------------------------------------------------------
+    // ---- counted per process -------------------------------------------------------------------
 
     void bypass() {
         const Coverage& coverage = report_.coverage;
         if (!coverage.audited && coverage.bypassed_count == 0) {
             out_.absent =
                 "not audited: " +
-                (coverage.because.empty() ? std::string("nobody asked") : coverage.because) +
+                (coverage.because.empty() ? std::string("the audit was off.") : coverage.because) +
                 " Record with MEMLAB_AUDIT=on";
             out_.unknowable = true;
             return;
         }
         Measurement value;
-        ByPlace places;
+        PlaceSums places;
         Figure sum;
         for (const BypassSummary& bypass : summary_.bypasses) {
             if (is_chosen(bypass.bypassed->kind, bypass.bypassed->stack)) {
@@ -430,7 +429,7 @@ class Measurer {
     void ooms() {
         Measurement value;
         value.figure = Figure::whole(report_.oom_count);
-        ByPlace places;
+        PlaceSums places;
         for (const OomSummary& oom : summary_.ooms) {
             places.add(oom.place, oom.oom->kind, Figure::whole(1));
         }

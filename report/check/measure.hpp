@@ -1,7 +1,7 @@
-// What a limit is held against: one metric of one process, and the code that is responsible for it.
+// Measures one metric of one process, and the code that is responsible for it.
 //
-// A measurement that a report cannot give is never taken for zero: `absent` says why there is none,
-// and `unproven` that the report knows a lower bound only.
+// A metric that the report does not have is never taken for zero: `absent` says why it is missing,
+// and `unproven` why the figure is only a lower bound.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace memlab::check {
 
-/// A place and its part of a measurement.
+/// A place in the code and its part of a measurement.
 struct Responsible {
     report::Place place;
     std::string kind;  ///< of memory; empty: several, or unknown
@@ -24,30 +24,30 @@ struct Responsible {
 };
 
 struct Measurement {
-    std::optional<std::uint64_t> device;  ///< index; none: of the process, all devices together
+    std::optional<std::uint64_t> device;  ///< index; none: the whole process
     Figure figure;
-    std::string note;  ///< how it was measured, where that is not plain: "steady over 100 steps"
+    std::string note;  ///< how it was measured, if not obvious: "steady over 100 steps"
     std::vector<Responsible> responsible;  ///< largest first
 };
 
 struct Measured {
     std::vector<Measurement> values;  ///< by device
     std::string absent;               ///< without values: "what; what to do"
-    bool unknowable = false;          ///< absent, yet there may be something: never passed over
+    bool unknowable = false;          ///< absent, but may be above zero: always a problem
     std::string unproven;             ///< the true figure may be larger: "what; what to do"
 };
 
-/// A process and what was worked out of its report. What it refers to must outlive it.
+/// A process and its summary. Everything referred to must outlive it.
 struct MeasuredProcess {
-    /// Kinds of memory that the metric leaves out of the whole: they have limits of their own.
-    std::vector<std::string> left_out{};
+    /// Kinds of memory with their own limit: not counted in the figure of the whole process.
+    std::vector<std::string> excluded_kinds{};
     const report::Summary& summary;
     report::Resolver& resolver;
-    const std::string& damage;  ///< what is wrong with the recording, as its reader says; or empty
-    const std::vector<report::Suppression>& suppressions;  ///< what is no leak, of all sites
+    const std::string& damage;  ///< the reader's warning about the recording; or empty
+    const std::vector<report::Suppression>& suppressions;  ///< memory that is no leak
 };
 
-/// Never throws but std::bad_alloc.
+/// Throws std::bad_alloc only.
 Measured measure(const MeasuredProcess& process, Metric metric, const Subject& subject);
 
 }  // namespace memlab::check

@@ -1,5 +1,5 @@
-// The gate's outcome for everybody who reads it: a terminal, a job summary, a CI server's list of
-// tests, annotations beside the code, a code scanner, a script. All say the same, from one Outcome.
+// Renders an Outcome: text for a terminal, Markdown for a job summary, JUnit XML, annotations of
+// GitHub Actions, SARIF for code scanners, JSON for scripts.
 #pragma once
 
 #include <string>
@@ -17,20 +17,19 @@ struct View {
     std::string version;            ///< of memlab-report
 };
 
-/// Ends with a newline. Problems and notes are not in it: they belong on stderr.
+/// Ends with a newline. Without problems and notes: those belong on stderr.
 std::string render_text(const View& view, const report::Style& style, std::size_t top);
 
 /// GitHub-flavoured Markdown, for a job summary. Ends with a newline.
 std::string render_markdown(const View& view);
 
-/// JUnit's XML: a suite per process, a case per limit.
+/// JUnit XML: a suite per process, a case per limit.
 std::string render_junit(const View& view);
 
-/// Workflow commands of GitHub Actions, a line each, at most ten: what is exceeded, and problems.
+/// Workflow commands of GitHub Actions, one per line, at most ten: exceeded limits and problems.
 std::string render_annotations(const View& view);
 
-/// SARIF 2.1.0: a result per limit that is exceeded, at the line that is responsible for most of
-/// it.
+/// SARIF 2.1.0: a result per exceeded limit, at the line with the largest part of it.
 std::string render_sarif(const View& view);
 
 /// For scripts; docs/ci.md describes its members.
@@ -40,14 +39,13 @@ std::string render_json(const View& view);
 std::string escaped_property(const std::string& text);
 std::string escaped_message(const std::string& text);
 
-/// `text` between XML tags and in attributes: what XML cannot hold becomes "?".
+/// `text` escaped for XML text and attributes; characters that XML does not allow become "?".
 std::string escaped_xml(const std::string& text);
 
-/// `text` in a cell of a Markdown table.
+/// `text` escaped for a cell of a Markdown table.
 std::string escaped_markdown(const std::string& text);
 
-// ---- what several renderings have in common
-// ------------------------------------------------------
+// ---- shared by several renderings --------------------------------------------------------------
 
 /// "4.00 GiB", "147.00 MiB (+5.0%)", "-".
 std::string limit_text(const Row& row);
@@ -59,19 +57,19 @@ std::string verdict_text(const Row& row);
 /// process in front where there are several.
 std::string sentence(const View& view, const Row& row);
 
-/// "64.00 MiB  train.cu:12  forward": not printable yet.
+/// "64.00 MiB  train.cu:12  forward"; not escaped yet.
 std::string responsible_text(const View& view, const Row& row, const Responsible& responsible);
 
 /// "1 of 5 limits is exceeded", "5 limits are kept".
 std::string conclusion(const Outcome& outcome);
 
-/// The first line of source that is responsible, as a path below the working directory; null where
-/// there is none.
+/// A line of source: where an exceeded limit is reported.
 struct SourceLine {
-    std::string file;  ///< relative where it lies below the working directory
+    std::string file;  ///< relative when below the working directory
     bool relative = false;
     int line = 0;
 };
+/// The first responsible place with a source line; std::nullopt where there is none.
 std::optional<SourceLine> source_line(const View& view, const Row& row);
 
 }  // namespace memlab::check

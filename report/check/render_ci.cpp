@@ -1,5 +1,5 @@
-// For CI servers: a job summary, JUnit's XML, annotations. Text from a recording is escaped for
-// each of them; none of it can end a cell, an element or a command.
+// Output for CI servers: job summary, JUnit XML, annotations. Text from a recording is escaped for
+// each format, so it cannot end a cell, an element or a command.
 #include <algorithm>
 #include <array>
 
@@ -89,7 +89,7 @@ class Junit {
         const std::string name = escaped_xml(view_.processes[process].name);
         for (const Row& row : view_.outcome.rows) {
             if (row.process != process || !row.limit || row.verdict == Verdict::unknown) {
-                continue;  // what is unknown is among the problems
+                continue;  // unknown: listed among the problems
             }
             ++count;
             std::string title = name_of(row.metric, row.subject);
@@ -137,7 +137,7 @@ std::string escaped_message(const std::string& text) {
 
 std::string escaped_xml(const std::string& text) {
     std::string safe = clean(text);
-    // Valid UTF-8, and yet no characters of XML: U+FFFE and U+FFFF.
+    // XML does not allow U+FFFE and U+FFFF.
     for (const std::string_view none : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) {
         for (std::size_t at = safe.find(none); at != std::string::npos; at = safe.find(none)) {
             safe.replace(at, none.size(), "?");
@@ -160,7 +160,7 @@ std::string escaped_xml(const std::string& text) {
 }
 
 std::string escaped_markdown(const std::string& text) {
-    // As character references: a backslash does not help everywhere in a table.
+    // Character references: backslash escapes do not work everywhere in a table.
     return with_replaced(clean(text), "&<>|`*_[]\\~#@!$",
                          [](char c) { return "&#" + std::to_string(static_cast<int>(c)) + ";"; });
 }
@@ -199,7 +199,7 @@ std::string render_junit(const View& view) {
 }
 
 std::string render_annotations(const View& view) {
-    constexpr std::size_t most = 10;  // GitHub shows no more of one step
+    constexpr std::size_t max_shown = 10;  // GitHub shows no more per step
     std::vector<std::string> lines;
     for (const Row& row : view.outcome.rows) {
         if (row.verdict != Verdict::exceeded) {
@@ -222,9 +222,9 @@ std::string render_annotations(const View& view) {
     for (const std::string& problem : view.outcome.problems) {
         lines.push_back("::error title=memlab::" + escaped_message(clean(problem)));
     }
-    if (lines.size() > most) {
-        const std::size_t more = lines.size() - (most - 1);
-        lines.resize(most - 1);
+    if (lines.size() > max_shown) {
+        const std::size_t more = lines.size() - (max_shown - 1);
+        lines.resize(max_shown - 1);
         lines.push_back("::error title=memlab::" + std::to_string(more) +
                         " more; memlab-report check lists them all");
     }

@@ -1,4 +1,4 @@
-// What the renderings have in common: the words for a limit, a verdict, a place.
+// Shared by the renderings: the text of a limit, a verdict, a place.
 #include <algorithm>
 #include <cstdio>
 
@@ -23,7 +23,7 @@ std::string percent_above(Figure figure, Figure limit) {
 std::string relative_to(const std::string& folder, const std::string& file, bool* inside) {
     const std::string prefix = folder + "/";
     *inside = !folder.empty() && file.starts_with(prefix);
-    // Debug information may name files relative to where they were compiled: the repository, often.
+    // Debug information may have paths relative to the build folder: often the repository.
     if (!file.empty() && file.front() != '/') {
         *inside = !file.starts_with("../");
         return file.starts_with("./") ? file.substr(2) : file;

@@ -1,4 +1,4 @@
-// For scripts: the outcome as JSON, and as SARIF 2.1.0 for code scanners.
+// The outcome as JSON for scripts, and as SARIF 2.1.0 for code scanners.
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ json number_or_null(const std::optional<Figure>& figure) {
     return figure ? number(*figure) : json(nullptr);
 }
 
-const char* word_of(Verdict verdict) {
+const char* verdict_word(Verdict verdict) {
     switch (verdict) {
         case Verdict::kept:
             return "ok";
@@ -46,13 +46,13 @@ json row_json(const Row& row) {
     out["metric"] = info(row.metric).name;
     for (const Subject::Kind kind :
          {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind}) {
-        out[std::string(word_of(kind))] =
+        out[std::string(keyword(kind))] =
             row.subject.kind == kind ? json(row.subject.text) : json(nullptr);
     }
     out["scope"] =
         row.subject.kind == Subject::Kind::scope ? json(row.subject.text) : json(nullptr);
     out["device"] = row.measured.device ? json(*row.measured.device) : json(nullptr);
-    out["verdict"] = word_of(row.verdict);
+    out["verdict"] = verdict_word(row.verdict);
     out["measured"] = number(row.measured.figure);
     out["allowed"] = number_or_null(row.allowed);
     out["baseline"] = number_or_null(row.baseline);
@@ -71,7 +71,7 @@ json row_json(const Row& row) {
 }
 
 /// A path as a URI reference.
-std::string uri_of(const std::string& path) {
+std::string to_uri(const std::string& path) {
     static constexpr std::string_view digits = "0123456789ABCDEF";
     std::string uri;
     for (const char c : path) {
@@ -91,9 +91,9 @@ std::string uri_of(const std::string& path) {
 json location_json(const SourceLine& line) {
     json artifact;
     if (line.relative) {
-        artifact = {{"uri", uri_of(line.file)}, {"uriBaseId", "%SRCROOT%"}};
+        artifact = {{"uri", to_uri(line.file)}, {"uriBaseId", "%SRCROOT%"}};
     } else {
-        artifact = {{"uri", (line.file.starts_with("/") ? "file://" : "") + uri_of(line.file)}};
+        artifact = {{"uri", (line.file.starts_with("/") ? "file://" : "") + to_uri(line.file)}};
     }
     return {{"physicalLocation",
              {{"artifactLocation", std::move(artifact)}, {"region", {{"startLine", line.line}}}}}};

@@ -1,4 +1,4 @@
-// For people, in a terminal.
+// The outcome as a table for a terminal.
 #include <algorithm>
 
 #include "report/check/render.hpp"

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-// Header only: the tools then need no shared library for it.
+// Header-only, so that the tools need no shared library of it.
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
@@ -14,18 +14,18 @@ namespace memlab::check {
 
 namespace {
 
-/// A budget nests three deep.
-constexpr std::size_t deepest = 16;
+/// A budget has three levels.
+constexpr std::size_t max_depth = 16;
 constexpr const char* too_deep = "is nested too deeply for a budget";
-/// toml++ bounds how deep brackets nest, but makes a table for each part of a dotted key, and takes
-/// them down by recursion. A key stands on one line.
+/// toml++ limits the nesting of brackets, but not of dotted keys: it creates a table for each part
+/// and destroys them recursively. A key is always on one line.
 constexpr std::ptrdiff_t max_dots = 256;
 
 struct TooDeep {
     Position at;
 };
 
-Position position_of(const toml::source_region& source) {
+Position position(const toml::source_region& source) {
     return {source.begin.line, source.begin.column};
 }
 
@@ -36,12 +36,12 @@ std::string number_text(Number number) {
     return {digits, end.ptr};
 }
 
-// toml++ 3.3 has undefined behaviour where it looks for blanks and finds a character from U+00A1 to
-// U+0499. So it is shown each byte beyond ASCII as a character for private use (U+E080 to U+E0FF),
-// which is taken back in what it returns; columns are then bytes.
+// toml++ 3.3 has undefined behaviour on characters from U+00A1 to U+0499 where it expects blanks.
+// So every non-ASCII byte is passed to it as a private-use character (U+E080 to U+E0FF) and decoded
+// in the result; columns therefore count bytes.
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-std::string disguised(std::string_view text) {
+std::string encode_non_ascii(std::string_view text) {
     text.remove_prefix(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0);
     std::string out;
     out.reserve(text.size());
@@ -57,7 +57,7 @@ std::string disguised(std::string_view text) {
     return out;
 }
 
-std::string revealed(std::string_view text) {
+std::string decode_non_ascii(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const auto at = [&](std::size_t ahead) {
@@ -73,15 +73,15 @@ std::string revealed(std::string_view text) {
     return out;
 }
 
-// NOLINTNEXTLINE(misc-no-recursion): `deepest` bounds it
+// NOLINTNEXTLINE(misc-no-recursion): bounded by max_depth
 Setting from_toml(const toml::node& node, std::size_t depth) {
     Setting setting;
-    setting.at = position_of(node.source());
-    if (depth > deepest) {
+    setting.at = position(node.source());
+    if (depth > max_depth) {
         throw TooDeep{setting.at};
     }
     if (const auto* text = node.as_string()) {
-        setting.value = Setting::Scalar{revealed(text->get()), false};
+        setting.value = Setting::Scalar{decode_non_ascii(text->get()), false};
     } else if (const auto* whole = node.as_integer()) {
         setting.value = Setting::Scalar{number_text(whole->get()), true};
     } else if (const auto* real = node.as_floating_point()) {
@@ -89,7 +89,7 @@ Setting from_toml(const toml::node& node, std::size_t depth) {
             std::isfinite(real->get())
                 ? std::variant<Setting::Other, Setting::Scalar, Setting::List, Setting::Table>(
                       Setting::Scalar{number_text(real->get()), true})
-                : Setting::Other{"no finite number"};
+                : Setting::Other{"not a finite number"};
     } else if (const auto* list = node.as_array()) {
         Setting::List items;
         for (const toml::node& item : *list) {
@@ -100,9 +100,9 @@ Setting from_toml(const toml::node& node, std::size_t depth) {
         Setting::Table members;
         for (const auto& [key, value] : *table) {
             members.push_back(
-                {revealed(key.str()), position_of(key.source()), from_toml(value, depth + 1)});
+                {decode_non_ascii(key.str()), position(key.source()), from_toml(value, depth + 1)});
         }
-        // toml++ sorts by key; people read, and are told of errors, from top to bottom.
+        // toml++ sorts by key; errors are reported in the order of the file.
         std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
             return std::pair(a.at.line, a.at.column) < std::pair(b.at.line, b.at.column);
         });
@@ -113,8 +113,8 @@ Setting from_toml(const toml::node& node, std::size_t depth) {
     return setting;
 }
 
-/// nlohmann's parser tells no positions; it reads one character after the other, so counting them
-/// does.
+/// nlohmann's parser reports no positions; it reads one character at a time, so this iterator
+/// records how far it has read.
 class CountingIterator {
   public:
     // NOLINTBEGIN(readability-identifier-naming): the names that iterators have
@@ -202,7 +202,7 @@ class JsonTree final : public nlohmann::json_sax<nlohmann::json> {
 
     std::size_t consumed() const { return static_cast<std::size_t>(*furthest_ - text_.data()); }
 
-    /// The value that was just read belongs to its key.
+    /// The position of the value just read: that of its key, if it has one.
     Position here() const {
         if (!open_.empty()) {
             if (const auto* table = std::get_if<Setting::Table>(&open_.back().value)) {
@@ -212,8 +212,8 @@ class JsonTree final : public nlohmann::json_sax<nlohmann::json> {
         return position_at(consumed() == 0 ? 0 : consumed() - 1);
     }
 
-    /// The string ends where the reading is: its opening quote is the last one before that is not
-    /// escaped.
+    /// The string just read ends at the current position; its opening quote is the last unescaped
+    /// one before.
     Position start_of_string() const {
         std::size_t quote = consumed() - 1;
         while (quote > 0) {
@@ -242,7 +242,7 @@ class JsonTree final : public nlohmann::json_sax<nlohmann::json> {
 
     template <typename Container>
     bool open(Container container) {
-        if (open_.size() == deepest) {
+        if (open_.size() == max_depth) {
             return fail(too_deep, here());
         }
         open_.push_back({here(), std::move(container)});
@@ -277,13 +277,13 @@ SettingsResult parse_toml(std::string_view text) {
         begin = end + 1;
     }
     try {
-        result.root = from_toml(toml::parse(disguised(text)), 0);
+        result.root = from_toml(toml::parse(encode_non_ascii(text)), 0);
     } catch (const TooDeep& error) {
         result.error = too_deep;
         result.at = error.at;
     } catch (const toml::parse_error& error) {
-        result.error = "is not valid TOML here: " + revealed(error.description());
-        result.at = position_of(error.source());
+        result.error = "is not valid TOML here: " + decode_non_ascii(error.description());
+        result.at = position(error.source());
     }
     return result;
 }

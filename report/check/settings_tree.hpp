@@ -1,4 +1,4 @@
-// A file of settings as a tree, with the place of every key: what TOML and JSON have in common.
+// A settings file (TOML or JSON) as a tree with the line and column of every key.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ struct Position {
 struct Member;
 
 struct Setting {
-    /// Numbers are text too: what they mean is for whoever knows what is counted.
+    /// Text or a number; numbers are kept as text, since their meaning depends on the key.
     struct Scalar {
         std::string text;
         bool number = false;
     };
-    /// Neither text nor a number: "true", "null", "a date".
+    /// Any other value, described: "true or false", "null", "a date or time".
     struct Other {
         std::string what;
     };
@@ -39,14 +39,14 @@ struct Member {
 };
 
 struct SettingsResult {
-    Setting root;  ///< a table, when there is no error
+    Setting root;  ///< a table when `error` is empty
     std::string error;
     Position at;  ///< of the error
 };
 
 SettingsResult parse_toml(std::string_view text);
 
-/// Also refuses a key that stands twice.
+/// Rejects duplicate keys, too.
 SettingsResult parse_json(std::string_view text);
 
 }  // namespace memlab::check

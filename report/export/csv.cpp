@@ -52,7 +52,7 @@ class Csv final : public History {
         event.kind = oom.kind;
         event.stack = oom.stack;
         event.api = oom.api;
-        // A site without an allocation is in no report, and no filter knows it.
+        // A site without a successful allocation is in no report, so no filter can match it.
         if (is_of_a_device_resource(oom.kind) && choice_.takes(event, string(oom.api))) {
             line(oom.thread, "allocate failure", "(nil)", oom.requested, 0);
         }
@@ -69,7 +69,7 @@ class Csv final : public History {
              << (stream == 0 ? std::string("0") : hexadecimal(stream)) << '\n';
     }
 
-    /// Local, as RMM's: "14:02:07.123456".
+    /// Local time, as RMM writes it: "14:02:07.123456".
     std::string_view time() {
         const std::uint64_t wall = wall_ns();
         const auto second = static_cast<std::time_t>(wall / 1'000'000'000);

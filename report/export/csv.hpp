@@ -1,10 +1,10 @@
-// Allocations and frees as RMM's logging_resource_adaptor writes them, for what reads its logs
-// (RMM's own replay benchmark, scripts): Thread,Time,Action,Pointer,Size,Stream, with RMM's words
-// allocate, free and "allocate failure", the wall clock's time of day with microseconds, pointers
-// as printf's %p, streams as a C++ stream shows a pointer.
+// Exports allocations and frees as the log of RMM's logging_resource_adaptor, for its readers
+// (RMM's replay benchmark, scripts): Thread,Time,Action,Pointer,Size,Stream. Actions are allocate,
+// free and "allocate failure", times are local wall clock with microseconds, pointers as printf's
+// %p, streams as a C++ stream prints a pointer.
 //
-// Memory that a device resource could have served: device, managed, async_pool and graph. A size is
-// what the program asked for.
+// Only memory that a device resource can serve: device, managed, async_pool and graph. Sizes are
+// requested sizes.
 #pragma once
 
 #include "report/export/input.hpp"

@@ -22,8 +22,8 @@ constexpr double margin = 10;
 constexpr double box_height = 17;
 constexpr double top = 60;
 constexpr double bottom = 26;
-constexpr double character_width = 6.6;  // of 11 pixels of a sans-serif font, about
-constexpr double narrowest = 1.0 / 5000;
+constexpr double character_width = 6.6;  // average of an 11-pixel sans-serif font
+constexpr double min_width = 1.0 / 5000;
 
 std::string xml(std::string_view text) {
     std::string escaped;
@@ -55,8 +55,8 @@ std::string decimal(double value) {
     return text;
 }
 
-/// Warm, as flame graphs are; functions of one name have one colour. FNV-1a.
-std::string color_of(std::string_view function) {
+/// A warm colour from the FNV-1a hash of the name.
+std::string color(std::string_view function) {
     std::uint32_t hash = 2166136261U;
     for (const char c : function) {
         hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -69,7 +69,7 @@ std::string color_of(std::string_view function) {
 
 struct Node {
     std::uint32_t frame = 0;
-    std::uint64_t weight = 0;  ///< never wraps, whatever a report says
+    std::uint64_t weight = 0;  ///< saturates
     std::vector<std::uint32_t> children;
 };
 
@@ -79,7 +79,7 @@ class Tree {
 
     void add_stack(const std::vector<std::uint32_t>& frames, std::uint64_t weight) {
         std::uint32_t at = 0;
-        nodes_[0].weight = report::bounded_add(nodes_[0].weight, weight);
+        nodes_[0].weight = report::saturating_add(nodes_[0].weight, weight);
         for (const std::uint32_t frame : frames) {
             const std::uint64_t key = std::uint64_t{at} << 32 | frame;
             const auto [found, is_new] =
@@ -89,19 +89,19 @@ class Tree {
                 nodes_[at].children.push_back(found->second);
             }
             at = found->second;
-            nodes_[at].weight = report::bounded_add(nodes_[at].weight, weight);
+            nodes_[at].weight = report::saturating_add(nodes_[at].weight, weight);
         }
     }
 
     Node& operator[](std::uint32_t node) { return nodes_[node]; }
 
   private:
-    std::vector<Node> nodes_;                                    ///< 0: the whole
+    std::vector<Node> nodes_;                                    ///< 0: the root
     std::unordered_map<std::uint64_t, std::uint32_t> children_;  ///< parent and frame to node
 };
 
-// Boxes carry their place as shares of the whole (data-x, data-w), so that the script can lay them
-// out anew for any part.
+// Boxes have their position as shares of the whole (data-x, data-w), so that the script can redo
+// the layout for any part.
 constexpr std::string_view script = R"js(
 'use strict';
 const svg = document.documentElement, width = 1200, margin = 10, character = 6.6;
@@ -189,17 +189,16 @@ class FlameGraph {
                 tree_.add_stack(stack.frames, weight);
             }
         });
-        std::size_t deepest = 0;
-        lay_out(&deepest);
-        const double height = top + static_cast<double>(deepest + 1) * box_height + bottom;
+        std::size_t max_depth = 0;
+        lay_out(&max_depth);
+        const double height = top + static_cast<double>(max_depth + 1) * box_height + bottom;
         head(height);
         for (const Box& box : boxes_) {
             draw(box);
         }
-        if (left_out_ != 0) {
+        if (omitted_ != 0) {
             out_ << "<text x=\"" << decimal(margin) << "\" y=\"" << decimal(height - 12) << "\">"
-                 << xml(report::format_plural(left_out_, "frame"))
-                 << " too narrow to draw</text>\n";
+                 << xml(report::format_plural(omitted_, "frame")) << " too narrow to draw</text>\n";
         }
         out_ << "<script><![CDATA[" << script << "]]></script>\n</svg>\n";
         return {out_.finish(), ""};
@@ -209,31 +208,31 @@ class FlameGraph {
     struct Box {
         std::uint32_t node = 0;
         std::size_t depth = 0;
-        double x = 0;  ///< of the whole, as `width` is
+        double x = 0;  ///< share of the whole, as `width`
         double width = 0;
     };
 
-    /// Parents before their children, without recursion: a stack may be deep.
-    void lay_out(std::size_t* deepest) {
+    /// Parents before children; iterative, since stacks may be deep.
+    void lay_out(std::size_t* max_depth) {
         const auto whole = static_cast<double>(std::max<std::uint64_t>(tree_[0].weight, 1));
         std::vector<Box> open = {{.node = 0, .depth = 0, .x = 0, .width = 1}};
         while (!open.empty()) {
             const Box box = open.back();
             open.pop_back();
             boxes_.push_back(box);
-            *deepest = std::max(*deepest, box.depth);
+            *max_depth = std::max(*max_depth, box.depth);
             std::vector<std::uint32_t>& children = tree_[box.node].children;
             std::sort(children.begin(), children.end(),
                       [this](std::uint32_t a, std::uint32_t b) { return label(a) < label(b); });
             double x = box.x;
             for (const std::uint32_t child : children) {
-                // Sums of a file that was tampered with may be more than their whole.
+                // In an edited report the children may weigh more than their parent.
                 const double width = std::min(static_cast<double>(tree_[child].weight) / whole,
                                               box.x + box.width - x);
-                if (width >= narrowest) {
+                if (width >= min_width) {
                     open.push_back({.node = child, .depth = box.depth + 1, .x = x, .width = width});
                 } else {
-                    ++left_out_;
+                    ++omitted_;
                 }
                 x += width;
             }
@@ -276,7 +275,7 @@ class FlameGraph {
              << "<text id=\"title\" x=\"600\" y=\"24\">" << xml(clean_name(title())) << "</text>\n"
              << "<text id=\"reset\" class=\"button\" x=\"" << decimal(margin)
              << "\" y=\"46\" style=\"display:none\">Show all</text>\n"
-             // Above the boxes: below them it would be out of sight where the picture is tall.
+             // Above the boxes: below them it may be out of view.
              << "<text id=\"line\" x=\"90\" y=\"46\"></text>\n"
              << "<text id=\"search\" class=\"button\" x=\"1150\" y=\"46\" "
                 "style=\"display:none\">Search</text>\n"
@@ -307,8 +306,8 @@ class FlameGraph {
                     report::format_percent(weight, tree_[0].weight))
              << "</title><rect x=\"" << decimal(x) << "\" y=\"" << decimal(y) << "\" width=\""
              << decimal(std::max(width - 0.5, 0.2)) << "\" height=\"" << decimal(box_height - 1)
-             << "\" fill=\"" << color_of(function) << "\"/><text x=\"" << decimal(x + 3)
-             << "\" y=\"" << decimal(y + 12) << "\">" << xml(text) << "</text></g>\n";
+             << "\" fill=\"" << color(function) << "\"/><text x=\"" << decimal(x + 3) << "\" y=\""
+             << decimal(y + 12) << "\">" << xml(text) << "</text></g>\n";
     }
 
     const Input& input_;
@@ -316,7 +315,7 @@ class FlameGraph {
     Output out_;
     Tree tree_;
     std::vector<Box> boxes_;
-    std::uint64_t left_out_ = 0;
+    std::uint64_t omitted_ = 0;
 };
 
 }  // namespace

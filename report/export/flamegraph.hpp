@@ -1,9 +1,9 @@
-// A flame graph as one SVG file that needs nothing else: the outermost function on top, the call
-// into CUDA at the bottom, the width of a box what it weighs. In a browser: hovering says what a
-// box is, a click shows it alone, Search marks what matches a regular expression and says its
-// share. Without scripts (in a document, in a mail) it is still the whole picture.
+// Exports a flame graph as one self-contained SVG file: the outermost function on top, the call
+// into CUDA at the bottom, widths proportional to the chosen weight. In a browser: hover for
+// details, click to zoom, Search highlights frames by regular expression and shows their share.
+// Without scripts (in a document, in a mail) it is a static picture.
 //
-// Equal input gives equal bytes: boxes are in order of their names, colours come from the names.
+// Deterministic: boxes are sorted by name, colours are hashes of the name.
 #pragma once
 
 #include "report/export/input.hpp"
@@ -11,8 +11,8 @@
 
 namespace memlab::exports {
 
-/// Boxes narrower than 1/5000 of the whole are left out, and counted below the picture. May throw
-/// std::bad_alloc.
+/// Boxes narrower than 1/5000 of the whole are omitted; their number is shown below the picture.
+/// May throw std::bad_alloc.
 Result write_flamegraph(const Input& input, report::ByteSink& sink);
 
 }  // namespace memlab::exports

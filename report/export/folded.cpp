@@ -18,7 +18,7 @@ Result write_folded(const Input& input, report::ByteSink& sink) {
         bool first = true;
         for (const std::uint32_t number : stack.frames) {
             std::string label = stacks.frame(number).label();
-            std::replace(label.begin(), label.end(), ';', ',');  // it separates frames
+            std::replace(label.begin(), label.end(), ';', ',');  // the separator of frames
             out << (first ? "" : ";") << label;
             first = false;
         }

@@ -1,4 +1,4 @@
-// The formats that memlab-report export writes, one line each.
+// The table of the formats of memlab-report export.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@ namespace memlab::exports {
 
 struct Format {
     std::string_view name;
-    std::string_view what;  ///< for --help
+    std::string_view what;  ///< description for --help
     Result (*write)(const Input& input, report::ByteSink& sink);
-    bool needs_log = false;   ///< a report has not what it shows
-    bool binary = false;      ///< nothing for a terminal
-    bool weighs = false;      ///< it heeds Input::by
-    bool filters = true;      ///< it heeds Input::filter
-    bool of_events = false;   ///< Input::filter chooses events of a log
-    bool one_device = false;  ///< it has no place for a GPU's number
+    bool needs_log = false;   ///< a report alone is not enough
+    bool binary = false;      ///< not to be written to a terminal
+    bool weighs = false;      ///< uses Input::by
+    bool filters = true;      ///< uses Input::filter
+    bool of_events = false;   ///< Input::filter selects events of a log
+    bool one_device = false;  ///< cannot express a GPU's index
 };
 
 inline constexpr std::array formats = {

@@ -12,7 +12,7 @@ namespace memlab::exports {
 class GzipSink::Stream {
   public:
     Stream() {
-        constexpr int gzip_window = 15 + 16;  // zlib's way to ask for gzip's header
+        constexpr int gzip_window = 15 + 16;  // +16: gzip header instead of zlib's
         constexpr int memory = 8;
         if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip_window, memory,
                          Z_DEFAULT_STRATEGY) != Z_OK) {
@@ -46,7 +46,7 @@ bool GzipSink::deflate(int flush) {
 bool GzipSink::write(const char* data, std::size_t size) {
     while (size != 0 && !failed_) {
         const std::size_t piece = std::min<std::size_t>(size, std::numeric_limits<uInt>::max());
-        // zlib does not write to its input.
+        // zlib does not modify its input.
         stream_->z.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(data));
         stream_->z.avail_in = static_cast<uInt>(piece);
         deflate(Z_NO_FLUSH);

@@ -1,4 +1,5 @@
-// gzip on the way to another sink. The same bytes give the same file: no time, no name in it.
+// A ByteSink that compresses with gzip into another sink. Deterministic: no time or name in the
+// header.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class GzipSink final : public report::ByteSink {
 
     bool write(const char* data, std::size_t size) override;
 
-    /// Ends the file; false when the other sink failed at any time. To be called once, at the end.
+    /// Ends the file; false when the other sink has failed at any time. Call once, at the end.
     bool finish();
 
   private:

@@ -13,8 +13,8 @@ using trace::Origin;
 
 namespace {
 
-/// The first address behind a range, which ends with the address space.
-std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
+/// The end of a range, limited to the address space.
+std::uint64_t range_end(std::uint64_t address, std::uint64_t size) {
     const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
     return size > last - address ? last : address + size;
 }
@@ -71,7 +71,7 @@ void History::on(const Event& record) {
             noted(record);
             break;
         default:
-            break;  // the pool's causes and names of allocations
+            break;  // neither allocations nor segments
     }
 }
 
@@ -89,7 +89,7 @@ void History::end(Live::iterator at, const Event* by) {
 }
 
 void History::allocate(const Event& event) {
-    const Key key{trace::space_of(event.kind), event.address};
+    const Key key{trace::address_space(event.kind), event.address};
     if (const auto at = live_.find(key); at != live_.end()) {
         end(at, nullptr);
     }
@@ -99,9 +99,9 @@ void History::allocate(const Event& event) {
     allocation.pooled = event.origin == Origin::pool && key.first == AddressSpace::pointer;
     allocation.size = event.size == 0 && !allocation.pooled ? event.requested : event.size;
     if (allocation.pooled) {
-        vacate(event.address, allocation.size);
-        // What lies in no segment has no place: nothing comes over it.
-        if (const auto around = first_in(event.address);
+        end_blocks(event.address, allocation.size);
+        // Blocks outside of all segments are not tracked by address.
+        if (const auto around = first_segment_after(event.address);
             allocation.size != 0 && around != segments_.end() && around->first <= event.address &&
             allocation.size <= around->second.size - (event.address - around->first)) {
             blocks_[event.address] = allocation.size;
@@ -112,7 +112,7 @@ void History::allocate(const Event& event) {
 }
 
 void History::free(const Event& event) {
-    const auto at = live_.find({trace::space_of(event.kind), event.address});
+    const auto at = live_.find({trace::address_space(event.kind), event.address});
     if (at == live_.end() || at->second.pending) {
         return;
     }
@@ -125,16 +125,16 @@ void History::free(const Event& event) {
 }
 
 void History::complete(const Event& event) {
-    const auto at = live_.find({trace::space_of(event.kind), event.address});
+    const auto at = live_.find({trace::address_space(event.kind), event.address});
     if (at != live_.end()) {
         end(at, &event);
     }
 }
 
-void History::vacate(std::uint64_t address, std::uint64_t size) {
-    const std::uint64_t behind = end_of(address, size);
+void History::end_blocks(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t behind = range_end(address, size);
     auto at = blocks_.upper_bound(address);
-    if (at != blocks_.begin() && end_of(std::prev(at)->first, std::prev(at)->second) > address) {
+    if (at != blocks_.begin() && range_end(std::prev(at)->first, std::prev(at)->second) > address) {
         --at;
     }
     while (at != blocks_.end() && at->first < behind) {
@@ -144,30 +144,31 @@ void History::vacate(std::uint64_t address, std::uint64_t size) {
     }
 }
 
-/// The first segment that ends behind `address`.
-History::Ranges::iterator History::first_in(std::uint64_t address) {
+/// The first segment whose end is above `address`.
+History::Ranges::iterator History::first_segment_after(std::uint64_t address) {
     auto at = segments_.upper_bound(address);
     if (at != segments_.begin() &&
-        end_of(std::prev(at)->first, std::prev(at)->second.size) > address) {
+        range_end(std::prev(at)->first, std::prev(at)->second.size) > address) {
         --at;
     }
     return at;
 }
 
 void History::remove(Ranges::iterator segment) {
-    const auto [address, gone] = *segment;
-    vacate(address, gone.size);
+    const auto [address, removed] = *segment;
+    end_blocks(address, removed.size);
     segments_.erase(segment);
-    segment_removed(gone.device, address, gone.size, gone.mapped);
+    segment_removed(removed.device, address, removed.size, removed.mapped);
 }
 
 void History::add_segment(const Event& event) {
-    const std::uint64_t behind = end_of(event.address, event.size);
+    const std::uint64_t behind = range_end(event.address, event.size);
     if (behind == event.address) {
         return;
     }
-    vacate(event.address, event.size);
-    for (auto at = first_in(event.address); at != segments_.end() && at->first < behind;) {
+    end_blocks(event.address, event.size);
+    for (auto at = first_segment_after(event.address);
+         at != segments_.end() && at->first < behind;) {
         remove(at++);
     }
     Event added = event;
@@ -178,7 +179,7 @@ void History::add_segment(const Event& event) {
                       .context = event.context,
                       .mapped = event.type == EventType::segment_map};
     auto at = segments_.emplace(event.address, range).first;
-    // Mapped neighbours are one segment: blocks may span the seam.
+    // Adjacent mapped ranges are one segment: blocks may span both.
     const auto join = [this](Ranges::iterator front, Ranges::iterator rear) {
         if (front->second.mapped && rear->second.mapped &&
             front->second.context == rear->second.context &&
@@ -203,18 +204,18 @@ void History::free_segment(const Event& event) {
     }
 }
 
-/// Takes a range out of mapped segments, which may be cut in two.
+/// Removes a range from mapped segments, which may be split.
 void History::unmap(const Event& event) {
-    const std::uint64_t behind = end_of(event.address, event.size);
-    vacate(event.address, event.size);
-    auto at = first_in(event.address);
+    const std::uint64_t behind = range_end(event.address, event.size);
+    end_blocks(event.address, event.size);
+    auto at = first_segment_after(event.address);
     while (at != segments_.end() && at->first < behind) {
         const auto [address, segment] = *at;
         if (!segment.mapped) {
             ++at;
             continue;
         }
-        const std::uint64_t end = end_of(address, segment.size);
+        const std::uint64_t end = range_end(address, segment.size);
         const std::uint64_t from = std::max(address, event.address);
         const std::uint64_t to = std::min(end, behind);
         segments_.erase(at);

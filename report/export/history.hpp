@@ -1,11 +1,11 @@
-// An event log as allocations with a beginning and an end: what formats of single events are made
-// of. It knows what a log leaves unsaid, as the aggregator does: memory that is handed out anew was
-// freed, memory in a segment that goes or in a context that is lost goes with it, a free of the
-// driver's is complete at once.
+// Turns an event log into allocation lifetimes: the base of exporters of single events. Adds the
+// frees that a log implies, as the aggregator does: memory that is allocated again had been freed,
+// memory of a released segment or lost context is freed with it, a free by the driver is complete
+// at once.
 //
 // Guarantees, on any log: an allocation is freed once and completed once, in this order, or lives
-// to the end; no two live at one address of a space; the pool's blocks in segments do not overlap,
-// nor do its segments. What does not fit (a free of nothing) is passed over.
+// to the end; live allocations of an address space have different addresses; the pool's segments do
+// not overlap, nor do the blocks in them. Inconsistent events (a free of nothing) are ignored.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Allocation {
     trace::Event event;        ///< of the call that made it
     std::uint64_t size = 0;    ///< bytes that serve it
     bool pooled = false;       ///< served by the pool
-    bool in_segment = false;   ///< of the pool, and goes with it
-    bool pending = false;      ///< freed, and not yet safe to use again
+    bool in_segment = false;   ///< of the pool, and released with the segment
+    bool pending = false;      ///< freed, but not yet safe to reuse
 };
 
 /// Thread-safety: none.
@@ -42,24 +42,25 @@ class History : public trace::RecordSink {
     void on(const trace::End& record) override;
 
   protected:
-    /// `by` is null where no call did it: see above.
+    /// `by` is null when the free is implied: see above.
     virtual void allocated(const Allocation& allocation) = 0;
     virtual void freed(const Allocation& allocation, const trace::Event* by) = 0;
     virtual void completed(const Allocation& allocation, const trace::Event* by) = 0;
-    /// `event` is the segment_alloc or segment_map. A range comes whole and may go in pieces.
+    /// `event` is the segment_alloc or segment_map. A range is added whole and may be removed in
+    /// parts.
     virtual void segment_added(const trace::Event&) {}
     virtual void segment_removed(std::uint32_t /*device*/, std::uint64_t /*address*/,
                                  std::uint64_t /*size*/, bool /*mapped*/) {}
-    /// A mark, or the begin or end of a scope.
+    /// A mark, scope_begin or scope_end.
     virtual void noted(const trace::Event&) {}
     virtual void failed(const trace::OomEvent&) {}
     virtual void sampled(const trace::DeviceSample&) {}
-    /// Work of the GPU, told when it is over: its times may lie before now().
+    /// GPU work, recorded after its end: its times may be before now().
     virtual void worked(const trace::Work&) {}
 
-    /// Of the latest record; never decreases.
+    /// Time of the latest record; never decreases.
     std::uint64_t now() const { return now_; }
-    /// The same by the wall clock: Unix time, or the largest number where there is none so large.
+    /// now() as Unix time; saturates.
     std::uint64_t wall_ns() const {
         const std::uint64_t start = process_.start_wall_ns;
         return now_ > ~std::uint64_t{0} - start ? ~std::uint64_t{0} : start + now_;
@@ -67,7 +68,7 @@ class History : public trace::RecordSink {
     /// By id; 0 is empty.
     const std::string& string(std::uint32_t id) const { return strings_[id]; }
 
-    /// visit(allocation) for all that live, by address.
+    /// visit(allocation) for all live allocations, by address.
     template <typename Visit>
     void for_each_live(Visit visit) const {
         for (const auto& [key, allocation] : live_) {
@@ -92,12 +93,12 @@ class History : public trace::RecordSink {
     void add_segment(const trace::Event& event);
     void free_segment(const trace::Event& event);
     void unmap(const trace::Event& event);
-    /// Ends what lives there, however far it is.
+    /// Frees (unless pending) and completes an allocation.
     void end(Live::iterator at, const trace::Event* by);
-    /// Ends the pool's blocks in a range.
-    void vacate(std::uint64_t address, std::uint64_t size);
+    /// Ends the pool's blocks that overlap a range.
+    void end_blocks(std::uint64_t address, std::uint64_t size);
     void remove(Ranges::iterator segment);
-    Ranges::iterator first_in(std::uint64_t address);
+    Ranges::iterator first_segment_after(std::uint64_t address);
 
     trace::ProcessInfo process_;
     std::vector<std::string> strings_{1};

@@ -1,4 +1,4 @@
-// What an exporter is given: a report, the event log that it came from, and which part is wanted.
+// The input of exporters: a report, its event log, and the selected part.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace memlab::exports {
 
-/// What the boxes and lines of a stack format stand for.
+/// The weight of a stack.
 enum class Weight : std::uint8_t {
     peak,   ///< bytes held at the device's allocated peak
     bytes,  ///< bytes of all allocations ever made
@@ -20,28 +20,28 @@ enum class Weight : std::uint8_t {
     live,   ///< bytes never freed
 };
 
-/// A recording that was read. `report.stacks`, `frames` and `python_frames` have the
-/// numbers of the log's definitions.
+/// A recording that was read. `report.stacks`, `frames` and `python_frames` are indexed by the ids
+/// of the log's definitions.
 struct Recording {
     report::Report report;
-    std::string log;      ///< the event log's path; empty: there is only the report
-    std::string warning;  ///< the log is damaged: what, and where
+    std::string log;      ///< the event log's path; empty: report only
+    std::string warning;  ///< damage of the log: what and where
 };
 
 struct Input {
     const Recording& recording;
     report::Resolver& resolver;
     const report::Filter& filter;
-    std::optional<std::uint64_t> device;  ///< only this one
+    std::optional<std::uint64_t> device;  ///< only this GPU; none: all
     Weight by = Weight::peak;
 
     bool wants(std::uint64_t index) const { return !device || *device == index; }
 };
 
-/// How an exporter ended.
+/// The result of an exporter.
 struct Result {
     bool written = false;  ///< false: the sink failed
-    std::string warning;   ///< what the output lacks, in a sentence; empty: nothing
+    std::string warning;   ///< a sentence on what is missing in the output; empty: nothing
 };
 
 }  // namespace memlab::exports

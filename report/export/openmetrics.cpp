@@ -141,9 +141,8 @@ class Metrics {
         family("memlab_device_memory_bytes", "bytes", "Memory of the GPU.");
         for_devices(
             [this](const Device& device, const Labels& own) { value(own, device.total_bytes); });
-        curve_family("memlab_peak_bytes", "The most that there was of each curve.",
-                     &report::CurveSummary::peak_bytes);
-        curve_family("memlab_end_bytes", "What there was of each curve at the end.",
+        curve_family("memlab_peak_bytes", "Peak of each curve.", &report::CurveSummary::peak_bytes);
+        curve_family("memlab_end_bytes", "Each curve at the end.",
                      &report::CurveSummary::at_end_bytes);
         kind_family("memlab_allocations", "", "Allocations made, by kind of memory.",
                     &report::KindTotals::count);
@@ -176,7 +175,8 @@ class Metrics {
         family("memlab_out_of_memory_failures", "", "Allocations that failed for lack of memory.");
         value({}, report_.oom_count);
         if (report_.coverage.audited) {
-            family("memlab_bypassed_bytes", "bytes", "Bytes that the audit found beside memlab.");
+            family("memlab_bypassed_bytes", "bytes",
+                   "Bytes allocated past memlab, found by the audit.");
             value({}, report_.coverage.bypassed_bytes);
         }
         family("memlab_missed", "", "What memlab could not see or serve.");
@@ -185,7 +185,7 @@ class Metrics {
             missed += each.count;
         }
         value({}, missed);
-        family("memlab_log_events_dropped", "", "Events that the log has not.");
+        family("memlab_log_events_dropped", "", "Events missing from the log.");
         value({}, report_.log.dropped);
     }
 

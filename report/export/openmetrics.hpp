@@ -1,5 +1,5 @@
-// The figures of a run as metrics: OpenMetrics text that Prometheus' textfile collector (node
-// exporter) takes as well. All are gauges, since a run is over when it is written: what it came to.
+// Exports the figures of a run as OpenMetrics text, which Prometheus' textfile collector (node
+// exporter) reads, too. All are gauges: the final values of a finished run.
 #pragma once
 
 #include "report/export/input.hpp"

@@ -13,7 +13,7 @@ std::string clean_name(std::string_view text) {
         const auto first = static_cast<unsigned char>(text[0]);
         const auto second = static_cast<unsigned char>(taken > 1 ? text[1] : 0);
         const bool c1 = length == 2 && first == 0xc2 && second < 0xa0;
-        // U+FFFE and U+FFFF are no characters: XML forbids them.
+        // XML forbids the noncharacters U+FFFE and U+FFFF.
         const bool none = length == 3 && first == 0xef && second == 0xbf &&
                           static_cast<unsigned char>(text[2]) >= 0xbe;
         if (length < 0 || none) {

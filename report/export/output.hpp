@@ -1,5 +1,5 @@
-// Bytes on their way out of an exporter: text and numbers through a small buffer into a ByteSink.
-// Every exporter streams, so that its output may be larger than memory.
+// A buffered writer of text and numbers into a ByteSink. Exporters stream, so that the output may
+// be larger than memory.
 #pragma once
 
 #include <charconv>
@@ -13,7 +13,7 @@
 
 namespace memlab::exports {
 
-/// After the sink has failed everything is ignored. Thread-safety: none.
+/// After a failure of the sink all output is discarded. Thread-safety: none.
 class Output {
   public:
     explicit Output(report::ByteSink& sink) : sink_(sink) {}
@@ -38,7 +38,7 @@ class Output {
         return *this << std::string_view(digits, static_cast<std::size_t>(end.ptr - digits));
     }
 
-    /// Hands the rest to the sink; false when the sink failed at any time.
+    /// Flushes; false when the sink has failed at any time.
     bool finish() {
         flush();
         return !failed_;
@@ -56,8 +56,8 @@ class Output {
     char buffer_[1 << 16];
 };
 
-/// Well-formed UTF-8: what is none becomes U+FFFD. Line breaks and other control characters become
-/// blanks: names stand in lines, in attributes and in other people's terminals.
+/// `text` as one line of well-formed UTF-8: invalid sequences become U+FFFD, line breaks and other
+/// control characters become blanks.
 std::string clean_name(std::string_view text);
 
 /// "0x7f0012345678"

@@ -38,7 +38,7 @@ constexpr std::array<std::pair<Curve, const char*>, report::curve_count> counter
      {Curve::reserved, "reserved"},
      {Curve::device_used, "device used"}}};
 
-/// Begins and ends the events of a trace; what both sources have in common.
+/// Writes trace events; shared by both sources, log and report.
 class TraceEvents {
   public:
     TraceEvents(const Input& input, report::ByteSink& sink)
@@ -86,7 +86,7 @@ class TraceEvents {
         json_.key("ts");
         microseconds(time_ns);
     }
-    /// What a process or thread of the trace is called: `what` is process_name or thread_name.
+    /// Names a process or thread of the trace: `what` is process_name or thread_name.
     void track(const char* what, std::uint64_t process, std::uint64_t thread,
                std::string_view name) {
         begin_of(process, "M", what, 0, thread);
@@ -102,7 +102,7 @@ class TraceEvents {
     }
     void end() { json_.end_object(); }
 
-    /// Of an async slice, which its category and id name.
+    /// Begins an event of an async slice, which is identified by category and id.
     void begin_async(const char* phase, const char* category, std::string_view id,
                      std::string_view name, std::uint64_t time_ns, std::uint64_t thread) {
         begin(phase, name, time_ns, thread);
@@ -123,7 +123,7 @@ class TraceEvents {
     void mark(std::string_view name, std::uint64_t time_ns, std::uint64_t thread) {
         begin("i", name, time_ns, thread);
         json_.member("cat", "mark");
-        json_.member("s", "p");  // across the process
+        json_.member("s", "p");  // scope: process
         end();
     }
 
@@ -131,7 +131,7 @@ class TraceEvents {
                  std::uint64_t time_ns, std::uint64_t thread) {
         begin("i", "out of memory: " + report::format_bytes(requested), time_ns, thread);
         json_.member("cat", "oom");
-        json_.member("s", "g");  // across everything
+        json_.member("s", "g");  // scope: global
         json_.key("args");
         json_.begin_object();
         json_.member("device", device);
@@ -142,7 +142,7 @@ class TraceEvents {
     }
 
   private:
-    /// "12.345": exact, where a double would round after weeks.
+    /// "12.345": exact, while a double would round after weeks.
     void microseconds(std::uint64_t time_ns) {
         std::string digits = std::to_string(time_ns % 1000);
         digits.insert(0, 3 - digits.size(), '0');
@@ -153,9 +153,8 @@ class TraceEvents {
     JsonOutput json_;
 };
 
-/// Kernels, copies and fills. Each GPU is a process of its own in the trace, each of its streams a
-/// thread. Slices of a thread must not overlap, so what runs beside other work of its stream has
-/// rows of its own.
+/// Kernels, copies and fills. Each GPU is a process of the trace, each stream a thread. Slices of a
+/// thread must not overlap, so work that overlaps other work of its stream gets additional rows.
 class WorkTracks {
   public:
     explicit WorkTracks(TraceEvents& out) : out_(out) {}
@@ -185,9 +184,9 @@ class WorkTracks {
     }
 
   private:
-    /// Above every process id of Linux.
+    /// Above all process ids of Linux.
     static constexpr std::uint64_t first_process = (1U << 22) + 1;
-    /// Of a stream; what overlaps more often shares the last one.
+    /// Rows per stream; further overlapping work is put on the last one.
     static constexpr std::size_t rows = 8;
 
     std::uint64_t row_of(const trace::Work& work, std::uint64_t process) {
@@ -226,7 +225,7 @@ class Slices final : public History {
     Slices(const Input& input, TraceEvents& out)
         : input_(input), choice_(input), out_(out), work_(out) {}
 
-    /// What was still open: to the end of the recording.
+    /// Ends the open slices at the end of the recording.
     void close() {
         for_each_live([this](const Allocation& allocation) {
             if (!allocation.pending) {
@@ -277,7 +276,7 @@ class Slices final : public History {
             end_scopes_of(event.thread);
             return;
         }
-        // Scopes of a thread and domain nest; a range of the process is alone.
+        // Scopes nest by thread and domain; each range of the process has its own id.
         const std::string id =
             event.address != 0
                 ? "range " + std::to_string(event.requested) + " " + hexadecimal(event.address)
@@ -356,12 +355,13 @@ class Slices final : public History {
     TraceEvents& out_;
     WorkTracks work_;
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> names_;  ///< by stack and API
-    std::map<std::string, std::vector<std::string>> open_;  ///< scopes by id, the innermost last
+    std::map<std::string, std::vector<std::string>>
+        open_;  ///< open scopes by id, the innermost last
 };
 
-/// The curves, from the aggregator itself: the very figures of the report. What it writes comes
-/// before the slices of the same record.
-class Curves final : public trace::EveryRecord<Curves> {
+/// The curves, from the aggregator: the same figures as the report. Written before the slices of
+/// the same record.
+class Curves final : public trace::GenericSink<Curves> {
   public:
     Curves(const Input& input, TraceEvents& out, Slices& slices)
         : input_(input), out_(out), slices_(slices) {}
@@ -420,7 +420,7 @@ void write_report_curves(const Input& input, TraceEvents& out) {
                 if (!values) {
                     continue;
                 }
-                // The highest of a bucket at its beginning, so that no peak is lost.
+                // The maximum of a bucket is written at its begin, so that no peak is lost.
                 out.counter(device.index, name, row.begin_ns, values->max);
                 std::uint64_t end = 0;
                 if (values->last != values->max &&

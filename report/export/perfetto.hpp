@@ -1,13 +1,13 @@
-// A trace for https://ui.perfetto.dev and chrome://tracing: Chrome's JSON format.
+// Exports a trace for https://ui.perfetto.dev and chrome://tracing, in Chrome's JSON format.
 //
-//   counters (ph C)        the curves of each GPU, a step for each change
-//   async slices (b, e)    allocations from the call that made them to their free, by place; scopes
-//                          and ranges of the process. Never ph X: allocations do not nest.
+//   counters (ph C)        the curves of each GPU, one event per change
+//   async slices (b, e)    allocations from call to free, named after their place; scopes and
+//   ranges
+//                          of the process. Not ph X: allocations do not nest.
 //   instants (i)           marks, and allocations that failed
 //
-// From a report alone: the curves as its timeline has them, marks and failures; a slice needs the
-// events of a log. Times are microseconds since the process started, with nanoseconds behind the
-// point.
+// From a report alone: the curves of its timeline, marks and failures; slices need the events of a
+// log. Times are microseconds since the process started, with three decimals.
 #pragma once
 
 #include "report/export/input.hpp"

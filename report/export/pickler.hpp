@@ -1,5 +1,5 @@
-// Python's pickle, protocol 2: the few operations that plain data needs, which are also all that
-// PyTorch's memory_viz page understands. Texts are written once and referred to from then on.
+// A writer of Python's pickle, protocol 2, with the few operations that PyTorch's memory_viz page
+// understands. Strings are memoized: written once, then referred to.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace memlab::exports {
 
-/// The caller keeps begin and end calls balanced. Thread-safety: none.
+/// The caller balances begin and end calls. Thread-safety: none.
 class Pickler {
   public:
-    /// A list in the making: how many items wait to be appended.
+    /// An open list; `waiting`: items since the last APPENDS.
     struct List {
         std::size_t waiting = 0;
     };
@@ -88,10 +88,10 @@ class Pickler {
         }
     }
 
-    /// The last two values become a pair.
+    /// Makes a pair of the last two values.
     void pair() { out_ << '\x86'; }
 
-    /// Remembers the last value; its number is for get().
+    /// Memoizes the last value; returns its number for get().
     std::uint32_t put() {
         const std::uint32_t memo = next_memo_++;
         if (memo < 256) {

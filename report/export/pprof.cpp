@@ -32,7 +32,7 @@ constexpr int comment = 13;
 constexpr int default_sample_type = 14;
 }  // namespace profile
 
-/// A message in the making.
+/// A protobuf message under construction.
 class Message {
   public:
     void number(int field, std::uint64_t value) {
@@ -67,7 +67,7 @@ class Message {
     std::string bytes_;
 };
 
-/// Values are signed there.
+/// Sample values are int64.
 std::uint64_t signed_value(std::uint64_t value) {
     return std::min<std::uint64_t>(value, std::numeric_limits<std::int64_t>::max());
 }
@@ -76,7 +76,7 @@ class Profile {
   public:
     Profile(const Input& input, report::ByteSink& sink)
         : input_(input), report_(input.recording.report), stacks_(input), out_(sink) {
-        string("");  // number 0 is none
+        string("");  // index 0 must be ""
     }
 
     Result write() {
@@ -161,7 +161,7 @@ class Profile {
         put(profile::sample, message.bytes());
     }
 
-    /// The program first, as pprof expects. Ids are those of the report's modules.
+    /// The executable first, as pprof expects. Ids are the indexes of Report::modules.
     void mappings() {
         std::vector<std::uint64_t> order;
         for (std::uint64_t id = 1; id < report_.modules.size(); ++id) {
@@ -176,14 +176,14 @@ class Profile {
             message.number(1, id);
             message.number(5, string(clean_name(module.path)));
             message.number(6, string(clean_name(module.build_id)));
-            for (const int resolved : {7, 8, 9, 10}) {  // nothing is left for pprof to look up
+            for (const int resolved : {7, 8, 9, 10}) {  // pprof must not symbolize again
                 message.number(resolved, 1);
             }
             put(profile::mapping, message.bytes());
         }
     }
 
-    /// A location and a function for each frame, of one id.
+    /// A location and a function for each frame, with the same id.
     void locations() {
         for (std::uint32_t number = 0; number < stacks_.frame_count(); ++number) {
             const NamedFrame& frame = stacks_.frame(number);

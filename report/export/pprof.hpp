@@ -1,12 +1,12 @@
-// A profile for pprof (https://github.com/google/pprof, proto/profile.proto): gzipped protocol
-// buffers. Each call site is a sample with six values,
+// Exports a profile for pprof (https://github.com/google/pprof, proto/profile.proto): gzipped
+// protocol buffers. Each call site is a sample with six values,
 //
-//   allocations/count  space/bytes        all that were ever made
+//   allocations/count  space/bytes        all allocations
 //   peak_objects       peak_space         held at the device's allocated peak
 //   inuse_objects      inuse_space        never freed
 //
-// of which pprof shows the one that was asked for (default_sample_type), and any other with
-// -sample_index. Samples carry the labels device and kind, for -tagfocus.
+// pprof shows Input::by (default_sample_type), and any other with -sample_index. Samples carry the
+// labels device and kind, for -tagfocus.
 #pragma once
 
 #include "report/export/input.hpp"

@@ -15,7 +15,7 @@
 #include "report/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
-#include "trace/aggregate/pool_figures.hpp"
+#include "trace/aggregate/pool_layout.hpp"
 
 namespace memlab::exports {
 
@@ -23,9 +23,9 @@ using trace::Event;
 
 namespace {
 
-/// Addresses for what has none: above every GPU's, and whole numbers in JavaScript still.
-constexpr std::uint64_t first_own_address = std::uint64_t{1} << 52;
-constexpr std::uint64_t end_of_own_addresses = std::uint64_t{1} << 53;
+/// Synthetic addresses: above those of GPUs, and exact as JavaScript numbers (below 2^53).
+constexpr std::uint64_t first_synthetic_address = std::uint64_t{1} << 52;
+constexpr std::uint64_t synthetic_address_end = std::uint64_t{1} << 53;
 
 struct Block {
     std::uint64_t size = 0;
@@ -39,10 +39,10 @@ struct Segment {
     std::uint64_t stream = 0;
     std::uint32_t stack = 0;
     bool mapped = false;
-    bool own = false;  ///< of one allocation that the pool did not serve
+    bool synthetic = false;  ///< of one allocation that the pool did not serve
 };
 
-/// What is where at a moment: segments that do not overlap, blocks inside of them.
+/// The segments of a device and the blocks in them; neither overlap.
 class Layout {
   public:
     using Segments = std::map<std::uint64_t, Segment>;
@@ -52,7 +52,7 @@ class Layout {
     Blocks blocks;
 
     bool is_free(std::uint64_t address, std::uint64_t size) const {
-        if (size == 0 || size > end_of_own_addresses - std::min(address, end_of_own_addresses)) {
+        if (size == 0 || size > synthetic_address_end - std::min(address, synthetic_address_end)) {
             return false;
         }
         const auto behind = segments.lower_bound(address + size);
@@ -77,23 +77,23 @@ class Layout {
                std::prev(behind)->first + std::prev(behind)->second.size > address;
     }
 
-    /// The lowest free place among our own addresses.
-    std::optional<std::uint64_t> own_place(std::uint64_t size) const {
-        std::uint64_t place = first_own_address;
-        auto at = segments.lower_bound(first_own_address);
-        if (at != segments.begin()) {  // it may reach into ours
-            place = std::max(place, std::prev(at)->first + std::prev(at)->second.size);
+    /// The lowest free synthetic range of `size` bytes.
+    std::optional<std::uint64_t> find_synthetic_address(std::uint64_t size) const {
+        std::uint64_t address = first_synthetic_address;
+        auto at = segments.lower_bound(first_synthetic_address);
+        if (at != segments.begin()) {  // may reach into the synthetic range
+            address = std::max(address, std::prev(at)->first + std::prev(at)->second.size);
         }
         for (; at != segments.end(); ++at) {
-            if (at->first - place >= size) {
-                return place;
+            if (at->first - address >= size) {
+                return address;
             }
-            place = at->first + at->second.size;
+            address = at->first + at->second.size;
         }
-        return end_of_own_addresses - place >= size ? std::optional(place) : std::nullopt;
+        return synthetic_address_end - address >= size ? std::optional(address) : std::nullopt;
     }
 
-    /// Neighbouring mapped ranges are one expandable segment.
+    /// Merges adjacent mapped ranges into one expandable segment.
     void map(std::uint64_t address, Segment segment) {
         if (auto next = segments.find(address + segment.size);
             next != segments.end() && next->second.mapped) {
@@ -110,7 +110,7 @@ class Layout {
         segments.emplace(address, segment);
     }
 
-    /// The range lies in one mapped segment.
+    /// The range must be inside one mapped segment.
     void unmap(Segments::iterator at, std::uint64_t address, std::uint64_t size) {
         const auto [begin, segment] = *at;
         segments.erase(at);
@@ -127,13 +127,13 @@ class Layout {
     }
 };
 
-/// Frames as PyTorch has them, each stack and each frame written once.
+/// Frames in PyTorch's form; each stack and each frame is pickled once.
 class Frames {
   public:
     Frames(const Input& input, Pickler& pickle)
         : report_(input.recording.report), resolver_(input.resolver), pickle_(pickle) {}
 
-    /// The list of a stack's frames, the call into CUDA first.
+    /// Writes the frames of a stack, the call into CUDA first.
     void write(std::uint32_t stack) {
         const auto known = stacks_.find(stack);
         if (known != stacks_.end()) {
@@ -203,18 +203,21 @@ class Trace final : public History {
     void finish() { pickle_.end_list(list_); }
 
     Layout layout;
-    std::uint64_t left_out = 0;  ///< allocations for which there was no place
+    std::uint64_t omitted = 0;  ///< allocations without a free address range
 
   protected:
     void segment_added(const Event& event) override {
-        // A log that has it over an allocation of the driver's is wrong somewhere: what the pool
-        // serves there then stands alone.
+        // In an inconsistent log it may overlap a driver allocation: the pool's blocks in it then
+        // get segments of their own.
         if (event.device != device_ || !layout.is_free(event.address, event.size)) {
             return;
         }
         const bool mapped = event.type == trace::EventType::segment_map;
-        const Segment segment{
-            .size = event.size, .stream = 0, .stack = event.stack, .mapped = mapped, .own = false};
+        const Segment segment{.size = event.size,
+                              .stream = 0,
+                              .stack = event.stack,
+                              .mapped = mapped,
+                              .synthetic = false};
         if (mapped) {
             layout.map(event.address, segment);
         } else {
@@ -226,7 +229,7 @@ class Trace final : public History {
     void segment_removed(std::uint32_t device, std::uint64_t address, std::uint64_t size,
                          bool mapped) override {
         const auto at = device == device_ ? layout.around(address, size) : layout.segments.end();
-        if (at == layout.segments.end() || at->second.own || at->second.mapped != mapped) {
+        if (at == layout.segments.end() || at->second.synthetic || at->second.mapped != mapped) {
             return;
         }
         if (mapped) {
@@ -255,55 +258,55 @@ class Trace final : public History {
         std::uint64_t stream = 0;
         const auto segment = layout.around(address, size);
         const bool inside = allocation.in_segment && segment != layout.segments.end() &&
-                            !segment->second.own && !layout.overlaps_block(address, size);
+                            !segment->second.synthetic && !layout.overlaps_block(address, size);
         if (!inside) {
-            const bool pointer = trace::space_of(event.kind) == trace::AddressSpace::pointer;
-            if (!pointer || address >= first_own_address || !layout.is_free(address, size)) {
-                const std::optional<std::uint64_t> place = layout.own_place(size);
-                if (!place) {
-                    ++left_out;
+            const bool pointer = trace::address_space(event.kind) == trace::AddressSpace::pointer;
+            if (!pointer || address >= first_synthetic_address || !layout.is_free(address, size)) {
+                const std::optional<std::uint64_t> free = layout.find_synthetic_address(size);
+                if (!free) {
+                    ++omitted;
                     return;
                 }
-                address = *place;
+                address = *free;
             }
             stream = event.stream;
             layout.segments.emplace(address, Segment{.size = size,
                                                      .stream = stream,
                                                      .stack = event.stack,
                                                      .mapped = false,
-                                                     .own = true});
+                                                     .synthetic = true});
             entry("segment_alloc", address, size, stream, event.stack);
         }
         layout.blocks.emplace(address, block);
-        places_.emplace(allocation.number, address);
+        addresses_.emplace(allocation.number, address);
         entry("alloc", address, block.requested, stream, event.stack);
     }
 
     void freed(const Allocation& allocation, const Event* by) override {
-        const auto place = places_.find(allocation.number);
-        if (place != places_.end()) {
-            Block& block = layout.blocks.at(place->second);
+        const auto shown = addresses_.find(allocation.number);
+        if (shown != addresses_.end()) {
+            Block& block = layout.blocks.at(shown->second);
             block.pending = true;
-            entry("free_requested", place->second, block.requested, stream_at(place->second),
+            entry("free_requested", shown->second, block.requested, stream_at(shown->second),
                   by == nullptr ? 0 : by->stack);
         }
     }
 
     void completed(const Allocation& allocation, const Event* by) override {
-        const auto place = places_.find(allocation.number);
-        if (place == places_.end()) {
+        const auto shown = addresses_.find(allocation.number);
+        if (shown == addresses_.end()) {
             return;
         }
-        const std::uint64_t address = place->second;
+        const std::uint64_t address = shown->second;
         const Block block = layout.blocks.at(address);
         const std::uint64_t stream = stream_at(address);
         entry("free_completed", address, block.requested, stream, by == nullptr ? 0 : by->stack);
         layout.blocks.erase(address);
-        places_.erase(place);
-        if (const auto own = layout.segments.find(address);
-            own != layout.segments.end() && own->second.own) {
-            entry("segment_free", address, own->second.size, stream, 0);
-            layout.segments.erase(own);
+        addresses_.erase(shown);
+        if (const auto segment = layout.segments.find(address);
+            segment != layout.segments.end() && segment->second.synthetic) {
+            entry("segment_free", address, segment->second.size, stream, 0);
+            layout.segments.erase(segment);
         }
     }
 
@@ -352,7 +355,8 @@ class Trace final : public History {
     Pickler& pickle_;
     Frames& frames_;
     Pickler::List list_;
-    std::unordered_map<std::uint64_t, std::uint64_t> places_;  ///< by number: where it is shown
+    std::unordered_map<std::uint64_t, std::uint64_t>
+        addresses_;  ///< in the trace, by allocation number
 };
 
 class Snapshot {
@@ -378,15 +382,15 @@ class Snapshot {
         pickle_.end_dict();
         pickle_.stop();
         std::string warning;
-        if (left_out_ != 0) {
-            warning = "No place was left for " + report::format_plural(left_out_, "allocation") +
-                      " whose sizes no GPU has: they are left out.";
+        if (omitted_ != 0) {
+            warning = report::format_plural(omitted_, "allocation") +
+                      " larger than any GPU found no free address range: not exported.";
         }
         return {out_.finish(), warning};
     }
 
   private:
-    /// A list for each index, since the readers count them; empty for what was not used.
+    /// One list per device index, since readers index by it; empty for unused devices.
     void traces() {
         std::uint64_t count = 0;
         for (const report::Device& device : input_.recording.report.devices) {
@@ -403,7 +407,7 @@ class Snapshot {
             report::read_log_ahead(input_.recording.log,
                                    static_cast<trace::RecordSink&>(of_device));
             of_device.finish();
-            left_out_ += of_device.left_out;
+            omitted_ += of_device.omitted;
             layouts_.emplace(index, std::move(of_device.layout));
         }
         pickle_.end_list(list);
@@ -438,7 +442,7 @@ class Snapshot {
         member("requested_size", requested);
         member("stream", segment.stream);
         pickle_.text("segment_type");
-        pickle_.text(segment.size <= trace::PoolFigures::small_segment ? "small" : "large");
+        pickle_.text(segment.size <= trace::PoolLayout::small_segment ? "small" : "large");
         pickle_.text("segment_pool_id");
         pickle_.number(0);
         pickle_.number(0);
@@ -484,7 +488,7 @@ class Snapshot {
         pickle_.number(value);
     }
 
-    /// memlab's options under their own names; those of PyTorch's allocator do not apply.
+    /// memlab's options under their own names; PyTorch's allocator settings do not apply.
     void settings() {
         bool expandable = false;
         for (const auto& [device, layout] : layouts_) {
@@ -506,8 +510,8 @@ class Snapshot {
     Output out_;
     Pickler pickle_;
     Frames frames_;
-    std::map<std::uint64_t, Layout> layouts_;  ///< by device: how its trace ends
-    std::uint64_t left_out_ = 0;
+    std::map<std::uint64_t, Layout> layouts_;  ///< by device: at the end of its trace
+    std::uint64_t omitted_ = 0;
 };
 
 }  // namespace

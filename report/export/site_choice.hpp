@@ -1,5 +1,5 @@
-// Which events of a log belong to call sites that a filter takes: the filter judges the sites of
-// the report, as everywhere, and an event is of the site with its device, kind, function and stack.
+// Selects the events of a log by a filter of call sites. The filter is evaluated on the report's
+// sites; an event belongs to the site with its device, kind, function and stack.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class SiteChoice {
   public:
     explicit SiteChoice(const Input& input);
 
-    /// `api` is the name of event.api. Quick: without a filter at once, with one a look-up.
+    /// `api` is the name of event.api. Cheap: true without a filter, else a cached look-up.
     bool takes(const trace::Event& event, const std::string& api);
 
   private:

@@ -29,7 +29,7 @@ const char* title_of(Weight by) {
 Result write_speedscope(const Input& input, report::ByteSink& sink) {
     const report::Report& report = input.recording.report;
     Stacks stacks(input);
-    // In three passes, so that no list of samples is kept.
+    // Three passes, so that no list of samples is in memory.
     const auto for_each = [&](const std::function<void(const WeighedStack&, std::uint64_t)>& use) {
         stacks.for_each([&](const WeighedStack& stack) {
             if (const std::uint64_t weight = stack.weights.of(input.by); weight != 0) {

@@ -1,6 +1,6 @@
-// https://www.speedscope.app's own file format
-// (https://www.speedscope.app/file-format-schema.json): one sampled profile, its unit bytes (none
-// for counts), a sample for each call stack.
+// Exports the file format of https://www.speedscope.app
+// (https://www.speedscope.app/file-format-schema.json): one sampled profile in bytes (no unit for
+// counts), one sample per call stack.
 #pragma once
 
 #include "report/export/input.hpp"
@@ -8,7 +8,7 @@
 
 namespace memlab::exports {
 
-/// Stacks that weigh nothing are left out. May throw std::bad_alloc.
+/// Stacks with weight 0 are omitted. May throw std::bad_alloc.
 Result write_speedscope(const Input& input, report::ByteSink& sink);
 
 }  // namespace memlab::exports

@@ -106,7 +106,7 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
     WeighedStack stack;
     for (std::size_t index = 0; index < report_.sites.size(); ++index) {
         const Site& site = report_.sites[index];
-        // A site of segments alone is the pool's, not the program's.
+        // Sites without allocations have the pool's segments only.
         if (!wanted_[index] || !input_.wants(site.device) || site.count == 0) {
             continue;
         }

@@ -1,13 +1,12 @@
-// The call stacks of a report with what each of them weighs: what folded, speedscope, pprof and
-// flamegraph write, each in its own way.
+// The weighted call stacks of a report: the input of folded, speedscope, pprof and flamegraph.
 //
-// Stacks run from the outermost frame to the call into CUDA, and end with the function that the
-// program called there (cuMemAlloc_v2). Memory that is no device memory (pinned, managed, imported)
-// is below a frame of its own ("[pinned]"), since it is not part of what fills the GPU; so is what
-// a report sums up without naming its sites. Where several GPUs were used, each has a frame.
+// Stacks run from the outermost frame to the call into CUDA and end with the CUDA function that was
+// called (cuMemAlloc_v2). Memory other than device memory (pinned, managed, imported) is below a
+// frame such as "[pinned]", since it does not fill the GPU; so is memory that a report has without
+// its sites. Where several GPUs were used, each has a root frame.
 //
-// Frames are few where stacks are many, so each frame is resolved and kept once, and stacks are
-// built one at a time: a million call sites need no more memory than their report.
+// Each frame is resolved and stored once, and stacks are built one at a time: a million call sites
+// need no more memory than their report.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +20,19 @@
 
 namespace memlab::exports {
 
-/// A frame as the formats write it; its texts are well-formed UTF-8 of one line.
+/// A frame for output; its texts are one line of well-formed UTF-8.
 struct NamedFrame {
-    std::string function;  ///< "train::Step::run"; "libfoo.so+0x12" where that is unknown
+    std::string function;  ///< "train::Step::run"; "libfoo.so+0x12" when unknown
     std::string file;      ///< empty: unknown
     int line = 0;
     std::uint64_t module = 0;   ///< index into Report::modules; 0: none
     std::uint64_t address = 0;  ///< relative to the module
 
-    /// "train::Step::run (step.cpp:42)": two lines of one function are two frames.
+    /// "train::Step::run (step.cpp:42)": frames differ by line.
     std::string label() const;
 };
 
-/// What a site weighs, of each kind.
+/// The weights of a site.
 struct Weights {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
@@ -57,17 +56,17 @@ class Stacks {
   public:
     explicit Stacks(const Input& input);
 
-    /// Calls `visit` for each site that is wanted, in the order of the report.
+    /// Calls `visit` for each selected site, in the order of the report.
     void for_each(const std::function<void(const WeighedStack&)>& visit);
 
-    /// Of those that for_each() has shown.
+    /// A frame of a visited stack.
     const NamedFrame& frame(std::uint32_t number) const { return frames_[number]; }
     std::size_t frame_count() const { return frames_.size(); }
 
   private:
     std::uint32_t add(NamedFrame frame);
     std::uint32_t named(const std::string& name);
-    /// The numbers of what a frame of the report stands for, innermost first.
+    /// The frames (with inlined ones) of a frame of the report, innermost first.
     const std::vector<std::uint32_t>& of_frame(std::size_t frame);
 
     const Input& input_;

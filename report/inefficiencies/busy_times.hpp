@@ -1,4 +1,4 @@
-// When GPUs had work: the union of many spans of time, coarse, so that it stays small.
+// The union of the time spans in which GPUs had work, coarse enough to stay small.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace memlab::report {
 
-/// Idle times shorter than `min_idle` count as busy. O(1) amortized for spans that come nearly
+/// Idle times shorter than `min_idle` count as busy. O(1) amortized for spans that are added nearly
 /// in order. Thread-safety: none.
 class BusyTimes {
   public:
@@ -19,7 +19,8 @@ class BusyTimes {
         while (at != spans_.begin() && std::prev(at)->begin > begin) {
             --at;
         }
-        // `at` is the first that begins after it: join the one before, then swallow what follows.
+        // `at` is the first span that begins later: merge with the previous, then with the
+        // following.
         if (at != spans_.begin() && begin < saturated(std::prev(at)->end)) {
             --at;
             at->end = std::max(at->end, end);
@@ -34,9 +35,10 @@ class BusyTimes {
         spans_.erase(std::next(at), next);
     }
 
-    /// Whether there was work at any time of [begin, end].
+    /// Whether there was work at any time in [begin, end].
     bool any_in(std::uint64_t begin, std::uint64_t end) const {
-        // The first that ends at or after `begin`: spans are apart, so their ends are in order too.
+        // The first span that ends at or after `begin`: spans are disjoint, so ends are sorted,
+        // too.
         const auto at =
             std::lower_bound(spans_.begin(), spans_.end(), begin,
                              [](const Span& span, std::uint64_t time) { return span.end < time; });
@@ -54,7 +56,7 @@ class BusyTimes {
         return end + std::min(min_idle, ~std::uint64_t{0} - end);
     }
 
-    std::vector<Span> spans_;  ///< by begin, min_idle apart at least
+    std::vector<Span> spans_;  ///< by begin, at least min_idle apart
 };
 
 }  // namespace memlab::report

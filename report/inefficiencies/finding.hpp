@@ -1,10 +1,10 @@
-// What memlab-report inefficiencies finds: ways in which a program holds more memory than it needs,
-// or asks for it more often. Each is a pattern that the recording shows, with what it costs; what
-// only the program's author can know (whether a value is still needed) is not claimed.
+// The findings of memlab-report inefficiencies: patterns of memory that is held longer or allocated
+// more often than necessary, and their costs. A finding states what the recording shows, not what
+// only the program's author can know (whether a value is still needed).
 //
-// The patterns are DrGPUM's at the level of objects, as far as allocations and frees alone tell of
-// them: Lin, Zhou, Su, Liu, Meng: DrGPUM: Guiding Memory Optimization for GPU-Accelerated
-// Applications, ASPLOS 2023, https://doi.org/10.1145/3582016.3582044.
+// The patterns are DrGPUM's object-level ones, as far as allocations and frees show them: Lin,
+// Zhou, Su, Liu, Meng: DrGPUM: Guiding Memory Optimization for GPU-Accelerated Applications, ASPLOS
+// 2023, https://doi.org/10.1145/3582016.3582044.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@
 namespace memlab::report {
 
 enum class Pattern : std::uint8_t {
-    leak,                  ///< never freed: it grows, or others of the place were freed soon
-    late_deallocation,     ///< the old one is freed after the new one was made
-    over_long_life,        ///< freed in a later step than the one that made it
-    fragmentation_source,  ///< small blocks alone keep segments with much free memory
+    leak,                  ///< never freed: it grows, or others of the same place were freed soon
+    late_deallocation,     ///< the old buffer is freed after the new one was allocated
+    over_long_life,        ///< freed in a later step than it was allocated in
+    fragmentation_source,  ///< a few small blocks keep large segments from being released
     late_reuse,            ///< freed, but perhaps still in use by the GPU when the pool grew
-    oversized_alignment,   ///< much of what it takes is rounding
-    unused_allocation,     ///< the GPU did nothing while it lived
-    redundant_allocation,  ///< a few buffers that are kept would serve all of them
-    temporary_churn,       ///< the same, of memory that is freed before anything else is allocated
+    oversized_alignment,   ///< a large part of it is rounding
+    unused_allocation,     ///< the GPU was idle during its lifetime
+    redundant_allocation,  ///< a few persistent buffers could serve all of them
+    temporary_churn,       ///< the same, freed before anything else is allocated
 };
 inline constexpr std::size_t pattern_count = 9;
 
@@ -35,25 +35,25 @@ inline constexpr std::size_t pattern_count = 9;
 const std::vector<std::string>& pattern_names();
 const std::string& name_of(Pattern pattern);
 
-/// How sure it is that the program can do without.
+/// How certain it is that the memory can be saved.
 enum class Confidence : std::uint8_t {
-    possible,  ///< the program may well need it so
-    likely,    ///< seldom meant
+    possible,  ///< the program may need it
+    likely,    ///< rarely intended
     certain,   ///< follows from the recording
 };
 /// "possible", "likely", "certain"
 const char* name_of(Confidence confidence);
 
-/// What would be saved. Of a single finding: those of several do not add up.
+/// What fixing the finding would save. Savings of several findings do not add up.
 struct Saving {
     /// Of the device's allocated peak.
     std::uint64_t peak_bytes = 0;
-    /// The peak that is left was computed; else peak_bytes is what the peak had of it, and the peak
-    /// may only move to another moment.
+    /// True: the remaining peak was computed. False: peak_bytes is the part of the peak, which may
+    /// only move to another time.
     bool peak_is_exact = false;
-    std::uint64_t reserved_bytes = 0;  ///< of the reserved peak, at most
+    std::uint64_t reserved_bytes = 0;  ///< upper bound, of the reserved peak
     std::uint64_t end_bytes = 0;       ///< held at the end
-    std::uint64_t calls = 0;           ///< allocations, and as many frees
+    std::uint64_t calls = 0;           ///< allocations; as many frees
 };
 
 struct Finding {
@@ -63,14 +63,14 @@ struct Finding {
     std::string kind;
     std::string api;                 ///< of the first site
     std::vector<std::size_t> sites;  ///< indexes into Report::sites
-    std::uint64_t count = 0;         ///< allocations that show the pattern
-    std::uint64_t bytes = 0;         ///< of them, over the whole run
+    std::uint64_t count = 0;         ///< allocations with the pattern
+    std::uint64_t bytes = 0;         ///< of these, over the whole run
     Saving saving;
-    /// Of redundant_allocation and temporary_churn: so many buffers of so many bytes serve all.
+    /// Of redundant_allocation and temporary_churn: number and size of buffers that would do.
     std::uint64_t buffers = 0;
     std::uint64_t buffer_bytes = 0;
-    std::string what;    ///< whole sentences: what was seen
-    std::string change;  ///< whole sentences: what to do about it
+    std::string what;    ///< whole sentences: the observation
+    std::string change;  ///< whole sentences: the suggested change
 
     bool saves_calls_only() const {
         return pattern == Pattern::redundant_allocation || pattern == Pattern::temporary_churn;
@@ -79,7 +79,7 @@ struct Finding {
 
 struct DeviceFindings {
     const Device* device = nullptr;
-    std::uint64_t allocations = 0;  ///< that it made in all
+    std::uint64_t allocations = 0;  ///< on this device in all
     std::vector<Finding> findings;  ///< that save memory: most bytes first
     std::vector<Finding> calls;     ///< that save calls: most calls first
 };

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "report/device_allocations.hpp"
-#include "report/inefficiencies/watch.hpp"
-#include "report/inefficiencies/weigh.hpp"
+#include "report/inefficiencies/collect_patterns.hpp"
+#include "report/inefficiencies/estimate_peaks.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
 #include "trace/record.hpp"
@@ -18,26 +18,26 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::uint64_t min_cases = 4;        ///< of a pattern that repeats
-constexpr std::uint64_t min_calls = 100;      ///< that may be saved
-constexpr std::uint64_t calls_a_buffer = 10;  ///< that a buffer serves at least
-constexpr std::uint64_t min_part = 100;       ///< of the peak, and of all calls: a hundredth
-constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is a quarter full at most
-constexpr std::size_t max_weighed = 64;       ///< findings that are weighed in the second pass
-constexpr std::uint64_t min_steps = 4;        ///< before anything is said of them
+constexpr std::uint64_t min_cases = 4;        ///< of a repeated pattern
+constexpr std::uint64_t min_calls = 100;      ///< to be saved
+constexpr std::uint64_t calls_a_buffer = 10;  ///< allocations that one buffer must replace
+constexpr std::uint64_t min_part = 100;       ///< 1/100 of the peak or of all calls
+constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is at most 1/4 full
+constexpr std::size_t max_estimates = 64;     ///< findings estimated in the second pass
+constexpr std::uint64_t min_steps = 4;        ///< for a finding about steps
 
 std::string were(std::uint64_t count, const char* singular) {
     return format_plural(count, singular) + (count == 1 ? " was" : " were");
 }
 
-class Judge {
+class PatternDetector {
   public:
-    Judge(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
-          const Watched& watched, const Steps* steps)
-        : report_(report), resolver_(resolver), query_(query), watched_(watched), steps_(steps) {}
+    PatternDetector(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
+                    const CollectedPatterns& patterns, const Steps* steps)
+        : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
 
-    void look_at(const Device& device) {
-        found_.push_back({&device, allocations_of(device), {}, {}});
+    void examine(const Device& device) {
+        found_.push_back({&device, allocation_count(device), {}, {}});
         const std::vector<SiteRow> rows = rows_of(device);
         for (const SiteRow& row : rows) {
             leak(device, row);
@@ -50,9 +50,9 @@ class Judge {
         growth(device, rows);
     }
 
-    /// All that was found; reads the log once more where peaks are to be computed.
+    /// Returns the findings; reads the log again when peaks have to be computed.
     std::vector<DeviceFindings> finish(const std::string& log) {
-        weigh_findings(log);
+        estimate_saved_peaks(log);
         for (DeviceFindings& found : found_) {
             std::erase_if(found.findings, [&](const Finding& finding) {
                 return !is_worth_it(*found.device, finding);
@@ -79,15 +79,15 @@ class Judge {
         return rows.take();
     }
 
-    std::uint64_t sum(const SiteRow& row, std::uint64_t SiteWatch::*value) const {
+    std::uint64_t sum(const SiteRow& row, std::uint64_t SitePatterns::*value) const {
         std::uint64_t total = 0;
         for (const std::size_t site : row.sites) {
-            total += watched_.sites[site].*value;
+            total += patterns_.sites[site].*value;
         }
         return total;
     }
 
-    static Finding finding_of(Pattern pattern, Confidence confidence, const SiteRow& row) {
+    static Finding make_finding(Pattern pattern, Confidence confidence, const SiteRow& row) {
         Finding finding;
         finding.pattern = pattern;
         finding.confidence = confidence;
@@ -100,11 +100,11 @@ class Judge {
 
     void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
 
-    /// Its saving at the peak is computed in the second pass.
-    void add_weighed(const Device& device, Finding finding, Avoidable::Why why) {
-        weighed_.push_back({{device.index, why, finding.sites, 0},
-                            found_.size() - 1,
-                            found_.back().findings.size()});
+    /// Adds a finding whose saving at the peak is computed in the second pass.
+    void add_with_estimate(const Device& device, Finding finding, AvoidableSpan::Reason reason) {
+        estimates_.push_back({{device.index, reason, finding.sites, 0},
+                              found_.size() - 1,
+                              found_.back().findings.size()});
         add(std::move(finding));
     }
 
@@ -114,7 +114,7 @@ class Judge {
                    nullptr;
     }
 
-    /// By how much the site grows at every step; none: it does not.
+    /// Growth of a site in bytes per step; none: it does not grow.
     std::optional<double> growth_per_step(std::size_t site) const {
         if (steps_ == nullptr) {
             return std::nullopt;
@@ -138,37 +138,38 @@ class Judge {
             if (site.live_count == 0) {
                 continue;
             }
-            // Suppressions last: they are the only ones to ask for every frame's name.
+            // Suppressions last: only they need the names of all frames.
             if (const auto rate = growth_per_step(index)) {
                 if (!is_suppressed(site, LeakKind::growing)) {
                     growing.add(site, index);
                     per_step += *rate;
                 }
-            } else if (watched_.sites[index].outstayed_count != 0 &&
-                       !is_suppressed(site, LeakKind::left)) {
+            } else if (patterns_.sites[index].outstayed_count != 0 &&
+                       !is_suppressed(site, LeakKind::at_end)) {
                 forgotten.add(site, index);
             }
         }
         if (!growing.sites.empty()) {
-            leak(device, growing, Confidence::certain, growing.figures.live_count,
-                 growing.figures.live_bytes,
+            leak(device, growing, Confidence::certain, growing.stats.live_count,
+                 growing.stats.live_bytes,
                  "It grows by " + format_bytes(rounded(per_step)) + " at every step.",
                  "Free it at the end of its step, or keep a fixed number of them.");
         }
-        // A single one is often a variable's last value.
-        const std::uint64_t outstayed = sum(forgotten, &SiteWatch::outstayed_count);
+        // A single one is often the last value of a variable.
+        const std::uint64_t outstayed = sum(forgotten, &SitePatterns::outstayed_count);
         if (outstayed > 1 && has_ended()) {
-            leak(device, forgotten, Confidence::likely, outstayed,
-                 sum(forgotten, &SiteWatch::outstayed_bytes),
-                 "Of the others of this place none lived half as long.",
-                 "Look for the way on which it is left behind: an early return, an exception, a "
-                 "list or cache that keeps it.");
+            leak(
+                device, forgotten, Confidence::likely, outstayed,
+                sum(forgotten, &SitePatterns::outstayed_bytes),
+                "No other allocation of this place lived half as long.",
+                "Look for the path on which it is not freed: an early return, an exception, a list "
+                "or cache that keeps it.");
         }
     }
 
     void leak(const Device& device, const SiteRow& row, Confidence confidence, std::uint64_t count,
               std::uint64_t bytes, const std::string& also, const std::string& change) {
-        Finding finding = finding_of(Pattern::leak, confidence, row);
+        Finding finding = make_finding(Pattern::leak, confidence, row);
         finding.count = count;
         finding.bytes = bytes;
         finding.saving.end_bytes = bytes;
@@ -176,7 +177,7 @@ class Judge {
                        format_bytes(finding.bytes) + "). " + also;
         finding.change = change;
         if (confidence == Confidence::certain) {
-            add_weighed(device, std::move(finding), Avoidable::Why::leaked);
+            add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::leaked);
         } else {
             add(std::move(finding));
         }
@@ -187,73 +188,73 @@ class Judge {
     }
 
     static std::uint64_t rounded(double bytes) {
-        constexpr double most = 9e18;
-        return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, most)));
+        constexpr double max_bytes = 9e18;
+        return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, max_bytes)));
     }
 
     void replaced(const Device& device, const SiteRow& row) {
-        const std::uint64_t count = sum(row, &SiteWatch::replaced_count);
+        const std::uint64_t count = sum(row, &SitePatterns::replaced_count);
         if (!wanted(Pattern::late_deallocation) || count < min_cases) {
             return;
         }
-        Finding finding = finding_of(Pattern::late_deallocation, Confidence::likely, row);
+        Finding finding = make_finding(Pattern::late_deallocation, Confidence::likely, row);
         finding.count = count;
-        finding.bytes = sum(row, &SiteWatch::replaced_bytes);
-        finding.what = format_count(count) + " of " + format_count(row.figures.count) +
+        finding.bytes = sum(row, &SitePatterns::replaced_bytes);
+        finding.what = format_count(count) + " of " + format_count(row.stats.count) +
                        " were freed right after the next one of the same size had been made: both "
                        "were held at once.";
         finding.change = std::string("Free the old one before the new one is made") +
                          (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
                          ", or write the new values into it.";
-        add_weighed(device, std::move(finding), Avoidable::Why::replaced);
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::replaced);
     }
 
     void outlived(const Device& device, const SiteRow& row) {
-        const std::uint64_t count = sum(row, &SiteWatch::outlived_count);
-        if (!wanted(Pattern::over_long_life) || watched_.steps < min_steps || count < min_cases) {
+        const std::uint64_t count = sum(row, &SitePatterns::outlived_count);
+        if (!wanted(Pattern::over_long_life) || patterns_.steps < min_steps || count < min_cases) {
             return;
         }
-        Finding finding = finding_of(Pattern::over_long_life, Confidence::possible, row);
+        Finding finding = make_finding(Pattern::over_long_life, Confidence::possible, row);
         finding.count = count;
-        finding.bytes = sum(row, &SiteWatch::outlived_bytes);
-        const std::uint64_t later = sum(row, &SiteWatch::outlived_steps);
-        finding.what = format_count(count) + " of " + format_count(row.figures.count) +
+        finding.bytes = sum(row, &SitePatterns::outlived_bytes);
+        const std::uint64_t later = sum(row, &SitePatterns::outlived_steps);
+        finding.what = format_count(count) + " of " + format_count(row.stats.count) +
                        " lived on when their step had ended, and were freed " +
                        format_plural((later + count / 2) / count, "step") + " later.";
         finding.change = "If no later step reads it, free it at the end of its own.";
-        add_weighed(device, std::move(finding), Avoidable::Why::outlived);
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::outlived);
     }
 
     void unused(const Device& device, const SiteRow& row) {
-        const std::uint64_t count = sum(row, &SiteWatch::unused_count);
+        const std::uint64_t count = sum(row, &SitePatterns::unused_count);
         if (!wanted(Pattern::unused_allocation) || count == 0) {
             return;
         }
-        Finding finding = finding_of(Pattern::unused_allocation, Confidence::likely, row);
+        Finding finding = make_finding(Pattern::unused_allocation, Confidence::likely, row);
         finding.count = count;
-        finding.bytes = sum(row, &SiteWatch::unused_bytes);
+        finding.bytes = sum(row, &SitePatterns::unused_bytes);
         finding.what = "No kernel, copy or fill ran on any GPU while " + format_count(count) +
-                       " of " + format_count(row.figures.count) + " lived.";
+                       " of " + format_count(row.stats.count) + " lived.";
         finding.change =
             "Do not allocate it where it is not used. (Access by a network card or from the host "
             "is in no recording.)";
-        add_weighed(device, std::move(finding), Avoidable::Why::unused);
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::unused);
     }
 
     void rounding(const SiteRow& row) {
-        const std::uint64_t bytes = sum(row, &SiteWatch::rounding_at_peak);
+        const std::uint64_t bytes = sum(row, &SitePatterns::rounding_at_peak);
         if (!wanted(Pattern::oversized_alignment) || bytes == 0) {
             return;
         }
-        Finding finding = finding_of(Pattern::oversized_alignment, Confidence::certain, row);
-        finding.count = sum(row, &SiteWatch::count_at_peak);
+        Finding finding = make_finding(Pattern::oversized_alignment, Confidence::certain, row);
+        finding.count = sum(row, &SitePatterns::count_at_peak);
         finding.bytes = bytes;
         finding.saving.peak_bytes = bytes;
-        const std::uint64_t held = row.figures.peak_bytes;
+        const std::uint64_t taken = row.stats.peak_bytes;
         finding.what = "At the peak " + format_plural(finding.count, "allocation") +
-                       (held > bytes ? " took " + format_bytes(held) + " for " +
-                                           format_bytes(held - bytes) + ": the rest is rounding."
-                                     : " had " + format_bytes(bytes) + " of rounding.");
+                       (taken > bytes ? " took " + format_bytes(taken) + " for " +
+                                            format_bytes(taken - bytes) + ": the rest is rounding."
+                                      : " had " + format_bytes(bytes) + " of rounding.");
         finding.change =
             finding.count > 1
                 ? "Make one allocation for many of them, or ask for sizes that need "
@@ -262,23 +263,23 @@ class Judge {
         add(std::move(finding));
     }
 
-    /// Places whose allocations a few buffers would serve.
+    /// Places whose allocations could be replaced by a few buffers.
     void calls(const SiteRow& row) {
-        const std::uint64_t count = row.figures.count;
-        const std::uint64_t buffers = sum(row, &SiteWatch::most_live);
+        const std::uint64_t count = row.stats.count;
+        const std::uint64_t buffers = sum(row, &SitePatterns::max_live);
         const std::uint64_t saved = count - std::min(count, buffers);
-        const bool churn = 2 * row.figures.temporaries >= count;
+        const bool churn = 2 * row.stats.temporaries >= count;
         const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
         if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
             buffers > count / calls_a_buffer) {
             return;
         }
-        Finding finding = finding_of(pattern, Confidence::certain, row);
+        Finding finding = make_finding(pattern, Confidence::certain, row);
         finding.count = count;
-        finding.bytes = row.figures.bytes;
+        finding.bytes = row.stats.bytes;
         finding.buffers = buffers;
         for (const std::size_t site : row.sites) {
-            finding.buffer_bytes = std::max(finding.buffer_bytes, watched_.sites[site].largest);
+            finding.buffer_bytes = std::max(finding.buffer_bytes, patterns_.sites[site].max_size);
         }
         finding.saving.calls = saved;
         finding.what = format_count(count) + " allocations, at most " + format_count(buffers) +
@@ -290,10 +291,10 @@ class Judge {
         found_.back().calls.push_back(std::move(finding));
     }
 
-    /// The pool when it grew to its largest: what kept memory from being used again.
+    /// The pool just before its reserved peak: blocks that kept free memory from being reused.
     void growth(const Device& device, const std::vector<SiteRow>& rows) {
         const auto at = static_cast<std::size_t>(&device - report_.devices.data());
-        const Growth& moment = watched_.growth[at];
+        const Growth& moment = patterns_.growth[at];
         std::map<std::size_t, std::size_t> row_of;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             for (const std::size_t site : rows[i].sites) {
@@ -309,11 +310,11 @@ class Judge {
         };
         std::map<std::size_t, Kept> pending;
         std::map<std::size_t, Kept> pinning;
-        for (const LaidSegment& segment : moment.segments) {
+        for (const SegmentLayout& segment : moment.segments) {
             std::set<std::size_t> in_it;
             bool known = true;
             Kept blocks;
-            for (const LaidBlock& block : segment.blocks) {
+            for (const BlockLayout& block : segment.blocks) {
                 const auto row = row_of.find(block.site);
                 known = known && row != row_of.end();
                 if (row == row_of.end()) {
@@ -349,7 +350,7 @@ class Judge {
                 continue;
             }
             Finding finding =
-                finding_of(Pattern::fragmentation_source, Confidence::certain, rows[row]);
+                make_finding(Pattern::fragmentation_source, Confidence::certain, rows[row]);
             finding.count = kept.count;
             finding.bytes = kept.bytes;
             finding.saving.reserved_bytes = kept.free_bytes;
@@ -360,7 +361,7 @@ class Judge {
                 " free that could not serve what was asked for. The oldest was there for " +
                 format_duration(moment.time_ns - std::min(moment.time_ns, kept.oldest_ns)) + ".";
             finding.change =
-                "Allocate what lives long before what comes and goes, or let segments shrink: "
+                "Make long-lived allocations before short-lived ones, or let segments shrink: "
                 "MEMLAB_BACKEND=vmm (memlab-report whatif says what that saves).";
             add(std::move(finding));
         }
@@ -368,50 +369,50 @@ class Judge {
 
     void late_reuse(const SiteRow& row, const std::string& when, std::uint64_t count,
                     std::uint64_t bytes) {
-        Finding finding = finding_of(Pattern::late_reuse, Confidence::likely, row);
+        Finding finding = make_finding(Pattern::late_reuse, Confidence::likely, row);
         finding.count = count;
         finding.bytes = bytes;
         finding.saving.reserved_bytes = bytes;
         finding.what = when + format_plural(count, "block") + " of " + format_bytes(bytes) +
-                       " in all had been freed, but the GPU might still have used " +
+                       " in all had been freed, but the GPU might still have been using " +
                        (count == 1 ? "it." : "them.");
         finding.change =
-            "Use such a buffer again in the order of its stream instead of freeing it, or free it "
+            "Reuse such a buffer in stream order instead of freeing it, or free it "
             "before the work that follows is submitted.";
         add(std::move(finding));
     }
 
     struct Entry {
-        Weighed weighed;
+        PeakEstimate estimate;
         std::size_t device = 0;   ///< index into found_
         std::size_t finding = 0;  ///< index into its findings
     };
-    Finding& finding_of(const Entry& entry) { return found_[entry.device].findings[entry.finding]; }
+    Finding& finding(const Entry& entry) { return found_[entry.device].findings[entry.finding]; }
 
-    void weigh_findings(const std::string& log) {
-        // Those with most bytes: of the others too little could be at the peak.
-        std::stable_sort(weighed_.begin(), weighed_.end(), [&](const Entry& a, const Entry& b) {
-            return finding_of(a).bytes > finding_of(b).bytes;
+    void estimate_saved_peaks(const std::string& log) {
+        // Those with the most bytes: the others have too little at the peak.
+        std::stable_sort(estimates_.begin(), estimates_.end(), [&](const Entry& a, const Entry& b) {
+            return finding(a).bytes > finding(b).bytes;
         });
-        weighed_.resize(std::min(weighed_.size(), max_weighed));
-        if (weighed_.empty()) {
+        estimates_.resize(std::min(estimates_.size(), max_estimates));
+        if (estimates_.empty()) {
             return;
         }
-        std::vector<Weighed> list;
-        for (const Entry& entry : weighed_) {
-            list.push_back(entry.weighed);
+        std::vector<PeakEstimate> list;
+        for (const Entry& entry : estimates_) {
+            list.push_back(entry.estimate);
         }
-        weigh(log, watched_.avoidable, list);
+        estimate_peaks(log, patterns_.avoidable, list);
         for (std::size_t i = 0; i < list.size(); ++i) {
-            Saving& saving = finding_of(weighed_[i]).saving;
-            const Device& device = *found_[weighed_[i].device].device;
+            Saving& saving = finding(estimates_[i]).saving;
+            const Device& device = *found_[estimates_[i].device].device;
             const std::uint64_t peak = device.curve(Curve::allocated).peak_bytes;
             saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
             saving.peak_is_exact = true;
         }
     }
 
-    /// However small it is, it will be large.
+    /// Certain leaks are reported whatever their size: they grow.
     static bool is_growing(const Finding& finding) {
         return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
     }
@@ -429,15 +430,16 @@ class Judge {
     }
 
     static void sort(DeviceFindings* found) {
-        const auto most = [](const Finding& finding) {
+        const auto saved_bytes = [](const Finding& finding) {
             if (is_growing(finding)) {
                 return std::numeric_limits<std::uint64_t>::max();
             }
             return std::max({finding.saving.peak_bytes, finding.saving.reserved_bytes,
                              finding.saving.end_bytes});
         };
-        std::stable_sort(found->findings.begin(), found->findings.end(),
-                         [&](const Finding& a, const Finding& b) { return most(a) > most(b); });
+        std::stable_sort(
+            found->findings.begin(), found->findings.end(),
+            [&](const Finding& a, const Finding& b) { return saved_bytes(a) > saved_bytes(b); });
         std::stable_sort(
             found->calls.begin(), found->calls.end(),
             [](const Finding& a, const Finding& b) { return a.saving.calls > b.saving.calls; });
@@ -446,13 +448,13 @@ class Judge {
     const Report& report_;
     Resolver& resolver_;
     const InefficiencyQuery& query_;
-    const Watched& watched_;
+    const CollectedPatterns& patterns_;
     const Steps* steps_;
     std::vector<DeviceFindings> found_;
-    std::vector<Entry> weighed_;
+    std::vector<Entry> estimates_;
 };
 
-/// What ends a step: that of the name asked for, else that of most steps. None: nothing does.
+/// The kind of step with the given name, or that with the most steps; none: there are no steps.
 std::optional<std::size_t> choose_steps(const Report& report, const std::string& name) {
     std::optional<std::size_t> chosen;
     for (std::size_t i = 0; i < report.steps.size(); ++i) {
@@ -465,22 +467,23 @@ std::optional<std::size_t> choose_steps(const Report& report, const std::string&
     return chosen;
 }
 
-std::vector<std::string> notes_of(const Report& report, const Watched& watched, bool has_steps) {
+std::vector<std::string> make_notes(const Report& report, const CollectedPatterns& patterns,
+                                    bool has_steps) {
     std::vector<std::string> notes;
     if (!has_steps) {
         notes.push_back(
-            "The program marks no steps, so what outlives a step, or grows with them, is not "
-            "known: docs/scopes.md says how it can.");
+            "The program marks no steps, so memory that outlives a step or grows with steps is not "
+            "found: docs/scopes.md shows how to mark them.");
     }
     if (report.process.ended == "running" || report.process.ended == "cut off") {
         notes.push_back(
             "The recording does not reach the end of the program: what was held then may have been "
             "freed later.");
     }
-    if (watched.left_out != 0) {
-        notes.push_back(format_count(watched.left_out) +
-                        " spans of life were too many to weigh: what is saved at the peak is at "
-                        "least what is said.");
+    if (patterns.omitted != 0) {
+        notes.push_back(format_count(patterns.omitted) +
+                        " more lifetimes were not analyzed: savings at the peak are lower "
+                        "bounds.");
     }
     return notes;
 }
@@ -501,19 +504,19 @@ Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, con
                    "lists those that it has";
         return result;
     }
-    const Watched watched = watch(report, log, steps);
+    const CollectedPatterns patterns = collect_patterns(report, log, steps);
     const Steps* const chosen = steps ? &report.steps[*steps] : nullptr;
     if (chosen != nullptr) {
         result.steps = chosen->kind + " \"" + chosen->name + "\"";
     }
-    result.notes = notes_of(report, watched, chosen != nullptr);
-    Judge judge(report, resolver, query, watched, chosen);
+    result.notes = make_notes(report, patterns, chosen != nullptr);
+    PatternDetector detector(report, resolver, query, patterns, chosen);
     for (const Device& device : report.devices) {
         if (device.used() && (!query.device || device.index == *query.device)) {
-            judge.look_at(device);
+            detector.examine(device);
         }
     }
-    result.devices = judge.finish(log);
+    result.devices = detector.finish(log);
     return result;
 }
 

@@ -1,4 +1,4 @@
-// Judges what a recording shows: who holds more than is needed, and what to do about it.
+// Finds memory inefficiencies in a recording and suggests changes.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 namespace memlab::report {
 
 struct InefficiencyQuery {
-    std::optional<std::uint64_t> device;  ///< only this one
+    std::optional<std::uint64_t> device;  ///< only this device
     std::vector<Pattern> patterns;        ///< only these; empty: all
-    std::string step;                     ///< name of what ends a step; empty: what ends most
-    std::vector<bool> taken;              ///< by site: whether it is looked at
+    std::string step;  ///< name of the mark or scope that ends a step; empty: the most frequent
+    std::vector<bool> taken;                                 ///< by site: whether it is examined
     const std::vector<Suppression>* suppressions = nullptr;  ///< of leaks; null: none
 };
 
 struct Inefficiencies {
     std::vector<DeviceFindings> devices;
-    std::string steps;               ///< what ended a step: "scope "step""; empty: nothing did
-    std::vector<std::string> notes;  ///< whole sentences: what could not be looked at
+    std::string steps;  ///< what ended a step: `scope "step"`; empty: there are no steps
+    std::vector<std::string> notes;  ///< whole sentences: what could not be examined
 };
 
-/// `log` is the event log that `report` was made of; it is read once or twice. `problem`: what is
-/// missing ("what; what to do"); then there are no findings. Points into `report`.
+/// `log` is the event log of `report`; it is read once or twice. `problem`: what is missing ("what;
+/// what to do"); then there are no findings. The result points into `report`.
 ///
-/// What is small is left out: findings that save less than a hundredth of the device's peak, or
-/// less than a hundredth of its allocations and less than a hundred of them.
+/// Omits findings that save less than 1 % of the device's peak, except growing leaks, and of those
+/// that save calls, less than 1 % of its allocations or fewer than 100.
 Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, const std::string& log,
                                    const InefficiencyQuery& query, std::string* problem);
 

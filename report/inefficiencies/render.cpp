@@ -87,7 +87,7 @@ class InefficienciesText {
     }
 
     std::string where(const Finding& finding, std::size_t used) const {
-        return describe_place(finding.place, finding.kind, finding.api, page_.room_beside(used),
+        return describe_place(finding.place, finding.kind, finding.api, page_.remaining_width(used),
                               {options_.style, options_.working_directory, options_.templates});
     }
 

@@ -1,4 +1,4 @@
-// Inefficiencies for people and as JSON.
+// Renders inefficiencies as text and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ std::string render_inefficiencies(const Inefficiencies& found, const ViewOptions
 /// {steps (null: none), filter (null: none), devices [index, name, allocated_peak_bytes,
 /// reserved_peak_bytes, findings [pattern, confidence, place, kind, api, count, bytes, saves
 /// {peak_bytes, peak_is_exact, reserved_bytes, end_bytes, calls}, buffers, buffer_bytes, what,
-/// change, stack, sites]], notes}. All findings, those that save memory first; stack is that of the
+/// change, stack, sites]], notes}. All findings, those that save memory first; `stack` is of the
 /// first site.
 std::string inefficiencies_json(const Report& report, Resolver& resolver,
                                 const Inefficiencies& found, const ViewOptions& options);

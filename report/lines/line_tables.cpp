@@ -16,7 +16,7 @@ namespace {
 using Source = LineColumn::Source;
 using Sum = LineColumn::Sum;
 
-/// `path` is `wanted`, or ends with it behind `separator`.
+/// Whether `path` is `wanted` or ends with `separator` + `wanted`.
 bool ends_as(const std::string& path, const std::string& wanted, std::string_view separator) {
     if (!path.ends_with(wanted)) {
         return false;
@@ -27,7 +27,7 @@ bool ends_as(const std::string& path, const std::string& wanted, std::string_vie
             path.compare(before - separator.size(), separator.size(), separator) == 0);
 }
 
-/// The functions asked for, and on which of their lines each stack is.
+/// The selected functions, and on which of their lines each stack is.
 class StackLines {
   public:
     struct On {
@@ -43,7 +43,7 @@ class StackLines {
     const std::vector<On>& of(std::size_t stack) {
         static const std::vector<On> none;
         if (stack >= known_.size()) {
-            return none;  // the log of a program that still runs has grown since
+            return none;  // the log of a running program has grown since the report
         }
         auto& known = known_[stack];
         if (!known) {
@@ -87,7 +87,7 @@ class StackLines {
     std::map<std::tuple<std::string, std::string, int>, std::size_t> index_;
 };
 
-/// Which allocations the filter takes: those of a site of that stack and kind on that device.
+/// The sites that the filter takes, by device, stack and kind.
 class TakenSites {
   public:
     TakenSites(const Report& report, Resolver& resolver, const Filter& filter)
@@ -115,12 +115,12 @@ class TakenSites {
     std::set<std::tuple<std::uint64_t, std::uint64_t, std::string>> taken_;
 };
 
-/// The tables in the making.
+/// The tables under construction.
 class Tables {
   public:
     struct Line {
         LineTable::Row row;
-        std::uint64_t latest = 0;  ///< number of its last allocation that `row` knows of
+        std::uint64_t latest = 0;  ///< number of the last allocation in `row`
     };
 
     Tables(StackLines& lines, const std::vector<LineColumn>& columns)
@@ -181,39 +181,39 @@ void add(std::optional<std::uint64_t>& value, std::uint64_t more) {
     value = value.value_or(0) + more;
 }
 
-/// What was seen whenever a stack allocated, on the stack's lines.
+/// Adds the moments of stacks to the lines of the stacks.
 void add_moments(const StackMoments& moments, std::uint64_t device, const TakenSites& taken,
                  Tables& tables) {
     const std::vector<LineColumn>& columns = moments.columns();
     for (const StackMoments::Group& group : moments.groups()) {
-        for (std::size_t place = 0; place < group.allocations.size(); ++place) {
-            const StackMoments::Allocations& seen = group.allocations[place];
-            if (seen.device != device || !taken.has(device, seen.stack, seen.kind)) {
+        for (std::size_t index = 0; index < group.allocations.size(); ++index) {
+            const StackMoments::Allocations& allocations = group.allocations[index];
+            if (allocations.device != device ||
+                !taken.has(device, allocations.stack, allocations.kind)) {
                 continue;
             }
-            const std::uint64_t* const values = &group.values[place * columns.size()];
-            tables.at(group.number, seen.stack, [&](Tables::Line& line) {
-                line.row.ooms += seen.ooms;
-                for (std::size_t i = 0; seen.latest != 0 && i < columns.size(); ++i) {
+            const std::uint64_t* const values = &group.values[index * columns.size()];
+            tables.at(group.number, allocations.stack, [&](Tables::Line& line) {
+                line.row.ooms += allocations.ooms;
+                for (std::size_t i = 0; allocations.latest != 0 && i < columns.size(); ++i) {
                     std::optional<std::uint64_t>& value = line.row.values[i];
                     if (columns[i].source != Source::sum) {
                         if (columns[i].highest) {
                             value = std::max(value.value_or(0), values[i]);
-                        } else if (seen.latest > line.latest) {
+                        } else if (allocations.latest > line.latest) {
                             value = values[i];
                         }
                     } else if (!columns[i].of_whole_run) {
                         add(value, values[i]);
                     }
                 }
-                line.latest = std::max(line.latest, seen.latest);
+                line.latest = std::max(line.latest, allocations.latest);
             });
         }
     }
 }
 
-/// The sums that the report has: all of them, or with `of_whole_run_only` those that the moments do
-/// not add up to.
+/// Adds the sums of the report: all, or with `of_whole_run_only` those that the moments lack.
 void add_sums(const Report& report, const Device& device, const TakenSites& taken,
               const std::vector<LineColumn>& columns, bool of_whole_run_only, Tables& tables) {
     const auto put = [&](std::size_t stack, Sum sum, std::uint64_t amount) {
@@ -261,13 +261,14 @@ std::string in_this(const LineQuery& query) {
 }  // namespace
 
 LineTables line_tables(const Report& report, Resolver& resolver, const std::string& log,
-                       const LineQuery& query, std::string* problem, const StackMoments* seen) {
+                       const LineQuery& query, std::string* problem,
+                       const StackMoments* collected) {
     LineTables result;
     if (query.every != 0 && log.empty()) {
         *problem = "has sums of the whole run; for --every give the event log (*.memlog)";
         return result;
     }
-    const std::vector<LineColumn> columns = columns_of(query, !log.empty());
+    const std::vector<LineColumn> columns = select_columns(query, !log.empty());
     for (const LineColumn& column : columns) {
         result.columns.push_back({column.name, column.bytes});
         if (column.of_moments && log.empty()) {
@@ -296,12 +297,12 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
             return on == device->index && taken.has(on, stack, kind) && !lines.of(stack).empty();
         };
         StackMoments again(query, wanted);
-        const bool known = seen != nullptr && seen->log() == log;
+        const bool known = collected != nullptr && collected->log() == log;
         if (!known) {
             trace::Aggregator figures;
             read_log_ahead(log, *again.follow(log, figures));
         }
-        const StackMoments& moments = known ? *seen : again;
+        const StackMoments& moments = known ? *collected : again;
         add_moments(moments, device->index, taken, tables);
         if (query.every != 0 && moments.marks() == 0) {
             *problem = query.mark.empty()
@@ -323,9 +324,9 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
     if (device->at_peak.other_bytes != 0 &&
         std::any_of(columns.begin(), columns.end(),
                     [](const LineColumn& column) { return column.name == "at_peak"; })) {
-        result.notes.push_back("at_peak is of the largest " +
+        result.notes.push_back("at_peak covers only the largest " +
                                std::to_string(device->at_peak.sites.size()) +
-                               " call sites alone: the report has no more of that moment.");
+                               " call sites: the report has no others at the peak.");
     }
     return result;
 }

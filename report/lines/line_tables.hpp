@@ -1,9 +1,8 @@
-// The memory of a function, line by line: which of its lines were being run when memory was
-// allocated, how much the program held at those moments, and how much each line got.
+// Memory use of a function by line: how much each line allocated, and how much the program held at
+// these times.
 //
-// A line stands for everything that it called: the line of a function is the one that its frame was
-// at, however deep below it the allocation was made. A line that calls its own function again has
-// what happens in there as well, once.
+// A line includes everything that it called: it is the line of the function's frame in the call
+// stack, however deep the allocation was. A recursive call counts once.
 //
 // Columns: report/lines/query.hpp.
 #pragma once
@@ -23,7 +22,7 @@ namespace memlab::report {
 
 struct LineTable {
     struct Row {
-        std::vector<std::optional<std::uint64_t>> values;  ///< by column; none: not known
+        std::vector<std::optional<std::uint64_t>> values;  ///< by column; none: unknown
         std::uint64_t ooms = 0;                            ///< allocations that failed
     };
     std::string function;
@@ -50,11 +49,11 @@ struct LineTables {
     std::vector<std::string> notes;  ///< whole sentences
 };
 
-/// From a report and, where `log` names one, the moments of the event log that it was made of:
-/// those `seen` for the same query when the report was read, else the log is read again. `problem`:
-/// what is missing ("what; what to do"), then the tables are empty.
+/// Builds tables from a report and, if `log` is not empty, from its event log: the log is read
+/// again unless `collected` has its moments for the same query. `problem`: what is missing ("what;
+/// what to do"); then the tables are empty.
 LineTables line_tables(const Report& report, Resolver& resolver, const std::string& log,
                        const LineQuery& query, std::string* problem,
-                       const StackMoments* seen = nullptr);
+                       const StackMoments* collected = nullptr);
 
 }  // namespace memlab::report

@@ -21,7 +21,7 @@ constexpr std::array<std::pair<std::string_view, CurveName>, 4> curve_columns = 
 constexpr std::array<std::pair<std::string_view, Sum>, 4> sum_columns = {
     {{"bytes", Sum::bytes}, {"count", Sum::count}, {"live", Sum::live}, {"at_peak", Sum::at_peak}}};
 
-/// "active_bytes.all.peak" is "active_bytes.all.current" at its highest.
+/// "active_bytes.all.current" for "active_bytes.all.peak", which is its maximum.
 std::string followed_key(const std::string& name) {
     constexpr std::string_view peak = ".peak";
     return name.ends_with(peak) ? name.substr(0, name.size() - peak.size()) + ".current" : name;
@@ -72,7 +72,7 @@ const std::uint64_t* find_statistic(const trace::MemoryStats& stats, const std::
     return found;
 }
 
-std::vector<LineColumn> columns_of(const LineQuery& query, bool log) {
+std::vector<LineColumn> select_columns(const LineQuery& query, bool log) {
     std::vector<std::string> names = query.columns;
     if (names.empty()) {
         names = log ? std::vector<std::string>{"active", "reserved", "bytes"}

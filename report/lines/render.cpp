@@ -16,8 +16,8 @@ namespace memlab::report {
 
 namespace {
 
-/// "active_bytes.all.peak" from the top down.
-std::vector<std::string> words_of(const std::string& column) {
+/// The words of "active_bytes.all.peak", one per row of the heading.
+std::vector<std::string> split_words(const std::string& column) {
     std::vector<std::string> words;
     std::istringstream text(column);
     for (std::string word; std::getline(text, word, '.');) {
@@ -31,7 +31,7 @@ class LinesText {
     LinesText(const LineTables& tables, const LineTextOptions& options)
         : tables_(tables), options_(options), page_(options.style) {
         for (const LineTables::Column& column : tables_.columns) {
-            std::vector<std::string> words = words_of(column.name);
+            std::vector<std::string> words = split_words(column.name);
             if (words.size() == 1 && column.bytes && is_curve(column.name)) {
                 words.emplace_back("peak");
             }
@@ -97,7 +97,7 @@ class LinesText {
         const LineRange range = table.python && table.first_line != 0
                                     ? python_function(source, table.first_line, last)
                                     : surroundings(source, first, last);
-        // The function's own indentation would only take room.
+        // Removes the indentation that all lines have.
         std::size_t indent = std::string::npos;
         for (int number = range.first; number <= range.last; ++number) {
             indent = std::min(
@@ -151,7 +151,7 @@ class LinesText {
         }
         text += right(std::to_string(number), 6);
         if (!code.empty()) {
-            text += "  " + shorten_end(page_.clean(code), page_.room_beside(text.size() + 2),
+            text += "  " + shorten_end(page_.clean(code), page_.remaining_width(text.size() + 2),
                                        page_.style().ascii);
         }
         if (row != nullptr && row->ooms != 0) {

@@ -1,4 +1,4 @@
-// Line tables as annotated source, for people, and as JSON.
+// Renders line tables as annotated source and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace memlab::report {
 struct LineTextOptions {
     Style style;
     std::string working_directory;       ///< files below it are shown relative to it
-    std::vector<std::string> sources;    ///< folders in which they may be, too
-    std::uint64_t recorded_wall_ns = 0;  ///< sources that are newer get a note
+    std::vector<std::string> sources;    ///< further folders to search for them
+    std::uint64_t recorded_wall_ns = 0;  ///< newer sources get a note
 };
 
-/// In pytorch_memlab's look: "## function", the columns' names from the top down, then each line of
-/// the function with its figures. Sources are read from where the recording says they were.
+/// In pytorch_memlab's layout: "## function", the column names one word per row, then each line of
+/// the function with its figures. Sources are read from their recorded paths.
 std::string render_lines(const LineTables& tables, const LineTextOptions& options);
 
 /// One JSON object: "device", "columns", "groups": [{"first_step", "last_step" (null: the whole

@@ -15,13 +15,13 @@ namespace {
 constexpr std::int64_t max_source = 64LL << 20;
 constexpr int context_lines = 3;
 
-/// Columns before the text; -1 for a line without any.
+/// Columns before the text; -1 for a blank line.
 int indentation(const std::string& line) {
     const std::size_t at = line.find_first_not_of(' ');
     return at == std::string::npos ? -1 : static_cast<int>(at);
 }
 
-/// With a tab at every eighth column.
+/// Expands tabs to multiples of eight columns.
 std::string without_tabs(std::string_view line) {
     std::string result;
     for (const char c : line) {
@@ -40,9 +40,9 @@ bool starts_function(const std::string& line) {
     return text.starts_with("def ") || text.starts_with("async def ") || text.starts_with("class ");
 }
 
-/// The line on which the head of a function ends: that of the colon outside of all brackets.
-/// Strings with brackets in them are rare there, and only make the function look longer.
-int end_of_head(const SourceText& source, int first) {
+/// The last line of the head of a function: that of the colon outside of brackets. Brackets in
+/// strings are not recognized; they are rare there and only extend the function.
+int find_head_end(const SourceText& source, int first) {
     int depth = 0;
     for (int line = first; line <= static_cast<int>(source.lines.size()); ++line) {
         for (const char c : source.lines[static_cast<std::size_t>(line) - 1]) {
@@ -130,7 +130,7 @@ LineRange python_function(const SourceText& source, int first_line, int covered)
         return {first_line, std::min(std::max(first_line, covered), size)};  // a module, a lambda
     }
     const int level = indentation(text(head));
-    int last = end_of_head(source, head);
+    int last = find_head_end(source, head);
     for (int line = last + 1; line <= size; ++line) {
         const int indent = indentation(text(line));
         if (indent > level || (indent >= 0 && line <= covered)) {

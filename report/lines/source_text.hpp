@@ -1,4 +1,4 @@
-// The text of a source file, and where a function in it begins and ends.
+// Reads source files and finds the lines of a function.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,16 @@
 namespace memlab::report {
 
 struct SourceText {
-    std::vector<std::string> lines;  ///< line 1 is lines[0]; tabs are blanks, no line ends
-    std::string problem;             ///< why there are none: "no such file"; empty: all is well
+    std::vector<std::string> lines;  ///< line 1 is lines[0]; tabs expanded, without line ends
+    std::string problem;             ///< why it could not be read: "no such file here"; or empty
     std::int64_t modified_ns = 0;    ///< since the Unix epoch
 };
 
-/// Where to read the source that a recording knows as `path`: there, or below one of `folders`,
-/// under the longest end of its path that is found ("src/model.py", "model.py"); `path` when it is
-/// nowhere.
+/// Finds the source with the recorded path `path`: there, or below one of `folders` under the
+/// longest matching suffix of the path ("src/model.py", "model.py"); `path` when there is none.
 std::string find_source(const std::string& path, const std::vector<std::string>& folders);
 
-/// At most 64 MiB; a larger file, or one that is no text, is a problem. Never throws but
-/// std::bad_alloc.
+/// Reads at most 64 MiB; larger or binary files set `problem`. Throws std::bad_alloc only.
 SourceText read_source(const std::string& path);
 
 struct LineRange {
@@ -27,13 +25,13 @@ struct LineRange {
     int last = 0;
 };
 
-/// The lines of the Python function whose code begins at `first_line` (at its first decorator, as
-/// co_firstlineno has it): up to the last line that is indented more than its `def`. `covered` is
-/// the last line that is known to belong to it.
+/// The lines of the Python function with co_firstlineno `first_line` (the first decorator): up to
+/// the last line that is indented more than its `def`. `covered`: the last line known to belong to
+/// it.
 LineRange python_function(const SourceText& source, int first_line, int covered);
 
-/// For other languages: the lines from `first` to `last`, and some around them, but no further than
-/// blank lines at the outermost level.
+/// For other languages: the lines from `first` to `last` and some context, which ends at blank
+/// lines at the outermost level.
 LineRange surroundings(const SourceText& source, int first, int last);
 
 }  // namespace memlab::report

@@ -15,7 +15,7 @@ std::uint64_t served(const trace::Event& event) {
 
 }  // namespace
 
-class StackMoments::Sink final : public trace::EveryRecord<StackMoments::Sink> {
+class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
   public:
     Sink(StackMoments& moments, trace::Aggregator& figures)
         : moments_(moments), figures_(figures) {}
@@ -27,14 +27,14 @@ class StackMoments::Sink final : public trace::EveryRecord<StackMoments::Sink> {
     void take(const trace::Event& event) {
         figures_.on(event);
         if (event.type == trace::EventType::alloc) {
-            moments_.see(event, figures_);
+            moments_.record(event, figures_);
         } else if (event.type == trace::EventType::mark) {
-            moments_.see_mark(figures_.string(event.name));
+            moments_.record_mark(figures_.string(event.name));
         }
     }
     void take(const trace::OomEvent& oom) {
         figures_.on(oom);
-        moments_.see(oom, figures_);
+        moments_.record(oom, figures_);
     }
 
   private:
@@ -43,12 +43,12 @@ class StackMoments::Sink final : public trace::EveryRecord<StackMoments::Sink> {
 };
 
 StackMoments::StackMoments(const LineQuery& query, Wanted wanted)
-    : columns_(columns_of(query, true)),
+    : columns_(select_columns(query, true)),
       every_(query.every),
       mark_(query.mark),
       wanted_(std::move(wanted)) {}
 
-LogFollower StackMoments::follower() {
+LogSinkFactory StackMoments::sink_factory() {
     if (every_ != 0) {
         return {};
     }
@@ -66,7 +66,7 @@ std::unique_ptr<trace::RecordSink> StackMoments::follow(const std::string& log,
     return std::make_unique<Sink>(*this, figures);
 }
 
-void StackMoments::see_mark(const std::string& name) {
+void StackMoments::record_mark(const std::string& name) {
     if (mark_.empty() || name == mark_) {
         ++marks_;
         group_ = every_ == 0 ? 0 : marks_ / every_;
@@ -74,8 +74,8 @@ void StackMoments::see_mark(const std::string& name) {
 }
 
 template <typename Event>
-std::size_t StackMoments::place_of(const Event& event, const trace::Aggregator& figures) {
-    // A log defines what it refers to; the figures may have had no host memory for it.
+std::size_t StackMoments::find_slot(const Event& event, const trace::Aggregator& figures) {
+    // The log has defined both, but the aggregator may have run out of host memory.
     if (event.stack >= figures.stacks().size() || event.device >= figures.devices().size() ||
         figures.devices()[event.device] == nullptr) {
         return none;
@@ -122,18 +122,18 @@ const std::uint64_t* StackMoments::statistic(const trace::DeviceTotals& device,
     return known[column];
 }
 
-void StackMoments::see(const trace::Event& event, const trace::Aggregator& figures) {
+void StackMoments::record(const trace::Event& event, const trace::Aggregator& figures) {
     ++allocations_;
-    const std::size_t place = place_of(event, figures);
-    if (place == none) {
+    const std::size_t slot = find_slot(event, figures);
+    if (slot == none) {
         return;
     }
     Group& group = groups_.back();
-    group.allocations[place].latest = allocations_;
+    group.allocations[slot].latest = allocations_;
     const trace::DeviceTotals& device = *figures.devices()[event.device];
     for (std::size_t i = 0; i < columns_.size(); ++i) {
         const LineColumn& column = columns_[i];
-        std::uint64_t& value = group.values[place * columns_.size() + i];
+        std::uint64_t& value = group.values[slot * columns_.size() + i];
         if (column.source == LineColumn::Source::sum) {
             value += column.sum == LineColumn::Sum::count ? 1 : served(event);
             continue;
@@ -145,10 +145,10 @@ void StackMoments::see(const trace::Event& event, const trace::Aggregator& figur
     }
 }
 
-void StackMoments::see(const trace::OomEvent& event, const trace::Aggregator& figures) {
-    const std::size_t place = place_of(event, figures);
-    if (place != none) {
-        ++groups_.back().allocations[place].ooms;
+void StackMoments::record(const trace::OomEvent& event, const trace::Aggregator& figures) {
+    const std::size_t slot = find_slot(event, figures);
+    if (slot != none) {
+        ++groups_.back().allocations[slot].ooms;
     }
 }
 

@@ -13,8 +13,8 @@ namespace {
 using trace::EventType;
 
 /// The blocks of a device's pools, by address.
-std::vector<LaidBlock> blocks_of(const trace::Aggregator& figures, std::uint32_t device) {
-    std::vector<LaidBlock> blocks;
+std::vector<BlockLayout> snapshot_blocks(const trace::Aggregator& figures, std::uint32_t device) {
+    std::vector<BlockLayout> blocks;
     figures.live().for_each([&](std::uint32_t, const trace::Live& live) {
         const trace::Site& site = figures.sites()[live.site];
         if (live.origin == trace::Origin::pool && site.device == device) {
@@ -23,14 +23,14 @@ std::vector<LaidBlock> blocks_of(const trace::Aggregator& figures, std::uint32_t
         }
     });
     std::sort(blocks.begin(), blocks.end(),
-              [](const LaidBlock& a, const LaidBlock& b) { return a.address < b.address; });
+              [](const BlockLayout& a, const BlockLayout& b) { return a.address < b.address; });
     return blocks;
 }
 
-/// Keeps the moments of each device.
-class Follower final : public trace::EveryRecord<Follower> {
+/// Takes the snapshots of each device.
+class SnapshotTaker final : public trace::GenericSink<SnapshotTaker> {
   public:
-    Follower(const std::vector<const Device*>& devices, std::size_t ooms) {
+    SnapshotTaker(const std::vector<const Device*>& devices, std::size_t ooms) {
         for (const Device* device : devices) {
             followed_.push_back({{device, {}}, false, ooms});
         }
@@ -50,7 +50,7 @@ class Follower final : public trace::EveryRecord<Follower> {
             figures_.devices()[event.device]->curve(trace::CurveName::allocated).current ==
                 followed->pool.device->curve(Curve::allocated).peak_bytes) {
             followed->peak_seen = true;
-            keep(*followed, PoolMoment::What::peak, event.time_ns, 0);
+            add_snapshot(*followed, PoolSnapshot::What::peak, event.time_ns, 0);
         }
     }
     void take(const trace::OomEvent& oom) {
@@ -58,14 +58,14 @@ class Follower final : public trace::EveryRecord<Follower> {
         Followed* const followed = find(oom.device);
         if (followed != nullptr && followed->ooms_left != 0) {
             --followed->ooms_left;
-            keep(*followed, PoolMoment::What::oom, oom.time_ns, oom.requested);
+            add_snapshot(*followed, PoolSnapshot::What::oom, oom.time_ns, oom.requested);
         }
     }
 
-    std::vector<PoolOfDevice> finish() {
-        std::vector<PoolOfDevice> pools;
+    std::vector<DevicePool> finish() {
+        std::vector<DevicePool> pools;
         for (Followed& followed : followed_) {
-            keep(followed, PoolMoment::What::end, figures_.duration_ns(), 0);
+            add_snapshot(followed, PoolSnapshot::What::end, figures_.duration_ns(), 0);
             pools.push_back(std::move(followed.pool));
         }
         return pools;
@@ -73,7 +73,7 @@ class Follower final : public trace::EveryRecord<Follower> {
 
   private:
     struct Followed {
-        PoolOfDevice pool;
+        DevicePool pool;
         bool peak_seen = false;
         std::size_t ooms_left = 0;
     };
@@ -85,10 +85,11 @@ class Follower final : public trace::EveryRecord<Follower> {
         return found == followed_.end() ? nullptr : &*found;
     }
 
-    void keep(Followed& followed, PoolMoment::What what, std::uint64_t time_ns,
-              std::uint64_t requested) const {
+    void add_snapshot(Followed& followed, PoolSnapshot::What what, std::uint64_t time_ns,
+                      std::uint64_t requested) const {
         const auto device = static_cast<std::uint32_t>(followed.pool.device->index);
-        followed.pool.moments.push_back({what, time_ns, requested, lay_out(figures_, device)});
+        followed.pool.moments.push_back(
+            {what, time_ns, requested, snapshot_segments(figures_, device)});
     }
 
     trace::Aggregator figures_;
@@ -97,19 +98,20 @@ class Follower final : public trace::EveryRecord<Follower> {
 
 }  // namespace
 
-std::vector<LaidSegment> lay_out(const trace::Aggregator& figures, std::uint32_t device) {
-    std::vector<LaidSegment> laid;
+std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
+                                             std::uint32_t device) {
+    std::vector<SegmentLayout> segments;
     if (device >= figures.devices().size() || figures.devices()[device] == nullptr) {
-        return laid;
+        return segments;
     }
-    const std::vector<LaidBlock> blocks = blocks_of(figures, device);
+    const std::vector<BlockLayout> blocks = snapshot_blocks(figures, device);
     auto block = blocks.begin();
     for (const auto& [address, size] : figures.devices()[device]->pool.segments()) {
-        LaidSegment& segment = laid.emplace_back();
+        SegmentLayout& segment = segments.emplace_back();
         segment.address = address;
         segment.size = size;
         while (block != blocks.end() && block->address < address) {
-            ++block;  // of no segment that the recording knows
+            ++block;  // not in a known segment
         }
         for (; block != blocks.end() && block->address - address < size; ++block) {
             if (block->size <= size - (block->address - address)) {
@@ -117,74 +119,74 @@ std::vector<LaidSegment> lay_out(const trace::Aggregator& figures, std::uint32_t
             }
         }
     }
-    return laid;
+    return segments;
 }
 
-std::uint64_t LaidSegment::active_bytes() const {
+std::uint64_t SegmentLayout::active_bytes() const {
     std::uint64_t sum = 0;
-    for (const LaidBlock& block : blocks) {
+    for (const BlockLayout& block : blocks) {
         sum += block.size;
     }
     return sum;
 }
 
-std::uint64_t LaidSegment::largest_free() const {
+std::uint64_t SegmentLayout::largest_free() const {
     std::uint64_t largest = 0;
     std::uint64_t free_from = address;
-    for (const LaidBlock& block : blocks) {
+    for (const BlockLayout& block : blocks) {
         largest = std::max(largest, block.address - free_from);
         free_from = block.address + block.size;
     }
     return std::max(largest, address + size - free_from);
 }
 
-std::uint64_t PoolMoment::reserved_bytes() const {
+std::uint64_t PoolSnapshot::reserved_bytes() const {
     std::uint64_t sum = 0;
-    for (const LaidSegment& segment : segments) {
+    for (const SegmentLayout& segment : segments) {
         sum += segment.size;
     }
     return sum;
 }
 
-std::uint64_t PoolMoment::active_bytes() const {
+std::uint64_t PoolSnapshot::active_bytes() const {
     std::uint64_t sum = 0;
-    for (const LaidSegment& segment : segments) {
+    for (const SegmentLayout& segment : segments) {
         sum += segment.active_bytes();
     }
     return sum;
 }
 
-std::uint64_t PoolMoment::pending_bytes() const {
+std::uint64_t PoolSnapshot::pending_bytes() const {
     std::uint64_t sum = 0;
-    for (const LaidSegment& segment : segments) {
-        for (const LaidBlock& block : segment.blocks) {
+    for (const SegmentLayout& segment : segments) {
+        for (const BlockLayout& block : segment.blocks) {
             sum += block.pending ? block.size : 0;
         }
     }
     return sum;
 }
 
-std::uint64_t PoolMoment::largest_free() const {
+std::uint64_t PoolSnapshot::largest_free() const {
     std::uint64_t largest = 0;
-    for (const LaidSegment& segment : segments) {
+    for (const SegmentLayout& segment : segments) {
         largest = std::max(largest, segment.largest_free());
     }
     return largest;
 }
 
-std::vector<PoolOfDevice> pools_of(const std::vector<const Device*>& devices,
-                                   const std::string& log, std::size_t ooms) {
+std::vector<DevicePool> snapshot_pools(const std::vector<const Device*>& devices,
+                                       const std::string& log, std::size_t ooms) {
     if (log.empty()) {
-        std::vector<PoolOfDevice> pools;
+        std::vector<DevicePool> pools;
         pools.reserve(devices.size());
         for (const Device* device : devices) {
             pools.push_back({device, {}});
         }
         return pools;
     }
-    Follower follower(devices, ooms);
-    read_log_ahead(log, follower);
-    return follower.finish();
+    SnapshotTaker taker(devices, ooms);
+    read_log_ahead(log, taker);
+    return taker.finish();
 }
 
 }  // namespace memlab::report

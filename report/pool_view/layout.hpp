@@ -1,5 +1,4 @@
-// How memlab's pool lay in memory at chosen moments: its segments, and the blocks in them, from the
-// event log.
+// Snapshots of the segments and blocks of memlab's pool at selected times, from the event log.
 #pragma once
 
 #include <cstddef>
@@ -15,33 +14,33 @@ class Aggregator;
 
 namespace memlab::report {
 
-struct LaidBlock {
+struct BlockLayout {
     std::uint64_t address = 0;
     std::uint64_t size = 0;
-    std::uint64_t time_ns = 0;  ///< allocated then
+    std::uint64_t time_ns = 0;  ///< of the allocation
     std::size_t stack = 0;      ///< index into Report::stacks; 0: none
     std::size_t site = 0;       ///< index into Report::sites
-    bool pending = false;       ///< given back, but work may still use it
+    bool pending = false;       ///< freed, but GPU work may still use it
 };
 
-struct LaidSegment {
+struct SegmentLayout {
     std::uint64_t address = 0;
     std::uint64_t size = 0;
-    std::vector<LaidBlock> blocks;  ///< by address; they do not overlap
+    std::vector<BlockLayout> blocks;  ///< by address; they do not overlap
 
     std::uint64_t active_bytes() const;
     std::uint64_t free_bytes() const { return size - active_bytes(); }
-    /// The largest stretch without a block.
+    /// The largest free range.
     std::uint64_t largest_free() const;
 };
 
-/// A pool at one moment.
-struct PoolMoment {
+/// A pool at one time.
+struct PoolSnapshot {
     enum class What : std::uint8_t { peak, oom, end };
     What what = What::peak;
     std::uint64_t time_ns = 0;
-    std::uint64_t requested = 0;        ///< at an OOM: what did not fit
-    std::vector<LaidSegment> segments;  ///< by address
+    std::uint64_t requested = 0;          ///< at an OOM: the failed request
+    std::vector<SegmentLayout> segments;  ///< by address
 
     std::uint64_t reserved_bytes() const;
     std::uint64_t active_bytes() const;
@@ -49,20 +48,21 @@ struct PoolMoment {
     std::uint64_t largest_free() const;
 };
 
-/// One device's pool at its moments, in order of time.
-struct PoolOfDevice {
+/// The snapshots of a device's pool, by time.
+struct DevicePool {
     const Device* device = nullptr;
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
 };
 
-/// The segments of a device's pools as they are now, by address, with their blocks. A recording may
-/// have holes: a block outside of all segments is left out.
-std::vector<LaidSegment> lay_out(const trace::Aggregator& figures, std::uint32_t device);
+/// The current segments of a device's pools, by address, with their blocks. Blocks outside of all
+/// segments (incomplete recordings) are omitted.
+std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
+                                             std::uint32_t device);
 
-/// The pools of `devices` when the device's allocated curve was first at its peak, at its first
-/// failures (at most `ooms`) and at the end. The devices are of the report that was made of `log`,
-/// which is read once; empty: there is none, and no moments.
-std::vector<PoolOfDevice> pools_of(const std::vector<const Device*>& devices,
-                                   const std::string& log, std::size_t ooms);
+/// Snapshots of the pools of `devices`: when the allocated curve first reached its peak, at the
+/// first `ooms` failures and at the end. `devices` must be of the report of `log`, which is read
+/// once; an empty `log` gives no snapshots.
+std::vector<DevicePool> snapshot_pools(const std::vector<const Device*>& devices,
+                                       const std::string& log, std::size_t ooms);
 
 }  // namespace memlab::report

@@ -17,25 +17,25 @@ namespace memlab::report {
 
 namespace {
 
-const char* name_of(PoolMoment::What what) {
+const char* name_of(PoolSnapshot::What what) {
     switch (what) {
-        case PoolMoment::What::peak:
+        case PoolSnapshot::What::peak:
             return "peak";
-        case PoolMoment::What::oom:
+        case PoolSnapshot::What::oom:
             return "oom";
-        case PoolMoment::What::end:
+        case PoolSnapshot::What::end:
             break;
     }
     return "end";
 }
 
-/// Whose blocks lie in segments that have free memory.
-struct Keeper {
+/// The blocks of one place in partly free segments.
+struct BlockHolder {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t segments = 0;
-    std::uint64_t free_alone = 0;   ///< free memory of segments that hold nobody else's blocks
-    std::uint64_t free_shared = 0;  ///< of the others
+    std::uint64_t free_alone = 0;   ///< free memory of segments without other blocks
+    std::uint64_t free_shared = 0;  ///< free memory of the other segments
 };
 
 class PoolText {
@@ -43,13 +43,13 @@ class PoolText {
     PoolText(Resolver& resolver, const PoolViewOptions& options)
         : resolver_(resolver), options_(options), style_(options.style), page_(options.style) {}
 
-    std::string write(const std::vector<PoolOfDevice>& pools) {
+    std::string write(const std::vector<DevicePool>& pools) {
         if (pools.empty()) {
             page_.line("No GPU memory was allocated.");
         }
-        for (const PoolOfDevice& pool : pools) {
+        for (const DevicePool& pool : pools) {
             page_.heading(device_title(*pool.device, style_.ascii), "memlab's pool");
-            for (const PoolMoment& each : pool.moments) {
+            for (const PoolSnapshot& each : pool.moments) {
                 moment(each);
             }
             if (pool.moments.empty()) {
@@ -64,19 +64,19 @@ class PoolText {
     }
 
   private:
-    std::string title(const PoolMoment& moment) const {
+    std::string title(const PoolSnapshot& moment) const {
         switch (moment.what) {
-            case PoolMoment::What::peak:
+            case PoolSnapshot::What::peak:
                 return "At the allocated peak";
-            case PoolMoment::What::oom:
+            case PoolSnapshot::What::oom:
                 return "When " + format_bytes(moment.requested) + " did not fit";
-            case PoolMoment::What::end:
+            case PoolSnapshot::What::end:
                 break;
         }
         return "At the end";
     }
 
-    void moment(const PoolMoment& moment) {
+    void moment(const PoolSnapshot& moment) {
         page_.heading(title(moment), format_duration(moment.time_ns));
         const std::uint64_t reserved = moment.reserved_bytes();
         if (reserved == 0) {
@@ -86,7 +86,7 @@ class PoolText {
         const std::uint64_t active = moment.active_bytes();
         std::uint64_t empty_count = 0;
         std::uint64_t empty_bytes = 0;
-        for (const LaidSegment& segment : moment.segments) {
+        for (const SegmentLayout& segment : moment.segments) {
             empty_count += segment.blocks.empty() ? 1 : 0;
             empty_bytes += segment.blocks.empty() ? segment.size : 0;
         }
@@ -109,15 +109,15 @@ class PoolText {
         }
         page_.paragraph("  ", text);
         picture(moment);
-        keepers(moment);
+        holders(moment);
     }
 
-    /// Segments with most free memory first, but for empty ones: there is nothing to see in them.
-    void picture(const PoolMoment& moment) {
-        std::vector<const LaidSegment*> segments;
+    /// Segments by free memory, largest first; empty ones are only counted.
+    void picture(const PoolSnapshot& moment) {
+        std::vector<const SegmentLayout*> segments;
         std::uint64_t empty = 0;
         std::uint64_t empty_bytes = 0;
-        for (const LaidSegment& segment : moment.segments) {
+        for (const SegmentLayout& segment : moment.segments) {
             if (segment.blocks.empty()) {
                 ++empty;
                 empty_bytes += segment.size;
@@ -126,7 +126,7 @@ class PoolText {
             }
         }
         std::stable_sort(segments.begin(), segments.end(),
-                         [](const LaidSegment* a, const LaidSegment* b) {
+                         [](const SegmentLayout* a, const SegmentLayout* b) {
                              return a->free_bytes() > b->free_bytes();
                          });
         page_.line("");
@@ -137,7 +137,7 @@ class PoolText {
         std::uint64_t rest = 0;
         std::uint64_t rest_free = 0;
         for (std::size_t i = 0; i < segments.size(); ++i) {
-            const LaidSegment& segment = *segments[i];
+            const SegmentLayout& segment = *segments[i];
             if (i < options_.top) {
                 page_.line("  " + right(format_bytes(segment.size), 11) +
                            right(format_bytes(segment.free_bytes()), 12) +
@@ -158,12 +158,12 @@ class PoolText {
         }
     }
 
-    /// A cell is what most of its bytes are; a block is never lost between cells of free memory.
-    std::string drawn(const LaidSegment& segment) const {
+    /// A cell shows what most of its bytes are, but is never free if it has a block.
+    std::string drawn(const SegmentLayout& segment) const {
         const std::size_t cells = static_cast<std::size_t>(std::clamp(style_.width - 37, 16, 60));
         std::vector<std::array<std::uint64_t, 2>> bytes(cells);  // active, pending
         const double per_cell = static_cast<double>(segment.size) / static_cast<double>(cells);
-        for (const LaidBlock& block : segment.blocks) {
+        for (const BlockLayout& block : segment.blocks) {
             const double from = static_cast<double>(block.address - segment.address) / per_cell;
             const double to =
                 static_cast<double>(block.address - segment.address + block.size) / per_cell;
@@ -189,30 +189,30 @@ class PoolText {
         return text;
     }
 
-    void keepers(const PoolMoment& moment) {
-        std::map<Place, Keeper> keepers;
-        for (const LaidSegment& segment : moment.segments) {
+    void holders(const PoolSnapshot& moment) {
+        std::map<Place, BlockHolder> holders;
+        for (const SegmentLayout& segment : moment.segments) {
             if (segment.blocks.empty() || segment.free_bytes() == 0) {
                 continue;
             }
             std::set<Place> here;
-            for (const LaidBlock& block : segment.blocks) {
+            for (const BlockLayout& block : segment.blocks) {
                 const Place& place = resolver_.place(block.stack);
-                Keeper& keeper = keepers[place];
-                ++keeper.count;
-                keeper.bytes += block.size;
+                BlockHolder& holder = holders[place];
+                ++holder.count;
+                holder.bytes += block.size;
                 here.insert(place);
             }
             for (const Place& place : here) {
-                Keeper& keeper = keepers[place];
-                ++keeper.segments;
-                (here.size() == 1 ? keeper.free_alone : keeper.free_shared) += segment.free_bytes();
+                BlockHolder& holder = holders[place];
+                ++holder.segments;
+                (here.size() == 1 ? holder.free_alone : holder.free_shared) += segment.free_bytes();
             }
         }
-        if (keepers.empty()) {
+        if (holders.empty()) {
             return;
         }
-        std::vector<std::pair<Place, Keeper>> sorted(keepers.begin(), keepers.end());
+        std::vector<std::pair<Place, BlockHolder>> sorted(holders.begin(), holders.end());
         std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
             return std::pair(a.second.free_alone, a.second.free_shared) >
                    std::pair(b.second.free_alone, b.second.free_shared);
@@ -222,11 +222,11 @@ class PoolText {
         page_.line(page_.dim("  " + right("free alone", 11) + right("shared", 12) +
                              right("blocks", 8) + right("bytes", 12) + "  where"));
         for (std::size_t i = 0; i < sorted.size() && i < options_.top; ++i) {
-            const auto& [place, keeper] = sorted[i];
-            page_.line("  " + right(format_bytes(keeper.free_alone), 11) +
-                       right(format_bytes(keeper.free_shared), 12) +
-                       right(format_count(keeper.count), 8) +
-                       right(format_bytes(keeper.bytes), 12) + "  " +
+            const auto& [place, holder] = sorted[i];
+            page_.line("  " + right(format_bytes(holder.free_alone), 11) +
+                       right(format_bytes(holder.free_shared), 12) +
+                       right(format_count(holder.count), 8) +
+                       right(format_bytes(holder.bytes), 12) + "  " +
                        describe_place(place, "device", "",
                                       static_cast<std::size_t>(std::max(style_.width - 47, 20)),
                                       {style_, options_.working_directory}));
@@ -285,12 +285,12 @@ class PoolText {
     Page page_;
 };
 
-ordered_json segment_json(const LaidSegment& segment, Resolver& resolver) {
+ordered_json segment_json(const SegmentLayout& segment, Resolver& resolver) {
     ordered_json out;
     out["address"] = segment.address;
     out["size"] = segment.size;
     out["blocks"] = ordered_json::array();
-    for (const LaidBlock& block : segment.blocks) {
+    for (const BlockLayout& block : segment.blocks) {
         ordered_json& shown = out["blocks"].emplace_back();
         shown["address"] = block.address;
         shown["size"] = block.size;
@@ -301,11 +301,11 @@ ordered_json segment_json(const LaidSegment& segment, Resolver& resolver) {
     return out;
 }
 
-ordered_json moment_json(const PoolMoment& moment, Resolver& resolver) {
+ordered_json moment_json(const PoolSnapshot& moment, Resolver& resolver) {
     ordered_json out;
     out["what"] = name_of(moment.what);
     out["time_ns"] = moment.time_ns;
-    if (moment.what == PoolMoment::What::oom) {
+    if (moment.what == PoolSnapshot::What::oom) {
         out["requested_bytes"] = moment.requested;
     }
     out["reserved_bytes"] = moment.reserved_bytes();
@@ -313,13 +313,13 @@ ordered_json moment_json(const PoolMoment& moment, Resolver& resolver) {
     out["pending_bytes"] = moment.pending_bytes();
     out["largest_free_bytes"] = moment.largest_free();
     out["segments"] = ordered_json::array();
-    for (const LaidSegment& segment : moment.segments) {
+    for (const SegmentLayout& segment : moment.segments) {
         out["segments"].push_back(segment_json(segment, resolver));
     }
     return out;
 }
 
-ordered_json pool_json(const PoolOfDevice& pool, Resolver& resolver) {
+ordered_json pool_json(const DevicePool& pool, Resolver& resolver) {
     const auto ratio = [](const std::optional<double>& value) {
         return value ? ordered_json(*value) : ordered_json();
     };
@@ -332,7 +332,7 @@ ordered_json pool_json(const PoolOfDevice& pool, Resolver& resolver) {
                             {"external", ratio(fragmentation.external)},
                             {"internal", ratio(fragmentation.internal)}};
     out["moments"] = ordered_json::array();
-    for (const PoolMoment& moment : pool.moments) {
+    for (const PoolSnapshot& moment : pool.moments) {
         out["moments"].push_back(moment_json(moment, resolver));
     }
     return out;
@@ -340,15 +340,15 @@ ordered_json pool_json(const PoolOfDevice& pool, Resolver& resolver) {
 
 }  // namespace
 
-std::string render_pools(const std::vector<PoolOfDevice>& pools, Resolver& resolver,
+std::string render_pools(const std::vector<DevicePool>& pools, Resolver& resolver,
                          const PoolViewOptions& options) {
     return PoolText(resolver, options).write(pools);
 }
 
-std::string pools_json(const std::vector<PoolOfDevice>& pools, Resolver& resolver) {
+std::string pools_json(const std::vector<DevicePool>& pools, Resolver& resolver) {
     ordered_json out;
     out["devices"] = ordered_json::array();
-    for (const PoolOfDevice& pool : pools) {
+    for (const DevicePool& pool : pools) {
         out["devices"].push_back(pool_json(pool, resolver));
     }
     return json_text(out);

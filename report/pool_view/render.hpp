@@ -1,4 +1,5 @@
-// A pool's segments as a picture, what keeps them from being given back, and its statistics.
+// Renders a pool: a picture of its segments, the blocks that keep them from being released,
+// statistics.
 #pragma once
 
 #include <string>
@@ -13,20 +14,19 @@ namespace memlab::report {
 
 struct PoolViewOptions {
     Style style;
-    std::size_t top = 10;      ///< segments and call sites of a moment
-    bool all_figures = false;  ///< the statistics of the small and the large pool, too
+    std::size_t top = 10;      ///< segments and call sites per snapshot
+    bool all_figures = false;  ///< also the statistics of the small and the large pool
     std::string working_directory;
 };
 
-/// For people; ends with a newline. Without moments the figures of the report are shown, and why
-/// there is no more.
-std::string render_pools(const std::vector<PoolOfDevice>& pools, Resolver& resolver,
+/// Text; ends with a newline. Without snapshots: the figures of the report, and why there are none.
+std::string render_pools(const std::vector<DevicePool>& pools, Resolver& resolver,
                          const PoolViewOptions& options);
 
 /// {devices [index, name, memory_stats {key: number}, fragmentation {at_peak, external, internal},
 /// moments [what, time_ns, requested_bytes, reserved_bytes, active_bytes, pending_bytes,
 /// largest_free_bytes, segments [address, size, blocks [address, size, time_ns, pending,
 /// place]]]]}.
-std::string pools_json(const std::vector<PoolOfDevice>& pools, Resolver& resolver);
+std::string pools_json(const std::vector<DevicePool>& pools, Resolver& resolver);
 
 }  // namespace memlab::report

@@ -28,31 +28,31 @@ bool ends_with(const std::string& text, std::string_view suffix) {
            text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-std::string head_of(const std::string& path) {
+std::string read_head(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::array<char, 256> head{};
     file.read(head.data(), head.size());
     return {head.data(), static_cast<std::size_t>(file.gcount())};
 }
 
-std::string text_of(const std::string& path) {
+std::string read_text(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
 }
 
-/// A process image is the same in its report, its log and a copy of either.
+/// Identifies a process image in its report, its log and copies of either.
 auto identity(const Process& process) {
     return std::make_tuple(process.host, process.pid, process.start_wall_ns);
 }
 
-std::string named(const Process& process) {
+std::string describe(const Process& process) {
     return "process " + std::to_string(process.pid) +
            (process.host.empty() ? "" : " on " + process.host);
 }
 
-/// A report that the program asked for on its way (memlab_snapshot), not one of its end.
+/// A report that the program requested while it ran (memlab_snapshot), not the one at its end.
 bool is_snapshot(const Report& report) {
     return report.process.ended == "running";
 }
@@ -111,7 +111,7 @@ class Collector {
             const std::string stem = name.substr(0, name.rfind('.'));
             const std::string path = prefix + name;
             if (ends_with(name, ".json")) {
-                const std::string format = document_format(head_of(path));
+                const std::string format = document_format(read_head(path));
                 found += format == report_format || format == run_format ? 1 : 0;
                 if (format == run_format) {
                     add_facts(path);
@@ -121,9 +121,9 @@ class Collector {
                 }
             } else if (ends_with(name, ".memlog")) {
                 ++found;
-                const std::string beside = prefix + stem + ".json";
+                const std::string report = prefix + stem + ".json";
                 if (!names.contains(stem + ".json") ||
-                    document_format(head_of(beside)) != report_format) {
+                    document_format(read_head(report)) != report_format) {
                     add_report(path, "");
                 }
             }
@@ -136,7 +136,7 @@ class Collector {
     }
 
     void add_named_file(const std::string& path) {
-        const std::string format = document_format(head_of(path));
+        const std::string format = document_format(read_head(path));
         if (format == run_format) {
             add_facts(path);
         } else {
@@ -144,7 +144,7 @@ class Collector {
         }
     }
 
-    /// `log`: what to read instead where the report is damaged; empty: nothing.
+    /// `log`: read instead if the report is damaged; may be empty.
     void add_report(const std::string& path, const std::string& log) {
         ReadResult read = read_report(path);
         RunMember member;
@@ -174,9 +174,9 @@ class Collector {
                 return;
             }
             if (is_snapshot(*read.report)) {
-                return;  // of a process that is here already
+                return;  // the report at the end is already known
             }
-            out_.notes.push_back(path + " holds " + named(read.report->process) +
+            out_.notes.push_back(path + " holds " + describe(read.report->process) +
                                  " once more, which was left out.");
             return;
         }
@@ -192,14 +192,14 @@ class Collector {
         RunFacts facts;
         std::string error;
         facts.file = path;
-        if (parse_run_facts(text_of(path), &facts, &error)) {
+        if (parse_run_facts(read_text(path), &facts, &error)) {
             out_.runs.push_back(std::move(facts));
         } else {
             fail(path, error);
         }
     }
 
-    /// What memlab-run saw goes to the members; what is in only one of the two is said.
+    /// Copies memlab-run's observations to the members; notes members that only one of them has.
     void apply_facts() {
         std::set<std::size_t> described;
         for (const RunFacts& run : out_.runs) {
@@ -220,7 +220,7 @@ class Collector {
                 found->start_ticks = fact.start_ticks;
                 found->from_log = found->from_log || fact.recovered;
                 found->report.from_log = found->from_log;
-                // A report beside it was written since.
+                // A report was written later: the process has ended.
                 found->running = fact.running && ends_with(found->file, ".memlog");
                 described.insert(static_cast<std::size_t>(found - out_.members.begin()));
             }
@@ -253,7 +253,7 @@ class Collector {
     }
 
     RunCollection out_;
-    /// By what identity() gives: the member's index.
+    /// Index of the member, by identity().
     std::map<std::tuple<std::string, std::uint64_t, std::uint64_t>, std::size_t> known_;
 };
 

@@ -1,6 +1,6 @@
-// All that a run left behind: the reports and logs of its processes, and what memlab-run wrote of
-// them. From a folder or from single files, of one host or copied together from many. What cannot
-// be read is listed, what looks odd is noted, and nothing that can be read is left out.
+// The recordings of a run: the reports and logs of its processes, and memlab-run's own file. Read
+// from a folder or from single files, of one host or copied together from several. Unreadable files
+// are listed as errors, inconsistencies as notes; everything readable is included.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@
 
 namespace memlab::report {
 
-/// One process image (an exec begins a new one).
+/// One process image (exec starts a new one).
 struct RunMember {
-    std::string file;       ///< as it was found: a report, or a log where there is no report
-    std::string warning;    ///< the reader's, of a log
+    std::string file;       ///< the report, or the log if there is no report
+    std::string warning;    ///< ReadResult::warning
     bool from_log = false;  ///< the process wrote no report itself
-    bool running = false;   ///< when memlab-run looked
-    std::uint64_t start_ticks = 0;  ///< since boot; two images of one process share it; 0: unknown
+    bool running = false;   ///< when memlab-run wrote its file
+    std::uint64_t start_ticks =
+        0;  ///< since boot, the same for all images of a process; 0: unknown
     Report report;
 };
 
@@ -27,11 +28,11 @@ struct RunCollection {
     std::vector<RunMember> members;                           ///< by start, host and pid
     std::vector<RunFacts> runs;                               ///< by start
     std::vector<std::string> notes;                           ///< whole sentences
-    std::vector<std::pair<std::string, std::string>> errors;  ///< file, what is wrong; what to do
+    std::vector<std::pair<std::string, std::string>> errors;  ///< file, "what is wrong; what to do"
 };
 
-/// Reads files and the files of folders (not of their subfolders). Files of a folder that are no
-/// recordings are passed over; a file that is named must be one. Never throws.
+/// Reads files, and the recordings in folders (not in their subfolders). Other files in a folder
+/// are ignored; a file that is named itself must be a recording. Never throws.
 RunCollection collect_run(const std::vector<std::string>& paths);
 
 /// True for a folder.

@@ -1,11 +1,10 @@
-// What the processes of a run took of one GPU together. The peaks of single processes need not
-// coincide, so their sum is more than there ever was; the timelines say when each was how high.
+// The combined memory use of several processes on one GPU. Their peaks need not coincide, so the
+// sum of the peaks is only an upper bound; the timelines give tighter ones.
 //
-// A timeline has buckets with a least and a largest value, so the sum at one moment is known
-// between two bounds: the true simultaneous peak lies between `at_least` and `at_most`;
-// report/runs/moments.hpp finds it where the event logs are there. Times of
-// different processes are compared by the wall clock of their starts: processes that share a GPU
-// share a machine and so its clock.
+// Timelines have buckets with a minimum and a maximum. The sum of the minima and of the maxima
+// bound the true simultaneous peak: it is between `at_least` and `at_most`. If the event logs
+// exist, report/runs/exact_peaks.hpp computes it exactly. Times of different processes are compared
+// by the wall clock of their starts: processes that share a GPU share a machine and its clock.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +15,29 @@
 
 namespace memlab::report {
 
-struct TogetherPeak {
+struct CombinedPeak {
     std::uint64_t sum = 0;  ///< of the processes' own peaks
     std::uint64_t at_least = 0;
     std::uint64_t at_most = 0;
-    std::uint64_t at_wall_ns = 0;  ///< begin of the first moment at `at_most`
-    bool from_logs = false;        ///< the event logs say it, both bounds are the same
+    std::uint64_t at_wall_ns = 0;  ///< when `at_most` is first reached
+    bool from_logs = false;        ///< computed from the event logs; both bounds are equal
 
     bool exact() const { return at_least == at_most; }
 };
 
-struct GpuTogether {
+struct GpuUsage {
     std::string uuid;
     std::string name;
     std::uint64_t total_bytes = 0;
-    std::vector<std::string> hosts;  ///< as its processes call them; containers may differ
-    std::vector<std::size_t> members;
-    std::vector<std::uint64_t> devices;  ///< Device::index of it in each of `members`
-    TogetherPeak allocated;
-    TogetherPeak reserved;
+    std::vector<std::string> hosts;      ///< host names of its processes; containers may differ
+    std::vector<std::size_t> members;    ///< indexes into RunCollection::members
+    std::vector<std::uint64_t> devices;  ///< its Device::index in each of `members`
+    CombinedPeak allocated;
+    CombinedPeak reserved;
 };
 
-/// The GPUs of the run by UUID (a device without one is its host's own, by index), in the order of
-/// their first use. Devices that a process saw and never used do not count.
-std::vector<GpuTogether> gpus_together(const RunCollection& run);
+/// The GPUs of the run in the order of their first use, identified by UUID (or by host and index if
+/// they have none). Devices on which a process allocated nothing are left out.
+std::vector<GpuUsage> combined_gpu_usage(const RunCollection& run);
 
 }  // namespace memlab::report

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t max_places = 256;
 
 template <class Names>
-std::optional<std::uint64_t> number_in(const Process& process, const Names& names) {
+std::optional<std::uint64_t> find_number(const Process& process, const Names& names) {
     for (const char* name : names) {
         const auto found = process.ranks.find(name);
         if (found == process.ranks.end()) {
@@ -35,11 +35,11 @@ std::optional<std::uint64_t> number_in(const Process& process, const Names& name
     return std::nullopt;
 }
 
-bool outside_the_device(const std::string& kind) {
+bool is_off_device(const std::string& kind) {
     return kind == "managed" || kind == "pinned" || kind == "ipc_import";
 }
 
-RankRow row_of(const Report& report) {
+RankRow make_row(const Report& report) {
     RankRow row;
     double active = 0;
     double reserved = 0;
@@ -52,23 +52,23 @@ RankRow row_of(const Report& report) {
         add_to(row.allocated_peak, device.curve(Curve::allocated).peak_bytes);
         add_to(row.reserved_peak, device_reserved.peak_bytes);
         if (device.fragmentation.at_peak) {
-            const auto of_pool = static_cast<double>(device_reserved.peak_bytes);
-            reserved += of_pool;
-            active += of_pool * (1 - *device.fragmentation.at_peak);
+            const auto pool_reserved = static_cast<double>(device_reserved.peak_bytes);
+            reserved += pool_reserved;
+            active += pool_reserved * (1 - *device.fragmentation.at_peak);
         }
         for (const auto& [kind, totals] : device.kinds) {
-            add_to(row.allocations, outside_the_device(kind) ? 0 : totals.count);
+            add_to(row.allocations, is_off_device(kind) ? 0 : totals.count);
         }
     }
     if (reserved > 0) {
         row.fragmentation = 1 - active / reserved;
     }
     row.ooms = report.oom_count;
-    row.local_rank = number_in(report.process, local_rank_variables);
+    row.local_rank = find_number(report.process, local_rank_variables);
     return row;
 }
 
-Imbalance imbalance_of(const std::vector<RankRow>& ranks, std::uint64_t RankRow::*figure) {
+Imbalance compute_imbalance(const std::vector<RankRow>& ranks, std::uint64_t RankRow::*figure) {
     Imbalance result;
     double sum = 0;
     for (const RankRow& row : ranks) {
@@ -85,9 +85,9 @@ Imbalance imbalance_of(const std::vector<RankRow>& ranks, std::uint64_t RankRow:
     return result;
 }
 
-/// A stack by what its binaries are and where in them it lies: the same in every process that runs
-/// the same binaries, and cheap.
-std::string plain_key(const Report& report, const Site& site) {
+/// Key of a stack by build ids and offsets: equal in all processes that run the same binaries, and
+/// cheap.
+std::string address_key(const Report& report, const Site& site) {
     std::string key = site.kind;
     for (const std::size_t frame : report.stacks.at(site.stack).frames) {
         const Frame& at = report.frames.at(frame);
@@ -100,8 +100,8 @@ std::string plain_key(const Report& report, const Site& site) {
     return key;
 }
 
-/// A stack by its names: the same for different builds of a library, too.
-std::string named_key(const std::string& kind, const std::vector<StackFrame>& frames) {
+/// Key of a stack by names: also equal for different builds of a library.
+std::string symbol_key(const std::string& kind, const std::vector<StackFrame>& frames) {
     std::string key = kind;
     for (const StackFrame& frame : frames) {
         key += '|';
@@ -115,29 +115,29 @@ std::string named_key(const std::string& kind, const std::vector<StackFrame>& fr
 }
 
 struct Candidate {
-    std::size_t member = 0;  ///< whose stack stands for it
+    std::size_t member = 0;  ///< which has `stack`
     std::size_t stack = 0;
     std::string kind;
     std::vector<std::uint64_t> peaks;
 };
 
-std::uint64_t difference_of(const std::vector<std::uint64_t>& peaks) {
-    const auto [least, most] = std::minmax_element(peaks.begin(), peaks.end());
-    return *most - *least;
+std::uint64_t max_difference(const std::vector<std::uint64_t>& peaks) {
+    const auto [min, max] = std::minmax_element(peaks.begin(), peaks.end());
+    return *max - *min;
 }
 
-/// Stacks that differ, before anything is given a name: names are dear, so only the largest get
-/// one.
-std::vector<Candidate> differing_stacks(const RunCollection& run,
-                                        const std::vector<RankRow>& ranks) {
+/// Stacks whose peaks differ, largest difference first. Unresolved: symbolizing is expensive and
+/// only done for the largest ones.
+std::vector<Candidate> find_differing_stacks(const RunCollection& run,
+                                             const std::vector<RankRow>& ranks) {
     std::map<std::string, Candidate> by_key;
     for (std::size_t i = 0; i < ranks.size(); ++i) {
         const Report& report = run.members[ranks[i].member].report;
         for (const Site& site : report.sites) {
-            if (outside_the_device(site.kind) || site.peak_bytes == 0) {
+            if (is_off_device(site.kind) || site.peak_bytes == 0) {
                 continue;
             }
-            const auto [entry, is_new] = by_key.try_emplace(plain_key(report, site));
+            const auto [entry, is_new] = by_key.try_emplace(address_key(report, site));
             Candidate& candidate = entry->second;
             if (is_new) {
                 candidate = {ranks[i].member, site.stack, site.kind,
@@ -148,30 +148,31 @@ std::vector<Candidate> differing_stacks(const RunCollection& run,
     }
     std::vector<Candidate> candidates;
     for (auto& [key, candidate] : by_key) {
-        if (difference_of(candidate.peaks) != 0) {
+        if (max_difference(candidate.peaks) != 0) {
             candidates.push_back(std::move(candidate));
         }
     }
     std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-        return difference_of(a.peaks) > difference_of(b.peaks);
+        return max_difference(a.peaks) > max_difference(b.peaks);
     });
-    // The same code under two builds is two candidates here: leave room for such pairs.
+    // The same code in two builds gives two candidates here, which are merged later.
     candidates.resize(std::min(candidates.size(), 4 * max_places));
     return candidates;
 }
 
-std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<RankRow>& ranks,
-                                 const std::function<Resolver&(std::size_t)>& resolver_of) {
+std::vector<PlaceSpread> find_differing_places(
+    const RunCollection& run, const std::vector<RankRow>& ranks,
+    const std::function<Resolver&(std::size_t)>& resolver) {
     std::map<std::string, std::size_t> known;
     std::vector<PlaceSpread> places;
-    for (const Candidate& candidate : differing_stacks(run, ranks)) {
-        Resolver& resolver = resolver_of(candidate.member);
-        const std::vector<StackFrame>& frames = resolver.frames(candidate.stack);
+    for (const Candidate& candidate : find_differing_stacks(run, ranks)) {
+        Resolver& names = resolver(candidate.member);
+        const std::vector<StackFrame>& frames = names.frames(candidate.stack);
         const auto [entry, is_new] =
-            known.try_emplace(named_key(candidate.kind, frames), places.size());
+            known.try_emplace(symbol_key(candidate.kind, frames), places.size());
         if (is_new) {
             PlaceSpread spread;
-            spread.place = resolver.place(candidate.stack);
+            spread.place = names.place(candidate.stack);
             spread.kind = candidate.kind;
             spread.frames = frames;
             spread.peaks.resize(ranks.size());
@@ -183,9 +184,9 @@ std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<Ran
         }
     }
     for (PlaceSpread& spread : places) {
-        const auto [least, most] = std::minmax_element(spread.peaks.begin(), spread.peaks.end());
-        spread.least = static_cast<std::size_t>(least - spread.peaks.begin());
-        spread.most = static_cast<std::size_t>(most - spread.peaks.begin());
+        const auto [min, max] = std::minmax_element(spread.peaks.begin(), spread.peaks.end());
+        spread.min_rank = static_cast<std::size_t>(min - spread.peaks.begin());
+        spread.max_rank = static_cast<std::size_t>(max - spread.peaks.begin());
     }
     std::erase_if(places, [](const PlaceSpread& spread) { return spread.difference() == 0; });
     std::stable_sort(places.begin(), places.end(),
@@ -194,31 +195,31 @@ std::vector<PlaceSpread> spreads(const RunCollection& run, const std::vector<Ran
     return places;
 }
 
-/// True when one of two processes is above the other, or became it by exec.
+/// True if one of two processes is an ancestor of the other, or an earlier image of it.
 bool related(const ProcessTree& tree, std::size_t a, std::size_t b) {
-    const auto above = [&tree](std::size_t from, std::size_t to) {
+    const auto is_ancestor = [&tree](std::size_t ancestor, std::size_t of) {
         std::size_t steps = 0;
-        for (std::size_t at = from; at != no_member && steps <= tree.nodes.size(); ++steps) {
-            if (at == to) {
+        for (std::size_t at = of; at != no_member && steps <= tree.nodes.size(); ++steps) {
+            if (at == ancestor) {
                 return true;
             }
             at = tree.nodes[at].parent;
         }
         return false;
     };
-    return above(a, b) || above(b, a);
+    return is_ancestor(b, a) || is_ancestor(a, b);
 }
 
 class RanksComparer {
   public:
     explicit RanksComparer(const RunCollection& run) : run_(run), tree_(build_tree(run)) {}
 
-    RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver_of) {
+    RankComparison compare(const std::function<Resolver&(std::size_t)>& resolver) {
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
             const Process& process = run_.members[i].report.process;
-            if (const auto rank = rank_of(process)) {
+            if (const auto rank = find_rank(process)) {
                 add(*rank, i);
-                const auto size = number_in(process, world_size_variables);
+                const auto size = find_number(process, world_size_variables);
                 if (size && (!out_.world_size || *size > *out_.world_size)) {
                     out_.world_size = size;
                 }
@@ -228,17 +229,17 @@ class RanksComparer {
             out_.ranks.push_back(std::move(row));
         }
         note_missing();
-        out_.allocated = imbalance_of(out_.ranks, &RankRow::allocated_peak);
-        out_.reserved = imbalance_of(out_.ranks, &RankRow::reserved_peak);
+        out_.allocated = compute_imbalance(out_.ranks, &RankRow::allocated_peak);
+        out_.reserved = compute_imbalance(out_.ranks, &RankRow::reserved_peak);
         if (out_.ranks.size() > 1) {
-            out_.places = spreads(run_, out_.ranks, resolver_of);
+            out_.places = find_differing_places(run_, out_.ranks, resolver);
         }
         return std::move(out_);
     }
 
   private:
     void add(std::uint64_t rank, std::size_t member) {
-        RankRow row = row_of(run_.members[member].report);
+        RankRow row = make_row(run_.members[member].report);
         row.rank = rank;
         row.member = member;
         const auto [entry, is_new] = rows_.try_emplace(rank, row);
@@ -270,7 +271,7 @@ class RanksComparer {
         constexpr std::uint64_t max_named = 16;
         std::string list;
         std::uint64_t missing = 0;
-        // A launcher's number may be anything.
+        // The launcher's value is not trusted.
         const std::uint64_t bound = std::min<std::uint64_t>(*out_.world_size, 1 << 20);
         for (std::uint64_t rank = 0; rank < bound; ++rank) {
             if (!rows_.contains(rank) && ++missing <= max_named) {
@@ -292,13 +293,13 @@ class RanksComparer {
 
 }  // namespace
 
-std::optional<std::uint64_t> rank_of(const Process& process) {
-    return number_in(process, rank_variables);
+std::optional<std::uint64_t> find_rank(const Process& process) {
+    return find_number(process, rank_variables);
 }
 
 RankComparison compare_ranks(const RunCollection& run,
-                             const std::function<Resolver&(std::size_t)>& resolver_of) {
-    return RanksComparer(run).compare(resolver_of);
+                             const std::function<Resolver&(std::size_t)>& resolver) {
+    return RanksComparer(run).compare(resolver);
 }
 
 }  // namespace memlab::report

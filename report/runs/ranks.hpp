@@ -1,9 +1,8 @@
-// The ranks of a job side by side: what each needed, how uneven they are, and which code makes the
-// difference.
+// Compares the ranks of a job: the memory each needed, the imbalance, and the code that differs.
 //
 // A rank is a process with a rank variable (trace/json/rank_variables.hpp). Helpers inherit the
-// variable (data loaders, an exec): of the processes of one rank the one with the largest allocated
-// peak stands for it, and the others are counted. Figures are sums over the GPUs that it used.
+// variable (data loaders, an exec): the process of a rank with the largest allocated peak
+// represents it, the others are only counted. Figures are sums over the GPUs that the process used.
 #pragma once
 
 #include <cstdint>
@@ -21,50 +20,50 @@ struct RankRow {
     std::uint64_t rank = 0;
     std::optional<std::uint64_t> local_rank;
     std::size_t member = 0;         ///< index into RunCollection::members
-    std::size_t processes = 1;      ///< that carry this rank and used a GPU
-    std::vector<std::string> gpus;  ///< UUIDs, in the order of its own indexes
+    std::size_t processes = 1;      ///< with this rank that used a GPU
+    std::vector<std::string> gpus;  ///< UUIDs, in the order of their indexes in the process
     std::uint64_t allocated_peak = 0;
     std::uint64_t reserved_peak = 0;
-    std::optional<double> fragmentation;  ///< 1 - active/reserved at their peaks, of all its pools
+    std::optional<double> fragmentation;  ///< 1 - active/reserved at the peaks, over its pools
     std::uint64_t allocations = 0;        ///< of device memory, over the whole run
     std::uint64_t ooms = 0;
 };
 
-/// How uneven a figure is over the ranks: largest / mean, 1 when all are the same.
+/// The imbalance of a figure over the ranks: largest / mean; 1 if all are equal.
 struct Imbalance {
     std::uint64_t largest = 0;
     double mean = 0;
-    std::optional<double> ratio;  ///< none when all are 0
-    std::uint64_t rank = 0;       ///< the first that has the largest
+    std::optional<double> ratio;  ///< none if all are 0
+    std::uint64_t rank = 0;       ///< the first rank with the largest
 };
 
-/// One place (a call stack with its names, and the kind of memory) over the ranks.
+/// The peaks of one place (a call stack with its names, and the kind of memory) on each rank.
 struct PlaceSpread {
     Place place;
     std::string kind;
     std::vector<StackFrame> frames;
-    std::vector<std::uint64_t> peaks;  ///< a rank each: the sum of the peaks of its call sites
-    std::size_t most = 0;              ///< index into the ranks
-    std::size_t least = 0;
+    std::vector<std::uint64_t> peaks;  ///< by rank: the sum of the peaks of its call sites
+    std::size_t max_rank = 0;          ///< index into RankComparison::ranks, of the largest peak
+    std::size_t min_rank = 0;
 
-    std::uint64_t difference() const { return peaks[most] - peaks[least]; }
+    std::uint64_t difference() const { return peaks[max_rank] - peaks[min_rank]; }
 };
 
 struct RankComparison {
     std::vector<RankRow> ranks;               ///< by rank
-    std::optional<std::uint64_t> world_size;  ///< what the launcher said
+    std::optional<std::uint64_t> world_size;  ///< as set by the launcher
     Imbalance allocated;
     Imbalance reserved;
-    std::vector<PlaceSpread> places;  ///< those that differ, by how much, at most 256
+    std::vector<PlaceSpread> places;  ///< those that differ, largest difference first; 256 at most
     std::vector<std::string> notes;   ///< whole sentences
 };
 
-/// `resolver_of(member)` gives the names of that member's stacks. Without any rank the list of
-/// ranks is empty.
+/// `resolver(member)` resolves that member's stacks. The list of ranks is empty if no process has a
+/// rank.
 RankComparison compare_ranks(const RunCollection& run,
-                             const std::function<Resolver&(std::size_t member)>& resolver_of);
+                             const std::function<Resolver&(std::size_t member)>& resolver);
 
-/// The rank that a launcher gave the process; none without one.
-std::optional<std::uint64_t> rank_of(const Process& process);
+/// The rank that the launcher gave to the process, if any.
+std::optional<std::uint64_t> find_rank(const Process& process);
 
 }  // namespace memlab::report

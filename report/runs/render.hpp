@@ -1,5 +1,5 @@
-// A run for people (the tree, what its processes took of each GPU together, the notes) and a
-// comparison of ranks; both for scripts too (JSON, docs/report-format.md).
+// Text and JSON output (docs/report-format.md) of a run (the process tree, the combined use of each
+// GPU, notes) and of a comparison of ranks.
 #pragma once
 
 #include <string>
@@ -13,32 +13,33 @@
 
 namespace memlab::report {
 
-/// All that is shown of a run, worked out.
+/// The computed data of a run that the outputs show.
 struct RunView {
-    std::string source;  ///< the folder, or what else was asked for
+    std::string source;  ///< the folder or files, as given by the user
     RunCollection collection;
     ProcessTree tree;
-    std::vector<GpuTogether> gpus;
+    std::vector<GpuUsage> gpus;
     std::size_t largest = no_member;  ///< the member with the largest allocated peak
 };
 
-/// Works the rest out from `collection`, and from the event logs beside its reports.
+/// Computes the view from `collection` and the event logs next to its reports.
 RunView view_run(const std::string& source, RunCollection collection);
 
-/// "rank 3: python3 train.py": its command, without the folder of the program. Not printable() yet.
+/// "rank 3: python3 train.py": the command without the program's folder. Not passed through
+/// printable().
 std::string process_title(const Process& process);
 
 /// How a process ended in one word: "ended", "exit 3", "SIGKILL", "exec", "cut off", "running".
-/// `became`: another image of it follows.
+/// `became`: another image of the process follows.
 std::string outcome_word(const RunMember& member, bool became);
 
-/// Ends with a newline. The summary of the largest process is not part of it.
+/// Ends with a newline. Does not include the summary of the largest process.
 std::string render_run_text(const RunView& view, const Style& style);
 
 /// {"format": "memlab-run-summary", "version": 1, ...}; ends with a newline.
 std::string render_run_json(const RunView& view);
 
-/// `top`: rows of the table of places.
+/// `top`: maximum rows of the table of places.
 std::string render_ranks_text(const RunView& view, const RankComparison& ranks, const Style& style,
                               std::size_t top, const std::string& working_directory);
 

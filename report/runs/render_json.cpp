@@ -1,4 +1,4 @@
-// Runs and comparisons of ranks for scripts; docs/report-format.md lists the members.
+// JSON output of runs and comparisons of ranks; docs/report-format.md lists the members.
 #include <nlohmann/json.hpp>
 
 #include "report/device_allocations.hpp"
@@ -25,12 +25,12 @@ json devices_json(const Report& report) {
                         {"allocated_peak_bytes", device.curve(Curve::allocated).peak_bytes},
                         {"reserved_peak_bytes", device.curve(Curve::reserved).peak_bytes},
                         {"allocated_at_end_bytes", device.curve(Curve::allocated).at_end_bytes},
-                        {"allocations", allocations_of(device)}});
+                        {"allocations", allocation_count(device)}});
     }
     return list;
 }
 
-/// Who stands above a node: a member, by its index in the list, or a process without CUDA.
+/// The index of the parent's member; null at a root and if the parent did not record anything.
 json parent_json(const RunView& view, const TreeNode& node) {
     if (node.parent == no_member) {
         return nullptr;
@@ -64,7 +64,7 @@ json process_json(const RunView& view, std::size_t index) {
             {"devices", devices_json(member.report)}};
 }
 
-json peak_json(const TogetherPeak& peak) {
+json peak_json(const CombinedPeak& peak) {
     return {{"sum_of_peaks_bytes", peak.sum},
             {"at_once_at_least_bytes", peak.at_least},
             {"at_once_at_most_bytes", peak.at_most},
@@ -72,7 +72,7 @@ json peak_json(const TogetherPeak& peak) {
             {"at_wall_ns", peak.at_wall_ns}};
 }
 
-json gpu_json(const GpuTogether& gpu) {
+json gpu_json(const GpuUsage& gpu) {
     return {{"uuid", gpu.uuid},
             {"name", gpu.name},
             {"total_bytes", gpu.total_bytes},
@@ -137,8 +137,8 @@ json place_json(const PlaceSpread& spread) {
             {"stack", std::move(frames)}};
 }
 
-/// File names and symbols need not be UTF-8; the output must be.
-std::string text_of(const json& document) {
+/// Replaces invalid UTF-8, which file names and symbols may contain.
+std::string to_text(const json& document) {
     return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -159,14 +159,14 @@ std::string render_run_json(const RunView& view) {
     }
     out["largest"] = view.largest == no_member ? json(nullptr) : json(view.largest);
     out["gpus"] = json::array();
-    for (const GpuTogether& gpu : view.gpus) {
+    for (const GpuUsage& gpu : view.gpus) {
         json described = gpu_json(gpu);
         described["processes"] = gpu.members;
         out["gpus"].push_back(std::move(described));
     }
     out["notes"] = view.collection.notes;
     out["errors"] = errors_json(view.collection.errors);
-    return text_of(out);
+    return to_text(out);
 }
 
 std::string render_ranks_json(const RunView& view, const RankComparison& ranks) {
@@ -181,7 +181,7 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
     out["imbalance"] = {{"allocated", imbalance_json(ranks.allocated)},
                         {"reserved", imbalance_json(ranks.reserved)}};
     out["gpus"] = json::array();
-    for (const GpuTogether& gpu : view.gpus) {
+    for (const GpuUsage& gpu : view.gpus) {
         json described = gpu_json(gpu);
         described["files"] = json::array();
         for (const std::size_t member : gpu.members) {
@@ -199,7 +199,7 @@ std::string render_ranks_json(const RunView& view, const RankComparison& ranks) 
     }
     out["notes"] = std::move(notes);
     out["errors"] = errors_json(view.collection.errors);
-    return text_of(out);
+    return to_text(out);
 }
 
 }  // namespace memlab::report

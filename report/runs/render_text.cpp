@@ -1,10 +1,9 @@
-// Runs and comparisons of ranks for people: tables as wide as the terminal, the important first.
-// Everything that comes from a recording passes printable().
+// Text output of runs and comparisons of ranks. All strings of a recording pass printable().
 #include <algorithm>
 #include <cstdio>
 
-#include "report/runs/moments.hpp"
-#include "report/runs/process_figures.hpp"
+#include "report/runs/exact_peaks.hpp"
+#include "report/runs/process_stats.hpp"
 #include "report/runs/render.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
@@ -22,8 +21,8 @@ std::string short_uuid(const std::string& uuid) {
     return uuid.substr(0, 12);
 }
 
-/// What the processes of a run took of a GPU together, where there were several.
-void add_together(const GpuTogether& gpu, Page& page) {
+/// The combined use of a GPU, if several processes used it.
+void add_combined_usage(const GpuUsage& gpu, Page& page) {
     if (gpu.members.size() < 2) {
         return;
     }
@@ -36,7 +35,7 @@ void add_together(const GpuTogether& gpu, Page& page) {
     page.line(page.dim("  " + left("", 12) + right("sum of peaks", width + 2) +
                        right(exact ? "at once" : "at once, at most", width + 6) +
                        (exact ? "" : right("at least", width))));
-    const auto row = [&](const char* name, const TogetherPeak& peak) {
+    const auto row = [&](const char* name, const CombinedPeak& peak) {
         page.line("  " + left(name, 12) + right(format_bytes(peak.sum), width + 2) +
                   page.bold(right(format_bytes(peak.at_most), width + 6)) +
                   (exact ? "" : right(format_bytes(peak.at_least), width)));
@@ -52,8 +51,8 @@ class RunText {
     std::string write() {
         header();
         table();
-        for (const GpuTogether& gpu : view_.gpus) {
-            add_together(gpu, page_);
+        for (const GpuUsage& gpu : view_.gpus) {
+            add_combined_usage(gpu, page_);
         }
         still_running();
         page_.warnings(view_.collection.notes);
@@ -66,7 +65,7 @@ class RunText {
     static constexpr std::size_t count_width = 10;
     static constexpr std::size_t outcome_width = 10;
 
-    const Process& process_of(std::size_t member) const {
+    const Process& member_process(std::size_t member) const {
         return view_.collection.members[member].report.process;
     }
 
@@ -128,16 +127,17 @@ class RunText {
         }
     }
 
-    std::string name_of(const TreeNode& node) const {
+    std::string node_name(const TreeNode& node) const {
         if (node.member == no_member) {
             const std::string command = page_.clean(node.command);
-            return command.empty() ? "(not recorded)" : base_of_first(command);
+            return command.empty() ? "(not recorded)" : without_folder(command);
         }
-        return (node.by_exec ? "exec " : "") + page_.clean(process_title(process_of(node.member)));
+        return (node.by_exec ? "exec " : "") +
+               page_.clean(process_title(member_process(node.member)));
     }
 
     /// "/usr/bin/python3 train.py" as "python3 train.py".
-    static std::string base_of_first(const std::string& command) {
+    static std::string without_folder(const std::string& command) {
         const std::size_t blank = command.find(' ');
         const std::size_t slash = command.rfind('/', blank);
         return slash == std::string::npos ? command : command.substr(slash + 1);
@@ -146,10 +146,10 @@ class RunText {
     void node(std::size_t index, const std::string& lead, const std::string& below) {
         const TreeNode& node = view_.tree.nodes[index];
         const bool ascii = page_.style().ascii;
-        const std::size_t room =
+        const std::size_t width =
             name_width_ > display_width(lead) + 8 ? name_width_ - display_width(lead) : 8;
         const std::string name =
-            left(lead + shorten_end(name_of(node), room - 1, ascii), name_width_);
+            left(lead + shorten_end(node_name(node), width - 1, ascii), name_width_);
         const std::string pid = right(std::to_string(node.pid), pid_width) + "  ";
         if (node.member == no_member) {
             page_.line(page_.dim(pid + name + right("no CUDA", bytes_width)));
@@ -166,7 +166,7 @@ class RunText {
 
     void row(const TreeNode& node, const std::string& name) {
         const RunMember& member = view_.collection.members[node.member];
-        const ProcessFigures figures = process_figures(member.report);
+        const ProcessStats figures = process_stats(member.report);
         const std::string outcome = outcome_word(member, view_.tree.became_another(node));
         const bool fine = outcome == "ended" || outcome == "exec" || outcome == "running";
         const std::string allocated = right(format_bytes(figures.allocated_peak), bytes_width);
@@ -190,10 +190,9 @@ class RunText {
         }
         page_.heading("Still running when the command had ended");
         for (const std::size_t member : running) {
-            page_.line(
-                "  pid " + std::to_string(process_of(member).pid) + "  holds " +
-                format_bytes(process_figures(view_.collection.members[member].report).at_end) +
-                "  " + page_.clean(command_line(process_of(member).arguments)));
+            page_.line("  pid " + std::to_string(member_process(member).pid) + "  holds " +
+                       format_bytes(process_stats(view_.collection.members[member].report).at_end) +
+                       "  " + page_.clean(command_line(member_process(member).arguments)));
         }
     }
 
@@ -216,8 +215,8 @@ class RanksText {
         page_.line(page_.bold(title));
         table();
         imbalance();
-        for (const GpuTogether& gpu : view_.gpus) {
-            add_together(gpu, page_);
+        for (const GpuUsage& gpu : view_.gpus) {
+            add_combined_usage(gpu, page_);
         }
         places();
         std::vector<std::string> notes = ranks_.notes;
@@ -274,7 +273,7 @@ class RanksText {
             if (of.ratio) {
                 std::snprintf(ratio, sizeof ratio, "%.2f", *of.ratio);
             }
-            // The mean is no more than the largest; a double may be, and more than 64 bits hold.
+            // The mean is at most the largest, but a rounded double may exceed it, and 64 bits.
             const std::uint64_t mean = of.mean < static_cast<double>(of.largest)
                                            ? static_cast<std::uint64_t>(of.mean)
                                            : of.largest;
@@ -298,7 +297,7 @@ class RanksText {
         }
         page_.line(page_.dim("  " + right("difference", 12) + right("most", 12) + right("rank", 6) +
                              right("least", 12) + right("rank", 6) + "  where"));
-        const std::size_t room = page_.width() > 72 ? page_.width() - 52 : 20;
+        const std::size_t width = page_.width() > 72 ? page_.width() - 52 : 20;
         for (std::size_t i = 0; i < ranks_.places.size() && i < top_; ++i) {
             const PlaceSpread& spread = ranks_.places[i];
             std::string where = page_.clean(location_text(spread.place, directory_));
@@ -309,11 +308,11 @@ class RanksText {
                 where += "  [" + page_.clean(spread.kind) + "]";
             }
             page_.line("  " + right(format_bytes(spread.difference()), 12) +
-                       right(format_bytes(spread.peaks[spread.most]), 12) +
-                       right(std::to_string(ranks_.ranks[spread.most].rank), 6) +
-                       right(format_bytes(spread.peaks[spread.least]), 12) +
-                       right(std::to_string(ranks_.ranks[spread.least].rank), 6) + "  " +
-                       shorten_end(where, room, page_.style().ascii));
+                       right(format_bytes(spread.peaks[spread.max_rank]), 12) +
+                       right(std::to_string(ranks_.ranks[spread.max_rank].rank), 6) +
+                       right(format_bytes(spread.peaks[spread.min_rank]), 12) +
+                       right(std::to_string(ranks_.ranks[spread.min_rank].rank), 6) + "  " +
+                       shorten_end(where, width, page_.style().ascii));
         }
         if (ranks_.places.size() > top_) {
             page_.line(page_.dim("  " + format_plural(ranks_.places.size() - top_, "place") +
@@ -335,15 +334,14 @@ RunView view_run(const std::string& source, RunCollection collection) {
     view.source = source;
     view.collection = std::move(collection);
     view.tree = build_tree(view.collection);
-    view.gpus = gpus_together(view.collection);
-    read_moments(view.collection, view.gpus);
-    std::uint64_t most = 0;
+    view.gpus = combined_gpu_usage(view.collection);
+    find_exact_peaks(view.collection, view.gpus);
+    std::uint64_t max_peak = 0;
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
-        const std::uint64_t peak =
-            process_figures(view.collection.members[i].report).allocated_peak;
-        if (view.largest == no_member || peak > most) {
+        const std::uint64_t peak = process_stats(view.collection.members[i].report).allocated_peak;
+        if (view.largest == no_member || peak > max_peak) {
             view.largest = i;
-            most = peak;
+            max_peak = peak;
         }
     }
     return view;
@@ -356,7 +354,7 @@ std::string process_title(const Process& process) {
     }
     arguments.front() = base_name(arguments.front());
     const std::string command = command_line(arguments);
-    const std::optional<std::uint64_t> rank = rank_of(process);
+    const std::optional<std::uint64_t> rank = find_rank(process);
     return rank ? "rank " + std::to_string(*rank) + ": " + command : command;
 }
 

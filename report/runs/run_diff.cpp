@@ -11,13 +11,13 @@ namespace memlab::report {
 
 namespace {
 
-/// The members of a run that did not end by themselves, other than by becoming another image.
+/// The members of a run that neither ended successfully nor were replaced by exec.
 std::vector<std::size_t> ended_early(const RunView& view) {
     std::vector<std::size_t> early;
     for (std::size_t i = 0; i < view.collection.members.size(); ++i) {
         const RunMember& member = view.collection.members[i];
         const bool became = view.tree.became_another(view.tree.nodes[i]);
-        if (!became && (member.running || !ended_well(member.report.process))) {
+        if (!became && (member.running || !succeeded(member.report.process))) {
             early.push_back(i);
         }
     }
@@ -50,12 +50,12 @@ void note_side(const RunView& view, std::vector<std::string>& notes) {
     }
 }
 
-/// What the fullest GPU of a run held at once; none where that is known between bounds only.
-std::optional<std::uint64_t> fullest_gpu(const RunView& view, TogetherPeak GpuTogether::*curve) {
+/// The combined peak of the fullest GPU of a run; none if only bounds are known.
+std::optional<std::uint64_t> fullest_gpu(const RunView& view, CombinedPeak GpuUsage::*curve) {
     std::uint64_t at_least = 0;
     std::uint64_t at_most = 0;
-    for (const GpuTogether& gpu : view.gpus) {
-        const TogetherPeak& peak = gpu.*curve;
+    for (const GpuUsage& gpu : view.gpus) {
+        const CombinedPeak& peak = gpu.*curve;
         const bool alone = gpu.members.size() == 1;
         at_least = std::max(at_least, alone ? peak.sum : peak.at_least);
         at_most = std::max(at_most, alone ? peak.sum : peak.at_most);
@@ -69,39 +69,39 @@ class RunComparer {
         : before_(before), after_(after), options_(options) {}
 
     RunDiff compare() {
-        Pairing pairing = pair_processes(before_.view.collection, after_.view.collection);
-        out_.by_rank = pairing.by_rank;
-        std::vector<DiffSide> first;
-        std::vector<DiffSide> then;
-        for (const ProcessPair& pair : pairing.pairs) {
+        ProcessMatching matching = match_processes(before_.view.collection, after_.view.collection);
+        out_.by_rank = matching.by_rank;
+        std::vector<DiffSide> sides_before;
+        std::vector<DiffSide> sides_after;
+        for (const ProcessPair& pair : matching.pairs) {
             add(pair);
             if (pair.both()) {
-                first.push_back(before_.side_of(pair.before));
-                then.push_back(after_.side_of(pair.after));
+                sides_before.push_back(before_.process(pair.before));
+                sides_after.push_back(after_.process(pair.after));
             }
         }
         std::stable_sort(
             out_.processes.begin(), out_.processes.end(),
             [](const auto& a, const auto& b) { return a.change.size() > b.change.size(); });
         add_totals();
-        out_.sites = diff_sites(first, then, options_);
-        out_.scopes = diff_scopes(first, then);
-        add_notes(note_of_builds(first, then, out_.sites));
+        out_.sites = diff_sites(sides_before, sides_after, options_);
+        out_.scopes = diff_scopes(sides_before, sides_after);
+        add_notes(builds_note(sides_before, sides_after, out_.sites));
         return std::move(out_);
     }
 
   private:
-    std::uint64_t value_in(const Report& report) const {
+    std::uint64_t sort_value_in(const Report& report) const {
         if (options_.order == Order::peak) {
-            return process_figures(report, options_.device).allocated_peak;
+            return process_stats(report, options_.device).allocated_peak;
         }
-        Figures sum;
+        SiteStats sum;
         for (const Device& device : report.devices) {
             if (!options_.device || device.index == *options_.device) {
-                sum.add(figures_of(report, device));
+                sum.add(device_stats(report, device));
             }
         }
-        return value_of(sum, options_.order);
+        return sort_value(sum, options_.order);
     }
 
     void add(const ProcessPair& pair) {
@@ -109,13 +109,13 @@ class RunComparer {
         process.pair = pair;
         if (pair.before != no_member) {
             const Report& report = before_.view.collection.members[pair.before].report;
-            process.before = process_figures(report, options_.device);
-            process.change.before = value_in(report);
+            process.before = process_stats(report, options_.device);
+            process.change.before = sort_value_in(report);
         }
         if (pair.after != no_member) {
             const Report& report = after_.view.collection.members[pair.after].report;
-            process.after = process_figures(report, options_.device);
-            process.change.after = value_in(report);
+            process.after = process_stats(report, options_.device);
+            process.change.after = sort_value_in(report);
         }
         out_.pairs += pair.both() ? 1 : 0;
         out_.added += pair.before == no_member ? 1 : 0;
@@ -126,7 +126,7 @@ class RunComparer {
         out_.processes.push_back(process);
     }
 
-    Change sum_of(std::uint64_t ProcessFigures::*figure) const {
+    Change total(std::uint64_t ProcessStats::*figure) const {
         Change sum;
         for (const ProcessDiff& process : out_.processes) {
             add_to(sum.before, process.before.*figure);
@@ -143,24 +143,24 @@ class RunComparer {
                                {out_.pairs + out_.gone, out_.pairs + out_.added}});
         add_peaks_at_once();
         out_.totals.push_back({"sum of peaks", "allocated_peak_bytes", "allocated", true,
-                               sum_of(&ProcessFigures::allocated_peak)});
+                               total(&ProcessStats::allocated_peak)});
         out_.totals.push_back({"sum of peaks", "reserved_peak_bytes", "reserved", true,
-                               sum_of(&ProcessFigures::reserved_peak)});
+                               total(&ProcessStats::reserved_peak)});
         out_.totals.push_back({"still held", "allocated_at_end_bytes", "at the end", true,
-                               sum_of(&ProcessFigures::at_end)});
+                               total(&ProcessStats::at_end)});
         out_.totals.push_back({"allocations", "allocations", "of all kinds", false,
-                               sum_of(&ProcessFigures::allocations)});
+                               total(&ProcessStats::allocations)});
     }
 
-    /// Processes may know one GPU by different indexes: with --device there is no such figure.
+    /// Not with --device: processes may have different indexes for one GPU.
     void add_peaks_at_once() {
         if (options_.device) {
             return;
         }
-        const auto allocated_before = fullest_gpu(before_.view, &GpuTogether::allocated);
-        const auto allocated_after = fullest_gpu(after_.view, &GpuTogether::allocated);
-        const auto reserved_before = fullest_gpu(before_.view, &GpuTogether::reserved);
-        const auto reserved_after = fullest_gpu(after_.view, &GpuTogether::reserved);
+        const auto allocated_before = fullest_gpu(before_.view, &GpuUsage::allocated);
+        const auto allocated_after = fullest_gpu(after_.view, &GpuUsage::allocated);
+        const auto reserved_before = fullest_gpu(before_.view, &GpuUsage::reserved);
+        const auto reserved_after = fullest_gpu(after_.view, &GpuUsage::reserved);
         if (!allocated_before || !allocated_after || !reserved_before || !reserved_after) {
             return;
         }
@@ -180,10 +180,10 @@ class RunComparer {
     bool has_ranks(const RunView& view) const {
         return std::any_of(
             view.collection.members.begin(), view.collection.members.end(),
-            [](const RunMember& member) { return rank_of(member.report.process).has_value(); });
+            [](const RunMember& member) { return find_rank(member.report.process).has_value(); });
     }
 
-    void add_notes(const std::string& of_builds) {
+    void add_notes(const std::string& builds_note) {
         if (!out_.by_rank && has_ranks(before_.view) != has_ranks(after_.view)) {
             const RunView& ranked = has_ranks(before_.view) ? before_.view : after_.view;
             out_.notes.push_back("Only " + ranked.source +
@@ -192,16 +192,16 @@ class RunComparer {
         if (out_.added + out_.gone != 0) {
             out_.notes.push_back(processes_text(out_.added + out_.gone) +
                                  (out_.added + out_.gone == 1 ? " has" : " have") +
-                                 " no partner: what is told by call stack, place and scope is of "
-                                 "the others.");
+                                 " no partner: changes by call stack, place and scope are those "
+                                 "of the others.");
         }
         if (!out_.peaks_at_once && !options_.device) {
             out_.notes.emplace_back(
                 "What the fullest GPU held at once is left out: without the event logs of all its "
                 "processes it is known between two bounds only, which memlab-report FOLDER shows.");
         }
-        if (!of_builds.empty()) {
-            out_.notes.push_back(of_builds);
+        if (!builds_note.empty()) {
+            out_.notes.push_back(builds_note);
         }
         note_side(before_.view, out_.notes);
         note_side(after_.view, out_.notes);

@@ -1,5 +1,5 @@
-// Two runs side by side for people and for scripts; docs/report-format.md lists the JSON's members.
-// Everything that comes from a recording passes printable().
+// Text and JSON output of a comparison of two runs; docs/report-format.md lists the JSON's members.
+// All strings of a recording pass printable() before they are added to the text.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -16,7 +16,7 @@ namespace memlab::report {
 
 namespace {
 
-const Process& process_of(const RunView& view, std::size_t member) {
+const Process& member_process(const RunView& view, std::size_t member) {
     return view.collection.members.at(member).report.process;
 }
 
@@ -46,9 +46,9 @@ class RunDiffText {
   private:
     void side(const char* name, const RunView& view) {
         const std::string count = "  " + processes_text(view.collection.members.size());
-        const std::size_t room = page_.room_beside(10 + display_width(count));
+        const std::size_t width = page_.remaining_width(10 + display_width(count));
         page_.line("  " + left(name, 8) +
-                   shorten_begin(page_.clean(view.source), room, options_.style.ascii) +
+                   shorten_begin(page_.clean(view.source), width, options_.style.ascii) +
                    page_.dim(count));
     }
 
@@ -104,38 +104,38 @@ class RunDiffText {
 
     void row(const ProcessDiff& process) {
         const ProcessPair& pair = process.pair;
-        const bool had = pair.before != no_member;
-        const bool has = pair.after != no_member;
-        const std::string percent = !had   ? "new"
-                                    : !has ? "gone"
-                                           : format_change_percent(process.change);
-        tables_.row({process.change, percent, had, has}, true, name_of(pair));
+        const bool has_before = pair.before != no_member;
+        const bool has_after = pair.after != no_member;
+        const std::string percent = !has_before  ? "new"
+                                    : !has_after ? "gone"
+                                                 : format_change_percent(process.change);
+        tables_.row({process.change, percent, has_before, has_after}, true, pair_name(pair));
     }
 
-    /// The command; where no rank tells it from others, its process id, too: that of --process, and
-    /// where there is room both.
-    std::string name_of(const ProcessPair& pair) const {
+    /// The command, and the process id if no rank identifies the process: the one that --process
+    /// takes, or both ids on wide terminals.
+    std::string pair_name(const ProcessPair& pair) const {
         const bool has = pair.after != no_member;
         const Process& process =
-            has ? process_of(after_, pair.after) : process_of(before_, pair.before);
+            has ? member_process(after_, pair.after) : member_process(before_, pair.before);
         std::string ids;
         if (!pair.stands_for_rank) {
             ids = "  (pid " + std::to_string(process.pid);
             if (pair.both() && page_.width() >= 104) {
-                ids += ", was " + std::to_string(process_of(before_, pair.before).pid);
+                ids += ", was " + std::to_string(member_process(before_, pair.before).pid);
             }
             ids += ")";
         }
         const std::size_t used = DiffTables::figures_width(true) + display_width(ids);
-        const std::size_t room = page_.width() > used + 8 ? page_.width() - used : 8;
+        const std::size_t width = page_.width() > used + 8 ? page_.width() - used : 8;
         std::string title = process_title(process);
-        if (display_width(page_.clean(title)) > room) {
-            // A script's folders would leave no room for its name.
+        if (display_width(page_.clean(title)) > width) {
+            // The folders of a script would hide its name.
             const std::string rank = pair.rank ? "rank " + std::to_string(*pair.rank) + ": " : "";
             const std::string program = program_name(process);
             title = program == base_name(process.executable) ? title : rank + program;
         }
-        return shorten_end(page_.clean(title), room, options_.style.ascii) + page_.dim(ids);
+        return shorten_end(page_.clean(title), width, options_.style.ascii) + page_.dim(ids);
     }
 
     const RunView& before_;
@@ -151,12 +151,12 @@ ordered_json side_json(const RunView& view) {
             {"errors", errors_json(view.collection.errors)}};
 }
 
-/// Null where the run has no such process.
-ordered_json member_json(const RunView& view, std::size_t member, const ProcessFigures& figures) {
+/// Null if the run has no such process.
+ordered_json member_json(const RunView& view, std::size_t member, const ProcessStats& figures) {
     if (member == no_member) {
         return nullptr;
     }
-    const Process& process = process_of(view, member);
+    const Process& process = member_process(view, member);
     return {{"file", view.collection.members[member].file},
             {"host", process.host},
             {"pid", process.pid},

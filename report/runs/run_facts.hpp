@@ -1,4 +1,4 @@
-// Reading the file that memlab-run writes of a run.
+// Parser of the file that memlab-run writes for a run.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace memlab::report {
 
-/// What a run file (memlab-run.<host>.<pid>.json) says beyond the reports.
+/// The contents of a run file (memlab-run.<host>.<pid>.json).
 struct RunFacts {
     struct Member {
         std::uint64_t pid = 0;
@@ -20,7 +20,7 @@ struct RunFacts {
         bool running = false;
         std::uint64_t held_bytes = 0;
         std::vector<std::string> arguments;
-        std::optional<std::string> report;  ///< file name; null: there was none
+        std::optional<std::string> report;  ///< file name; none: not written
         std::optional<std::string> log;
     };
     struct Ancestor {
@@ -33,18 +33,18 @@ struct RunFacts {
     std::vector<std::string> command;
     std::uint64_t start_wall_ns = 0;
     std::uint64_t end_wall_ns = 0;
-    std::string signal;                      ///< that ended the command; else empty
+    std::string signal;                      ///< that killed the command; else empty
     std::optional<std::uint64_t> exit_code;  ///< the command's
     std::map<std::string, std::string> replaced;
     std::vector<Member> members;
-    std::map<std::uint64_t, Ancestor> ancestors;  ///< by pid: without CUDA of their own
+    std::map<std::uint64_t, Ancestor> ancestors;  ///< by pid; processes that did not use CUDA
 };
 
-/// The "format" of a JSON document of memlab's by its first bytes, where all have it: "memlab-run",
-/// "memlab-report"; empty when it is none.
+/// The "format" of a JSON document ("memlab-run", "memlab-report"), which memlab writes as its
+/// first member; empty if it has none there. `head`: the first bytes.
 std::string document_format(std::string_view head);
 
-/// False with one line in `error` when `json` is no run file of a known version. Never throws.
+/// False, with one line in `error`, if `json` is not a run file of a known version. Never throws.
 bool parse_run_facts(std::string_view json, RunFacts* facts, std::string* error);
 
 }  // namespace memlab::report

@@ -23,16 +23,16 @@ class Builder {
             tree_.nodes.push_back(std::move(node));
         }
         for (std::size_t i = 0; i < run_.members.size(); ++i) {
-            if (const std::size_t before = image_before(i); before != no_member) {
+            if (const std::size_t previous = previous_image(i); previous != no_member) {
                 tree_.nodes[i].by_exec = true;
-                attach(i, before);
+                attach(i, previous);
             } else if (const std::size_t parent = recorded_parent(i); parent != no_member) {
                 attach(i, parent);
             } else {
                 attach_to_unrecorded(i);
             }
         }
-        drop_lonely();
+        drop_unknown_roots();
         for (std::size_t i = 0; i < tree_.nodes.size(); ++i) {
             if (tree_.nodes[i].parent == no_member && !dropped_.contains(i)) {
                 tree_.roots.push_back(i);
@@ -44,9 +44,9 @@ class Builder {
   private:
     const Process& process(std::size_t member) const { return run_.members[member].report.process; }
 
-    std::size_t image_before(std::size_t member) const {
+    std::size_t previous_image(std::size_t member) const {
         const RunMember& later = run_.members[member];
-        // Members are in order of their start: the nearest before is the one.
+        // Members are ordered by start: the nearest earlier one decides.
         for (std::size_t i = member; i-- > 0;) {
             const RunMember& earlier = run_.members[i];
             if (process(i).pid != process(member).pid || process(i).host != process(member).host) {
@@ -68,21 +68,21 @@ class Builder {
                 return i;
             }
         }
-        // A parent may have begun to record after its child did.
+        // A parent may start to record after its child.
         for (std::size_t i = member + 1; i < run_.members.size(); ++i) {
             if (process(i).pid == process(member).parent_pid &&
                 process(i).host == process(member).host && process(i).pid != process(member).pid) {
-                return leads_to(i, member) ? no_member : i;
+                return has_ancestor(i, member) ? no_member : i;
             }
         }
         return no_member;
     }
 
-    /// True when `from` is below `to` already: figures come from files and may contradict.
-    bool leads_to(std::size_t from, std::size_t to) const {
+    /// True if `ancestor` is `node` or above it. Bounded, since ids from files may form a cycle.
+    bool has_ancestor(std::size_t node, std::size_t ancestor) const {
         std::size_t steps = 0;
-        for (std::size_t at = from; at != no_member && steps <= tree_.nodes.size(); ++steps) {
-            if (at == to) {
+        for (std::size_t at = node; at != no_member && steps <= tree_.nodes.size(); ++steps) {
+            if (at == ancestor) {
                 return true;
             }
             at = tree_.nodes[at].parent;
@@ -91,7 +91,7 @@ class Builder {
     }
 
     void attach(std::size_t child, std::size_t parent) {
-        if (leads_to(parent, child)) {
+        if (has_ancestor(parent, child)) {
             return;
         }
         tree_.nodes[child].parent = parent;
@@ -117,8 +117,8 @@ class Builder {
         std::size_t child = member;
         std::uint64_t pid = process(member).parent_pid;
         const std::string host = process(member).host;
-        constexpr int deepest = 64;
-        for (int i = 0; i < deepest && pid > 1 && !is_memlab_run(host, pid); ++i) {
+        constexpr int max_depth = 64;
+        for (int i = 0; i < max_depth && pid > 1 && !is_memlab_run(host, pid); ++i) {
             const RunFacts::Ancestor* known = known_ancestor(host, pid);
             const auto [found, is_new] =
                 unrecorded_.try_emplace(std::make_pair(host, pid), tree_.nodes.size());
@@ -136,10 +136,10 @@ class Builder {
             }
             child = node;
             pid = known->parent_pid;
-            // A recorded process may stand above one that recorded nothing.
+            // The parent of a process that recorded nothing may have recorded.
             for (std::size_t above = 0; above < run_.members.size(); ++above) {
                 if (process(above).pid == pid && process(above).host == host &&
-                    !leads_to(above, child)) {
+                    !has_ancestor(above, child)) {
                     attach(child, above);
                     return;
                 }
@@ -147,8 +147,8 @@ class Builder {
         }
     }
 
-    /// An unknown process above a single other one says nothing.
-    void drop_lonely() {
+    /// Drops unknown processes with a single child: they connect nothing.
+    void drop_unknown_roots() {
         for (std::size_t i = run_.members.size(); i < tree_.nodes.size(); ++i) {
             TreeNode& node = tree_.nodes[i];
             if (node.command.empty() && node.parent == no_member && node.children.size() == 1) {

@@ -1,4 +1,5 @@
-// The summary's part on one GPU: its curves, who holds its memory, and what ran at the peak.
+// The sections of the summary for one GPU: its curves, the holders of its memory, the kernels that
+// ran at the peak.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -93,7 +94,7 @@ void SummaryPage::plot(const Device& device) {
         const auto allocated = values(row, Curve::allocated);
         const auto reserved = values(row, Curve::reserved);
         points.push_back({row.begin_ns, allocated.max, reserved.max});
-        // After its bucket the last value holds until the next row.
+        // The last value of a bucket holds until the next row.
         std::uint64_t end = 0;
         if (!__builtin_add_overflow(row.begin_ns, device.timeline.bucket_ns, &end)) {
             points.push_back({end, allocated.last, reserved.last});
@@ -139,14 +140,14 @@ void SummaryPage::plot(const Device& device) {
 }
 
 void SummaryPage::waterfall(const Device& device) {
-    const std::optional<Waterfall> fall = waterfall_of(*summary_.report, device);
+    const std::optional<Waterfall> fall = make_waterfall(*summary_.report, device);
     if (!fall) {
         return;
     }
     struct Level {
         std::uint64_t bytes;
         const char* name;
-        std::string less;  ///< what stands between it and the level above
+        std::string less;  ///< the meaning of the difference to the level above
     };
     std::vector<Level> levels;
     if (fall->device_used) {
@@ -216,7 +217,7 @@ void SummaryPage::marks(const Device& device) {
     };
     std::vector<Row> rows;
     std::uint64_t largest = 0;
-    // A mark from before the device's first use: it held nothing then.
+    // For marks before the first use of the device.
     static const Mark::OnDevice nothing;
     for (std::size_t i = 0; i < all.size(); ++i) {
         Row row{i + 1, &all[i], &nothing};
@@ -232,16 +233,15 @@ void SummaryPage::marks(const Device& device) {
         return;
     }
     heading("Marks");
-    // One unit for the column: the program's own story, told as PyTorch's memory_allocated()
-    // and memory_reserved() would tell it.
+    // One unit for all columns, so that they can be compared at a glance.
     const ByteUnit unit = unit_for(largest);
     const std::size_t name_width = std::max<std::size_t>(width() - 4 - 2 - 12 - 3 * 13, 10);
     line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
              right("reserved", 13) + right("requested", 13) + "  name"));
-    constexpr std::size_t most = 24;
+    constexpr std::size_t max_rows = 24;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        if (rows.size() > most && i == most / 2) {
-            const std::size_t skipped = rows.size() - most;
+        if (rows.size() > max_rows && i == max_rows / 2) {
+            const std::size_t skipped = rows.size() - max_rows;
             line(dim("       " + format_plural(skipped, "mark") + " more; --json has all"));
             i += skipped;
         }
@@ -291,7 +291,7 @@ void SummaryPage::kernels(const Device& device) {
                                      style().ascii);
         line("  " + right(format_duration(kernel.busy_ns), 12) +
              right(format_count(kernel.count), 8) + "  " +
-             shorten_end(clean(name), room_beside(24), style().ascii));
+             shorten_end(clean(name), remaining_width(24), style().ascii));
     }
     if (rest_names != 0) {
         line("  " + right(format_duration(rest_ns), 12) + right(format_count(rest_count), 8) +

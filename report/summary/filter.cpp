@@ -30,7 +30,7 @@ bool matches_text(const std::string& pattern, const std::string& name) {
            fnmatch(pattern.c_str(), base_name(name).c_str(), 0) == 0;
 }
 
-std::string Filter::add(const std::string& pattern) {
+std::string Filter::add(const std::string& given) {
     static constexpr std::array<std::pair<std::string_view, Key>, 5> keys = {{
         {"func", Key::function},
         {"file", Key::file},
@@ -38,53 +38,53 @@ std::string Filter::add(const std::string& pattern) {
         {"scope", Key::scope},
         {"kind", Key::kind},
     }};
-    Test test{Key::any, pattern, pattern};
-    const std::size_t equals = pattern.find('=');
-    const std::string word = pattern.substr(0, equals);
+    Pattern pattern{Key::any, given, given};
+    const std::size_t equals = given.find('=');
+    const std::string word = given.substr(0, equals);
     if (equals != std::string::npos && is_word(word)) {
         const auto* const key = std::find_if(keys.begin(), keys.end(),
                                              [&](const auto& each) { return each.first == word; });
         if (key == keys.end()) {
             return "takes func=, file=, module=, scope= or kind=, not " + word +
-                   "=; for a name with = in it write func=" + pattern;
+                   "=; for a name with = in it write func=" + given;
         }
-        test.key = key->second;
-        test.pattern = pattern.substr(equals + 1);
+        pattern.key = key->second;
+        pattern.text = given.substr(equals + 1);
     }
-    if (test.pattern.empty()) {
-        return "takes a text to look for, not " + (pattern.empty() ? "nothing" : pattern);
+    if (pattern.text.empty()) {
+        return "takes a text to look for, not " + (given.empty() ? "nothing" : given);
     }
-    tests_.push_back(std::move(test));
+    patterns_.push_back(std::move(pattern));
     return {};
 }
 
-bool Filter::frame_matches(const Test& test, const StackFrame& frame) {
-    const bool any = test.key == Key::any;
-    if (any || test.key == Key::function) {
-        if (matches_text(test.pattern, frame.function) ||
-            (!frame.python && matches_text(test.pattern, short_function_name(frame.function)))) {
+bool Filter::frame_matches(const Pattern& pattern, const StackFrame& frame) {
+    const bool any = pattern.key == Key::any;
+    if (any || pattern.key == Key::function) {
+        if (matches_text(pattern.text, frame.function) ||
+            (!frame.python && matches_text(pattern.text, short_function_name(frame.function)))) {
             return true;
         }
     }
-    return ((any || test.key == Key::file) && matches_text(test.pattern, frame.file)) ||
-           ((any || test.key == Key::module) && matches_text(test.pattern, frame.module));
+    return ((any || pattern.key == Key::file) && matches_text(pattern.text, frame.file)) ||
+           ((any || pattern.key == Key::module) && matches_text(pattern.text, frame.module));
 }
 
-bool Filter::takes(const std::string& kind, const std::vector<StackFrame>& frames) const {
-    return std::all_of(tests_.begin(), tests_.end(), [&](const Test& test) {
-        return test.key == Key::scope ||
-               (test.key == Key::kind
-                    ? matches_text(test.pattern, kind)
+bool Filter::matches(const std::string& kind, const std::vector<StackFrame>& frames) const {
+    return std::all_of(patterns_.begin(), patterns_.end(), [&](const Pattern& pattern) {
+        return pattern.key == Key::scope ||
+               (pattern.key == Key::kind
+                    ? matches_text(pattern.text, kind)
                     : std::any_of(frames.begin(), frames.end(), [&](const StackFrame& frame) {
-                          return frame_matches(test, frame);
+                          return frame_matches(pattern, frame);
                       }));
     });
 }
 
-std::vector<bool> Filter::outlived(const Test& test, const Report& report) {
+std::vector<bool> Filter::escaped_sites(const Pattern& pattern, const Report& report) {
     std::vector<bool> result(report.sites.size(), false);
     for (std::size_t i = 0; i < report.scopes.size(); ++i) {
-        if (matches_text(test.pattern, scope_path(report, i))) {
+        if (matches_text(pattern.text, scope_path(report, i))) {
             for (const Holders::Share& share : report.scopes[i].escaped.sites) {
                 result.at(share.site) = true;
             }
@@ -98,9 +98,9 @@ std::vector<bool> Filter::sites(const Report& report, Resolver& resolver) const 
     if (empty()) {
         return result;
     }
-    for (const Test& test : tests_) {
-        if (test.key == Key::scope) {
-            const std::vector<bool> named = outlived(test, report);
+    for (const Pattern& pattern : patterns_) {
+        if (pattern.key == Key::scope) {
+            const std::vector<bool> named = escaped_sites(pattern, report);
             for (std::size_t i = 0; i < result.size(); ++i) {
                 result[i] = result[i] && named[i];
             }
@@ -108,15 +108,15 @@ std::vector<bool> Filter::sites(const Report& report, Resolver& resolver) const 
     }
     for (std::size_t i = 0; i < result.size(); ++i) {
         result[i] =
-            result[i] && takes(report.sites[i].kind, resolver.frames(report.sites[i].stack));
+            result[i] && matches(report.sites[i].kind, resolver.frames(report.sites[i].stack));
     }
     return result;
 }
 
 std::string Filter::text() const {
     std::string text;
-    for (const Test& test : tests_) {
-        text.append(text.empty() ? "" : ", ").append(test.given);
+    for (const Pattern& pattern : patterns_) {
+        text.append(text.empty() ? "" : ", ").append(pattern.given);
     }
     return text;
 }

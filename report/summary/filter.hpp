@@ -1,15 +1,15 @@
-// What --filter takes: patterns that sites must match, the same for every command.
+// Patterns of --filter, which select sites; the same for every command.
 //
 //   TEXT         the function, the file or the module of a frame
 //   func=TEXT    the function of a frame, with or without its parameters
 //   file=TEXT    the source file of a frame
 //   module=TEXT  the program or library of a frame
-//   scope=TEXT   memory that outlived a scope of this path: so much a report knows of scopes
+//   scope=TEXT   memory that outlived a scope of this path (reports hold no more about scopes)
 //   kind=TEXT    the kind of memory: device, managed, pinned, ...
 //
-// TEXT is looked for anywhere in the name. With *, ? or [ in it, it is a pattern as a shell knows
-// them, for the whole name, or for what comes after its last slash. A site matches a pattern when
-// any frame of its stack does, inlined ones too; several patterns must all match.
+// TEXT matches anywhere in the name. If it contains *, ? or [, it is a glob pattern for the whole
+// name or its base name. A site matches a pattern if any frame of its stack does, including inlined
+// ones; several patterns must all match.
 #pragma once
 
 #include <string>
@@ -21,38 +21,39 @@
 
 namespace memlab::report {
 
-/// TEXT of a filter, and of a suppression: see above.
+/// Matches TEXT of a filter or suppression as described above.
 bool matches_text(const std::string& pattern, const std::string& name);
 
-/// Thread-safety: const functions may run at the same time, as far as the resolver allows it.
+/// A conjunction of patterns. Thread-safety: const functions may run concurrently if the resolver
+/// allows it.
 class Filter {
   public:
-    /// Adds what one --filter says. What is wrong with it, in one line; empty when all is well.
-    std::string add(const std::string& pattern);
+    /// Adds the pattern of one --filter. Returns an error message of one line; empty on success.
+    std::string add(const std::string& given);
 
-    bool empty() const { return tests_.empty(); }
+    bool empty() const { return patterns_.empty(); }
 
-    /// For those who have no report: true when all patterns but those of scopes match.
-    bool takes(const std::string& kind, const std::vector<StackFrame>& frames) const;
+    /// True if all patterns match, those of scopes excepted. Needs no report.
+    bool matches(const std::string& kind, const std::vector<StackFrame>& frames) const;
 
-    /// For each site of the report, whether it matches. Every stack is resolved, unless there is no
-    /// pattern: then all match.
+    /// For each site of the report, whether it matches. Resolves every stack, unless there are no
+    /// patterns: then all sites match.
     std::vector<bool> sites(const Report& report, Resolver& resolver) const;
 
-    /// The patterns as they were given, for a heading: "func=step, kind=managed"; not printable
-    /// yet.
+    /// The patterns as given, for a heading: "func=step, kind=managed"; not passed through
+    /// printable().
     std::string text() const;
 
   private:
     enum class Key { any, function, file, module, scope, kind };
-    struct Test {
+    struct Pattern {
         Key key;
-        std::string pattern;
-        std::string given;
+        std::string text;
+        std::string given;  ///< including "key="
     };
-    static bool frame_matches(const Test& test, const StackFrame& frame);
-    static std::vector<bool> outlived(const Test& test, const Report& report);
-    std::vector<Test> tests_;
+    static bool frame_matches(const Pattern& pattern, const StackFrame& frame);
+    static std::vector<bool> escaped_sites(const Pattern& pattern, const Report& report);
+    std::vector<Pattern> patterns_;
 };
 
 }  // namespace memlab::report

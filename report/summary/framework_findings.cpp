@@ -11,12 +11,12 @@ namespace memlab::report {
 
 namespace {
 
-constexpr std::uint64_t pytorch_unit = 2ULL << 20;  // every segment of its allocator is a multiple
+constexpr std::uint64_t pytorch_unit = 2ULL << 20;  // PyTorch's segments are multiples of it
 
 constexpr std::uint64_t max_regions = 64;
 
-/// Libraries that frameworks call and that allocate for themselves.
-bool allocates_for_itself(std::string_view path) {
+/// True for CUDA libraries that frameworks call and that allocate on their own.
+bool is_allocating_library(std::string_view path) {
     static constexpr std::array libraries = {"/libcublas", "/libcudnn",    "/libcufft",
                                              "/libcurand", "/libcusolver", "/libcusparse",
                                              "/libnccl"};
@@ -25,13 +25,13 @@ bool allocates_for_itself(std::string_view path) {
     });
 }
 
-const FrameworkCache* framework_of(const Report& report, const Site& site) {
+const FrameworkCache* find_framework(const Report& report, const Site& site) {
     for (const std::size_t frame : report.stacks.at(site.stack).frames) {
         const std::string& path = report.modules.at(report.frames.at(frame).module).path;
         if (const FrameworkCache* cache = framework_of_library(path)) {
             return cache;
         }
-        if (allocates_for_itself(path)) {
+        if (is_allocating_library(path)) {
             return nullptr;
         }
     }
@@ -42,16 +42,16 @@ struct Use {
     std::uint64_t peak_bytes = 0;
     std::uint64_t count = 0;
     std::uint64_t live_count = 0;
-    bool whole_units = true;  ///< all sizes as PyTorch's allocator asks for them
+    bool whole_units = true;  ///< all sizes are multiples of pytorch_unit
 };
 
-/// What its library did looks like a cache at work.
+/// True if the allocations of the library follow the pattern of its cache.
 bool looks_cached(const FrameworkCache& cache, const Use& use) {
     const std::string_view key = cache.key;
     if (key == "pytorch") {
         return use.whole_units;
     }
-    // XLA's allocator doubles what it has, and gives all of it back at the end.
+    // XLA's allocator doubles its memory with each region, and frees all of it at the end.
     return key == "jax" ? use.count <= max_regions : use.live_count == use.count;
 }
 
@@ -94,7 +94,7 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     std::vector<Use> uses(caches.size());
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
-        const FrameworkCache* cache = framework_of(report, site);
+        const FrameworkCache* cache = find_framework(report, site);
         if (cache == nullptr || (site.kind != "device" && site.kind != "vmm")) {
             continue;
         }

@@ -1,7 +1,7 @@
-// Frameworks' own caches as a report shows them: one that lies on top of memlab's pool hides the
-// tensors in it, one that was switched off changed what the framework itself says. Recognized by
-// the library that allocates and by what a cache does, not by the library alone: with its cache off
-// the same library allocates.
+// Detects the frameworks' own caching allocators in a report. A cache on top of memlab's pool hides
+// the tensors in it; one that was switched off changes the framework's own statistics. Detected by
+// the library that allocates and by the pattern of its allocations: with its cache off the same
+// library allocates.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace memlab::report {
 
 struct FrameworkFinding {
     const FrameworkCache* cache = nullptr;
-    bool switched_off = false;     ///< by its switch, which was in force
-    std::uint64_t peak_bytes = 0;  ///< held through its library at the allocated peaks of the GPUs
+    bool switched_off = false;     ///< by its environment variable
+    std::uint64_t peak_bytes = 0;  ///< allocated by its library at the allocated peaks of the GPUs
     std::string text;              ///< whole sentences: what it means and what to do
-    std::string command;           ///< that shows the tensors; empty where none does
+    std::string command;           ///< shows the tensors; empty if no command does
 };
 
-/// A cache on top is named where it holds a quarter of the peak at least; a switch wherever the
-/// framework was used with it.
+/// Reports a cache if it holds at least a quarter of the peak, and a cache that was switched off if
+/// its framework was used.
 std::vector<FrameworkFinding> find_frameworks(const Report& report);
 
 }  // namespace memlab::report

@@ -1,5 +1,5 @@
-// Pieces of JSON that memlab-report's commands have in common. docs/report-format.md describes the
-// summary's; each command's own document names those that it uses.
+// JSON values shared by the commands of memlab-report. docs/report-format.md describes those of the
+// summary; the documentation of each command names those that it uses.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,18 +18,18 @@ using ordered_json = nlohmann::ordered_json;
 /// Null for empty text.
 ordered_json text_or_null(const std::string& text);
 
-/// [{file, error}]: what could not be read, and why.
+/// [{file, error}]: the files that could not be read.
 ordered_json errors_json(const std::vector<std::pair<std::string, std::string>>& errors);
 
-/// {function, file, line, module, address, through, problem} (null where unknown), or null where no
-/// stack was recorded.
+/// {function, file, line, module, address, through, problem} (null if unknown), or null if no stack
+/// was recorded.
 ordered_json place_json(const Place& place);
 
 /// [{function (with parameters), file, line, module, address, inlined, python, problem}], the call
 /// into CUDA first.
 ordered_json stack_json(const std::vector<StackFrame>& frames);
 
-/// File names and symbols need not be UTF-8; the output is. Indented, without a newline at the end.
+/// Replaces invalid UTF-8, which file names and symbols may contain. Indented, no final newline.
 std::string json_text(const ordered_json& value);
 
 /// The document around json_text() of several reports: {"format": `format`, "version": 1,

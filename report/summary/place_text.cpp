@@ -34,7 +34,7 @@ std::string location_text(const Place& place, const std::string& working_directo
 }
 
 std::string describe_place(const Place& place, const std::string& kind_name, const std::string& api,
-                           std::size_t room, const PlaceTextOptions& options) {
+                           std::size_t width, const PlaceTextOptions& options) {
     const Style& style = options.style;
     const auto clean = [&style](const std::string& text) { return printable(text, style.ascii); };
     const auto dim = [&style](const std::string& text) {
@@ -46,31 +46,31 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     std::string extra = kind;
     if (!place.through.empty()) {
         const std::string through = "  via " + clean(place.through) + kind;
-        const std::size_t whole =
+        const std::size_t full_width =
             display_width(where) + 2 + display_width(function) + display_width(through);
-        if (whole <= room || !place.file.empty()) {
-            extra = shorten_end(through, room / 3, style.ascii);
+        if (full_width <= width || !place.file.empty()) {
+            extra = shorten_end(through, width / 3, style.ascii);
         }
     }
-    const std::size_t left_over = room - std::min(room, display_width(extra) + 2);
+    const std::size_t remaining = width - std::min(width, display_width(extra) + 2);
     const auto too_long = [&] {
-        return display_width(where) + display_width(function) > left_over;
+        return display_width(where) + display_width(function) > remaining;
     };
     if (too_long() && !options.templates) {
         function = collapse_templates(function, style.ascii);
     }
-    const bool only_a_library = place.recorded && place.file.empty();
-    if (only_a_library && !function.empty() && too_long()) {
-        return shorten_begin(function, left_over + 2, style.ascii) + dim(extra);
+    const bool is_library = place.recorded && place.file.empty();
+    if (is_library && !function.empty() && too_long()) {
+        return shorten_begin(function, remaining + 2, style.ascii) + dim(extra);
     }
     if (too_long()) {
         where = base_name(where);
     }
-    const std::size_t for_where =
+    const std::size_t where_width =
         std::min(display_width(where),
-                 std::max(left_over / 2, left_over - std::min(left_over, display_width(function))));
-    where = shorten_begin(where, for_where, style.ascii);
-    function = shorten_begin(function, left_over - for_where, style.ascii);
+                 std::max(remaining / 2, remaining - std::min(remaining, display_width(function))));
+    where = shorten_begin(where, where_width, style.ascii);
+    function = shorten_begin(function, remaining - where_width, style.ascii);
     if (function.empty()) {
         return where + dim(extra);
     }

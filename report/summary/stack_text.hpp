@@ -1,4 +1,4 @@
-// A whole call stack, a line for each frame.
+// Formats a call stack, one line per frame.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace memlab::report {
 
-/// "  > Step::forward  train.cpp:42": the call into CUDA first, the frame that stands for the stack
-/// marked with ">". Printable.
+/// "  > Step::forward  train.cpp:42": the call into CUDA first; ">" marks the frame that is the
+/// stack's place in tables. Printable.
 std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
                                      const Style& style, const std::string& working_directory);
 
-/// Why the outer frames of a truncated stack are not there.
+/// The reason why the outer frames of a truncated stack are missing.
 std::string missing_frames(const Report& report, std::size_t stack);
 
 }  // namespace memlab::report

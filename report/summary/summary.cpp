@@ -11,7 +11,7 @@ namespace memlab::report {
 
 namespace {
 
-/// Figures come from a file: they may not add up.
+/// Sums saturate, since the figures of a file are not trusted.
 HoldersSummary summarize_holders(const Holders& holders, const Report& report, Resolver& resolver) {
     HoldersSummary summary;
     summary.time_ns = holders.time_ns;
@@ -31,13 +31,13 @@ HoldersSummary summarize_holders(const Holders& holders, const Report& report, R
             summary.places.push_back({place, site.kind, site.api, 0, 0, {}, {}, {}});
         }
         PlaceShare& out = summary.places[entry->second];
-        out.count = bounded_add(out.count, share.count);
-        out.bytes = bounded_add(out.bytes, share.bytes);
+        out.count = saturating_add(out.count, share.count);
+        out.bytes = saturating_add(out.bytes, share.bytes);
         out.sites.push_back(share.site);
         if (std::find(out.stacks.begin(), out.stacks.end(), site.stack) == out.stacks.end()) {
             out.stacks.push_back(site.stack);
         }
-        for (const HeldLabel& label : share.labels) {
+        for (const MemoryLabel& label : share.labels) {
             add_label(label, out.labels);
         }
     }
@@ -85,16 +85,16 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     }
     if (!warning.empty()) {
         warnings.push_back(warning);
-    } else if (process.recording && !stopped(report)) {
+    } else if (process.recording && !recording_stopped(report)) {
         warnings.emplace_back(
             "The program still runs, and its log is being written: all figures are those of this "
             "moment.");
-    } else if (process.ended == "cut off" && !stopped(report)) {
+    } else if (process.ended == "cut off" && !recording_stopped(report)) {
         warnings.emplace_back(
             "The recording stops without an end (killed, _exit or exec); all figures are those of "
             "its last event.");
     }
-    if (stopped(report)) {
+    if (recording_stopped(report)) {
         warnings.push_back("The recording " + stop_text(report) +
                            ". What the program did after that is not in it: its later peaks, and "
                            "what it held at its end, are not known.");
@@ -125,20 +125,20 @@ std::vector<std::string> collect_warnings(const Report& report, const std::strin
     }
     if (coverage.lost_records != 0) {
         warnings.push_back("CUPTI lost " + format_plural(coverage.lost_records, "record") +
-                           ": what it tells of allocations and kernels is not all.");
+                           ": its data on allocations and kernels is incomplete.");
     }
     const Integrity& integrity = report.integrity;
     if (integrity.unmatched_frees != 0 || integrity.unmatched_segment_frees != 0) {
-        warnings.push_back(
-            format_plural(bounded_add(integrity.unmatched_frees, integrity.unmatched_segment_frees),
-                          "free") +
-            " of memory whose allocation was not seen.");
+        warnings.push_back(format_plural(saturating_add(integrity.unmatched_frees,
+                                                        integrity.unmatched_segment_frees),
+                                         "free") +
+                           " of memory whose allocation was not seen.");
     }
     if (integrity.overwritten_allocations != 0 || integrity.overwritten_segments != 0) {
-        warnings.push_back(format_plural(bounded_add(integrity.overwritten_allocations,
-                                                     integrity.overwritten_segments),
+        warnings.push_back(format_plural(saturating_add(integrity.overwritten_allocations,
+                                                        integrity.overwritten_segments),
                                          "allocation") +
-                           " ended by a free that was not seen: their memory was handed out anew.");
+                           " ended by a free that was not seen: their memory was reused.");
     }
     if (integrity.incomplete) {
         warnings.emplace_back("The host ran out of memory: figures stop at that moment.");
@@ -200,32 +200,32 @@ Holders still_allocated(const Device& device, const Report& report) {
         const Site& site = report.sites[i];
         if (site.device == device.index && site.live_count != 0 && !is_in_curves(site.kind)) {
             all.sites.push_back({i, site.live_count, site.live_bytes, {}});
-            all.count = bounded_add(all.count, site.live_count);
-            all.bytes = bounded_add(all.bytes, site.live_bytes);
+            all.count = saturating_add(all.count, site.live_count);
+            all.bytes = saturating_add(all.bytes, site.live_bytes);
         }
     }
     return all;
 }
 
-bool stopped(const Report& report) {
+bool recording_stopped(const Report& report) {
     const bool lost = report.log.dropped != 0 || !report.log.stopped_because.empty();
-    // A report that the process wrote itself at its end is whole, whatever its log is.
+    // A report that the process wrote itself at its end is complete, even if its log is not.
     return lost && (report.process.ended == "cut off" || report.from_log);
 }
 
 std::string moment_text(const Report& report) {
-    return stopped(report)            ? "when the recording stopped"
+    return recording_stopped(report)  ? "when the recording stopped"
            : report.process.recording ? "now"
                                       : "at the end";
 }
 
 std::string moment_column(const Report& report) {
-    return stopped(report) ? "at the stop" : moment_text(report);
+    return recording_stopped(report) ? "at the stop" : moment_text(report);
 }
 
 std::string unfinished_text(const Report& report) {
     const Process& process = report.process;
-    if (stopped(report)) {
+    if (recording_stopped(report)) {
         return "was recorded in part: its recording " + stop_text(report);
     }
     if (!process.signal.empty()) {
@@ -236,10 +236,10 @@ std::string unfinished_text(const Report& report) {
 }
 
 std::string end_text(const Process& process) {
-    // Without an end, and nobody to tell when it was, there is the last event.
     if (process.recording) {
         return "still runs, after " + format_duration(process.duration_ns);
     }
+    // If the end is unknown, the duration is the time of the last event.
     const bool known = process.ended != "cut off" || process.recorded_ns != 0;
     const std::string after =
         (known ? " after " : " after at least ") + format_duration(process.duration_ns);
@@ -248,7 +248,7 @@ std::string end_text(const Process& process) {
     }
     if (process.ended == "cut off") {
         if (process.exit_code) {
-            // No end was recorded, yet it was no signal: _exit, or another program by exec.
+            // No recorded end and no signal: the process called _exit or exec.
             return "left by _exit or exec with code " + std::to_string(*process.exit_code) + after;
         }
         return "was cut off" + after;
@@ -265,7 +265,7 @@ std::string end_text(const Process& process) {
     return "ended normally" + after;
 }
 
-bool ended_well(const Process& process) {
+bool succeeded(const Process& process) {
     return (process.ended != "cut off" || process.recording) && process.signal.empty() &&
            process.exit_code.value_or(0) == 0;
 }
@@ -276,7 +276,7 @@ Summary summarize(const std::string& file, const Report& report, const std::stri
     summary.file = file;
     summary.report = &report;
     summary.ended = end_text(report.process);
-    summary.ended_well = ended_well(report.process);
+    summary.succeeded = succeeded(report.process);
     for (const Device& device : report.devices) {
         if (device.used()) {
             summary.devices.push_back(

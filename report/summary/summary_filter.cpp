@@ -8,14 +8,14 @@ namespace memlab::report {
 
 namespace {
 
-void narrow(HoldersSummary& summary, const Holders& holders, const Report& report,
-            const std::vector<bool>& taken) {
+void filter_holders(HoldersSummary& summary, const Holders& holders, const Report& report,
+                    const std::vector<bool>& taken) {
     std::map<std::size_t, Holders::Share> shares;
     for (const Holders::Share& share : holders.sites) {
         shares.emplace(share.site, share);
     }
     for (PlaceShare& place : summary.places) {
-        // A place may be reached by ways that match and by others that do not.
+        // A place may be on call stacks that match and on others that do not.
         std::erase_if(place.sites, [&](std::size_t site) { return !taken.at(site); });
         place.count = 0;
         place.bytes = 0;
@@ -41,12 +41,13 @@ void narrow(HoldersSummary& summary, const Holders& holders, const Report& repor
 void filter_summary(Summary& summary, const std::vector<bool>& taken) {
     const Report& report = *summary.report;
     for (DeviceSummary& device : summary.devices) {
-        narrow(device.at_peak, device.device->at_peak, report, taken);
-        narrow(device.live, device.device->live, report, taken);
-        narrow(device.still_allocated, still_allocated(*device.device, report), report, taken);
+        filter_holders(device.at_peak, device.device->at_peak, report, taken);
+        filter_holders(device.live, device.device->live, report, taken);
+        filter_holders(device.still_allocated, still_allocated(*device.device, report), report,
+                       taken);
     }
     for (OomSummary& oom : summary.ooms) {
-        narrow(oom.holders, oom.oom->holders, report, taken);
+        filter_holders(oom.holders, oom.oom->holders, report, taken);
     }
 }
 

@@ -1,5 +1,4 @@
-// The summary's tables of places, narrowed to the call sites that --filter takes, or in another
-// order.
+// Filters and sorts the tables of places of a summary.
 #pragma once
 
 #include <vector>
@@ -8,12 +7,12 @@
 
 namespace memlab::report {
 
-/// Leaves in the tables of who held memory (at the peak, at the end, at a failed allocation) what
-/// the sites of `taken` held; their totals, and so all shares, stay those of everything. Sites that
-/// the report only sums up are left out: nobody knows what they match.
+/// Reduces the tables of holders (at the peak, at the end, at a failed allocation) to the sites of
+/// `taken`. Totals, and so all shares, still refer to all sites. Sites that the report only sums up
+/// are left out, since they cannot be matched.
 void filter_summary(Summary& summary, const std::vector<bool>& taken);
 
-/// Puts those tables in the order of their allocations, most first.
+/// Sorts these tables by the number of allocations, largest first.
 void order_by_count(Summary& summary);
 
 }  // namespace memlab::report

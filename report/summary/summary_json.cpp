@@ -1,30 +1,31 @@
-// The summary for machines: {"format": "memlab-summary", "version": 1, "reports": [...], "errors":
+// JSON output of the summary: {"format": "memlab-summary", "version": 1, "reports": [...],
+// "errors":
 // [{"file", "error"}]}. One object per report:
 //   file, process {name, pid, executable, arguments, host, start_wall_ns, duration_ns, ended,
 //     ended_text, signal, exit_code (null when not known), started_late, ranks}, memlab_version,
 //   devices [index, name, uuid, total_bytes, limit_bytes, driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
-//     waterfall (null without memory) {time_ns, within_ns, device_used_bytes, remainder_bytes (both
-//       null where no sample tells), reserved_bytes, cached_bytes, active_bytes, pending_bytes,
+//     waterfall (null if there is no memory) {time_ns, within_ns, device_used_bytes,
+//     remainder_bytes (both
+//       null if there is no sample), reserved_bytes, cached_bytes, active_bytes, pending_bytes,
 //       allocated_bytes, rounding_bytes, requested_bytes, outside_pool_bytes {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
 //     live, of every kind of memory)],
 //   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
-//   device_total_bytes,
-//     largest_free_block_bytes, error, place, explanation, holders], oom_count,
-//   frameworks [name, key, switched_off, peak_bytes, text, command (null where none helps)]: caches
+//     device_total_bytes, largest_free_block_bytes, error, place, explanation, holders], oom_count,
+//   frameworks [name, key, switched_off, peak_bytes, text, command (null if there is none)]: caches
 //     on top of memlab's pool, and those that were switched off,
 //   marks [type, name, time_ns, devices], mark_count, scopes [path, kind, ...], labels [name, ...],
 //   steps [kind, name, steps, verdict, growing [bytes_per_step, place]], warnings [text].
 // A place in a list: bytes, count, share (of the list's bytes), kind, api, sites, place, stacks.
-// labels (of an OOM's places, where there are any): name, count, bytes.
-// place: function, file, line, module, address, through, problem (null where unknown).
+// labels (of an OOM's places, if there are any): name, count, bytes.
+// place: function, file, line, module, address, through, problem (null if unknown).
 // stacks: lists of frames {function (with parameters), file, line, module, address, inlined,
 // python, problem}, the call into CUDA first; the first 8 of a place.
-// Members keep their names and meaning; new ones may appear.
+// Members keep their names and meaning; new ones may be added.
 #include <nlohmann/json.hpp>
 
 #include "report/summary/json_values.hpp"
@@ -45,9 +46,9 @@ json ratio_json(const std::optional<double>& ratio) {
     return ratio ? json(*ratio) : json(nullptr);
 }
 
-json held_labels_json(const std::vector<HeldLabel>& labels) {
+json memory_labels_json(const std::vector<MemoryLabel>& labels) {
     json out = json::array();
-    for (const HeldLabel& label : labels) {
+    for (const MemoryLabel& label : labels) {
         out.push_back({{"name", label.name}, {"count", label.count}, {"bytes", label.bytes}});
     }
     return out;
@@ -88,7 +89,7 @@ json holders_json(const HoldersSummary& holders, Resolver& resolver, std::size_t
                     {"place", place_json(share.place)},
                     {"stacks", std::move(stacks)}};
         if (!share.labels.empty()) {
-            row["labels"] = held_labels_json(share.labels);
+            row["labels"] = memory_labels_json(share.labels);
         }
         out["places"].push_back(std::move(row));
     }
@@ -142,7 +143,7 @@ json kernels_json(const KernelsAtPeak& moment, std::size_t top) {
 }
 
 json waterfall_json(const Report& report, const Device& device) {
-    const std::optional<Waterfall> fall = waterfall_of(report, device);
+    const std::optional<Waterfall> fall = make_waterfall(report, device);
     if (!fall) {
         return nullptr;
     }
@@ -285,7 +286,7 @@ json scope_json(const Report& report, std::size_t index, Resolver& resolver) {
             {"escaped",
              {{"count", scope.escaped.count},
               {"bytes", scope.escaped.bytes},
-              {"most_bytes", scope.most_escaped_bytes},
+              {"most_bytes", scope.max_escaped_bytes},
               {"places", std::move(places)},
               {"other",
                {{"count", scope.escaped.other_count}, {"bytes", scope.escaped.other_bytes}}}}}};

@@ -1,5 +1,5 @@
-// The page of memlab-report's summary. What matters first comes first: how it ended, how much,
-// when, who; then what is wrong and what to do next.
+// The text output of memlab-report's summary, the most important first: how the process ended, how
+// much memory, when, who; then warnings and what to do next.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace memlab::report {
 /// Thread-safety: none.
 class SummaryPage : private Page {
   public:
-    /// `resolver` may be null where no call stacks are shown.
+    /// `resolver` may be null if no call stacks are shown.
     SummaryPage(const Summary& summary, Resolver* resolver, const TextOptions& options)
         : Page(options.style), summary_(summary), resolver_(resolver), options_(options) {}
 
-    /// All of it, once.
+    /// The whole summary. Call once.
     std::string full();
-    /// A few lines, as memlab-run prints them at a program's end; once.
+    /// A few lines, printed by memlab-run at the end of a program. Call once.
     std::string brief();
 
   private:
@@ -29,8 +29,8 @@ class SummaryPage : private Page {
     void device_sections(const DeviceSummary& summary);
     void curve_table(const Device& device);
     void plot(const Device& device);
-    /// From what the GPU shows down to what was asked for: each level is the one above it less what
-    /// stands between them. Levels with nothing between them share a line.
+    /// From the used memory of the GPU down to the requested bytes; shows the difference between
+    /// adjacent levels. Equal levels share a line.
     void waterfall(const Device& device);
     void fragmentation(const Device& device);
     void marks(const Device& device);
@@ -56,12 +56,12 @@ class SummaryPage : private Page {
     void scopes();
     void labels();
     void steps();
-    /// What became of memory from step to step, and the places that grow.
+    /// How memory developed from step to step, and the places that grow.
     void verdict(const StepsSummary& summary);
     static std::string rate(double bytes_per_step);
     void frameworks();
     void ooms();
-    void warnings(std::size_t most);
+    void warnings(std::size_t max_count);
     void next_steps();
 
     const Summary& summary_;

@@ -1,4 +1,4 @@
-// Everything that comes from the recording passes clean().
+// All strings of a recording pass clean().
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -80,7 +80,7 @@ std::string SummaryPage::location(const Place& place) const {
 void SummaryPage::title() {
     const Process& process = summary_.report->process;
     const std::string name = clean(base_name(process.executable));
-    const std::string ended = summary_.ended_well ? summary_.ended : red(clean(summary_.ended));
+    const std::string ended = summary_.succeeded ? summary_.ended : red(clean(summary_.ended));
     line(bold(name.empty() ? "?" : name) + " (pid " + std::to_string(process.pid) + ") " + ended);
 }
 
@@ -123,16 +123,16 @@ void SummaryPage::places(const HoldersSummary& summary, std::size_t top, std::ui
     for (const PlaceShare& share : summary.places) {
         if (shown++ < top) {
             place_row(share.bytes, share.count, whole, describe(share, indent), indent);
-            note_below(indent.size() + 32, labels_text(share.labels, share.bytes));
+            note_below(indent.size() + 32, format_labels(share.labels, share.bytes));
         } else {
             rest_bytes += share.bytes;
             rest_count += share.count;
         }
     }
     if (rest_count != 0) {
-        const std::size_t named = summary.places.size() > top ? summary.places.size() - top : 0;
+        const std::size_t hidden = summary.places.size() > top ? summary.places.size() - top : 0;
         const std::string text =
-            named != 0 ? format_plural(named, "place") + " more" : "other places";
+            hidden != 0 ? format_plural(hidden, "place") + " more" : "other places";
         place_row(rest_bytes, rest_count, whole, dim(text), indent);
     }
 }
@@ -144,7 +144,7 @@ void SummaryPage::place_row(std::uint64_t bytes, std::uint64_t count, std::uint6
 }
 
 std::string SummaryPage::describe(const PlaceShare& share, const std::string& indent) const {
-    return describe_place(share.place, share.kind, share.api, room_beside(indent.size() + 32),
+    return describe_place(share.place, share.kind, share.api, remaining_width(indent.size() + 32),
                           {style(), options_.working_directory});
 }
 
@@ -160,13 +160,13 @@ void SummaryPage::coverage() {
         return;
     }
     heading("Audit", clean(coverage.cupti));
-    const std::string seen = format_plural(coverage.driver_count, "allocation") +
-                             " of the driver, " + format_bytes(coverage.driver_bytes);
+    const std::string driver = format_plural(coverage.driver_count, "allocation") +
+                               " of the driver, " + format_bytes(coverage.driver_bytes);
     if (coverage.bypassed_count == 0) {
-        line("  " + seen + ": memlab made or recorded each of them");
+        line("  " + driver + ": memlab made or recorded each of them");
         return;
     }
-    line("  " + seen + ": " + yellow(bypassed_text()));
+    line("  " + driver + ": " + yellow(bypassed_text()));
     std::size_t shown = 0;
     for (const BypassSummary& bypass : summary_.bypasses) {
         if (shown++ == options_.top) {
@@ -243,12 +243,12 @@ void SummaryPage::steps() {
         return;
     }
     heading("Steps");
-    constexpr std::size_t most = 4;
-    for (std::size_t i = 0; i < summary_.steps.size() && i < most; ++i) {
+    constexpr std::size_t max_shown = 4;
+    for (std::size_t i = 0; i < summary_.steps.size() && i < max_shown; ++i) {
         verdict(summary_.steps[i]);
     }
-    if (summary_.steps.size() > most) {
-        line(dim("  " + format_plural(summary_.steps.size() - most, "kind") +
+    if (summary_.steps.size() > max_shown) {
+        line(dim("  " + format_plural(summary_.steps.size() - max_shown, "kind") +
                  " of steps more; --json has all"));
     }
 }
@@ -281,8 +281,8 @@ void SummaryPage::verdict(const StepsSummary& summary) {
 
 std::string SummaryPage::rate(double bytes_per_step) {
     const double positive = std::max(bytes_per_step, 0.0);
-    constexpr double most = 9e18;
-    return format_bytes(static_cast<std::uint64_t>(std::llround(std::min(positive, most)))) +
+    constexpr double max_rate = 9e18;
+    return format_bytes(static_cast<std::uint64_t>(std::llround(std::min(positive, max_rate)))) +
            "/step";
 }
 
@@ -306,8 +306,8 @@ void SummaryPage::ooms() {
     line("");
     line(red("Out of memory") + ": " + format_plural(summary_.report->oom_count, "allocation") +
          " failed");
-    constexpr std::size_t most = 3;
-    for (std::size_t i = 0; i < summary_.ooms.size() && i < most; ++i) {
+    constexpr std::size_t max_shown = 3;
+    for (std::size_t i = 0; i < summary_.ooms.size() && i < max_shown; ++i) {
         const OomSummary& oom = summary_.ooms[i];
         const std::string function = clean(without_anonymous(oom.place.function));
         paragraph("  ", format_duration(oom.oom->time_ns) + ": " + clean(oom.oom->api) + " of " +
@@ -323,25 +323,25 @@ void SummaryPage::ooms() {
             places(oom.holders, 5, oom.holders.bytes, "  ");
         }
     }
-    if (summary_.report->oom_count > most) {
-        line(dim("  " + format_plural(summary_.report->oom_count - most, "failure") +
+    if (summary_.report->oom_count > max_shown) {
+        line(dim("  " + format_plural(summary_.report->oom_count - max_shown, "failure") +
                  " more; --json has the first " + std::to_string(summary_.report->ooms.size())));
     }
 }
 
-void SummaryPage::warnings(std::size_t most) {
+void SummaryPage::warnings(std::size_t max_count) {
     if (summary_.warnings.empty()) {
         return;
     }
-    if (most == summary_.warnings.size()) {
+    if (max_count == summary_.warnings.size()) {
         line("");
     }
     const std::string sign = style().ascii ? "! " : "⚠ ";
-    for (std::size_t i = 0; i < std::min(most, summary_.warnings.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(max_count, summary_.warnings.size()); ++i) {
         paragraph("  " + yellow(sign), clean(summary_.warnings[i]));
     }
-    if (summary_.warnings.size() > most) {
-        line(dim("    " + format_plural(summary_.warnings.size() - most, "warning") +
+    if (summary_.warnings.size() > max_count) {
+        line(dim("    " + format_plural(summary_.warnings.size() - max_count, "warning") +
                  " more in the report"));
     }
 }
@@ -373,12 +373,12 @@ void SummaryPage::next_steps() {
     steps.emplace_back("memlab-report --json " + file, "for scripts");
     line("");
     line(bold("Next"));
-    std::size_t widest = 0;
+    std::size_t command_width = 0;
     for (const auto& [command, meaning] : steps) {
-        widest = std::max(widest, display_width(command));
+        command_width = std::max(command_width, display_width(command));
     }
     for (const auto& [command, meaning] : steps) {
-        line("  " + left(clean(command), widest) + dim("   " + meaning));
+        line("  " + left(clean(command), command_width) + dim("   " + meaning));
     }
     if (any_function && !any_line) {
         paragraph("  ",

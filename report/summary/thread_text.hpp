@@ -1,4 +1,4 @@
-// A thread as tables show it: the kernel's number, and what it is called.
+// Formats a thread: the kernel's thread id and the thread's name.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace memlab::report {
 
-/// "thread 5976 (pt_autograd_0)"; "thread 5975 (main)" of the thread that the process began with,
-/// unless the program named it; "thread 5977" of one without a name. As recorded: not clean() yet.
+/// "thread 5976 (pt_autograd_0)"; "thread 5975 (main)" for the initial thread of the process,
+/// unless the program named it; "thread 5977" without a name. Not passed through printable().
 std::string thread_text(const Report& report, std::uint64_t thread);
 
 }  // namespace memlab::report

@@ -5,7 +5,7 @@
 
 namespace memlab::report {
 
-std::optional<Waterfall> waterfall_of(const Report& report, const Device& device) {
+std::optional<Waterfall> make_waterfall(const Report& report, const Device& device) {
     const auto& rows = device.timeline.rows;
     const CurveSummary& peak = device.curve(Curve::allocated);
     const auto after =
@@ -15,22 +15,22 @@ std::optional<Waterfall> waterfall_of(const Report& report, const Device& device
         return std::nullopt;
     }
     const TimelineRow& row = *(after - 1);
-    const auto most = [](const TimelineRow& in, Curve curve) {
+    const auto max_in = [](const TimelineRow& in, Curve curve) {
         const auto& values = in.curves.at(static_cast<std::size_t>(curve));
         return values ? values->max : 0;
     };
     Waterfall fall;
     fall.time_ns = peak.peak_time_ns;
     fall.within_ns = device.timeline.bucket_ns;
-    // A file may say anything; the order of the levels holds in what memlab writes.
+    // Enforce the order of the levels, since the figures of a file are not trusted.
     fall.allocated = peak.peak_bytes;
-    fall.requested = std::min(most(row, Curve::requested), fall.allocated);
-    fall.active = std::max(most(row, Curve::active), fall.allocated);
-    fall.reserved = std::max(most(row, Curve::reserved), fall.active);
-    // The sample that a growth causes may lie in the next bucket.
-    std::uint64_t used = most(row, Curve::device_used);
+    fall.requested = std::min(max_in(row, Curve::requested), fall.allocated);
+    fall.active = std::max(max_in(row, Curve::active), fall.allocated);
+    fall.reserved = std::max(max_in(row, Curve::reserved), fall.active);
+    // The sample that follows a growth may be in the next bucket.
+    std::uint64_t used = max_in(row, Curve::device_used);
     if (after != rows.end()) {
-        used = std::max(used, most(*after, Curve::device_used));
+        used = std::max(used, max_in(*after, Curve::device_used));
     }
     if (used >= fall.reserved) {
         fall.device_used = used;

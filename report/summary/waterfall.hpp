@@ -1,7 +1,7 @@
-// From what the driver shows of a GPU down to what the program asked for: where each byte went, at
-// the allocated peak. Only what a report holds: curves are known by the bucket of the timeline
-// (each figure is the most within it), and device_used is a sample of the whole GPU, so that what
-// is not the program's memory is a remainder: contexts and modules, but other processes too.
+// The memory of a GPU at the allocated peak in levels, from the driver's used memory down to the
+// requested bytes. Limited by what a report holds: curves are known per timeline bucket (each value
+// is the maximum within it), and device_used is a sample of the whole GPU, so that the remainder
+// above `reserved` includes contexts and modules, but also other processes.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,17 @@ namespace memlab::report {
 struct Waterfall {
     std::uint64_t time_ns = 0;    ///< of the allocated peak
     std::uint64_t within_ns = 0;  ///< the bucket's width
-    /// Missing where there was no sample by then, or the last one is older than what was reserved
-    /// since, and so less.
+    /// None if there was no sample yet, or it is less than `reserved` because it is older.
     std::optional<std::uint64_t> device_used;
     std::uint64_t reserved = 0;
     std::uint64_t active = 0;
     std::uint64_t allocated = 0;
     std::uint64_t requested = 0;
-    /// Of what is allocated, by kind: served by the driver itself. Exact, at the peak.
+    /// The part of `allocated` that the driver served directly, by kind. Exact, at the peak.
     std::map<std::string, std::uint64_t> outside_pool;
 };
 
-/// Nothing for a device without memory or timeline.
-std::optional<Waterfall> waterfall_of(const Report& report, const Device& device);
+/// None for a device without memory or timeline.
+std::optional<Waterfall> make_waterfall(const Report& report, const Device& device);
 
 }  // namespace memlab::report

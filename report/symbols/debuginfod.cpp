@@ -14,8 +14,8 @@ namespace {
 
 struct State {
     bool allowed = false;
-    int error = 0;                  ///< why nobody is asked any more
-    std::set<std::string> unknown;  ///< build ids that the servers do not have
+    int error = 0;                  ///< why downloads were turned off
+    std::set<std::string> unknown;  ///< build ids unknown to the servers
 };
 
 State& state() {
@@ -29,7 +29,7 @@ std::string words_for(int error) {
             return "no answer in time";
         case EBADMSG:
             return "a file that is not of this build";
-        case EPERM:  // libdw's plain -1: it did not ask
+        case EPERM:  // libdw returns -1 when it has no libdebuginfod
             return "nothing, as libdw was built without libdebuginfod,";
         default:
             return std::strerror(error);
@@ -41,10 +41,11 @@ std::string words_for(int error) {
 std::string allow_debuginfod() {
     const char* urls = std::getenv("DEBUGINFOD_URLS");
     if (urls == nullptr || std::string_view(urls).find_first_not_of(' ') == std::string::npos) {
-        return "DEBUGINFOD_URLS names no server; set it (https://debuginfod.elfutils.org/ knows "
-               "the distributions)";
+        return "DEBUGINFOD_URLS names no server; set it (https://debuginfod.elfutils.org/ lists "
+               "those "
+               "of the distributions)";
     }
-    // libdw loads it itself, and says nothing when it is not there.
+    // libdw loads it itself, and reports no error when it is missing.
     void* library = dlopen("libdebuginfod.so.1", RTLD_LAZY);
     if (library == nullptr) {
         return "needs libdebuginfod.so.1; install it (Debian: libdebuginfod1, Ubuntu: "

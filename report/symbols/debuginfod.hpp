@@ -1,29 +1,28 @@
-// Whether debug information may be fetched from servers, and what came of it. It may not unless
-// somebody asks: a summary must not wait for a network, nor tell a server which binaries run here.
+// The process-wide switch for downloads of debug information, and their errors. Off by default: a
+// summary must not wait for a network, nor tell a server which binaries run here.
 //
-// libdw does the asking, through libdebuginfod and its cache. It reads DEBUGINFOD_URLS from the
-// environment, and says nothing about trouble; so this is one switch for the whole process.
+// libdw does the downloads, through libdebuginfod and its cache. It reads DEBUGINFOD_URLS from the
+// environment and does not report errors, so the switch is global.
 #pragma once
 
 #include <string>
 
 namespace memlab::report {
 
-/// From now on a Symbolizer asks the servers that DEBUGINFOD_URLS names for the debug information
-/// that is not on this machine. Empty, or why that cannot be ("what; what to do"); then nothing has
-/// changed. To be called before the first Symbolizer is made. Thread-safety: none.
+/// Lets Symbolizers download missing debug information from the servers in DEBUGINFOD_URLS. Returns
+/// "", or why that is not possible ("what; what to do"); then downloads stay off. Call before the
+/// first Symbolizer is created. Thread-safety: none.
 std::string allow_debuginfod();
 
-/// Otherwise libdw asks nobody, whatever the environment says.
+/// False: libdw contacts no server, whatever the environment says.
 bool debuginfod_allowed();
 
-/// There is no debug information for the binary `build_id`: not here, and from the servers came
-/// `error` (an errno; EBADMSG: a file of another build). ENOENT is an answer; with anything else
-/// nobody is asked again, so that a server that hangs is waited for once and not for every library.
-/// Thread-safety: none.
+/// Records a failed download for the binary `build_id`. `error` is an errno (EBADMSG: a file of
+/// another build). Any error but ENOENT turns downloads off, so that a hanging server costs one
+/// timeout and not one per library. Thread-safety: none.
 void debuginfod_failed(const std::string& build_id, int error);
 
-/// What the servers did not give, in one line; empty: nothing is missing, or nobody was asked.
+/// One line on what could not be downloaded; empty: nothing is missing, or downloads are off.
 std::string debuginfod_note();
 
 }  // namespace memlab::report

@@ -16,8 +16,8 @@ std::string dumped(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-/// As the writer lays it out: a line for each member, and for each entry of its lists and tables.
-std::string laid_out(const json& root) {
+/// The layout of the JSON writer: one line per member, and per entry of its lists and tables.
+std::string format_report(const json& root) {
     std::string text = "{";
     bool first = true;
     for (const auto& [name, value] : root.items()) {
@@ -48,7 +48,7 @@ json source_json(const ResolvedAddress& resolved) {
 
 EmbedResult embed(std::string_view text, Symbolizer& symbolizer) {
     EmbedResult result;
-    // What the reader takes has all that is looked at here.
+    // A report that the reader accepts has all members used below.
     const ReadResult read = parse_report(text);
     if (!read.report) {
         result.error = read.error;
@@ -78,7 +78,7 @@ EmbedResult embed(std::string_view text, Symbolizer& symbolizer) {
         }
     }
     result.changed.assign(changed.begin(), changed.end());
-    result.json = laid_out(root);
+    result.json = format_report(root);
     return result;
 }
 

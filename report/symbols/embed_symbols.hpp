@@ -1,9 +1,9 @@
-// Puts the names of functions, files and lines into a report, so that it can be read where the
-// binaries are not. All else in it stays as it is, also what a later memlab put there.
+// Adds the names of functions, files and lines to a report, so that it can be read without the
+// binaries. All other members are kept, including unknown ones of a later memlab.
 //
-// Guarantees: a name comes from the very binary that ran (report/symbols/symbolizer.hpp), or is
-// left out. What a report carries already is kept, so doing it twice changes nothing; what is still
-// unknown is asked for again, so a report may pass through several machines.
+// Guarantees: a name comes from the binary that ran (report/symbols/symbolizer.hpp), or is omitted.
+// Existing names are kept and missing ones are looked up, so the operation is idempotent and a
+// report may be completed on several machines.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace memlab::report {
 struct EmbedResult {
     std::string json;                  ///< empty on failure
     std::string error;                 ///< "what; what to do"
-    std::size_t frames = 0;            ///< native ones
-    std::size_t named = 0;             ///< of these, those with names now
-    std::vector<std::string> changed;  ///< modules whose file is not the one that ran
+    std::size_t frames = 0;            ///< native frames
+    std::size_t named = 0;             ///< of these, frames with names now
+    std::vector<std::string> changed;  ///< modules whose file is not the binary that ran
 };
 
 /// `json`: the text of a report. Never throws.

@@ -33,8 +33,7 @@ bool is_system_header(std::string_view file) {
            file.find("/targets/x86_64-linux/include/") != std::string_view::npos;
 }
 
-/// True for what lies in the system's own folders for libraries (not below them, where packages
-/// have theirs).
+/// True for libraries directly in the system's library folders (packages have subfolders of these).
 bool is_system_library(std::string_view module) {
     const std::size_t slash = module.rfind('/');
     if (slash == std::string_view::npos || module.find(".so", slash) == std::string_view::npos) {
@@ -47,7 +46,7 @@ bool is_system_library(std::string_view module) {
     return folder == "/lib" || folder == "/lib64" || folder == "/usr/lib" || folder == "/usr/lib64";
 }
 
-/// What calls main and a thread's function: every stack ends in it.
+/// Code that calls main or a thread's function: the end of every stack.
 bool is_startup(const StackFrame& frame) {
     if (frame.python) {
         return false;
@@ -60,8 +59,8 @@ bool is_startup(const StackFrame& frame) {
            frame.function.starts_with("__libc_start_") || frame.function == "__libc_csu_init";
 }
 
-/// Code that the program's author did not write, though its lines are known.
-bool is_a_librarys(const StackFrame& frame) {
+/// Library code whose lines are known: not the application's own.
+bool is_library_code(const StackFrame& frame) {
     return frame.python ? is_python_library(frame.file)
                         : is_system_header(frame.file) || is_python_library(frame.module);
 }
@@ -81,7 +80,7 @@ bool is_cuda_or_memlab(const StackFrame& frame) {
                                  "libmemlab.so", "libnvidia-"})) {
         return true;
     }
-    // The static runtime lives in the application's own binary. Its functions have no debug
+    // The static runtime is part of the application's binary. Its functions have no debug
     // information; the application's own functions may well be called cudaSomething.
     const std::string file = base_name(frame.file);
     if (starts_with_any(file, {"cuda_runtime.h", "cuda_runtime_api.h", "memlab.h"})) {
@@ -115,8 +114,8 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
     if (stack.empty()) {
         return no_frame;
     }
-    // Stripped internals of a static runtime have no name at all. Where a frame is CUDA's, what is
-    // nearer to the leaf is CUDA's too, unless a library that is no part of CUDA comes between.
+    // Stripped internals of a static runtime have no name. Frames nearer to the leaf than a CUDA
+    // frame are CUDA's, too, unless another library is in between.
     std::size_t begin = 0;
     for (std::size_t i = 0; i < stack.size(); ++i) {
         if (is_cuda_or_memlab(stack[i])) {
@@ -141,7 +140,7 @@ std::size_t choose_frame(const std::vector<StackFrame>& stack) {
             continue;
         }
         if (has_line(stack[i]) && !is_system_library(stack[i].module)) {
-            offer(is_a_librarys(stack[i]) ? 1 : 0, i);
+            offer(is_library_code(stack[i]) ? 1 : 0, i);
         }
         if (!stack[i].function.empty()) {
             offer(is_framework_plumbing(stack[i]) ? 3 : 2, i);

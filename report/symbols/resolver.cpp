@@ -13,15 +13,15 @@ Resolver::Resolver(const Report& report, Symbolizer* symbolizer)
       chosen_(report.stacks.size()) {}
 
 const std::vector<StackFrame>& Resolver::frames(std::size_t stack) {
-    if (const auto known = kept_.find(stack); known != kept_.end()) {
+    if (const auto known = cache_.find(stack); known != cache_.end()) {
         return known->second;
     }
-    if (kept_order_.size() == max_kept) {
-        kept_.erase(kept_order_.front());
-        kept_order_.pop_front();
+    if (cache_order_.size() == max_cached) {
+        cache_.erase(cache_order_.front());
+        cache_order_.pop_front();
     }
-    kept_order_.push_back(stack);
-    std::vector<StackFrame>& frames = kept_[stack];
+    cache_order_.push_back(stack);
+    std::vector<StackFrame>& frames = cache_[stack];
     fill(stack, frames);
     return frames;
 }
@@ -57,7 +57,7 @@ const std::vector<StackFrame>& Resolver::of_frame(std::size_t frame) {
     return *known;
 }
 
-/// Over what is in `out`, whose memory is used again.
+/// Overwrites `out`, reusing its memory.
 void Resolver::fill(std::size_t stack, std::vector<StackFrame>& out) {
     std::size_t count = 0;
     for (const std::size_t frame : report_.stacks.at(stack).frames) {
@@ -131,7 +131,7 @@ const Resolver::Chosen& Resolver::choose(std::size_t stack) {
         place.file = frame.file;
         place.line = frame.line;
         place.module = frame.module;
-        // Two calls on one line are one place; without a line the address tells them apart.
+        // Two calls on one line are one place; without a line, the address distinguishes them.
         place.address = frame.file.empty() ? frame.address : 0;
         place.through = through_library(scratch_, known.frame);
         place.problem = frame.problem;

@@ -1,4 +1,4 @@
-// Stacks of a report as readable frames, and the place that stands for each of them.
+// Resolves the stacks of a report to frames, and to the place that represents each stack.
 #pragma once
 
 #include <deque>
@@ -15,14 +15,14 @@
 
 namespace memlab::report {
 
-/// Where something was allocated: one frame of its stack.
+/// The place in the code that a stack stands for: one frame of it ("place" in JSON).
 struct Place {
     std::string function;  ///< short name; empty when unknown
     std::string file;
     int line = 0;
     std::string module;         ///< path; empty when unknown
     std::uint64_t address = 0;  ///< relative to the module
-    std::string through;        ///< library between here and CUDA; empty for a direct call
+    std::string through;        ///< library between it and CUDA; empty for a direct call
     std::string problem;        ///< why function or line is unknown
     bool recorded = false;      ///< false: there is no stack
 
@@ -31,16 +31,16 @@ struct Place {
     auto operator<=>(const Place&) const = default;
 };
 
-/// Thread-safety: none. `report` and `symbolizer` must outlive it. What frames stand for is kept,
-/// and the place of each stack: there are far fewer of both than there are frames in stacks.
+/// Thread-safety: none. `report` and `symbolizer` must outlive it. Caches resolved frames and the
+/// place of each stack: both are far fewer than the frames of all stacks.
 class Resolver {
   public:
-    /// Names that the report carries (memlab-report symbolize) come before those that binaries
-    /// give. Without a symbolizer every frame is module+address.
+    /// Names in the report (memlab-report symbolize) take precedence over those from binaries.
+    /// Without a symbolizer all other frames are module+address.
     Resolver(const Report& report, Symbolizer* symbolizer);
 
-    /// Frames of a stack, the call into CUDA first; inlined functions are frames of their own.
-    /// Holds until those of many other stacks were asked for.
+    /// Frames of a stack, the call into CUDA first; inlined functions are separate frames. The
+    /// reference is valid until `max_cached` other stacks have been requested.
     const std::vector<StackFrame>& frames(std::size_t stack);
 
     const Place& place(std::size_t stack);
@@ -48,19 +48,19 @@ class Resolver {
     /// The index into frames() of the place; no_frame for an empty stack.
     std::size_t chosen(std::size_t stack);
 
-    /// What one entry of Report::frames stands for, innermost first, added to `out`.
+    /// Appends the frames (with inlined ones) of an entry of Report::frames, innermost first.
     void add_frames(std::size_t frame, std::vector<StackFrame>& out);
 
-    /// Modules whose file is not the one that ran, as far as frames were asked for.
+    /// Modules of resolved frames whose file is not the binary that ran.
     std::vector<std::string> changed_modules() const;
 
   private:
-    /// Of a stack: where its place is among places_, and its number in frames().
+    /// The place of a stack (in places_) and its index in frames().
     struct Chosen {
-        const Place* place = nullptr;  ///< null: not known yet
+        const Place* place = nullptr;  ///< null: not chosen yet
         std::size_t frame = no_frame;
     };
-    static constexpr std::size_t max_kept = 1024;
+    static constexpr std::size_t max_cached = 1024;
 
     const Chosen& choose(std::size_t stack);
     void resolve_frame(std::size_t frame, std::vector<StackFrame>& out);
@@ -73,8 +73,8 @@ class Resolver {
     std::vector<Chosen> chosen_;
     std::set<Place> places_;
     std::vector<StackFrame> scratch_;
-    std::unordered_map<std::size_t, std::vector<StackFrame>> kept_;  ///< frames()
-    std::deque<std::size_t> kept_order_;
+    std::unordered_map<std::size_t, std::vector<StackFrame>> cache_;  ///< frames()
+    std::deque<std::size_t> cache_order_;
     std::map<std::string, bool> changed_;
 };
 

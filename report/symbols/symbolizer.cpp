@@ -34,15 +34,15 @@ std::string to_hex(const unsigned char* bytes, int count) {
     return text;
 }
 
-std::string build_id_of(Dwfl_Module* module) {
+std::string read_build_id(Dwfl_Module* module) {
     const unsigned char* bits = nullptr;
     GElf_Addr where = 0;
     const int length = dwfl_module_build_id(module, &bits, &where);
     return length > 0 ? to_hex(bits, length) : std::string();
 }
 
-/// That of an open file; empty when it has none or is no ELF file.
-std::string build_id_of(int file) {
+/// The build id of an open file; empty when it has none or is not an ELF file.
+std::string read_build_id(int file) {
     Elf* elf = elf_begin(file, ELF_C_READ_MMAP, nullptr);
     const void* bits = nullptr;
     const ssize_t length = elf == nullptr ? 0 : dwelf_elf_gnu_build_id(elf, &bits);
@@ -54,14 +54,13 @@ std::string build_id_of(int file) {
     return text;
 }
 
-/// libdw's own search, which ends at the servers where that is allowed: they are asked by build id,
-/// and what they say is the negative errno that libdw makes nothing of. Of a file from a server it
-/// checks nothing either.
+/// Wraps libdw's search, which includes the servers if allowed. Reports the servers' negative
+/// errno, which libdw ignores, and verifies the build id of downloaded files, which libdw does not.
 int find_debuginfo(Dwfl_Module* module, void** userdata, const char* name, Dwarf_Addr base,
                    const char* file, const char* link, GElf_Word checksum, char** found) {
     const int result =
         dwfl_standard_find_debuginfo(module, userdata, name, base, file, link, checksum, found);
-    const std::string build_id = debuginfod_allowed() ? build_id_of(module) : std::string();
+    const std::string build_id = debuginfod_allowed() ? read_build_id(module) : std::string();
     if (build_id.empty()) {
         return result;
     }
@@ -69,10 +68,10 @@ int find_debuginfo(Dwfl_Module* module, void** userdata, const char* name, Dwarf
         debuginfod_failed(build_id, -result);
         return result;
     }
-    // What comes after the module's own file is what several of them share (dwz), with another id.
+    // A second file is one that several modules share (dwz), with another build id.
     const bool is_own = *userdata == nullptr;
     const bool is_downloaded = *found == nullptr;
-    if (is_own && is_downloaded && build_id_of(result) != build_id) {
+    if (is_own && is_downloaded && read_build_id(result) != build_id) {
         close(result);
         debuginfod_failed(build_id, EBADMSG);
         return -1;
@@ -89,8 +88,8 @@ const Dwfl_Callbacks dwfl_callbacks = {
 };
 
 /// A relative name in the line table is relative to the compilation directory. Where that is
-/// relative too, both were rewritten for reproducible builds (-ffile-prefix-map), each for itself:
-/// the name alone is then the better one.
+/// relative, too, both were rewritten for reproducible builds (-ffile-prefix-map) independently, so
+/// the name alone is used.
 std::string absolute_file(const char* file, const char* directory) {
     if (file == nullptr) {
         return {};
@@ -101,12 +100,12 @@ std::string absolute_file(const char* file, const char* directory) {
     return std::string(directory) + "/" + file;
 }
 
-/// The DIE that declares what `die` is an instance or definition of: it lies in its namespace and
-/// class, where `die` itself may not.
-Dwarf_Die declaration_of(Dwarf_Die die) {
+/// The declaration of which `die` is an instance or definition. Unlike `die`, it is inside its
+/// namespace and class.
+Dwarf_Die find_declaration(Dwarf_Die die) {
     Dwarf_Attribute attribute;
     Dwarf_Die next;
-    // A chain longer than this is no compiler's, but a loop.
+    // Bounded: damaged debug information may have cycles.
     for (int i = 0; i < 8; ++i) {
         Dwarf_Attribute* link = dwarf_attr(&die, DW_AT_abstract_origin, &attribute);
         if (link == nullptr) {
@@ -120,10 +119,10 @@ Dwarf_Die declaration_of(Dwarf_Die die) {
     return die;
 }
 
-/// "(anonymous namespace)::Trainer::" for what lies in there, "main::{lambda}::" for a lambda's.
-std::string qualifier_of(Dwarf_Die die) {
+/// The qualifier of a DIE: "(anonymous namespace)::Trainer::", "main::{lambda}::".
+std::string make_qualifier(Dwarf_Die die) {
     std::string qualifier;
-    Dwarf_Die declaration = declaration_of(die);
+    Dwarf_Die declaration = find_declaration(die);
     const char* own_name = dwarf_diename(&declaration);
     Dwarf_Die* scopes = nullptr;
     const int count = dwarf_getscopes_die(&declaration, &scopes);
@@ -143,7 +142,7 @@ std::string qualifier_of(Dwarf_Die die) {
                 }
                 break;
             case DW_TAG_subprogram: {
-                Dwarf_Die function = declaration_of(scopes[i]);
+                Dwarf_Die function = find_declaration(scopes[i]);
                 name = dwarf_diename(&function);
                 break;
             }
@@ -162,7 +161,7 @@ std::string qualifier_of(Dwarf_Die die) {
     return qualifier;
 }
 
-/// The name that the linker knows a function by, demangled; empty where its DIE does not have it.
+/// The demangled linkage name of a function; empty where its DIE has none.
 std::string linkage_name(Dwarf_Die* die) {
     Dwarf_Attribute attribute;
     Dwarf_Attribute* linkage = dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute);
@@ -173,17 +172,17 @@ std::string linkage_name(Dwarf_Die* die) {
     return mangled == nullptr ? std::string() : demangle(mangled);
 }
 
-/// A function by its source: compilers leave the linkage name out where it has no linkage.
+/// The qualified source name of a function: those without linkage have no linkage name.
 std::string source_name(Dwarf_Die* die) {
     const char* name = dwarf_diename(die);
-    return name == nullptr ? std::string() : qualifier_of(*die) + name;
+    return name == nullptr ? std::string() : make_qualifier(*die) + name;
 }
 
-/// What of a program's code belongs to which DIE.
+/// A map from code addresses to DIEs.
 class CodeRanges {
   public:
-    /// `in_code(begin, end)`: whether the program has code there. What the linker left out has kept
-    /// its debug information, at addresses such as 0.
+    /// `in_code(begin, end)`: whether the program has code there. Functions that the linker
+    /// discarded still have debug information, at addresses such as 0.
     template <typename InCode>
     void add(Dwarf_Die die, const InCode& in_code) {
         Dwarf_Addr base = 0;
@@ -206,12 +205,12 @@ class CodeRanges {
         }
     }
 
-    /// Null where none has code at `pc`.
+    /// Null where no DIE has code at `pc`.
     Dwarf_Die* find(Dwarf_Addr pc) {
         auto after =
             std::upper_bound(ranges_.begin(), ranges_.end(), pc,
                              [](Dwarf_Addr at, const Range& range) { return at < range.begin; });
-        // They overlap only where a linker has folded equal functions into one.
+        // Ranges overlap only where the linker has folded identical functions.
         while (after != ranges_.begin() && std::prev(after)->last_end > pc) {
             --after;
             if (after->end > pc) {
@@ -231,10 +230,10 @@ class CodeRanges {
     std::vector<Range> ranges_;
 };
 
-/// The functions that were compiled to code of their own, wherever they are declared.
+/// Adds all functions with their own code, wherever they are declared.
 template <typename InCode>
 void add_functions(Dwarf_Die parent, const InCode& in_code, CodeRanges& functions) {
-    // Not by recursion: damaged debug information nests as deep as it likes.
+    // Iterative: damaged debug information may nest arbitrarily deep.
     std::vector<Dwarf_Die> parents = {parent};
     while (!parents.empty()) {
         Dwarf_Die die = parents.back();
@@ -263,12 +262,12 @@ void add_functions(Dwarf_Die parent, const InCode& in_code, CodeRanges& function
     functions.sort();
 }
 
-/// What is inlined at `pc` into `function`, outermost first.
+/// The functions inlined into `function` at `pc`, outermost first.
 std::vector<Dwarf_Die> inlined_at(Dwarf_Die function, Dwarf_Addr pc) {
     std::vector<Dwarf_Die> inlined;
     Dwarf_Die die;
-    constexpr int deepest = 1000;
-    for (int depth = 0; depth < deepest && dwarf_child(&function, &die) == 0; ++depth) {
+    constexpr int max_depth = 1000;
+    for (int depth = 0; depth < max_depth && dwarf_child(&function, &die) == 0; ++depth) {
         bool found = false;
         do {
             const int tag = dwarf_tag(&die);
@@ -318,7 +317,7 @@ class SymbolModule {
   private:
     void open(const std::string& path, const std::string& build_id) {
         struct stat status {};
-        // A recording may name anything; opening a pipe or a device would hang.
+        // A recording may have any path; opening a pipe or device could block.
         if (path.empty() || stat(path.c_str(), &status) != 0) {
             problem_ = path.empty() || errno == ENOENT ? "file not found" : std::strerror(errno);
             return;
@@ -344,7 +343,7 @@ class SymbolModule {
             return;
         }
         find_code(elf);
-        if (!build_id.empty() && build_id_of(module) != build_id) {
+        if (!build_id.empty() && read_build_id(module) != build_id) {
             problem_ = "binary changed";
             return;
         }
@@ -365,7 +364,7 @@ class SymbolModule {
         }
     }
 
-    /// Discarded functions keep debug information at address 0: only addresses in code count.
+    /// Whether an address is in code; discarded functions have debug information at address 0.
     bool is_code(std::uint64_t address) const {
         return std::any_of(code_.begin(), code_.end(), [address](const auto& range) {
             return address - range.first < range.second;
@@ -377,8 +376,8 @@ class SymbolModule {
             out.problem = "no symbols";
             return;
         }
-        // The call ends where the return address begins; a call that never returns may be the last
-        // instruction of its function, so even the function must be looked up one byte before.
+        // The byte before the return address is in the call. A call that never returns may be the
+        // last instruction of its function: the return address may be in the next one.
         const Dwarf_Addr pc = return_address - 1 + bias_;
         add_debug_frames(pc, out);
         if (out.frames.empty()) {
@@ -389,7 +388,7 @@ class SymbolModule {
         }
     }
 
-    /// Whether a range of the debug information's addresses lies in code.
+    /// A predicate: whether a range of debug information addresses is in code.
     auto in_code() const {
         return [this](Dwarf_Addr begin, Dwarf_Addr end) {
             const std::uint64_t shift = dwarf_bias_ - bias_;
@@ -397,10 +396,10 @@ class SymbolModule {
         };
     }
 
-    /// The unit whose code `pc` is, by what the units themselves say; null where there is none.
-    /// (.debug_aranges, which libdw goes by, is left out by clang; and where libdw finds a gap
-    /// between two units, it takes the first for the owner of what lies in there.)
-    Dwarf_Die* unit_of(Dwarf_Addr pc) {
+    /// The unit that contains `pc`, by the ranges of the unit DIEs; null if there is none. (libdw
+    /// uses .debug_aranges, which clang does not write, and assigns gaps between units to the
+    /// first.)
+    Dwarf_Die* find_unit(Dwarf_Addr pc) {
         if (!units_) {
             units_.emplace();
             Dwarf* dwarf = dwfl_module_getdwarf(module_, &dwarf_bias_);
@@ -417,16 +416,16 @@ class SymbolModule {
         return units_->find(pc - dwarf_bias_);
     }
 
-    /// Frames by DWARF: the innermost line from the line table, each caller's from the call site of
-    /// what is inlined into it.
+    /// Frames from DWARF: the innermost line from the line table, those of callers from the call
+    /// site of the inlined function.
     void add_debug_frames(Dwarf_Addr pc, ResolvedAddress& out) {
-        Dwarf_Die* unit = unit_of(pc);
+        Dwarf_Die* unit = find_unit(pc);
         if (unit == nullptr) {
             return;
         }
         const Dwarf_Addr address = pc - dwarf_bias_;
         SourceFrame frame;
-        const char* directory = compilation_directory(unit);  // which a split unit has not
+        const char* directory = compilation_directory(unit);  // a split unit has none
         set_line(unit, address, directory, frame);
 
         Dwarf_Die split;
@@ -460,8 +459,7 @@ class SymbolModule {
         frame.function = linkage_name(function);
         if (frame.function.empty()) {
             frame.function = source_name(function);
-            // The linker's name says more of a C++ function: its parameters, and which lambda it
-            // is.
+            // The linkage name of a C++ function has its parameters and the number of a lambda.
             const std::string symbol = symbol_name(pc);
             if (frame.function.empty() || symbol.starts_with("_Z")) {
                 frame.function = symbol.empty() ? frame.function : demangle(symbol.c_str());
@@ -470,8 +468,8 @@ class SymbolModule {
         out.frames.push_back(std::move(frame));
     }
 
-    /// What -gsplit-dwarf left in the program is a skeleton with the lines; the functions are in a
-    /// file of their own (.dwo), where there is one.
+    /// With -gsplit-dwarf the program has skeleton units with the lines; the functions are in a
+    /// .dwo file, if it exists.
     static Dwarf_Die* unit_with_scopes(Dwarf_Die* unit, Dwarf_Die* split) {
         std::uint8_t type = 0;
         const bool found = dwarf_cu_info(unit->cu, nullptr, &type, nullptr, split, nullptr, nullptr,
@@ -480,13 +478,13 @@ class SymbolModule {
         return found ? split : unit;
     }
 
-    /// That of the function which the symbol table has at `pc`; empty when there is none.
+    /// The name of the function at `pc` in the symbol table; empty when there is none.
     std::string symbol_name(Dwarf_Addr pc) {
         GElf_Off offset = 0;
         GElf_Sym symbol;
         const char* name =
             dwfl_module_addrinfo(module_, pc, &offset, &symbol, nullptr, nullptr, nullptr);
-        // Only functions: what lies before the first one or in a gap is nobody's.
+        // Only functions: addresses before the first one or in a gap belong to none.
         const bool is_function =
             name != nullptr && (GELF_ST_TYPE(symbol.st_info) == STT_FUNC ||
                                 GELF_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC ||
@@ -501,8 +499,8 @@ class SymbolModule {
         }
     }
 
-    /// The row of the line table that covers `pc`: the last one of those at or before it, unless
-    /// that is where a sequence ends.
+    /// Takes the row of the line table that covers `pc`: the last one at or before it, unless that
+    /// ends a sequence.
     static void set_line(Dwarf_Die* unit, Dwarf_Addr pc, const char* directory,
                          SourceFrame& frame) {
         Dwarf_Lines* lines = nullptr;  // sorted by address
@@ -547,8 +545,8 @@ class SymbolModule {
 
     Dwfl* dwfl_ = nullptr;
     Dwfl_Module* module_ = nullptr;    ///< null when the file is missing or not the one that ran
-    Dwarf_Addr bias_ = 0;              ///< of libdwfl's own placing
-    Dwarf_Addr dwarf_bias_ = 0;        ///< of the file that has the debug information, the same
+    Dwarf_Addr bias_ = 0;              ///< load bias chosen by libdwfl
+    Dwarf_Addr dwarf_bias_ = 0;        ///< likewise, of the file with the debug information
     std::optional<CodeRanges> units_;  ///< none until the first address is looked up
     std::unordered_map<void*, CodeRanges> functions_;            ///< by their unit
     std::vector<std::pair<std::uint64_t, std::uint64_t>> code_;  ///< address and size
@@ -575,7 +573,7 @@ class Symbolizer::Impl {
 
 Symbolizer::Symbolizer() : impl_(std::make_unique<Impl>()) {
     if (!debuginfod_allowed()) {
-        unsetenv("DEBUGINFOD_URLS");  // libdwfl asks no one else
+        unsetenv("DEBUGINFOD_URLS");  // the only source of servers for libdwfl
     }
 }
 

@@ -1,10 +1,9 @@
-// Turns recorded return addresses into functions, files and lines, after the fact and outside the
-// profiled process: the program pays nothing for it, and a report can be symbolized on any machine
-// that has the same binaries.
+// Resolves recorded return addresses to functions, files and lines, offline: without cost for the
+// profiled program, and on any machine that has the same binaries.
 //
-// Guarantees: a name or line is shown only when it comes from the very binary that ran. The build
-// id in the recording is compared with the file's; where they differ the frame reads
-// "binary changed" and module+offset, never a plausible but wrong line.
+// Guarantee: names and lines come only from the binary that ran. If the build id in the recording
+// differs from the file's, the frame is module+offset with the problem "binary changed", never a
+// plausible but wrong line.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +15,15 @@
 
 namespace memlab::report {
 
-/// Where an address lies.
+/// The source locations of an address.
 struct ResolvedAddress {
-    /// Innermost inlined function first; the last one is the function that the code belongs to.
-    /// Empty when nothing is known.
+    /// Innermost inlined function first, the containing function last. Empty when unknown.
     std::vector<SourceFrame> frames;
-    /// Why there is no more: "binary changed", "file not found", ...; empty when all is well.
+    /// Why names are missing: "binary changed", "file not found", ...; or empty.
     std::string problem;
 };
 
-/// Thread-safety: none. Slow on first use of a module (its symbol table is read), quick afterwards.
+/// Thread-safety: none. The first use of a module reads its symbol table.
 class Symbolizer {
   public:
     Symbolizer();
@@ -35,7 +33,7 @@ class Symbolizer {
 
     /// `return_address` is relative to the module's bias, as the recording stores it; the line is
     /// that of the call before it. `build_id` is lower-case hexadecimal, empty where the module had
-    /// none (then the file is taken as it is). Separate debug files are found by build id,
+    /// none (then the file is not verified). Separate debug files are found by build id,
     /// .gnu_debuglink and beside objects (.dwo); for a download see report/symbols/debuginfod.hpp.
     const ResolvedAddress& resolve(const std::string& path, const std::string& build_id,
                                    std::uint64_t return_address);

@@ -25,11 +25,12 @@ bool is_operator_at(std::string_view text, std::size_t at) {
            (at + word.size() == text.size() || !is_identifier(text[at + word.size()]));
 }
 
-/// Behind "operator" and its symbol: "operator()", "operator<=>", "operator->*"; `at` behind the
-/// word alone where none follows, which is a conversion, new, delete, co_await or a literal.
-std::size_t behind_operator(std::string_view text, std::size_t at) {
+/// The position after "operator" at `at` and its symbol: "operator()", "operator<=>",
+/// "operator->*". After the word alone if no symbol follows (conversion, new, delete, co_await,
+/// literal).
+std::size_t skip_operator(std::string_view text, std::size_t at) {
     at += std::string_view("operator").size();
-    // Longer ones first.
+    // Symbols before their prefixes.
     static constexpr std::array<std::string_view, 39> symbols = {
         "<=>", "<<=", ">>=", "->*", "()", "[]", "<<", ">>", "<=", ">=", "->", "==", "!=",
         "&&",  "||",  "++",  "--",  "+=", "-=", "*=", "/=", "%=", "^=", "&=", "|=", "<",
@@ -37,18 +38,18 @@ std::size_t behind_operator(std::string_view text, std::size_t at) {
     for (const std::string_view symbol : symbols) {
         if (has_at(text, at, symbol)) {
             at += symbol.size();
-            // "operator<< <char>": the demangler keeps the brackets apart.
+            // "operator<< <char>": the demangler separates the brackets by a blank.
             return has_at(text, at, " <") ? at + 1 : at;
         }
     }
     return at;
 }
 
-/// What belongs together in a declaration. Made in one pass over it, whatever it holds: a recording
-/// may bring any text.
-class Elements {
+/// Matches the brackets of a declaration. Linear in its length for any text, since names from a
+/// recording are not trusted.
+class Tokens {
   public:
-    explicit Elements(std::string_view text) : text_(text), behind_(text.size(), npos) {
+    explicit Tokens(std::string_view text) : text_(text), ends_(text.size(), npos) {
         pair('(', ')');
         pair('{', '}');
         pair('[', ']');
@@ -57,35 +58,34 @@ class Elements {
 
     std::string_view text() const { return text_; }
 
-    /// Behind the character at `at`, or behind all of the bracket or operator's name that begins
-    /// there. A bracket that nothing closes is a character like others.
-    std::size_t behind(std::size_t at) const {
-        if (behind_[at] != npos) {
-            return behind_[at];
+    /// The position after the character, bracketed text or operator name that begins at `at`. An
+    /// unmatched bracket is an ordinary character.
+    std::size_t skip(std::size_t at) const {
+        if (ends_[at] != npos) {
+            return ends_[at];
         }
-        return is_operator_at(text_, at) ? behind_operator(text_, at) : at + 1;
+        return is_operator_at(text_, at) ? skip_operator(text_, at) : at + 1;
     }
-    bool is_bracket(std::size_t at) const { return behind_[at] != npos; }
+    bool is_bracket(std::size_t at) const { return ends_[at] != npos; }
 
   private:
-    /// Only brackets of the same sort count, since each of them comes in pairs: "(a < b)",
-    /// "{lambda(int)#1}".
+    /// Matches one kind of bracket and ignores the others: "(a < b)", "{lambda(int)#1}".
     void pair(char open, char close) {
-        std::vector<std::size_t> begun;
+        std::vector<std::size_t> open_brackets;
         for (std::size_t i = 0; i < text_.size(); ++i) {
             if (text_[i] == open) {
-                begun.push_back(i);
-            } else if (text_[i] == close && !begun.empty()) {
-                behind_[begun.back()] = i + 1;
-                begun.pop_back();
+                open_brackets.push_back(i);
+            } else if (text_[i] == close && !open_brackets.empty()) {
+                ends_[open_brackets.back()] = i + 1;
+                open_brackets.pop_back();
             }
         }
     }
 
-    /// "<...>" outside of other brackets. Within, what compares and shifts stands between
-    /// parentheses: "(sizeof (int))<(8)".
+    /// Matches "<...>" outside of other brackets. Operands of comparisons and shifts within
+    /// template arguments are parenthesized: "(sizeof (int))<(8)".
     void pair_templates() {
-        std::vector<std::size_t> begun;
+        std::vector<std::size_t> open_brackets;
         for (std::size_t i = 0; i < text_.size();) {
             const bool after_value =
                 i > 0 && text_[i - 1] == ')' && !text_.substr(0, i).ends_with("operator()");
@@ -97,22 +97,22 @@ class Elements {
                        (after_value && (has_at(text_, i, ">=(") || has_at(text_, i, ">>(")))) {
                 i += 2;
             } else if (text_[i] == '<') {
-                begun.push_back(i++);
-            } else if (text_[i] == '>' && !begun.empty()) {
-                behind_[begun.back()] = ++i;
-                begun.pop_back();
+                open_brackets.push_back(i++);
+            } else if (text_[i] == '>' && !open_brackets.empty()) {
+                ends_[open_brackets.back()] = ++i;
+                open_brackets.pop_back();
             } else {
-                i = behind(i);
+                i = skip(i);
             }
         }
     }
 
     std::string_view text_;
-    std::vector<std::size_t> behind_;
+    std::vector<std::size_t> ends_;
 };
 
-/// Behind "const", "volatile", "&", "&&", "noexcept", each after a blank, which follow parameters.
-std::size_t behind_qualifiers(std::string_view text, std::size_t at) {
+/// The position after qualifiers that follow parameters: " const", " volatile", " &", " noexcept".
+std::size_t skip_qualifiers(std::string_view text, std::size_t at) {
     for (bool more = true; more;) {
         more = false;
         for (const std::string_view word : {" const", " volatile", " &&", " &", " noexcept"}) {
@@ -125,10 +125,10 @@ std::size_t behind_qualifiers(std::string_view text, std::size_t at) {
     return at;
 }
 
-/// Behind the type that a conversion function converts to, which `at` follows: its parameters begin
-/// there. "operator int*()", "operator void (*)(int)()".
-std::size_t behind_conversion(const Elements& elements, std::size_t at) {
-    const std::string_view text = elements.text();
+/// The position after the target type at `at` of a conversion function, where its parameters begin:
+/// "operator int*()", "operator void (*)(int)()".
+std::size_t skip_conversion_type(const Tokens& tokens, std::size_t at) {
+    const std::string_view text = tokens.text();
     while (at < text.size()) {
         bool is_pointer = false;
         if (text[at] == '(') {
@@ -138,20 +138,21 @@ std::size_t behind_conversion(const Elements& elements, std::size_t at) {
                 return at;
             }
         }
-        at = elements.behind(at);
+        at = tokens.skip(at);
         if (is_pointer && has_at(text, at, "(")) {
-            at = elements.behind(at);
+            at = tokens.skip(at);
         }
     }
     return at;
 }
 
-/// What "(*name(int))" holds, which returns a function or an array; empty for any other bracket.
+/// "name(int)" of "(*name(int))", a function that returns a pointer to a function or an array;
+/// empty for other brackets.
 std::string_view declarator_in(std::string_view bracket) {
     const std::string_view inner = bracket.substr(1, bracket.size() - 2);
     std::size_t at = 0;
     while (at < inner.size() && (is_identifier(inner[at]) || inner[at] == ':')) {
-        ++at;  // "(Class::*name...": of a pointer to a member
+        ++at;  // "(Class::*name...": pointer to member
     }
     if (at == inner.size() || (inner[at] != '*' && inner[at] != '&')) {
         return {};
@@ -160,42 +161,43 @@ std::string_view declarator_in(std::string_view bracket) {
     return at == npos ? std::string_view() : inner.substr(at);
 }
 
-/// Of a declaration that has parameters; empty where it cannot be told. Where the name is within a
-/// bracket, `inner` gets what that holds.
-std::string declared_name(const Elements& elements, std::string_view* inner) {
-    const std::string_view text = elements.text();
-    std::string name;  // the word that is being read
+/// The name of a function declaration; empty if none is found. If the name is in a bracket, `inner`
+/// is set to the text in it.
+std::string declared_name(const Tokens& tokens, std::string_view* inner) {
+    const std::string_view text = tokens.text();
+    std::string name;  // the current word
     for (std::size_t i = 0; i < text.size();) {
         const bool is_type = name == "decltype" || name == "noexcept" || name == "typeof";
         if (text[i] == ' ') {
             if (is_type && has_at(text, i + 1, "(")) {
-                i = elements.behind(i + 1);
+                i = tokens.skip(i + 1);
                 continue;
             }
             name.clear();  // what precedes is the return type
             ++i;
             continue;
         }
-        std::size_t behind = elements.behind(i);
+        std::size_t end = tokens.skip(i);
         if (is_operator_at(text, i)) {
-            const bool has_symbol = behind != i + std::string_view("operator").size();
-            behind = has_symbol ? behind : behind_conversion(elements, behind);
-        } else if (text[i] == '(' && elements.is_bracket(i) && !is_type &&
+            const bool has_symbol = end != i + std::string_view("operator").size();
+            end = has_symbol ? end : skip_conversion_type(tokens, end);
+        } else if (text[i] == '(' && tokens.is_bracket(i) && !is_type &&
                    !has_at(text, i, "(anonymous ")) {
             if (name.empty()) {
-                *inner = declarator_in(text.substr(i, behind - i));
+                *inner = declarator_in(text.substr(i, end - i));
                 return {};
             }
-            // Parameters. What is local to a function has its name in front: "f(int)::Local::run".
-            const std::size_t after = behind_qualifiers(text, behind);
+            // Parameters, unless "::" follows, as in names local to a function:
+            // "f(int)::Local::run".
+            const std::size_t after = skip_qualifiers(text, end);
             if (!has_at(text, after, "::")) {
                 return name;
             }
             i = after;
             continue;
         }
-        name += text.substr(i, behind - i);
-        i = behind;
+        name += text.substr(i, end - i);
+        i = end;
     }
     return {};
 }
@@ -210,10 +212,10 @@ std::string short_function_name(std::string_view declaration) {
     }
     std::string_view left =
         text.find(".(") == npos ? text : std::string_view();  // "main.(*T).run" is Go's
-    constexpr int deepest = 8;  // no function returns more functions than that
-    for (int i = 0; i < deepest && !left.empty(); ++i) {
+    constexpr int max_depth = 8;                              // of functions that return functions
+    for (int i = 0; i < max_depth && !left.empty(); ++i) {
         std::string_view inner;
-        if (std::string name = declared_name(Elements(left), &inner); !name.empty()) {
+        if (std::string name = declared_name(Tokens(left), &inner); !name.empty()) {
             return name;
         }
         left = inner;
@@ -231,21 +233,21 @@ std::string without_anonymous(std::string name) {
 }
 
 std::string collapse_templates(std::string_view name, bool ascii) {
-    const Elements elements(name);
+    const Tokens tokens(name);
     std::string result;
     for (std::size_t i = 0; i < name.size();) {
-        const std::size_t behind = elements.behind(i);
+        const std::size_t end = tokens.skip(i);
         const bool opens = name[i] == '<';
-        if (name[i] == '>' || (opens && !elements.is_bracket(i))) {
+        if (name[i] == '>' || (opens && !tokens.is_bracket(i))) {
             return std::string(name);
         }
         // Arguments follow a name; "<module>" and what follows "<locals>." are names.
         if (opens && i > 0 && name[i - 1] != '.' && name[i - 1] != ':') {
             result += ascii ? "<...>" : "<…>";
         } else {
-            result += name.substr(i, behind - i);
+            result += name.substr(i, end - i);
         }
-        i = behind;
+        i = end;
     }
     return result;
 }

@@ -1,6 +1,7 @@
-// Names as tables show them: without what nobody looks for. C++ declarations are taken apart by
-// their brackets, so that what a name itself contains ("operator<", "(anonymous namespace)",
-// "{lambda(int)#1}") is never mistaken for template arguments, parameters or a return type.
+// Shortens C++ names for tables. Declarations are split at matching brackets, so that parts of a
+// name
+// ("operator<", "(anonymous namespace)", "{lambda(int)#1}") are never mistaken for template
+// arguments, parameters or a return type.
 #pragma once
 
 #include <string>
@@ -8,21 +9,21 @@
 
 namespace memlab::report {
 
-/// "libcublas.so.13": what comes after the last slash.
+/// "libcublas.so.13": the part after the last slash.
 inline std::string base_name(std::string_view path) {
     return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 is 0
 }
 
 /// A declaration without return type, parameters and compiler suffixes:
-/// "void train::Step<float>::run(int) [clone .part.0]" is "train::Step<float>::run". What is no C++
-/// declaration stays, but for such suffixes.
+/// "void train::Step<float>::run(int) [clone .part.0]" is "train::Step<float>::run". Other text
+/// only loses such suffixes.
 std::string short_function_name(std::string_view declaration);
 
 /// "(anonymous namespace)::run" becomes "run".
 std::string without_anonymous(std::string name);
 
-/// "run<std::vector<int>>::step" becomes "run<…>::step"; a name whose brackets do not match stays,
-/// and so do Python's own names ("A.run.<locals>.<lambda>").
+/// "run<std::vector<int>>::step" becomes "run<…>::step". Names with unbalanced brackets and Python
+/// names ("A.run.<locals>.<lambda>") are returned unchanged.
 std::string collapse_templates(std::string_view name, bool ascii);
 
 }  // namespace memlab::report

@@ -1,5 +1,5 @@
-// A page of text in the making: lines without trailing blanks, headings, paragraphs that fit, and
-// the few colours. Everything that comes from a recording passes clean() before it is added.
+// Builds a page of terminal text: lines without trailing blanks, headings, wrapped paragraphs and
+// colours. Strings of a recording must pass clean() before they are added.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ class Page {
     std::size_t width() const { return width_; }
     bool empty() const { return out_.empty(); }
 
-    /// The columns that are left beside `used` ones; 20 at least, however narrow it is.
-    std::size_t room_beside(std::size_t used) const {
+    /// The width minus `used` columns, but at least 20.
+    std::size_t remaining_width(std::size_t used) const {
         return width_ > used + 20 ? width_ - used : 20;
     }
 
@@ -32,23 +32,23 @@ class Page {
         out_ += '\n';
     }
 
-    /// The text wrapped, its first line behind `first`, the others below it and `hanging` columns
-    /// further in.
+    /// Wraps `text` after `first`; further lines are indented by the width of `first` plus
+    /// `hanging`.
     void paragraph(const std::string& first, const std::string& text, std::size_t hanging = 0) {
         const std::string indent(display_width(first) + hanging, ' ');
         line(first + wrap(text, width_ - indent.size(), indent));
     }
 
-    /// A dim line that belongs to the one before, from a column on, as far as it fits; none where
+    /// A dim line indented to `column`, which explains the previous line; cut to fit. None if
     /// `text` is empty.
     void note_below(std::size_t column, const std::string& text) {
         if (!text.empty()) {
             line(std::string(column, ' ') +
-                 dim(shorten_end(clean(text), room_beside(column), style_.ascii)));
+                 dim(shorten_end(clean(text), remaining_width(column), style_.ascii)));
         }
     }
 
-    /// Whole sentences, each behind a warning sign, after an empty line.
+    /// Whole sentences, each with a warning sign, after an empty line.
     void warnings(const std::vector<std::string>& notes) {
         if (notes.empty()) {
             return;
@@ -59,7 +59,7 @@ class Page {
         }
     }
 
-    /// A heading in the middle of a page stands behind an empty line.
+    /// A heading, after an empty line unless it is the first line.
     void heading(const std::string& title, const std::string& note = "") {
         if (!out_.empty()) {
             line("");

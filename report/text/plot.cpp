@@ -34,34 +34,34 @@ constexpr Glyphs unicode_glyphs = {
 constexpr Glyphs ascii_glyphs = {
     {" ", "#", "#", "#", "#", "#", "#", "#", "#"}, ":", ".", "~", "|", "+", "+", "-"};
 
-/// The stretch of time that is drawn.
-struct Stretch {
+/// The time axis.
+struct TimeRange {
     std::uint64_t from = 0;
-    std::uint64_t end = 1;  ///< behind from
+    std::uint64_t end = 1;  ///< greater than `from`
 
-    /// Where `time` falls among `columns`; what is outside falls to the side.
-    std::size_t column_of(std::uint64_t time, std::size_t columns) const {
+    /// The column of `time`, out of `columns`; clamped to the first and last.
+    std::size_t column(std::uint64_t time, std::size_t columns) const {
         const std::uint64_t since = time - std::min(time, from);
-        const double place = static_cast<double>(since) / static_cast<double>(end - from) *
-                             static_cast<double>(columns);
-        return place >= static_cast<double>(columns) ? columns - 1
-                                                     : static_cast<std::size_t>(place);
+        const double position = static_cast<double>(since) / static_cast<double>(end - from) *
+                                static_cast<double>(columns);
+        return position >= static_cast<double>(columns) ? columns - 1
+                                                        : static_cast<std::size_t>(position);
     }
 };
 
-std::vector<Column> columns_of(const std::vector<PlotPoint>& points, const Stretch& stretch,
-                               std::size_t count) {
+std::vector<Column> make_columns(const std::vector<PlotPoint>& points, const TimeRange& range,
+                                 std::size_t count) {
     std::vector<Column> columns(count);
     for (std::size_t i = 0; i < points.size(); ++i) {
-        const std::size_t first = stretch.column_of(points[i].time_ns, count);
+        const std::size_t first = range.column(points[i].time_ns, count);
         std::size_t last = count - 1;
         if (i + 1 < points.size()) {
-            last = stretch.column_of(points[i + 1].time_ns, count);
-            // The next value begins within its column and is drawn there anyway; the old one
-            // reaches into that column only if it holds some of it.
+            last = range.column(points[i + 1].time_ns, count);
+            // The value extends into the next point's column only if that point does not begin
+            // exactly at the edge of the column.
             const double edge = static_cast<double>(last) / static_cast<double>(count);
-            const bool on_edge = static_cast<double>(points[i + 1].time_ns - stretch.from) <=
-                                 edge * static_cast<double>(stretch.end - stretch.from);
+            const bool on_edge = static_cast<double>(points[i + 1].time_ns - range.from) <=
+                                 edge * static_cast<double>(range.end - range.from);
             if (on_edge && last > first) {
                 --last;
             }
@@ -84,14 +84,14 @@ void trim_right(std::string& line) {
     line.erase(line.find_last_not_of(' ') + 1);
 }
 
-/// Switches colour only where it changes: a row of 60 cells is not 60 escape sequences.
+/// Emits an escape sequence only where the colour changes, not for each cell.
 class RowWriter {
   public:
     explicit RowWriter(const PlotOptions& options) : options_(options) {}
 
     void put(std::string_view color, const char* glyph) {
         if (color != current_) {
-            leave();
+            reset_color();
             text_ += color;
             current_ = color;
         }
@@ -99,13 +99,13 @@ class RowWriter {
     }
 
     std::string take() {
-        leave();
+        reset_color();
         trim_right(text_);
         return std::move(text_);
     }
 
   private:
-    void leave() {
+    void reset_color() {
         if (!current_.empty()) {
             text_ += options_.reset;
             current_ = {};
@@ -123,14 +123,14 @@ void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, in
     const int steps = 8;
     const int base = (height - 1 - row) * steps;  // eighths below this row
     const double scale = static_cast<double>(height * steps) / top;
-    // What exists is seen, however small.
+    // Values other than 0 are drawn, however small.
     const auto eighths = [scale](std::uint64_t bytes) {
         return std::max(static_cast<int>(std::lround(static_cast<double>(bytes) * scale)),
                         bytes != 0 ? 1 : 0);
     };
-    // A shade has no eighths: a cell that is half full is drawn, and the lowest always.
-    const auto covers = [base, steps](int height_of) {
-        const int here = std::clamp(height_of - base, 0, steps);
+    // Shades have whole cells only: a cell is drawn if it is half full, the lowest one always.
+    const auto covers = [base, steps](int height_in_eighths) {
+        const int here = std::clamp(height_in_eighths - base, 0, steps);
         return here >= 4 || (here > 0 && base == 0);
     };
     for (const Column& column : columns) {
@@ -151,11 +151,11 @@ void draw_row(RowWriter& out, const std::vector<Column>& columns, double top, in
     }
 }
 
-std::string note_row(const std::vector<PlotNote>& notes, const Stretch& stretch,
+std::string note_row(const std::vector<PlotNote>& notes, const TimeRange& range,
                      std::size_t columns) {
     std::string row(columns, ' ');
     for (const PlotNote& note : notes) {
-        char& cell = row[stretch.column_of(note.time_ns, columns)];
+        char& cell = row[range.column(note.time_ns, columns)];
         // Two marks in one column share a plus; an OOM is never hidden.
         if (cell == ' ' || note.symbol == 'X') {
             cell = note.symbol;
@@ -167,12 +167,12 @@ std::string note_row(const std::vector<PlotNote>& notes, const Stretch& stretch,
 }
 
 /// A row for each lane: "├─step 1──┤├─step 2──┤".
-std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Stretch& stretch,
+std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const TimeRange& range,
                                    std::size_t columns, bool ascii) {
     struct Bar {
         std::size_t first = 0;
         std::size_t last = 0;
-        const PlotSpan* span = nullptr;  ///< null: several in one
+        const PlotSpan* span = nullptr;  ///< null: several spans merged
     };
     std::size_t lanes = 0;
     for (const PlotSpan& span : spans) {
@@ -180,21 +180,21 @@ std::vector<std::string> span_rows(const std::vector<PlotSpan>& spans, const Str
     }
     std::vector<std::vector<Bar>> bars(lanes);
     for (const PlotSpan& span : spans) {
-        if (span.end_ns < stretch.from || span.begin_ns > stretch.end) {
+        if (span.end_ns < range.from || span.begin_ns > range.end) {
             continue;
         }
-        const Bar bar{stretch.column_of(span.begin_ns, columns),
-                      stretch.column_of(span.end_ns, columns), &span};
+        const Bar bar{range.column(span.begin_ns, columns), range.column(span.end_ns, columns),
+                      &span};
         std::vector<Bar>& lane = bars[span.lane];
         const auto is_long = [](const Bar& of) { return of.last - of.first >= 2; };
         const bool touches = !lane.empty() && bar.first <= lane.back().last;
-        // Many short ones beside each other are one bar too.
-        const bool goes_on = !lane.empty() && bar.first == lane.back().last + 1 &&
-                             lane.back().span == nullptr && !is_long(bar);
-        if (touches || goes_on) {
+        // Adjacent short bars are merged, too.
+        const bool continues = !lane.empty() && bar.first == lane.back().last + 1 &&
+                               lane.back().span == nullptr && !is_long(bar);
+        if (touches || continues) {
             if (bar.first == lane.back().last && lane.back().span != nullptr && is_long(bar) &&
                 is_long(lane.back())) {
-                --lane.back().last;  // where one ends the next begins
+                --lane.back().last;  // both end and begin in this column
                 lane.push_back(bar);
             } else {
                 lane.back().last = std::max(lane.back().last, bar.last);
@@ -237,25 +237,25 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
                                        const std::vector<PlotNote>& notes,
                                        const PlotOptions& options,
                                        const std::vector<PlotSpan>& spans) {
-    std::uint64_t highest = 0;
-    Stretch stretch{options.from_ns, std::max(end_ns, options.from_ns + 1)};
+    std::uint64_t max_bytes = 0;
+    TimeRange range{options.from_ns, std::max(end_ns, options.from_ns + 1)};
     for (const PlotPoint& point : points) {
-        highest =
-            std::max({highest, point.allocated, point.active, point.reserved, point.device_used});
-        stretch.end = std::max(stretch.end, point.time_ns);
+        max_bytes =
+            std::max({max_bytes, point.allocated, point.active, point.reserved, point.device_used});
+        range.end = std::max(range.end, point.time_ns);
     }
-    if (highest == 0) {
+    if (max_bytes == 0) {
         return {};
     }
     const Glyphs& glyphs = options.ascii ? ascii_glyphs : unicode_glyphs;
     const int height = std::max(options.height, 2);
-    const ByteUnit unit = unit_for(highest);
-    const std::string top_label = format_bytes(highest, unit);
-    const std::string middle_label = format_bytes(highest / 2, unit);
+    const ByteUnit unit = unit_for(max_bytes);
+    const std::string top_label = format_bytes(max_bytes, unit);
+    const std::string middle_label = format_bytes(max_bytes / 2, unit);
     const std::size_t label_width = std::max(top_label.size(), middle_label.size());
     const std::size_t width = static_cast<std::size_t>(std::max(options.width, 40));
     const std::size_t area = width - label_width - 2;
-    const auto columns = columns_of(points, stretch, area);
+    const auto columns = make_columns(points, range, area);
 
     std::vector<std::string> lines;
     for (int row = 0; row < height; ++row) {
@@ -264,7 +264,7 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
         std::string line = padded(label, label_width) + " ";
         line += label.empty() ? glyphs.axis : glyphs.tick;
         RowWriter out(options);
-        draw_row(out, columns, static_cast<double>(highest), row, height, options, glyphs);
+        draw_row(out, columns, static_cast<double>(max_bytes), row, height, options, glyphs);
         lines.push_back(line + out.take());
     }
     std::string floor = padded(format_bytes(0, unit), label_width) + " " + glyphs.corner;
@@ -274,17 +274,17 @@ std::vector<std::string> plot_timeline(const std::vector<PlotPoint>& points, std
     lines.push_back(floor);
     const std::string indent(label_width + 2, ' ');
     if (!notes.empty()) {
-        std::string row = indent + note_row(notes, stretch, area);
+        std::string row = indent + note_row(notes, range, area);
         trim_right(row);
         lines.push_back(row);
     }
-    for (const std::string& row : span_rows(spans, stretch, area, options.ascii)) {
+    for (const std::string& row : span_rows(spans, range, area, options.ascii)) {
         lines.push_back(indent + row);
     }
-    // A stretch of a microsecond an hour after the start reads "1 h 00 min ... +1.0 us".
-    const std::uint64_t length = stretch.end - stretch.from;
-    const std::string sign = stretch.from == 0 ? "" : "+";
-    const std::string left = stretch.from == 0 ? "0 s" : format_duration(stretch.from);
+    // A range of a microsecond, an hour after the start, is labelled "1 h 00 min ... +1.0 us".
+    const std::uint64_t length = range.end - range.from;
+    const std::string sign = range.from == 0 ? "" : "+";
+    const std::string left = range.from == 0 ? "0 s" : format_duration(range.from);
     const std::string centre = sign + format_duration(length / 2);
     const std::string right = sign + format_duration(length);
     std::string times(area, ' ');

@@ -8,19 +8,19 @@
 #include <cstring>
 #include <utility>
 
-#include "report/text/ending_signals.hpp"
 #include "report/text/names.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "report/text/terminal.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-constexpr std::chrono::milliseconds between_lines{100};
+constexpr std::chrono::milliseconds redraw_interval{100};
 
 thread_local int terminal_of_this_thread = -1;
 
-/// What a terminal does not take is not shown.
+/// Errors are ignored.
 void put(int terminal, std::string_view text) {
     [[maybe_unused]] const ssize_t written = write(terminal, text.data(), text.size());
 }
@@ -51,23 +51,22 @@ std::string progress_line(std::string_view path, std::uint64_t done, std::uint64
 }
 
 Progress::Progress(int terminal, std::string path, std::uint64_t total, Clock::time_point begin,
-                   Clock::duration patience)
+                   Clock::duration delay)
     : terminal_(terminal),
       path_(std::move(path)),
       total_(total),
-      next_(terminal >= 0 && total > 0 ? begin + patience : Clock::time_point::max()) {}
+      next_(terminal >= 0 && total > 0 ? begin + delay : Clock::time_point::max()) {}
 
 Progress::~Progress() {
     if (shown_) {
-        put(terminal_, wiping);
-        wipe_when_ended(-1);
+        put(terminal_, clear_line);
+        clear_line_on_signal(-1);
     }
 }
 
 void Progress::show(std::uint64_t done, Clock::time_point now) {
-    next_ = now + between_lines;
-    // The width anew each time: windows change. The last column stays free, or some terminals would
-    // begin another line.
+    next_ = now + redraw_interval;
+    // The window may have been resized. The last column stays free, or some terminals would wrap.
     const Style style = style_for(terminal_, ColorMode::never, false);
     std::string line = progress_line(path_, done, total_, style.width - 1, style.ascii);
     if (line == line_) {
@@ -75,10 +74,10 @@ void Progress::show(std::uint64_t done, Clock::time_point now) {
     }
     line_ = std::move(line);
     if (!shown_) {
-        wipe_when_ended(terminal_);
+        clear_line_on_signal(terminal_);
         shown_ = true;
     }
-    put(terminal_, wiping + line_);
+    put(terminal_, clear_line + line_);
 }
 
 void show_progress_on(int terminal) {

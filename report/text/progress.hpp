@@ -1,5 +1,5 @@
-// A line on the terminal that says how much of a file has been read, when that takes long, and is
-// gone when it is over: the file is read, something failed, or a signal ended the process.
+// A progress line on the terminal for files that take long to read. Cleared when the file is read,
+// on errors, and when a signal ends the process.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace memlab::report {
 
-/// `line`, at most `width` columns: the file's name without its folder, a bar, per cent. `done` may
-/// pass `total`, which is not 0.
+/// The text of the line in at most `width` columns: base name, bar, per cent. `done` may exceed
+/// `total`, which must not be 0.
 std::string progress_line(std::string_view path, std::uint64_t done, std::uint64_t total, int width,
                           bool ascii);
 
@@ -19,17 +19,17 @@ class Progress {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// Of `total` bytes of `path`, on `terminal`, from `patience` after `begin` on. Nothing is
-    /// shown where the terminal is -1 or nothing is to be read.
+    /// Shows the progress of reading `total` bytes of `path` on `terminal`, starting `delay` after
+    /// `begin`. Shows nothing if `terminal` is -1 or `total` is 0.
     Progress(int terminal, std::string path, std::uint64_t total, Clock::time_point begin,
-             Clock::duration patience);
-    /// Wipes the line.
+             Clock::duration delay);
+    /// Clears the line.
     ~Progress();
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
 
-    /// So far, at this moment; cheap. The line follows ten times a second at most.
-    void look(std::uint64_t done, Clock::time_point now) {
+    /// `done` bytes were read by `now`. Cheap; redraws the line at most ten times a second.
+    void update(std::uint64_t done, Clock::time_point now) {
         if (now >= next_) {
             show(done, now);
         }
@@ -46,13 +46,13 @@ class Progress {
     std::string line_;
 };
 
-/// Where readings of this thread that take long are shown from now on; -1, as it is in the
-/// beginning: nowhere. One thread alone may have a terminal.
+/// Sets the terminal that shows the progress of this thread's reads; -1 (the default): none. Only
+/// one thread may have a terminal.
 void show_progress_on(int terminal);
 int progress_terminal();
 
-/// Standard error, where that is a terminal that can wipe a line and nobody else draws on it:
-/// standard output is no pipe, behind which a pager may be; else -1.
+/// Standard error if it is a terminal that can clear a line and standard output is not a pipe (a
+/// pager may draw on the terminal); else -1.
 int terminal_for_progress();
 
 }  // namespace memlab::report

@@ -36,20 +36,20 @@ bool locale_is_utf8() {
 }
 
 int terminal_width(int fd) {
-    constexpr int narrowest = 40;
-    constexpr int widest = 120;
+    constexpr int min_width = 40;
+    constexpr int max_width = 120;
     int width = 80;
     winsize size{};
     if (const char* columns = environment("COLUMNS")) {
         const long asked = std::strtol(columns, nullptr, 10);
-        width = asked > 0 ? static_cast<int>(std::min<long>(asked, widest)) : width;
+        width = asked > 0 ? static_cast<int>(std::min<long>(asked, max_width)) : width;
     } else if (isatty(fd) != 0 && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
         width = size.ws_col;
     }
-    return std::clamp(width, narrowest, widest);
+    return std::clamp(width, min_width, max_width);
 }
 
-/// The length of the UTF-8 character at `i`, 0 where there is none.
+/// The length of the UTF-8 character at `i`; 0 if invalid.
 std::size_t character_length(std::string_view text, std::size_t i) {
     const auto lead = static_cast<unsigned char>(text[i]);
     const std::size_t length = lead < 0x80                    ? 1

@@ -1,5 +1,6 @@
-// What the terminal can show: colour, width, Unicode. Decided once, from the stream that is written
-// to and the environment, and passed on as values, so that rendering itself is pure and testable.
+// Terminal capabilities (colour, width, Unicode) and text functions that respect them. Capabilities
+// are determined once, from the output stream and the environment, and passed on as values, so that
+// rendering is pure and testable.
 #pragma once
 
 #include <string>
@@ -24,28 +25,27 @@ struct Style {
 };
 
 /// The style for file descriptor `fd`. Colour: automatic means on a terminal, unless NO_COLOR is
-/// set and not empty or TERM is "dumb". ASCII: when asked for, or when LC_ALL, LC_CTYPE and LANG
-/// (the first that is set) do not name UTF-8. Width: COLUMNS, else the terminal's, else 80; 40 at
-/// least, 120 at most (longer lines are no easier to read).
+/// not empty or TERM is "dumb". ASCII: if forced, or if the first of LC_ALL, LC_CTYPE and LANG that
+/// is set does not name UTF-8. Width: COLUMNS, else the terminal's, else 80; from 40 to 120.
 Style style_for(int fd, ColorMode mode, bool force_ascii);
 
-/// Columns that UTF-8 text takes: characters, not bytes; escape sequences take none. Characters
-/// wider than one column are counted as one (file names in CJK scripts may shift a table).
+/// The columns of UTF-8 text: counts characters, not bytes, and no escape sequences. Wide
+/// characters count as one (file names in CJK scripts may shift a table).
 std::size_t display_width(std::string_view text);
 
-/// `text` with control characters replaced, so that a recording (file names, arguments, symbols:
-/// all chosen by someone else) cannot write escape sequences to the reader's terminal. Bytes that
-/// are no UTF-8, and with `ascii` all others beyond ASCII, become '?'.
+/// Replaces control characters, invalid UTF-8 and, with `ascii`, all characters beyond ASCII by
+/// '?', so that strings of a recording, which are not trusted, cannot send escape sequences to the
+/// terminal.
 std::string printable(std::string_view text, bool ascii);
 
 /// At most `width` columns: the end is cut and marked with an ellipsis.
 std::string shorten_end(const std::string& text, std::size_t width, bool ascii);
 
-/// At most `width` columns: the beginning is cut, as suits a path.
+/// At most `width` columns: the beginning is cut and marked with an ellipsis, as suits a path.
 std::string shorten_begin(const std::string& text, std::size_t width, bool ascii);
 
-/// `text` broken into lines of at most `width` columns between words, but not between a number and
-/// its unit.
+/// Breaks `text` into lines of at most `width` columns between words, but not between a number and
+/// its unit. Lines after the first begin with `indent`.
 std::string wrap(const std::string& text, std::size_t width, std::string_view indent);
 
 }  // namespace memlab::report

@@ -1,4 +1,4 @@
-// Pieces of tables and of command lines, for people.
+// Padding for tables, and shell quoting.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace memlab::report {
 
-/// Filled with blanks to `width` columns, set left or right; longer text stays as it is.
+/// Pads with blanks to `width` columns, aligned left or right; longer text stays unchanged.
 std::string left(const std::string& text, std::size_t width);
 std::string right(const std::string& text, std::size_t width);
 
-/// A word that a shell takes as it is, or a quoted one.
+/// Quotes `word` for a POSIX shell if necessary.
 std::string shell_word(const std::string& word);
 
-/// Arguments as one would type them.
+/// The arguments as one shell command.
 std::string command_line(const std::vector<std::string>& arguments);
 
 }  // namespace memlab::report

@@ -1,5 +1,5 @@
-// Numbers as people read them. JSON always carries raw bytes and nanoseconds; only text made for
-// people passes through here, so that one quantity looks the same in every table.
+// Formats sizes, counts, durations and times for text output. JSON always has raw bytes and
+// nanoseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,7 @@ ByteUnit unit_for(std::uint64_t bytes);
 /// "3.81 MiB", "512 B", "0 B": two decimals, none for plain bytes.
 std::string format_bytes(std::uint64_t bytes);
 
-/// In a unit given by a column's largest value, so that a column can be compared at a glance:
-/// "0.00 MiB".
+/// In a given unit ("0.00 MiB"): that of a column's largest value makes the column comparable.
 std::string format_bytes(std::uint64_t bytes, ByteUnit unit);
 
 /// "1,234,567".
@@ -31,13 +30,13 @@ std::string format_count(std::uint64_t count);
 /// "850 ns", "12.3 us", "4.56 ms", "1.234 s", "2 min 05 s", "3 h 02 min".
 std::string format_duration(std::uint64_t nanoseconds);
 
-/// "63.1%"; `whole` 0 gives "-". A part that is not zero never reads "0.0%", but "<0.1%".
+/// "63.1%"; "-" if `whole` is 0; "<0.1%" instead of "0.0%" if `part` is not 0.
 std::string format_percent(std::uint64_t part, std::uint64_t whole);
 
 /// "1 allocation", "2 allocations".
 std::string format_plural(std::uint64_t count, const char* singular);
 
-/// Seconds since the Unix epoch in the local time zone: "2026-03-01 14:02:07".
+/// Nanoseconds since the Unix epoch as local time: "2026-03-01 14:02:07".
 std::string format_wall_time(std::uint64_t unix_nanoseconds);
 
 }  // namespace memlab::report

@@ -1,4 +1,4 @@
-// The timeline for scripts: JSON and CSV.
+// JSON and CSV output of a timeline.
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,7 +57,7 @@ ordered_json moment_json(const MomentView& moment, const ViewOptions& options) {
         std::uint64_t count = 0;
         ordered_json sites = ordered_json::array();
         for (const SiteRow& row : table.rows) {
-            const Figures& figures = row.figures;
+            const SiteStats& figures = row.stats;
             const std::uint64_t here = moment.at_peak ? figures.peak_bytes : figures.live_bytes;
             const std::uint64_t allocations =
                 moment.at_peak ? figures.peak_count : figures.live_count;

@@ -1,4 +1,4 @@
-// The timeline for a terminal.
+// Text output of a timeline.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t max_lanes = 6;
 
-/// The curve's values of a row; nothing for what is not known.
-TimelineRow::Values values_of(const TimelineRow& row, Curve curve) {
+/// The values of a curve in a row; 0 if unknown.
+TimelineRow::Values row_values(const TimelineRow& row, Curve curve) {
     return row.curves.at(static_cast<std::size_t>(curve)).value_or(TimelineRow::Values{});
 }
 
@@ -69,7 +69,7 @@ class TimelineText {
         }
     }
 
-    /// Bars that do not overlap share a row; what is within another is below it.
+    /// Bars that do not overlap share a row; nested scopes are below the enclosing one.
     std::vector<PlotSpan> spans(std::size_t* not_drawn) const {
         std::vector<PlotSpan> drawn;
         std::vector<std::uint64_t> ends;  // of each lane
@@ -102,18 +102,18 @@ class TimelineText {
 
     std::vector<PlotPoint> points(const DeviceTimeline& device, bool with_device_used) const {
         std::vector<PlotPoint> result;
-        std::uint64_t device_used = 0;  // between samples it stays
+        std::uint64_t device_used = 0;  // constant between samples
         for (std::size_t i = 0; i < device.rows.size(); ++i) {
             const TimelineRow& row = device.rows[i];
-            const auto allocated = values_of(row, Curve::allocated);
-            const auto active = values_of(row, Curve::active);
-            const auto reserved = values_of(row, Curve::reserved);
+            const auto allocated = row_values(row, Curve::allocated);
+            const auto active = row_values(row, Curve::active);
+            const auto reserved = row_values(row, Curve::reserved);
             if (with_device_used) {
-                device_used = std::max(device_used, values_of(row, Curve::device_used).max);
+                device_used = std::max(device_used, row_values(row, Curve::device_used).max);
             }
             result.push_back({row.begin_ns, allocated.max, reserved.max, active.max, device_used});
             if (with_device_used) {
-                device_used = values_of(row, Curve::device_used).last;
+                device_used = row_values(row, Curve::device_used).last;
             }
             std::uint64_t end = 0;
             if (!__builtin_add_overflow(row.begin_ns, device.bucket_ns, &end) &&
@@ -127,7 +127,7 @@ class TimelineText {
 
     void picture(const DeviceTimeline& device) {
         const Style& style = page_.style();
-        // The rest of the GPU may be a hundred times the program's: then a figure says it.
+        // If the use of the whole GPU is far above the program's, it is only in the table.
         const auto& reserved = device.curves.at(static_cast<std::size_t>(Curve::reserved));
         const auto& used = device.curves.at(static_cast<std::size_t>(Curve::device_used));
         const bool with_device_used = reserved && used && used->highest / 4 <= reserved->highest;
@@ -260,10 +260,10 @@ class TimelineText {
         page_.warnings(warnings);
     }
 
-    std::uint64_t bytes_of(const Figures& figures) const {
+    std::uint64_t live_bytes(const SiteStats& figures) const {
         return moment_->at_peak ? figures.peak_bytes : figures.live_bytes;
     }
-    std::uint64_t count_of(const Figures& figures) const {
+    std::uint64_t live_count(const SiteStats& figures) const {
         return moment_->at_peak ? figures.peak_count : figures.live_count;
     }
 
@@ -272,8 +272,8 @@ class TimelineText {
         std::uint64_t count = 0;
         for (const SiteRow& row : table.rows) {
             if (is_in_curves(row.kind)) {
-                whole += bytes_of(row.figures);
-                count += count_of(row.figures);
+                whole += live_bytes(row.stats);
+                count += live_count(row.stats);
             }
         }
         std::string heading = "Live at " + format_duration(moment_->time_ns);
@@ -300,22 +300,22 @@ class TimelineText {
         std::uint64_t rest_count = 0;
         std::size_t rest_rows = 0;
         for (const SiteRow& row : table.rows) {
-            const std::uint64_t bytes = bytes_of(row.figures);
-            if (!is_in_curves(row.kind) || count_of(row.figures) == 0) {
+            const std::uint64_t bytes = live_bytes(row.stats);
+            if (!is_in_curves(row.kind) || live_count(row.stats) == 0) {
                 continue;
             }
             if (shown++ < options_.top) {
                 const PlaceTextOptions place{page_.style(), options_.working_directory,
                                              options_.templates};
-                const std::size_t room = page_.width() - 33;
+                const std::size_t width = page_.width() - 33;
                 page_.line("  " + right(format_bytes(bytes, unit), 12) +
                            right(format_percent(bytes, whole), 8) +
-                           right(format_count(count_of(row.figures)), 9) + "  " +
-                           describe_place(row.place, row.kind, row.api, room, place));
+                           right(format_count(live_count(row.stats)), 9) + "  " +
+                           describe_place(row.place, row.kind, row.api, width, place));
             } else {
                 ++rest_rows;
                 rest += bytes;
-                rest_count += count_of(row.figures);
+                rest_count += live_count(row.stats);
             }
         }
         if (rest_rows != 0) {

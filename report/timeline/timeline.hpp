@@ -1,11 +1,12 @@
-// A stretch of a recording: its curves, marks, scopes and failures, as fine as its source has them.
+// The curves, marks, scopes and failures in a time range of a recording, at the resolution of its
+// source.
 //
-// From an event log the stretch is read anew, so that the narrower it is, the finer it gets: up to
-// 1024 buckets of time, each with lowest, highest and last values (trace/aggregate/timeline.hpp),
-// which for a stretch of a millisecond are single events. Highest values and their times are exact
-// always. From a report there is what it keeps: buckets of its whole duration, no scopes.
+// An event log is read again for the range, so that a narrower range has a finer resolution: up to
+// 1024 buckets, each with minimum, maximum and last value (trace/aggregate/timeline.hpp); in a
+// range of a millisecond these are single events. Maxima and their times are always exact. A report
+// only has the buckets of its whole duration, and no scopes.
 //
-// What was live at a moment follows from a log exactly, for any moment: it is added up to there.
+// The live memory at any time can be derived from a log, by aggregating it up to that time.
 #pragma once
 
 #include <array>
@@ -31,29 +32,29 @@ struct TimelineOom {
     std::string api;
 };
 
-/// A scope of a thread or a range of the process, cut to nothing: it may begin before the stretch
+/// A scope of a thread or a range of the process. Not clipped: it may begin before the time range
 /// and end after it.
 struct TimelineScope {
     std::string name;
     std::uint64_t begin_ns = 0;
-    std::uint64_t end_ns = 0;  ///< of the recording, where it never ended
+    std::uint64_t end_ns = 0;  ///< the end of the recording if it never ended
     std::uint64_t thread = 0;
-    std::size_t depth = 0;  ///< open scopes around it, of its thread and domain
+    std::size_t depth = 0;  ///< number of enclosing scopes of its thread and domain
     bool ended = true;
 };
 
 struct DeviceTimeline {
-    /// Within the stretch.
+    /// Values within the time range.
     struct Curve {
         std::uint64_t at_begin = 0;
         std::uint64_t lowest = 0;
         std::uint64_t highest = 0;
-        std::uint64_t highest_ns = 0;  ///< first time; from a report, its bucket's begin
+        std::uint64_t highest_ns = 0;  ///< the first time; of a report, the begin of the bucket
         std::uint64_t at_end = 0;
     };
     const Device* device = nullptr;
     std::uint64_t bucket_ns = 0;
-    std::vector<TimelineRow> rows;  ///< in order of time; the first holds the values at the begin
+    std::vector<TimelineRow> rows;  ///< in order of time; the first has the values at from_ns
     std::array<std::optional<Curve>, curve_count> curves;
 };
 
@@ -63,27 +64,27 @@ struct TimelineView {
     std::uint64_t from_ns = 0;
     std::uint64_t to_ns = 0;
     bool from_log = false;
-    std::vector<DeviceTimeline> devices;  ///< that were used
-    std::vector<TimelineMark> marks;      ///< max_notes of each at most
+    std::vector<DeviceTimeline> devices;  ///< used devices only
+    std::vector<TimelineMark> marks;      ///< at most max_notes, as `ooms` and `scopes`
     std::vector<TimelineOom> ooms;
     std::vector<TimelineScope> scopes;  ///< by begin
     std::uint64_t left_out = 0;         ///< marks, failures and scopes beyond max_notes
 };
 
-/// A moment as it is given: "1.5s", "200ms", "3us", "17ns" since the start, "peak" (of the first
-/// GPU that was used, or of `device`), "end", or the name of a mark (its first). Nothing, and
-/// `problem`, for anything else.
+/// Parses a time: "1.5s", "200ms", "3us", "17ns" since the start, "peak" (of `device`, else of the
+/// first used GPU), "end", or the name of a mark (the first one). None for other text, with an
+/// error message in `problem`.
 std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& report,
                                           std::optional<std::uint64_t> device,
                                           std::string* problem);
 
-/// From the event log `log`, or, where that is empty, from the report alone. `report` is the log's
-/// own; the result points into it. May throw std::bad_alloc.
+/// Reads a time range from the event log `log`, or from the report only if `log` is empty. `report`
+/// is the report of the log; the result points into it. May throw std::bad_alloc.
 TimelineView read_timeline(const Report& report, const std::string& log, std::uint64_t from_ns,
                            std::uint64_t to_ns, std::optional<std::uint64_t> device);
 
-/// The report of an event log as it was at `time_ns`: its "live" is what was live then. Nothing
-/// where it cannot be read. May throw std::bad_alloc.
+/// The report derived from an event log up to `time_ns`: its "live" is the live memory at that
+/// time. None if the log cannot be read. May throw std::bad_alloc.
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns);
 
 }  // namespace memlab::report

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "report/views/calls.hpp"
+#include "report/views/call_chains.hpp"
 
 namespace memlab::report {
 
@@ -14,12 +14,12 @@ namespace {
 class Builder {
   public:
     Builder(Resolver& resolver, const TreeOptions& options)
-        : calls_(resolver, options.all_frames), options_(options) {}
+        : call_chains_(resolver, options.all_frames), options_(options) {}
 
     CallTree build(const Report& report, const Device& device, const std::vector<bool>& taken,
                    Order order) {
         tree_.device = &device;
-        tree_.whole = figures_of(report, device);
+        tree_.whole = device_stats(report, device);
         tree_.nodes.emplace_back();
         for (std::size_t i = 0; i < report.sites.size(); ++i) {
             if (report.sites[i].device == device.index && taken.at(i)) {
@@ -32,10 +32,10 @@ class Builder {
 
   private:
     void add(const Site& site) {
-        const Figures figures = figures_of(site);
-        const std::vector<std::size_t>& way = way_of(site.stack);
+        const SiteStats figures = site_stats(site);
+        const std::vector<std::size_t>& frames = chain(site.stack);
         std::size_t node = 0;
-        tree_.nodes[0].figures.add(figures);
+        tree_.nodes[0].stats.add(figures);
         const auto step = [&](std::size_t frame) {
             const auto [entry, is_new] = children_.try_emplace({node, frame}, tree_.nodes.size());
             if (is_new) {
@@ -43,21 +43,21 @@ class Builder {
                 tree_.nodes[node].children.push_back(entry->second);
             }
             node = entry->second;
-            tree_.nodes[node].figures.add(figures);
+            tree_.nodes[node].stats.add(figures);
         };
         if (options_.top_down) {
-            std::for_each(way.rbegin(), way.rend(), step);
+            std::for_each(frames.rbegin(), frames.rend(), step);
         } else {
-            std::for_each(way.begin(), way.end(), step);
+            std::for_each(frames.begin(), frames.end(), step);
         }
     }
 
-    /// The frames of a stack that are shown, innermost first.
-    const std::vector<std::size_t>& way_of(std::size_t stack) {
-        auto [entry, is_new] = ways_.try_emplace(stack);
+    /// The shown frames of a stack, innermost first.
+    const std::vector<std::size_t>& chain(std::size_t stack) {
+        auto [entry, is_new] = chains_.try_emplace(stack);
         if (is_new) {
-            for (Place place : calls_.of(stack)) {
-                // From above a function is one, whatever line of it calls on.
+            for (Place place : call_chains_.chain(stack)) {
+                // Top-down, a function is one node, whichever of its lines makes the call.
                 if (options_.top_down && !entry->second.empty() && !place.function.empty()) {
                     place.line = 0;
                 }
@@ -68,7 +68,7 @@ class Builder {
     }
 
     std::size_t intern(const Place& place) {
-        const auto [entry, is_new] = interned_.try_emplace(place, tree_.frames.size());
+        const auto [entry, is_new] = frame_indexes_.try_emplace(place, tree_.frames.size());
         if (is_new) {
             tree_.frames.push_back(place);
         }
@@ -79,18 +79,18 @@ class Builder {
         for (CallTree::Node& node : tree_.nodes) {
             std::stable_sort(node.children.begin(), node.children.end(),
                              [&](std::size_t a, std::size_t b) {
-                                 return value_of(tree_.nodes[a].figures, order) >
-                                        value_of(tree_.nodes[b].figures, order);
+                                 return sort_value(tree_.nodes[a].stats, order) >
+                                        sort_value(tree_.nodes[b].stats, order);
                              });
         }
     }
 
-    Calls calls_;
+    CallChains call_chains_;
     const TreeOptions& options_;
     CallTree tree_;
     std::map<std::pair<std::size_t, std::size_t>, std::size_t> children_;  ///< by parent and frame
-    std::map<Place, std::size_t> interned_;
-    std::unordered_map<std::size_t, std::vector<std::size_t>> ways_;  ///< by stack
+    std::map<Place, std::size_t> frame_indexes_;
+    std::unordered_map<std::size_t, std::vector<std::size_t>> chains_;  ///< by stack
 };
 
 }  // namespace

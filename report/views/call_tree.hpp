@@ -1,11 +1,11 @@
-// The call stacks of a report as one tree. Bottom-up it begins where memory was allocated and
-// branches into the callers; top-down it begins at the outermost function. Each node carries the
-// sums of the stacks that pass through it. From below, callers are told apart by the line that
-// calls; from above, a function is one node, whichever of its lines calls on.
+// The call stacks of a report merged into a tree. Bottom-up, the roots are the allocating places
+// and the children their callers; top-down, the roots are the outermost functions. Each node has
+// the sums of the stacks through it. Bottom-up, callers are distinguished by calling line;
+// top-down, a function is one node, whichever of its lines makes the call.
 //
-// Between the application and CUDA lie frames that every allocation passes, and outside of main
-// lies the C library's start: they are left out unless asked for, so that the tree begins at the
-// place that every other table shows.
+// Frames between the application and CUDA, which every allocation has, and the C library's startup
+// code outside of main are left out by default, so that the tree begins at the place that all other
+// tables show.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "report/symbols/resolver.hpp"
-#include "report/views/figures.hpp"
+#include "report/views/site_stats.hpp"
 #include "report/views/site_table.hpp"
 
 namespace memlab::report {
@@ -22,39 +22,39 @@ struct CallTree {
     static constexpr std::size_t no_node = static_cast<std::size_t>(-1);
 
     struct Node {
-        std::size_t parent = no_node;  ///< before this one
+        std::size_t parent = no_node;  ///< index into `nodes`, less than its own
         std::size_t frame = 0;         ///< index into `frames`
-        Figures figures;
+        SiteStats stats;
         std::vector<std::size_t> children;  ///< largest first
     };
 
     const Device* device = nullptr;
-    Figures whole;              ///< of the device
-    std::vector<Place> frames;  ///< each once; a Place without `recorded` stands for no stack
-    std::vector<Node> nodes;    ///< the first stands for all stacks that the filter took
+    SiteStats whole;            ///< of the device
+    std::vector<Place> frames;  ///< unique; a Place without `recorded` means: no stack
+    std::vector<Node> nodes;    ///< the first is the root: all stacks that match the filter
 };
 
 struct TreeOptions {
     bool top_down = false;
     bool all_frames = false;
-    /// Children below this share of the whole are summed up.
-    double least_share = 0.01;
+    /// Children below this share of the whole are summed up as others.
+    double min_share = 0.01;
 };
 
-/// A tree for each device that was used; takes what site_tables() takes. Stacks may be as deep as
-/// they like: nothing here recurses.
+/// A tree for each used device; parameters as of site_tables(). Not recursive: stacks may be of any
+/// depth.
 std::vector<CallTree> call_trees(const Report& report, Resolver& resolver,
                                  const std::vector<bool>& taken, const ViewOptions& options,
                                  const TreeOptions& tree);
 
-/// For people; ends with a newline. options.top bounds the children of a node.
+/// Text; ends with a newline. options.top limits the children of a node.
 std::string render_tree_text(const std::vector<CallTree>& trees, const ViewOptions& options,
                              const TreeOptions& tree);
 
 /// {file, direction, sort, filter (null: none), devices [index, name, total, nodes [parent, depth,
-/// function, file, line, module, address, share, <figures>, others {nodes, <figures>} or null]]}.
-/// A flat list, each node after its parent: the first has parent null and stands for all; `others`
-/// sums the children that are left out.
+/// function, file, line, module, address, share, <stats>, others {nodes, <stats>} or null]]}.
+/// A flat list, each node after its parent: the first is the root, with parent null; `others` sums
+/// the children that are left out.
 std::string render_tree_json(const std::string& file, const std::vector<CallTree>& trees,
                              const ViewOptions& options, const TreeOptions& tree);
 

@@ -11,15 +11,15 @@
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
-#include "report/views/calls.hpp"
+#include "report/views/call_chains.hpp"
 #include "trace/json/bounded_sum.hpp"
 
 namespace memlab::report {
 
 namespace {
 
-/// What a call is known by on both sides; see the top of diff.hpp.
-std::string key_of(const Place& place) {
+/// The key by which calls of both sides are matched; see the top of diff.hpp.
+std::string make_key(const Place& place) {
     std::string key = place.function;
     key += '\0';
     key += base_name(place.file.empty() ? place.module : place.file);
@@ -38,23 +38,23 @@ const Device* find_device(const Report& report, std::uint64_t index) {
     return found == report.devices.end() ? nullptr : &*found;
 }
 
-/// Call sites of any number of reports as they come, then what changed.
+/// Sums the call sites of any number of reports, then computes the changes.
 class SiteSums {
   public:
     explicit SiteSums(const DiffOptions& options) : options_(options) {}
 
-    /// `calls` are of the side's resolver. `device`: only its sites.
-    void add(const DiffSide& side, Calls& calls, std::optional<std::uint64_t> device,
-             Figures SiteDiff::*figures) {
+    /// `calls` must use the side's resolver. `device`: only sites of this device.
+    void add(const DiffSide& side, CallChains& calls, std::optional<std::uint64_t> device,
+             SiteStats SiteDiff::*figures) {
         for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
             const Site& site = side.report.sites[i];
             if ((device && site.device != *device) || !side.taken.at(i)) {
                 continue;
             }
-            const std::vector<Place>& way = calls.of(site.stack);
+            const std::vector<Place>& chain = calls.chain(site.stack);
             std::string key = site.kind + '\n';
-            for (std::size_t c = 0; c < (options_.by_place ? 1 : way.size()); ++c) {
-                key += key_of(way[c]);
+            for (std::size_t c = 0; c < (options_.by_place ? 1 : chain.size()); ++c) {
+                key += make_key(chain[c]);
             }
             const auto [entry, is_new] = known_.try_emplace(std::move(key), sites_.size());
             if (is_new) {
@@ -62,10 +62,11 @@ class SiteSums {
             }
             SiteDiff& diff = sites_[entry->second];
             diff.place = side.resolver.place(site.stack);
-            diff.calls.assign(way.begin() + 1, options_.by_place ? way.begin() + 1 : way.end());
+            diff.calls.assign(chain.begin() + 1,
+                              options_.by_place ? chain.begin() + 1 : chain.end());
             diff.kind = site.kind;
             diff.api = site.api;
-            (diff.*figures).add(figures_of(site));
+            (diff.*figures).add(site_stats(site));
         }
     }
 
@@ -87,12 +88,13 @@ class SiteSums {
 
   private:
     std::uint64_t size(const SiteDiff& site) const {
-        return Change{value_of(site.before, options_.order), value_of(site.after, options_.order)}
+        return Change{sort_value(site.before, options_.order),
+                      sort_value(site.after, options_.order)}
             .size();
     }
 
     const DiffOptions& options_;
-    std::map<std::string, std::size_t> known_;  ///< by what they are known by: index into sites_
+    std::map<std::string, std::size_t> known_;  ///< by key: index into sites_
     std::vector<SiteDiff> sites_;
 };
 
@@ -142,18 +144,18 @@ class DeviceDiffer {
              "allocations",
              "of all kinds",
              false,
-             {allocations_of(a), allocations_of(b)}},
+             {allocation_count(a), allocation_count(b)}},
         };
     }
 
     const DiffSide& before_;
     const DiffSide& after_;
     const DiffOptions& options_;
-    Calls calls_before_;
-    Calls calls_after_;
+    CallChains calls_before_;
+    CallChains calls_after_;
 };
 
-/// Of all modules in stacks, whether both sides ran the same file; empty build ids tell nothing.
+/// True if modules of the same name have the same build id on both sides.
 bool same_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after) {
     std::map<std::string, std::string> ids;
     for (const DiffSide& side : before) {
@@ -170,23 +172,24 @@ bool same_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide
     });
 }
 
-bool has_nameless(const SiteChanges& changes) {
+bool has_unnamed(const SiteChanges& changes) {
     return std::any_of(changes.sites.begin(), changes.sites.end(), [](const SiteDiff& site) {
         return site.place.recorded && site.place.function.empty() && site.place.file.empty();
     });
 }
 
-std::vector<std::string> notes_of(const DiffSide& before, const DiffSide& after, const Diff& diff) {
+std::vector<std::string> make_notes(const DiffSide& before, const DiffSide& after,
+                                    const Diff& diff) {
     std::vector<std::string> notes;
     for (const DeviceDiff& device : diff.devices) {
-        std::string note = note_of_builds({before}, {after}, device);
+        std::string note = builds_note({before}, {after}, device);
         if (!note.empty()) {
             notes.push_back(std::move(note));
             break;
         }
     }
     for (const DiffSide* side : {&before, &after}) {
-        if (!ended_well(side->report.process)) {
+        if (!succeeded(side->report.process)) {
             notes.push_back(side->file + " " + end_text(side->report.process) +
                             ": its figures are those until then.");
         }
@@ -217,7 +220,7 @@ std::string format_change_percent(const Change& change) {
         return change.size() == 0 ? "0.0%" : change.before == 0 ? "new" : "gone";
     }
     const double ratio = static_cast<double>(change.size()) / static_cast<double>(change.before);
-    // Ten times as much is told better by the figures themselves.
+    // Beyond that, the figures themselves are easier to read.
     if (ratio >= 10) {
         return ">+999%";
     }
@@ -239,16 +242,16 @@ Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptio
         diff.devices.push_back(differ.diff(index));
     }
     static_cast<ScopeChanges&>(diff) = diff_scopes({before}, {after});
-    diff.notes = notes_of(before, after, diff);
+    diff.notes = make_notes(before, after, diff);
     return diff;
 }
 
 SiteChanges diff_sites(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
                        const DiffOptions& options) {
     SiteSums sums(options);
-    const auto add = [&](const std::vector<DiffSide>& sides, Figures SiteDiff::*figures) {
+    const auto add = [&](const std::vector<DiffSide>& sides, SiteStats SiteDiff::*figures) {
         for (const DiffSide& side : sides) {
-            Calls calls(side.resolver, false);
+            CallChains calls(side.resolver, false);
             sums.add(side, calls, options.device, figures);
         }
     };
@@ -293,9 +296,9 @@ ScopeChanges diff_scopes(const std::vector<DiffSide>& before, const std::vector<
     return changes;
 }
 
-std::string note_of_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
-                           const SiteChanges& changes) {
-    return has_nameless(changes) && !same_builds(before, after)
+std::string builds_note(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                        const SiteChanges& changes) {
+    return has_unnamed(changes) && !same_builds(before, after)
                ? "The two recordings ran different builds, and some of their functions have no "
                  "names: those are told apart by their addresses and may be one. Put the binaries "
                  "back to have names."

@@ -1,9 +1,10 @@
-// Two reports side by side: what a change to the program, its input or a library did to its memory.
+// Compares two reports: the effect of a change to the program, its input or a library on its
+// memory.
 //
-// Call sites are matched by what their stacks say: the functions and the names of their files, from
-// the place that allocated outwards, and the kind of memory. Lines do not count, nor do folders:
-// code moves, and checkouts differ. Without names module and offset must be the same, as they are
-// between two runs of one build.
+// Call sites are matched by the functions and base file names of their stacks, from the allocating
+// place outwards, and by the kind of memory. Lines and folders are ignored: code moves, and
+// checkouts differ. Frames without names match if module and offset are equal, as in two runs of
+// one build.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "report/symbols/resolver.hpp"
-#include "report/views/figures.hpp"
+#include "report/views/site_stats.hpp"
 #include "report/views/site_table.hpp"
 
 namespace memlab::report {
@@ -22,7 +23,7 @@ struct Change {
     std::uint64_t before = 0;
     std::uint64_t after = 0;
 
-    /// Without its sign.
+    /// The absolute difference.
     std::uint64_t size() const { return before > after ? before - after : after - before; }
     bool operator==(const Change&) const = default;
 };
@@ -31,24 +32,24 @@ struct Change {
 std::string format_change(const Change& change);
 /// "+12", "-1,234", "0".
 std::string format_count_change(const Change& change);
-/// "+12.3%", "-50.5%", "new", "gone"; "0.0%" where nothing changed.
+/// "+12.3%", "-50.5%", "new", "gone"; "0.0%" if unchanged, ">+999%" beyond that.
 std::string format_change_percent(const Change& change);
 
 struct SiteDiff {
-    Place place;               ///< as it is after, where it still exists
-    std::vector<Place> calls;  ///< its callers, inner ones first, as far as they are the program's
+    Place place;               ///< of the later report, if it still exists there
+    std::vector<Place> calls;  ///< its callers as of CallChains, innermost first
     std::string kind;
     std::string api;
-    Figures before;
-    Figures after;
+    SiteStats before;
+    SiteStats after;
 };
 
-/// The call sites of one recording and another, or of several and several others.
+/// The changes of call sites between two recordings, or two groups of recordings.
 struct SiteChanges {
-    std::vector<SiteDiff> sites;  ///< those that changed, by the size of the change
+    std::vector<SiteDiff> sites;  ///< changed sites, largest change first
     std::size_t unchanged = 0;
-    Figures before;  ///< of all that was taken
-    Figures after;
+    SiteStats before;  ///< of all sites that match the filter
+    SiteStats after;
 };
 
 /// A row of a table of totals.
@@ -62,7 +63,7 @@ struct DiffTotal {
 
 struct DeviceDiff : SiteChanges {
     std::uint64_t index = 0;
-    std::string name;  ///< "A, then B" where they differ
+    std::string name;  ///< "A, then B" if they differ
     std::vector<DiffTotal> totals;
 };
 
@@ -76,16 +77,16 @@ struct ScopeDiff {
 };
 
 struct ScopeChanges {
-    std::vector<ScopeDiff> scopes;  ///< those that changed, by what an entry adds
+    std::vector<ScopeDiff> scopes;  ///< changed scopes, largest change of peak growth first
     std::size_t unchanged_scopes = 0;
 };
 
 struct Diff : ScopeChanges {
     std::vector<DeviceDiff> devices;
-    std::vector<std::string> notes;  ///< what makes the comparison less than exact
+    std::vector<std::string> notes;  ///< limits of the comparison
 };
 
-/// A report, and which of its sites count.
+/// A report, and which of its sites are compared.
 struct DiffSide {
     std::string file;
     const Report& report;
@@ -94,31 +95,31 @@ struct DiffSide {
 };
 
 struct DiffOptions : ViewOptions {
-    bool by_place = false;  ///< one row for each place, whoever called it
+    bool by_place = false;  ///< one row per place instead of per call stack
 };
 
 Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptions& options);
 
-/// Several reports and several others, whichever belong together: the sites of all their GPUs (or
-/// of the one that `options` names, in each) added up.
+/// Compares two groups of reports: sums the sites over all GPUs (or the one that `options` names)
+/// of all reports of a group.
 SiteChanges diff_sites(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
                        const DiffOptions& options);
 
-/// The same of their scopes, by path.
+/// Compares the scopes of two groups of reports, by path.
 ScopeChanges diff_scopes(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after);
 
-/// A sentence where functions without names may be told apart that are one; else empty.
-std::string note_of_builds(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
-                           const SiteChanges& changes);
+/// A note if unnamed functions of different builds could not be matched; else empty.
+std::string builds_note(const std::vector<DiffSide>& before, const std::vector<DiffSide>& after,
+                        const SiteChanges& changes);
 
-/// For people; ends with a newline.
+/// Text; ends with a newline.
 std::string render_diff_text(const DiffSide& before, const DiffSide& after, const Diff& diff,
                              const DiffOptions& options);
 
 /// A whole document: format "memlab-diff", version 1, before and after {file, executable, pid},
 /// sort, filter (null: none), devices [index, name, totals {<member>: {before, after, change}},
-/// sites [place, calls, kind, api, before, after (<figures>), change, share (null: it is new)],
-/// others {sites, before, after, change}, unchanged, before, after (<figures>)], scopes [path,
+/// sites [place, calls, kind, api, before, after (<stats>), change, share (null: it is new)],
+/// others {sites, before, after, change}, unchanged, before, after (<stats>)], scopes [path,
 /// kind, entries, peak_growth_bytes, allocated_bytes, escaped_bytes: {before, after, change}],
 /// unchanged_scopes, notes. change is by the order.
 std::string render_diff_json(const DiffSide& before, const DiffSide& after, const Diff& diff,

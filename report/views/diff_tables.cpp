@@ -14,7 +14,7 @@ namespace memlab::report {
 
 namespace {
 
-bool counts(Order order) {
+bool is_count(Order order) {
     return order == Order::count || order == Order::temporaries;
 }
 
@@ -26,7 +26,7 @@ std::string unsigned_text(std::uint64_t value, bool bytes) {
     return bytes ? format_bytes(value) : format_count(value);
 }
 
-ChangeRow row_of(const Change& change) {
+ChangeRow make_row(const Change& change) {
     return {change, format_change_percent(change)};
 }
 
@@ -58,22 +58,23 @@ void DiffTables::sites(const SiteChanges& changes, const std::string& whose) {
     }
     const bool wide = is_wide(page_);
     head(wide, "where");
-    Figures before;  // of the others
-    Figures after;
+    SiteStats before;  // of the others
+    SiteStats after;
     for (std::size_t i = 0; i < changes.sites.size(); ++i) {
         const SiteDiff& site = changes.sites[i];
         if (i < options_.top) {
-            row(row_of(change_of(site.before, site.after, options_.order)), wide, describe(site));
+            row(make_row(order_change(site.before, site.after, options_.order)), wide,
+                describe(site));
         } else {
             before.add(site.before);
             after.add(site.after);
         }
     }
     if (changes.sites.size() > options_.top) {
-        row(row_of(change_of(before, after, options_.order)), wide,
+        row(make_row(order_change(before, after, options_.order)), wide,
             page_.dim("[" + format_plural(changes.sites.size() - options_.top, "other") + "]"));
     }
-    row(row_of(change_of(changes.before, changes.after, options_.order)), wide,
+    row(make_row(order_change(changes.before, changes.after, options_.order)), wide,
         page_.dim(changes.unchanged == 0
                       ? "[total]"
                       : "[total; " + format_count(changes.unchanged) + " unchanged]"));
@@ -85,15 +86,16 @@ void DiffTables::head(bool figures, const std::string& what) {
 }
 
 void DiffTables::row(const ChangeRow& row, bool figures, const std::string& what) {
-    const bool bytes = !counts(options_.order);
-    const auto show = [&](bool there, std::uint64_t value) {
-        return right(there ? unsigned_text(value, bytes) : "-", 12);
+    const bool bytes = !is_count(options_.order);
+    const auto show = [&](bool exists, std::uint64_t value) {
+        return right(exists ? unsigned_text(value, bytes) : "-", 12);
     };
     page_.line(
         "  " +
         paint(row.change, right(signed_text(row.change, bytes), 13) + right(row.percent, 9)) +
-        (figures ? show(row.had, row.change.before) + show(row.has, row.change.after) : "") + "  " +
-        what);
+        (figures ? show(row.has_before, row.change.before) + show(row.has_after, row.change.after)
+                 : "") +
+        "  " + what);
 }
 
 std::string DiffTables::only() const {
@@ -106,32 +108,33 @@ std::string DiffTables::paint(const Change& change, const std::string& text) con
                                           : page_.cyan(text);
 }
 
-/// The place, then as many of its callers as there is room for: they tell stacks apart.
+/// The place, then as many of its callers as fit: they distinguish the stacks.
 std::string DiffTables::describe(const SiteDiff& site) const {
-    const std::size_t room = page_.room_beside(figures_width(is_wide(page_)));
+    const std::size_t width = page_.remaining_width(figures_width(is_wide(page_)));
     const PlaceTextOptions place_options{options_.style, options_.working_directory,
                                          options_.templates};
     const std::size_t whole =
-        display_width(describe_place(site.place, site.kind, site.api, 10 * room, place_options));
-    const std::size_t for_calls = std::max(room / 2, room - std::min(room, whole));
+        display_width(describe_place(site.place, site.kind, site.api, 10 * width, place_options));
+    const std::size_t calls_width = std::max(width / 2, width - std::min(width, whole));
     const std::string arrow = options_.style.ascii ? " <- " : " ← ";
     std::string calls;
     std::string module = site.place.module;
     for (const Place& call : site.calls) {
-        const std::string next = arrow + name_of(call, module);
+        const std::string next = arrow + call_name(call, module);
         module = call.module;
-        if (display_width(calls) + display_width(next) > for_calls) {
+        if (display_width(calls) + display_width(next) > calls_width) {
             break;
         }
         calls += next;
     }
-    return describe_place(site.place, site.kind, site.api, room - display_width(calls),
+    return describe_place(site.place, site.kind, site.api, width - display_width(calls),
                           place_options) +
            page_.dim(calls);
 }
 
-/// A caller's function, or where it is: "+0x12f0" within the module of the call before it.
-std::string DiffTables::name_of(const Place& call, const std::string& module) const {
+/// A caller's function, else its location: "+0x12f0" if it is in the same module as the call
+/// before.
+std::string DiffTables::call_name(const Place& call, const std::string& module) const {
     if (!call.function.empty()) {
         return page_.clean(
             collapse_templates(without_anonymous(call.function), options_.style.ascii));
@@ -161,7 +164,8 @@ void DiffTables::scopes(const ScopeChanges& diff, const std::string& note) {
             paint(adds, right(format_change(adds), 13) + right(format_change_percent(adds), 9)) +
             right(format_bytes(adds.before), 12) + right(format_bytes(adds.after), 12) +
             right(format_change(scope.escaped_bytes), 13) + "  " +
-            shorten_begin(page_.clean(scope.path), page_.room_beside(65), options_.style.ascii));
+            shorten_begin(page_.clean(scope.path), page_.remaining_width(65),
+                          options_.style.ascii));
     }
     const std::size_t more = diff.scopes.size() - std::min(diff.scopes.size(), options_.top);
     if (more + diff.unchanged_scopes != 0) {
@@ -174,8 +178,8 @@ const std::string& order_name(const DiffOptions& options) {
     return order_names().at(static_cast<std::size_t>(options.order));
 }
 
-Change change_of(const Figures& before, const Figures& after, Order order) {
-    return {value_of(before, order), value_of(after, order)};
+Change order_change(const SiteStats& before, const SiteStats& after, Order order) {
+    return {sort_value(before, order), sort_value(after, order)};
 }
 
 ordered_json change_json(const Change& change) {
@@ -197,10 +201,10 @@ ordered_json totals_json(const std::vector<DiffTotal>& totals) {
 
 void add_sites_json(const SiteChanges& changes, const DiffOptions& options, ordered_json& out) {
     ordered_json sites = ordered_json::array();
-    Figures before;  // of the others
-    Figures after;
+    SiteStats before;  // of the others
+    SiteStats after;
     for (const SiteDiff& site : changes.sites) {
-        const Change change = change_of(site.before, site.after, options.order);
+        const Change change = order_change(site.before, site.after, options.order);
         if (sites.size() >= options.top) {
             before.add(site.before);
             after.add(site.after);
@@ -215,8 +219,8 @@ void add_sites_json(const SiteChanges& changes, const DiffOptions& options, orde
              {"calls", std::move(calls)},
              {"kind", site.kind},
              {"api", site.api},
-             {"before", figures_json(site.before)},
-             {"after", figures_json(site.after)},
+             {"before", site_stats_json(site.before)},
+             {"after", site_stats_json(site.after)},
              {"change", change_json(change)["change"]},
              {"share", change.before == 0 ? ordered_json(nullptr)
                                           : ordered_json((static_cast<double>(change.after) -
@@ -224,12 +228,12 @@ void add_sites_json(const SiteChanges& changes, const DiffOptions& options, orde
                                                          static_cast<double>(change.before))}});
     }
     ordered_json others = {{"sites", changes.sites.size() - sites.size()}};
-    others.update(change_json(change_of(before, after, options.order)));
+    others.update(change_json(order_change(before, after, options.order)));
     out["sites"] = std::move(sites);
     out["others"] = std::move(others);
     out["unchanged"] = changes.unchanged;
-    out["before"] = figures_json(changes.before);
-    out["after"] = figures_json(changes.after);
+    out["before"] = site_stats_json(changes.before);
+    out["after"] = site_stats_json(changes.after);
 }
 
 ordered_json scopes_json(const ScopeChanges& changes) {

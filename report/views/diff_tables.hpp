@@ -1,6 +1,5 @@
-// The tables of a comparison, for people and for scripts, whether it is of two recordings or of two
-// runs of many. As in bloaty: signed, largest change first, what is left out summed up, the total
-// last.
+// Tables of a comparison of two recordings or two runs, as text and JSON. As in bloaty: signed,
+// largest change first, omitted rows summed up, the total last.
 #pragma once
 
 #include <cstddef>
@@ -13,54 +12,53 @@
 
 namespace memlab::report {
 
-/// A row of a table of changes. Without the one side it has no figure there.
+/// A row of a table of changes. A side that does not exist has no figure.
 struct ChangeRow {
     Change change;
     std::string percent;
-    bool had = true;  ///< there is a figure before
-    bool has = true;  ///< there is one after
+    bool has_before = true;
+    bool has_after = true;
 };
 
-/// Writes to a page; both must outlive it. Thread-safety: none.
+/// Writes tables to a page. Options and page must outlive this. Thread-safety: none.
 class DiffTables {
   public:
     DiffTables(const DiffOptions& options, Page& page) : options_(options), page_(page) {}
 
-    /// A figure each: before, after, change, percent, and what it means.
+    /// One row per figure: before, after, change, percent, meaning.
     void totals(const std::vector<DiffTotal>& totals);
 
-    /// "By call stack", or by place; `whose` says of what, where that is not plain.
+    /// "By call stack", or by place; `whose` is appended to the heading's note and may be empty.
     void sites(const SiteChanges& changes, const std::string& whose);
 
     void scopes(const ScopeChanges& changes, const std::string& note);
 
-    /// The head of rows that are told by change, percent and `what`; with `figures` before and
-    /// after, too.
+    /// The header of rows of change, percent and `what`; with `figures` also before and after.
     void head(bool figures, const std::string& what);
-    /// By the order of the options. `what` goes to the page as it is.
+    /// Formatted as the order of the options requires. `what` must have passed Page::clean().
     void row(const ChangeRow& row, bool figures, const std::string& what);
-    /// Columns before `what`.
+    /// The width of the columns before `what`.
     static std::size_t figures_width(bool figures) { return 2 + 13 + 9 + (figures ? 24 : 0) + 2; }
 
-    /// What --filter takes, for a heading: ", only TEXT"; empty: everything.
+    /// The filter, for a heading: ", only TEXT"; empty if there is none.
     std::string only() const;
 
   private:
     std::string paint(const Change& change, const std::string& text) const;
     std::string describe(const SiteDiff& site) const;
-    std::string name_of(const Place& call, const std::string& module) const;
+    std::string call_name(const Place& call, const std::string& module) const;
 
     const DiffOptions& options_;
     Page& page_;
 };
 
-/// "peak": the order, as the command line has it.
+/// The order's name on the command line: "peak".
 const std::string& order_name(const DiffOptions& options);
 
-/// What `order` sorts by, of both.
-Change change_of(const Figures& before, const Figures& after, Order order);
+/// The change of the figure that `order` sorts by.
+Change order_change(const SiteStats& before, const SiteStats& after, Order order);
 
-/// {before, after, change}; change is null where it does not fit into 64 bits.
+/// {before, after, change}; change is null if it does not fit into 64 bits.
 nlohmann::ordered_json change_json(const Change& change);
 
 /// {<member>: {before, after, change}}.

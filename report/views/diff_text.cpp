@@ -1,4 +1,4 @@
-// A comparison of two recordings for people and for scripts.
+// Text and JSON output of a comparison of two recordings.
 #include <nlohmann/json.hpp>
 
 #include "report/summary/json_values.hpp"
@@ -39,9 +39,9 @@ class DiffText {
         const Process& process = side.report.process;
         const std::string who = "  " + page_.clean(base_name(process.executable)) + " (pid " +
                                 std::to_string(process.pid) + ")";
-        const std::size_t room = page_.room_beside(10 + display_width(who));
+        const std::size_t width = page_.remaining_width(10 + display_width(who));
         const std::string text =
-            shorten_begin(page_.clean(side.file), room, options_.style.ascii) + page_.dim(who);
+            shorten_begin(page_.clean(side.file), width, options_.style.ascii) + page_.dim(who);
         page_.line("  " + left(name, 8) + text);
     }
 

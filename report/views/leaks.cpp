@@ -12,18 +12,18 @@ namespace memlab::report {
 
 namespace {
 
-/// Sorted as LeakOptions::order says.
+/// Sorts by LeakOptions::order.
 std::vector<SiteRow> sorted(std::vector<SiteRow> rows, Order order) {
     std::stable_sort(rows.begin(), rows.end(), [order](const auto& a, const auto& b) {
-        return order == Order::count ? a.figures.live_count > b.figures.live_count
-                                     : a.figures.live_bytes > b.figures.live_bytes;
+        return order == Order::count ? a.stats.live_count > b.stats.live_count
+                                     : a.stats.live_bytes > b.stats.live_bytes;
     });
     return rows;
 }
 
-DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resolver,
-                     const std::vector<bool>& taken, const std::vector<Suppression>& suppressions,
-                     Order order) {
+DeviceLeaks find_device_leaks(const Report& report, const Device& device, Resolver& resolver,
+                              const std::vector<bool>& taken,
+                              const std::vector<Suppression>& suppressions, Order order) {
     DeviceLeaks leaks;
     leaks.device = &device;
     SiteRows leaked;
@@ -34,17 +34,17 @@ DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resol
             continue;
         }
         const Suppression* const by =
-            find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::left);
+            find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::at_end);
         SiteRows& rows = by == nullptr ? leaked : kept[by];
         rows.add(resolver.place(site.stack), site, i);
-        (by == nullptr ? leaks.leaked : leaks.suppressed).add(figures_of(site));
+        (by == nullptr ? leaks.leaked : leaks.suppressed).add(site_stats(site));
     }
     leaks.rows = sorted(leaked.take(), order);
     for (auto& [by, rows] : kept) {
         DeviceLeaks::Suppressed out{by, 0, 0, sorted(rows.take(), order)};
-        Figures sum;
+        SiteStats sum;
         for (const SiteRow& row : out.rows) {
-            sum.add(row.figures);
+            sum.add(row.stats);
         }
         out.count = sum.live_count;
         out.bytes = sum.live_bytes;
@@ -55,9 +55,9 @@ DeviceLeaks leaks_of(const Report& report, const Device& device, Resolver& resol
     return leaks;
 }
 
-GrowingSteps growth_of(const Report& report, const Steps& steps, Resolver& resolver,
-                       const std::vector<bool>& taken, const std::vector<Suppression>& suppressions,
-                       const LeakOptions& options) {
+GrowingSteps find_growth(const Report& report, const Steps& steps, Resolver& resolver,
+                         const std::vector<bool>& taken,
+                         const std::vector<Suppression>& suppressions, const LeakOptions& options) {
     GrowingSteps out;
     out.steps = &steps;
     for (const Steps::Growing& growing : steps.growing) {
@@ -87,9 +87,9 @@ GrowingSteps growth_of(const Report& report, const Steps& steps, Resolver& resol
     return out;
 }
 
-/// A name as a pattern that matches it whole: what a pattern would take for itself becomes ?, and
-/// so do blanks at its ends, which a suppression file drops.
-std::string pattern_for(std::string name) {
+/// A pattern that matches `name`: replaces by ? the special characters of patterns, and leading and
+/// trailing blanks, which the parser of suppression files strips.
+std::string escape_pattern(std::string name) {
     for (char* const end : {&name.front(), &name.back()}) {
         *end = *end == ' ' ? '?' : *end;
     }
@@ -101,14 +101,14 @@ std::string pattern_for(std::string name) {
     return name;
 }
 
-std::string block_for(const SiteRow& row, std::size_t number) {
+std::string suppression_block(const SiteRow& row, std::size_t number) {
     const Place& place = row.place;
-    std::string text = "# " + format_bytes(row.figures.live_bytes) + " in " +
-                       format_plural(row.figures.live_count, "allocation") + "\n[leak " +
+    std::string text = "# " + format_bytes(row.stats.live_bytes) + " in " +
+                       format_plural(row.stats.live_count, "allocation") + "\n[leak " +
                        std::to_string(number) + "]\nreason = (say why this may stay)\n";
     const auto add = [&text](const char* key, const std::string& name) {
         if (!name.empty()) {
-            text.append(key).append(" = ").append(pattern_for(name)).append("\n");
+            text.append(key).append(" = ").append(escape_pattern(name)).append("\n");
         }
     };
     add("func", place.function);
@@ -130,11 +130,11 @@ Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<boo
     for (const Device& device : report.devices) {
         if (device.used() && (!options.device || *options.device == device.index)) {
             leaks.devices.push_back(
-                leaks_of(report, device, resolver, taken, suppressions, options.order));
+                find_device_leaks(report, device, resolver, taken, suppressions, options.order));
         }
     }
     for (const Steps& steps : report.steps) {
-        leaks.steps.push_back(growth_of(report, steps, resolver, taken, suppressions, options));
+        leaks.steps.push_back(find_growth(report, steps, resolver, taken, suppressions, options));
     }
     return leaks;
 }
@@ -144,7 +144,7 @@ std::string generate_suppressions(const Leaks& leaks) {
     std::size_t number = 0;
     for (const DeviceLeaks& device : leaks.devices) {
         for (const SiteRow& row : device.rows) {
-            text.append(text.empty() ? "" : "\n").append(block_for(row, ++number));
+            text.append(text.empty() ? "" : "\n").append(suppression_block(row, ++number));
         }
     }
     return text;

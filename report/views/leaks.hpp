@@ -1,4 +1,5 @@
-// What a program still held when it ended, without what may stay; and what grew from step to step.
+// Finds leaks: memory still allocated at the end, except suppressed sites, and memory that grows
+// from step to step.
 #pragma once
 
 #include <cstddef>
@@ -7,16 +8,16 @@
 #include <vector>
 
 #include "report/symbols/resolver.hpp"
-#include "report/views/figures.hpp"
+#include "report/views/site_stats.hpp"
 #include "report/views/site_table.hpp"
 #include "report/views/suppressions.hpp"
 
 namespace memlab::report {
 
-/// Of ViewOptions::order, count is by what is left in allocations, all else in bytes.
+/// ViewOptions::order: `count` sorts by the number of leaked allocations, all others by bytes.
 struct LeakOptions : ViewOptions {
     bool show_suppressed = false;
-    bool growth = false;  ///< steps instead of the end
+    bool growth = false;  ///< show growth by step instead of leaks at the end
 };
 
 struct DeviceLeaks {
@@ -27,13 +28,13 @@ struct DeviceLeaks {
         std::vector<SiteRow> rows;  ///< as DeviceLeaks::rows
     };
     const Device* device = nullptr;
-    Figures leaked;
-    Figures suppressed;
-    std::vector<SiteRow> rows;  ///< places with live memory: most bytes first, or most allocations
-    std::vector<Suppressed> suppressions;  ///< those that matched, most bytes first
+    SiteStats leaked;
+    SiteStats suppressed;
+    std::vector<SiteRow> rows;  ///< places with live memory, sorted by LeakOptions::order
+    std::vector<Suppressed> suppressions;  ///< with matches; most bytes first
 };
 
-/// A kind of step and the places that grow with it, unless they are suppressed.
+/// A kind of step, and the places that grow with it and are not suppressed.
 struct GrowingSteps {
     struct Row {
         Place place;
@@ -43,7 +44,7 @@ struct GrowingSteps {
     };
     const Steps* steps = nullptr;
     std::vector<Row> rows;       ///< fastest first
-    std::size_t suppressed = 0;  ///< places
+    std::size_t suppressed = 0;  ///< sites
 };
 
 struct Leaks {
@@ -51,24 +52,23 @@ struct Leaks {
     std::vector<GrowingSteps> steps;
 };
 
-/// `suppressions` must outlive the result; the first that matches a site takes it. Those that are
-/// built in say what libraries keep, not what they may add at every step: growth is suppressed by
-/// the others only. Sites that are not `taken` are left out.
+/// `suppressions` must outlive the result; the first that matches a site applies. Built-in ones do
+/// not apply to growth; see find_suppression(). Sites that are not `taken` are left out.
 Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<bool>& taken,
                  const std::vector<Suppression>& suppressions, const LeakOptions& options);
 
-/// For people; ends with a newline.
+/// Text; ends with a newline.
 std::string render_leaks_text(const Report& report, const Leaks& leaks, const LeakOptions& options);
 
-/// {file, ended, ended_text, filter (null: none), devices [index, name, leaked (<figures>),
-/// places [place, kind, api, <figures>, stack, sites], others {places, <figures>}, suppressed
-/// (<figures>), suppressions [name, reason, built_in, count, bytes, places [as above]]], steps
+/// {file, ended, ended_text, filter (null: none), devices [index, name, leaked (<stats>),
+/// places [place, kind, api, <stats>, stack, sites], others {places, <stats>}, suppressed
+/// (<stats>), suppressions [name, reason, built_in, count, bytes, places [as above]]], steps
 /// [kind, name, steps, verdict, bytes_per_step, growing [place, kind, bytes_per_step, sites],
 /// suppressed (places)]}. stack is that of the place's first site.
 std::string render_leaks_json(const std::string& file, const Report& report, Resolver& resolver,
                               const Leaks& leaks, const LeakOptions& options);
 
-/// A file of suppressions for all that leaked, to be edited: each wants a reason.
+/// The text of a suppression file for all leaks, to be edited: each needs a reason.
 std::string generate_suppressions(const Leaks& leaks);
 
 }  // namespace memlab::report

@@ -1,4 +1,4 @@
-// Leaks for people and for scripts.
+// Text and JSON output of leaks.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -17,8 +17,8 @@ namespace memlab::report {
 namespace {
 
 std::string rate(double bytes_per_step) {
-    constexpr double most = 9e18;
-    const double positive = std::clamp(bytes_per_step, 0.0, most);
+    constexpr double max_rate = 9e18;
+    const double positive = std::clamp(bytes_per_step, 0.0, max_rate);
     return format_bytes(static_cast<std::uint64_t>(std::llround(positive))) + "/step";
 }
 
@@ -46,7 +46,7 @@ class LeaksText {
         std::vector<std::string> notes;
         if (report.process.ended == "running" || report.process.ended == "cut off") {
             notes.push_back("The program " + end_text(report.process) +
-                            ": this is what it held then, no leak yet.");
+                            ": this is what it held then, not necessarily a leak.");
         }
         for (const FrameworkFinding& finding : find_frameworks(report)) {
             notes.push_back(finding.text + (finding.command.empty() ? "" : " " + finding.command));
@@ -76,16 +76,16 @@ class LeaksText {
     }
 
     void rows(const std::vector<SiteRow>& list, std::uint64_t whole) {
-        Figures rest;
+        SiteStats rest;
         for (std::size_t i = 0; i < list.size(); ++i) {
             if (i >= options_.top) {
-                rest.add(list[i].figures);
+                rest.add(list[i].stats);
                 continue;
             }
-            row(list[i].figures, whole,
-                describe_place(list[i].place, list[i].kind, list[i].api, page_.room_beside(43),
+            row(list[i].stats, whole,
+                describe_place(list[i].place, list[i].kind, list[i].api, page_.remaining_width(43),
                                {options_.style, options_.working_directory, options_.templates}));
-            page_.note_below(43, labels_text(live_labels(list[i]), list[i].figures.live_bytes));
+            page_.note_below(43, format_labels(live_labels(list[i]), list[i].stats.live_bytes));
         }
         if (list.size() > options_.top) {
             row(rest, whole,
@@ -93,7 +93,7 @@ class LeaksText {
         }
     }
 
-    void row(const Figures& figures, std::uint64_t whole, const std::string& where) {
+    void row(const SiteStats& figures, std::uint64_t whole, const std::string& where) {
         page_.line("  " + right(format_bytes(figures.live_bytes), 12) +
                    right(format_percent(figures.live_bytes, whole), 8) +
                    right(format_count(figures.live_count), 9) +
@@ -118,7 +118,7 @@ class LeaksText {
 
     void growth(const Leaks& leaks) {
         if (leaks.steps.empty()) {
-            page_.line("There are no steps in this recording, so nothing is known of growth.");
+            page_.line("There are no steps in this recording, so growth cannot be determined.");
             page_.line("docs/scopes.md says how a program marks them: NVTX ranges, or memlab.h.");
             return;
         }
@@ -144,7 +144,7 @@ class LeaksText {
             const GrowingSteps::Row& row = growing.rows[i];
             page_.line(
                 "  " + right(rate(row.bytes_per_step), 18) + "  " +
-                describe_place(row.place, row.kind, "", page_.room_beside(22),
+                describe_place(row.place, row.kind, "", page_.remaining_width(22),
                                {options_.style, options_.working_directory, options_.templates}));
         }
         if (growing.rows.size() > options_.top) {
@@ -162,7 +162,7 @@ class LeaksText {
 
 ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolver) {
     ordered_json out = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
-    out.update(figures_json(row.figures));
+    out.update(site_stats_json(row.stats));
     out["stack"] = stack_json(resolver.frames(report.sites.at(row.sites.front()).stack));
     out["sites"] = row.sites;
     if (!row.labels.empty()) {
@@ -174,16 +174,16 @@ ordered_json row_json(const SiteRow& row, const Report& report, Resolver& resolv
 ordered_json device_json(const DeviceLeaks& leaks, const Report& report, Resolver& resolver,
                          const LeakOptions& options) {
     ordered_json places = ordered_json::array();
-    Figures rest;
+    SiteStats rest;
     for (const SiteRow& row : leaks.rows) {
         if (places.size() < options.top) {
             places.push_back(row_json(row, report, resolver));
         } else {
-            rest.add(row.figures);
+            rest.add(row.stats);
         }
     }
     ordered_json others = {{"places", leaks.rows.size() - places.size()}};
-    others.update(figures_json(rest));
+    others.update(site_stats_json(rest));
     ordered_json suppressions = ordered_json::array();
     for (const DeviceLeaks::Suppressed& each : leaks.suppressions) {
         ordered_json rows = ordered_json::array();
@@ -199,10 +199,10 @@ ordered_json device_json(const DeviceLeaks& leaks, const Report& report, Resolve
     }
     return {{"index", leaks.device->index},
             {"name", leaks.device->name},
-            {"leaked", figures_json(leaks.leaked)},
+            {"leaked", site_stats_json(leaks.leaked)},
             {"places", std::move(places)},
             {"others", std::move(others)},
-            {"suppressed", figures_json(leaks.suppressed)},
+            {"suppressed", site_stats_json(leaks.suppressed)},
             {"suppressions", std::move(suppressions)}};
 }
 

@@ -30,7 +30,7 @@ class OomText {
             failure(oom, ++number);
         }
         if (summary_.ooms.empty()) {
-            page_.line("No allocation failed for want of memory.");
+            page_.line("No allocation failed for lack of memory.");
         } else if (summary_.report->oom_count > summary_.report->ooms.size()) {
             page_.line("");
             page_.line(page_.dim("The report has the first " +
@@ -101,12 +101,12 @@ class OomText {
             if (shown++ == options_.top) {
                 break;
             }
-            page_.line(
-                "  " + right(format_bytes(share.bytes), 12) +
-                right(format_percent(share.bytes, holders.bytes), 8) +
-                right(format_count(share.count), 8) + "  " +
-                describe_place(share.place, share.kind, share.api, page_.room_beside(32), text));
-            page_.note_below(32, labels_text(share.labels, share.bytes));
+            page_.line("  " + right(format_bytes(share.bytes), 12) +
+                       right(format_percent(share.bytes, holders.bytes), 8) +
+                       right(format_count(share.count), 8) + "  " +
+                       describe_place(share.place, share.kind, share.api, page_.remaining_width(32),
+                                      text));
+            page_.note_below(32, format_labels(share.labels, share.bytes));
         }
         const std::size_t more =
             holders.places.size() - std::min(holders.places.size(), options_.top);

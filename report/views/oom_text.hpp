@@ -1,5 +1,5 @@
-// The allocations that failed, one after the other: what was asked for, what there was, why it did
-// not fit, which call it was and who held the memory.
+// Text output of out-of-memory failures: requested and available memory, explanation, call stack
+// and holders of the memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace memlab::report {
 
-/// The failures of `summary` for people; ends with a newline. options.top bounds the holders,
-/// `stacks` whole stacks of the largest ones are shown.
+/// Ends with a newline. options.top limits the holders; whole stacks are shown for the `stacks`
+/// largest.
 std::string render_ooms_text(const Summary& summary, Resolver& resolver, const ViewOptions& options,
                              std::size_t stacks);
 

@@ -15,11 +15,11 @@ namespace memlab::report {
 
 namespace {
 
-SiteTable table_of(const Report& report, const Device& device, Resolver& resolver,
-                   const std::vector<bool>& taken, const ViewOptions& options) {
+SiteTable make_table(const Report& report, const Device& device, Resolver& resolver,
+                     const std::vector<bool>& taken, const ViewOptions& options) {
     SiteTable table;
     table.device = &device;
-    table.whole = figures_of(report, device);
+    table.whole = device_stats(report, device);
     SiteRows rows;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
@@ -27,25 +27,25 @@ SiteTable table_of(const Report& report, const Device& device, Resolver& resolve
             continue;
         }
         rows.add(resolver.place(site.stack), site, i);
-        table.taken.add(figures_of(site));
+        table.taken.add(site_stats(site));
     }
     table.rows = rows.take();
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
-        return value_of(a.figures, options.order) > value_of(b.figures, options.order);
+        return sort_value(a.stats, options.order) > sort_value(b.stats, options.order);
     });
     return table;
 }
 
-/// At fewer columns than this a row takes two lines: its figures, then its place.
-constexpr std::size_t one_line_from = 109;
+/// Below this width a row takes two lines: its figures, then its place.
+constexpr std::size_t min_one_line_width = 109;
 constexpr std::size_t figures_width = 2 + 11 + 8 + 12 + 12 + 12 + 12;
 
-/// A row's names, those that were given most often first.
-std::vector<HeldLabel> all_labels(const SiteRow& row) {
+/// A row's labels, most used first.
+std::vector<MemoryLabel> all_labels(const SiteRow& row) {
     std::vector<SiteLabel> labels = row.labels;
     std::stable_sort(labels.begin(), labels.end(),
                      [](const SiteLabel& a, const SiteLabel& b) { return a.count > b.count; });
-    std::vector<HeldLabel> all;
+    std::vector<MemoryLabel> all;
     all.reserve(labels.size());
     for (SiteLabel& label : labels) {
         all.push_back({std::move(label.name), label.count, label.live_bytes});
@@ -81,18 +81,19 @@ class SiteText {
         page_.line(page_.dim("  " + right("at peak", 11) + right("share", 8) + right("in all", 12) +
                              right("count", 12) + right("at end", 12) + right("temps", 12) +
                              (one_line() ? "  where" : "")));
-        Figures rest;
+        SiteStats rest;
         for (std::size_t i = 0; i < table.rows.size(); ++i) {
             const SiteRow& row = table.rows[i];
             if (i >= options_.top) {
-                rest.add(row.figures);
+                rest.add(row.stats);
                 continue;
             }
-            const std::size_t room = page_.room_beside(one_line() ? figures_width + 2 : 6);
-            line(table, row.figures,
-                 describe_place(row.place, row.kind, row.api, room,
+            const std::size_t width = page_.remaining_width(one_line() ? figures_width + 2 : 6);
+            line(table, row.stats,
+                 describe_place(row.place, row.kind, row.api, width,
                                 {options_.style, options_.working_directory, options_.templates}));
-            page_.note_below(one_line() ? figures_width + 2 : 6, names_text(all_labels(row)));
+            page_.note_below(one_line() ? figures_width + 2 : 6,
+                             format_label_names(all_labels(row)));
         }
         if (table.rows.size() > options_.top) {
             line(table, rest,
@@ -103,11 +104,11 @@ class SiteText {
         }
     }
 
-    bool one_line() const { return page_.width() >= one_line_from; }
+    bool one_line() const { return page_.width() >= min_one_line_width; }
 
-    void line(const SiteTable& table, const Figures& figures, const std::string& where) {
-        const std::uint64_t part = value_of(figures, options_.order);
-        const std::uint64_t whole = value_of(table.whole, options_.order);
+    void line(const SiteTable& table, const SiteStats& figures, const std::string& where) {
+        const std::uint64_t part = sort_value(figures, options_.order);
+        const std::uint64_t whole = sort_value(table.whole, options_.order);
         const std::string row =
             "  " + right(format_bytes(figures.peak_bytes), 11) +
             right(format_percent(part, whole), 8) + right(format_bytes(figures.bytes), 12) +
@@ -136,7 +137,7 @@ void SiteRows::add(const Place& place, const Site& site, std::size_t index) {
 }
 
 void SiteRow::add(const Site& site, std::size_t index) {
-    figures.add(figures_of(site));
+    stats.add(site_stats(site));
     sites.push_back(index);
     for (const SiteLabel& label : site.labels) {
         const auto same = std::find_if(labels.begin(), labels.end(), [&](const SiteLabel& each) {
@@ -152,8 +153,8 @@ void SiteRow::add(const Site& site, std::size_t index) {
     }
 }
 
-std::vector<HeldLabel> live_labels(const SiteRow& row) {
-    std::vector<HeldLabel> live;
+std::vector<MemoryLabel> live_labels(const SiteRow& row) {
+    std::vector<MemoryLabel> live;
     for (const SiteLabel& label : row.labels) {
         if (label.live_count != 0) {
             live.push_back({label.name, label.live_count, label.live_bytes});
@@ -179,7 +180,7 @@ std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
     std::vector<SiteTable> tables;
     for (const Device& device : report.devices) {
         if (device.used() && (!options.device || *options.device == device.index)) {
-            tables.push_back(table_of(report, device, resolver, taken, options));
+            tables.push_back(make_table(report, device, resolver, taken, options));
         }
     }
     return tables;
@@ -197,18 +198,18 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
                         {"devices", ordered_json::array()}};
     for (const SiteTable& table : tables) {
         ordered_json sites = ordered_json::array();
-        Figures rest;
+        SiteStats rest;
         for (const SiteRow& row : table.rows) {
             if (sites.size() >= options.top) {
-                rest.add(row.figures);
+                rest.add(row.stats);
                 continue;
             }
             ordered_json site = {{"place", place_json(row.place)},
                                  {"kind", row.kind},
                                  {"api", row.api},
-                                 {"share", share_of(value_of(row.figures, options.order),
-                                                    value_of(table.whole, options.order))}};
-            site.update(figures_json(row.figures));
+                                 {"share", fraction(sort_value(row.stats, options.order),
+                                                    sort_value(table.whole, options.order))}};
+            site.update(site_stats_json(row.stats));
             site["sites"] = row.sites;
             if (!row.labels.empty()) {
                 site["labels"] = labels_json(row.labels);
@@ -216,11 +217,11 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
             sites.push_back(std::move(site));
         }
         ordered_json others = {{"places", table.rows.size() - sites.size()}};
-        others.update(figures_json(rest));
+        others.update(site_stats_json(rest));
         out["devices"].push_back({{"index", table.device->index},
                                   {"name", table.device->name},
-                                  {"total", figures_json(table.whole)},
-                                  {"taken", figures_json(table.taken)},
+                                  {"total", site_stats_json(table.whole)},
+                                  {"taken", site_stats_json(table.taken)},
                                   {"sites", std::move(sites)},
                                   {"others", std::move(others)}});
     }

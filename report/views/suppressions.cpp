@@ -36,7 +36,7 @@ module = libnccl.so*
 reason = PyTorch keeps one for each handle and stream (CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE)
 func = at::cuda::*Workspace*
 
-# Where earlier versions allocate them.
+# The function that allocates them in earlier versions.
 [PyTorch's cuBLAS handles]
 reason = PyTorch keeps a workspace for each handle and stream (CUBLAS_WORKSPACE_CONFIG)
 func = at::cuda::getCurrentCUDABlasHandle
@@ -53,7 +53,7 @@ std::string_view trimmed(std::string_view text) {
 
 class Parser {
   public:
-    ReadSuppressions parse(std::string_view text) {
+    SuppressionList parse(std::string_view text) {
         std::size_t number = 0;
         while (!text.empty() && result_.problem.empty()) {
             const std::size_t end = text.find('\n');
@@ -86,7 +86,7 @@ class Parser {
             return;
         }
         if (!open_) {
-            problem(number, "stands before the first [NAME]; give the suppression a name");
+            problem(number, "is before the first [NAME]; give the suppression a name");
             return;
         }
         member(number, std::string(trimmed(text.substr(0, equals))),
@@ -107,13 +107,13 @@ class Parser {
             return;
         }
         if (!names_.insert(std::string(name)).second) {
-            problem(number, "[" + std::string(name) + "] is there twice; give each its own name");
+            problem(number, "[" + std::string(name) + "] is defined twice; give each its own name");
             return;
         }
         result_.list.emplace_back();
         result_.list.back().name = name;
         open_ = true;
-        begun_at_ = number;
+        block_line_ = number;
         keys_.clear();
     }
 
@@ -129,7 +129,7 @@ class Parser {
             return;
         }
         if (value.empty()) {
-            problem(number, key + " is empty; leave it out, or say what");
+            problem(number, key + " is empty; remove it, or give it a value");
             return;
         }
         Suppression& block = result_.list.back();
@@ -148,10 +148,10 @@ class Parser {
         }
         const Suppression& block = result_.list.back();
         if (block.filter.empty() && block.api.empty()) {
-            problem(begun_at_,
+            problem(block_line_,
                     "[" + block.name + "] matches everything; say func, file, module, kind or api");
         } else if (block.reason.empty()) {
-            problem(begun_at_, "[" + block.name + "] has no reason; say why it may stay");
+            problem(block_line_, "[" + block.name + "] has no reason; say why it may stay");
         }
     }
 
@@ -161,9 +161,9 @@ class Parser {
         }
     }
 
-    ReadSuppressions result_;
+    SuppressionList result_;
     bool open_ = false;
-    std::size_t begun_at_ = 0;
+    std::size_t block_line_ = 0;
     std::set<std::string> keys_;
     std::set<std::string> names_;
 };
@@ -171,26 +171,26 @@ class Parser {
 }  // namespace
 
 bool Suppression::matches(const Site& site, const std::vector<StackFrame>& frames) const {
-    return (api.empty() || matches_text(api, site.api)) && filter.takes(site.kind, frames);
+    return (api.empty() || matches_text(api, site.api)) && filter.matches(site.kind, frames);
 }
 
 const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
                                     const std::vector<StackFrame>& frames, LeakKind leak) {
     const auto found = std::find_if(list.begin(), list.end(), [&](const Suppression& each) {
-        return (leak == LeakKind::left || !each.built_in) && each.matches(site, frames);
+        return (leak == LeakKind::at_end || !each.built_in) && each.matches(site, frames);
     });
     return found == list.end() ? nullptr : &*found;
 }
 
-ReadSuppressions parse_suppressions(std::string_view text) {
+SuppressionList parse_suppressions(std::string_view text) {
     return Parser().parse(text);
 }
 
-ReadSuppressions read_suppressions(const std::string& path) {
+SuppressionList read_suppressions(const std::string& path) {
     errno = 0;
     std::ifstream file(path, std::ios::binary);
     std::ostringstream text;
-    // A folder opens, and fails to be read.
+    // Opening a folder succeeds; reading it fails.
     if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) ||
         file.bad()) {
         const int error = errno != 0 ? errno : EISDIR;
@@ -199,25 +199,25 @@ ReadSuppressions read_suppressions(const std::string& path) {
     return parse_suppressions(text.str());
 }
 
-ReadSuppressions read_suppressions(const std::vector<std::string>& paths, bool defaults) {
-    ReadSuppressions all;
+SuppressionList read_suppressions(const std::vector<std::string>& paths, bool defaults) {
+    SuppressionList all;
     for (const std::string& path : paths) {
-        ReadSuppressions read = read_suppressions(path);
+        SuppressionList read = read_suppressions(path);
         if (!read.problem.empty()) {
             return {{}, path + ": " + read.problem};
         }
         std::move(read.list.begin(), read.list.end(), std::back_inserter(all.list));
     }
     if (defaults) {
-        const std::vector<Suppression>& usual = default_suppressions();
-        all.list.insert(all.list.end(), usual.begin(), usual.end());
+        const std::vector<Suppression>& built_in_list = default_suppressions();
+        all.list.insert(all.list.end(), built_in_list.begin(), built_in_list.end());
     }
     return all;
 }
 
 const std::vector<Suppression>& default_suppressions() {
     static const std::vector<Suppression> list = [] {
-        ReadSuppressions read = parse_suppressions(built_in);
+        SuppressionList read = parse_suppressions(built_in);
         for (Suppression& each : read.list) {
             each.built_in = true;
         }

@@ -1,5 +1,5 @@
-// What may stay allocated at the end of a program, and why: the memory that libraries keep on
-// purpose, and what a user knows of their own program. A file of them is text:
+// Suppressions: memory that may stay allocated at the end of a program, and why. Built-in ones
+// cover libraries that keep memory on purpose. A suppression file is text:
 //
 //   # a comment
 //   [attention masks]
@@ -7,9 +7,9 @@
 //   func   = mask_for
 //   module = libattention.so*
 //
-// A block for each; `reason` and at least one pattern of func, file, module, kind and api, each at
-// most once, all of which must match. Patterns are those of --filter; api is the function that the
-// program called (cuMemAlloc_v2).
+// Each block has a `reason` and at least one pattern: func, file, module, kind, api, each at most
+// once; all must match. Patterns are those of --filter; api is the function that the program called
+// (cuMemAlloc_v2).
 #pragma once
 
 #include <string>
@@ -31,29 +31,30 @@ struct Suppression {
     bool matches(const Site& site, const std::vector<StackFrame>& frames) const;
 };
 
-struct ReadSuppressions {
+struct SuppressionList {
     std::vector<Suppression> list;
-    std::string problem;  ///< "line 3: what; what to do"; then the list is empty
+    std::string problem;  ///< "line 3: what is wrong; what to do"; if set, the list is empty
 };
 
-enum class LeakKind { left, growing };
+enum class LeakKind { at_end, growing };
 
-/// The first that takes such a leak of the site; null when none does. Those that are built in say
-/// what libraries keep, not what they may add at every step: growth is taken by the others only.
+/// The first suppression that applies to the site; null if none does. Built-in ones do not apply to
+/// growth: they cover memory that libraries keep once, not memory added at every step.
 const Suppression* find_suppression(const std::vector<Suppression>& list, const Site& site,
                                     const std::vector<StackFrame>& frames, LeakKind leak);
 
-/// Never throws but for want of memory.
-ReadSuppressions parse_suppressions(std::string_view text);
+/// Throws nothing but std::bad_alloc.
+SuppressionList parse_suppressions(std::string_view text);
 
-/// "cannot be read (why); what to do" is a problem too; without the path.
-ReadSuppressions read_suppressions(const std::string& path);
+/// If the file cannot be read, `problem` is "cannot be read (why); what to do", without the path.
+SuppressionList read_suppressions(const std::string& path);
 
-/// Those of all files, then with `defaults` the built-in ones. `problem` is "PATH: ...".
-ReadSuppressions read_suppressions(const std::vector<std::string>& paths, bool defaults);
+/// The suppressions of all files, followed by the built-in ones if `defaults`. `problem` begins
+/// with the path.
+SuppressionList read_suppressions(const std::vector<std::string>& paths, bool defaults);
 
-/// What well-known libraries keep. Memory of a CUDA context is no allocation and in no report, so
-/// it needs none.
+/// Built-in suppressions for well-known libraries. Memory of CUDA contexts needs none: reports do
+/// not include it.
 const std::vector<Suppression>& default_suppressions();
 
 }  // namespace memlab::report

@@ -1,4 +1,4 @@
-// A call tree for people and for scripts: the same choice of nodes, twice.
+// Text and JSON output of a call tree; both show the same nodes.
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -14,23 +14,23 @@ namespace memlab::report {
 
 namespace {
 
-/// What is shown of a node's children.
+/// Which children of a node are shown.
 struct Shown {
-    std::size_t count = 0;  ///< the first ones
-    std::size_t others = 0;
-    Figures rest;  ///< of the others
+    std::size_t count = 0;   ///< the first `count` children
+    std::size_t others = 0;  ///< number of children left out
+    SiteStats rest;          ///< their sum
 };
 
 Shown choose(const CallTree& tree, const CallTree::Node& node, const ViewOptions& options,
              const TreeOptions& how) {
-    const double whole = static_cast<double>(value_of(tree.whole, options.order));
+    const double whole = static_cast<double>(sort_value(tree.whole, options.order));
     Shown shown;
     for (const std::size_t child : node.children) {
-        const Figures& figures = tree.nodes[child].figures;
-        const std::uint64_t value = value_of(figures, options.order);
-        // A figure of 0 tells nothing in this order, whatever the threshold.
+        const SiteStats& figures = tree.nodes[child].stats;
+        const std::uint64_t value = sort_value(figures, options.order);
+        // A child whose figure is 0 is never shown, whatever the threshold.
         if (value != 0 && shown.others == 0 && shown.count < options.top &&
-            static_cast<double>(value) >= how.least_share * whole) {
+            static_cast<double>(value) >= how.min_share * whole) {
             ++shown.count;
         } else {
             ++shown.others;
@@ -40,9 +40,8 @@ Shown choose(const CallTree& tree, const CallTree::Node& node, const ViewOptions
     return shown;
 }
 
-/// Calls visit(node, depth, what is shown of its children) for each node that is shown, parents
-/// first, largest first; leave(depth, others) once its children are done. Nothing recurses: a stack
-/// may be deep.
+/// Calls visit(node, depth, shown children) for each shown node, parents and larger nodes first,
+/// and leave(depth, shown children) after its children. Not recursive: a stack may be deep.
 void walk(const CallTree& tree, const ViewOptions& options, const TreeOptions& how,
           const std::function<void(std::size_t, std::size_t, const Shown&)>& visit,
           const std::function<void(std::size_t, const Shown&)>& leave) {
@@ -87,7 +86,8 @@ class TreeText {
   private:
     static constexpr std::size_t figures_width = 2 + 11 + 8 + 11;
 
-    /// A way without branches. A long one is shown by its two ends, unless all frames are wanted.
+    /// A path without branches. Of a long one only both ends are shown, unless all frames are
+    /// wanted.
     struct Chain {
         static constexpr std::size_t first = 6;
         static constexpr std::size_t last = 3;
@@ -101,7 +101,7 @@ class TreeText {
     };
 
     static bool continues_parent(const CallTree& tree, const CallTree::Node& node) {
-        return node.parent != 0 && node.figures == tree.nodes[node.parent].figures;
+        return node.parent != 0 && node.stats == tree.nodes[node.parent].stats;
     }
 
     std::size_t chain_length(const CallTree& tree, std::size_t node) const {
@@ -134,8 +134,8 @@ class TreeText {
                 if (depth == 0) {
                     return;
                 }
-                // A node that is all of its parent continues the parent's line of figures: only
-                // where the tree branches it is indented.
+                // A node with the same figures as its parent does not repeat them and is not
+                // indented.
                 const CallTree::Node& here = tree.nodes[node];
                 const bool continues = continues_parent(tree, here);
                 level[depth] = depth == 1 ? 0 : level[depth - 1] + (continues ? 0 : 1);
@@ -149,17 +149,17 @@ class TreeText {
                     }
                     return;
                 }
-                row(here.figures, tree.whole, continues, depth > 1, level[depth],
+                row(here.stats, tree.whole, continues, depth > 1, level[depth],
                     tree.frames[here.frame]);
             },
             [&](std::size_t depth, const Shown& shown) {
-                if (value_of(shown.rest, options_.order) != 0) {
+                if (sort_value(shown.rest, options_.order) != 0) {
                     const std::size_t at = depth == 1 ? 0 : level[depth - 1] + 1;
                     page_.line(figures(shown.rest, tree.whole) + indent(at) +
                                page_.dim("[" + format_plural(shown.others, "other") + "]"));
                 }
             });
-        page_.line(figures(tree.nodes.front().figures, tree.whole) + page_.dim("[all]"));
+        page_.line(figures(tree.nodes.front().stats, tree.whole) + page_.dim("[all]"));
     }
 
     void header() {
@@ -174,8 +174,8 @@ class TreeText {
             (how_.top_down ? "function, and what it called" : "where, and who called it")));
     }
 
-    std::string figures(const Figures& figures, const Figures& whole) const {
-        const std::uint64_t value = value_of(figures, options_.order);
+    std::string figures(const SiteStats& figures, const SiteStats& whole) const {
+        const std::uint64_t value = sort_value(figures, options_.order);
         const bool bytes = options_.order == Order::peak || options_.order == Order::bytes ||
                            options_.order == Order::live;
         const std::string beside =
@@ -184,17 +184,17 @@ class TreeText {
             : options_.order == Order::live ? format_count(figures.live_count)
                                             : format_count(figures.count);
         return "  " + right(bytes ? format_bytes(value) : format_count(value), 11) +
-               right(format_percent(value, value_of(whole, options_.order)), 8) +
+               right(format_percent(value, sort_value(whole, options_.order)), 8) +
                right(beside, 11) + "  ";
     }
 
-    /// Half of the room at most, however deep.
+    /// At most half of the remaining width, however deep.
     std::string indent(std::size_t level) const {
-        const std::size_t room = page_.width() - std::min(page_.width(), figures_width + 2);
-        return std::string(std::min(2 * level, room / 2), ' ');
+        const std::size_t width = page_.width() - std::min(page_.width(), figures_width + 2);
+        return std::string(std::min(2 * level, width / 2), ' ');
     }
 
-    void row(const Figures& what, const Figures& whole, bool continues, bool arrow,
+    void row(const SiteStats& what, const SiteStats& whole, bool continues, bool arrow,
              std::size_t level, const Place& place) {
         const std::string begin =
             (continues ? std::string(figures_width + 2, ' ') : figures(what, whole)) +
@@ -203,10 +203,10 @@ class TreeText {
                                  : options_.style.ascii ? (how_.top_down ? "-> " : "<- ")
                                                         : (how_.top_down ? "→ " : "← ");
         const std::size_t used = display_width(begin) + display_width(sign);
-        const std::size_t room = page_.room_beside(used);
+        const std::size_t width = page_.remaining_width(used);
         page_.line(
             begin + page_.dim(sign) +
-            describe_place(place, "device", "", room,
+            describe_place(place, "device", "", width,
                            {options_.style, options_.working_directory, options_.templates}));
     }
 
@@ -232,13 +232,13 @@ ordered_json nodes_json(const CallTree& tree, const ViewOptions& options, const 
             for (const char* member : {"function", "file", "line", "module", "address"}) {
                 out[member] = place.is_null() ? ordered_json(nullptr) : place[member];
             }
-            out["share"] = share_of(value_of(here.figures, options.order),
-                                    value_of(tree.whole, options.order));
-            out.update(figures_json(here.figures));
+            out["share"] = fraction(sort_value(here.stats, options.order),
+                                    sort_value(tree.whole, options.order));
+            out.update(site_stats_json(here.stats));
             out["others"] = nullptr;
             if (shown.others != 0) {
                 out["others"] = {{"nodes", shown.others}};
-                out["others"].update(figures_json(shown.rest));
+                out["others"].update(site_stats_json(shown.rest));
             }
             nodes.push_back(std::move(out));
         },
@@ -263,7 +263,7 @@ std::string render_tree_json(const std::string& file, const std::vector<CallTree
     for (const CallTree& each : trees) {
         out["devices"].push_back({{"index", each.device->index},
                                   {"name", each.device->name},
-                                  {"total", figures_json(each.whole)},
+                                  {"total", site_stats_json(each.whole)},
                                   {"nodes", nodes_json(each, options, tree)}});
     }
     return json_text(out);

@@ -62,35 +62,35 @@ bool AsyncModel::allocate(std::uint32_t id, const Allocation& allocation) {
     if (allocation.requested > max_request) {
         return false;
     }
-    Held held;
-    held.requested = allocation.requested;
-    held.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
-    held.small = held.size <= max_small;
-    Arena& from = arena(held.small);
-    if (!from.free.take_best(held.size, &held.address)) {
-        bool grown = expand(from, held.size);
+    LiveBlock block;
+    block.requested = allocation.requested;
+    block.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
+    block.small = block.size <= max_small;
+    Arena& from = arena(block.small);
+    if (!from.free.take_best(block.size, &block.address)) {
+        bool grown = expand(from, block.size);
         if (!grown) {
             release(0);
-            grown = expand(from, held.size);
+            grown = expand(from, block.size);
         }
-        if (!grown || !from.free.take_best(held.size, &held.address)) {
+        if (!grown || !from.free.take_best(block.size, &block.address)) {
             return false;
         }
     }
     meter_.count_async_call();
-    meter_.allocated(held.requested, held.size);
-    held_.emplace(id, held);
+    meter_.allocated(block.requested, block.size);
+    live_.emplace(id, block);
     return true;
 }
 
 void AsyncModel::free(std::uint32_t id) {
-    const auto found = held_.find(id);
-    const Held held = found->second;
-    held_.erase(found);
+    const auto found = live_.find(id);
+    const LiveBlock block = found->second;
+    live_.erase(found);
     meter_.count_async_call();
-    meter_.freed(held.requested, held.size);
-    meter_.completed(held.size);
-    arena(held.small).free.add(held.address, held.size);
+    meter_.freed(block.requested, block.size);
+    meter_.completed(block.size);
+    arena(block.small).free.add(block.address, block.size);
 }
 
 }  // namespace memlab::whatif

@@ -1,15 +1,15 @@
 // cudaMallocAsync: the driver's stream-ordered pool, used from one stream.
 //
 // Source: the CUDA programming guide (stream-ordered memory allocator: memory above the release
-// threshold goes back to the device when the stream, an event or the device is synchronized), and
+// threshold is released to the device when the stream, an event or the device is synchronized), and
 // what a real pool reserved after each of 31,000 calls of a real program, with both thresholds
 // (tests/gpu/py/driver_history.py): it takes memory in multiples of 32 MiB, grows in place, and
 // packs allocations by 512 bytes.
 //
-// Left out: the driver's search order, which is not documented (best fit stands for it; requests up
-// to 2 MiB are kept apart, as the measured curve suggests), reuse between streams, and what other
-// pools of the process hold. A log does not tell when the program synchronized: marks and the ends
-// of scopes are taken for it.
+// Not modelled: the driver's search order, which is not documented (best fit is used; requests up
+// to 2 MiB have their own arena, as the measured curve suggests), reuse between streams, other
+// pools of the process. A log does not record synchronizations: marks and scope ends are used
+// instead.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ class AsyncModel final : public Model {
         FreeRanges free;
         std::uint64_t end = 0;  ///< where it grows
     };
-    struct Held {
+    struct LiveBlock {
         std::uint64_t address = 0;
         std::uint64_t size = 0;
         std::uint64_t requested = 0;
@@ -51,7 +51,7 @@ class AsyncModel final : public Model {
 
     const std::uint64_t threshold_;
     std::array<Arena, 2> arenas_;
-    std::unordered_map<std::uint32_t, Held> held_;
+    std::unordered_map<std::uint32_t, LiveBlock> live_;
 };
 
 }  // namespace memlab::whatif

@@ -1,5 +1,4 @@
-// Free address ranges, merged with their neighbours: the store of every model that needs no more
-// than best fit over coalesced ranges. O(log ranges) per call.
+// A best-fit free list of coalesced address ranges. O(log ranges) per call.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ class FreeRanges {
         std::uint64_t size = 0;
     };
 
-    /// Adds a range and merges it with what it touches; returns the merged range. It must overlap
-    /// no free range.
+    /// Adds a range and merges it with adjacent ones; returns the merged range. It must not overlap
+    /// a free range.
     Range add(std::uint64_t address, std::uint64_t size) {
         const auto next = by_address_.lower_bound(address);
         Range merged{address, size};
@@ -41,8 +40,8 @@ class FreeRanges {
         return merged;
     }
 
-    /// Takes `size` bytes from the begin of the smallest range that has them (the lowest of equal
-    /// ones); false when there is none.
+    /// Takes `size` bytes from the begin of the smallest sufficient range (of equal ones, the
+    /// lowest); false when there is none.
     bool take_best(std::uint64_t size, std::uint64_t* address) {
         const auto found = by_size_.lower_bound({size, 0});
         if (found == by_size_.end()) {
@@ -57,7 +56,7 @@ class FreeRanges {
         return true;
     }
 
-    /// Takes [address, address + size), which must lie in one free range; false when it does not.
+    /// Takes [address, address + size); false when it is not inside one free range.
     bool take_at(std::uint64_t address, std::uint64_t size) {
         auto found = by_address_.upper_bound(address);
         if (found == by_address_.begin()) {
@@ -79,7 +78,7 @@ class FreeRanges {
         return true;
     }
 
-    /// Removes exactly this free range.
+    /// Removes a whole free range.
     void remove(Range range) {
         by_address_.erase(range.address);
         by_size_.erase({range.size, range.address});

@@ -4,11 +4,11 @@
 
 namespace memlab::whatif {
 
-void PastSpace::reserve(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes) {
-    reserved_[owner].emplace(address, Piece{bytes, moment_});
+void FreeSpaceAtPeak::reserve(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes) {
+    reserved_[owner].emplace(address, Piece{bytes, snapshot_count_});
 }
 
-void PastSpace::release(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes) {
+void FreeSpaceAtPeak::release(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes) {
     Pieces& pieces = reserved_[owner];
     const std::uint64_t end = address + bytes;
     auto at = pieces.upper_bound(address);
@@ -25,82 +25,82 @@ void PastSpace::release(std::uint32_t owner, std::uint64_t address, std::uint64_
         }
         const std::uint64_t from = std::max(begin, address);
         const std::uint64_t to = std::min(piece_end, end);
-        if (was_there(piece.after)) {
+        if (in_snapshot(piece.born)) {
             released_.push_back({from, to - from});
         }
         at = pieces.erase(at);
         if (begin < from) {
-            pieces.emplace(begin, Piece{from - begin, piece.after});
+            pieces.emplace(begin, Piece{from - begin, piece.born});
         }
         if (to < piece_end) {
-            pieces.emplace(to, Piece{piece_end - to, piece.after});
+            pieces.emplace(to, Piece{piece_end - to, piece.born});
         }
     }
 }
 
-void PastSpace::release_all(std::uint32_t owner) {
+void FreeSpaceAtPeak::release_all(std::uint32_t owner) {
     const auto found = reserved_.find(owner);
     if (found == reserved_.end()) {
         return;
     }
     for (const auto& [address, piece] : found->second) {
-        if (was_there(piece.after)) {
+        if (in_snapshot(piece.born)) {
             released_.push_back({address, piece.size});
         }
     }
     reserved_.erase(found);
 }
 
-PastSpace::Place PastSpace::take(std::uint64_t address, std::uint64_t size) {
-    Place place = free_place_;
-    if (place == none) {
-        place = static_cast<Place>(blocks_.size());
+FreeSpaceAtPeak::Slot FreeSpaceAtPeak::allocate(std::uint64_t address, std::uint64_t size) {
+    Slot slot = free_slot_;
+    if (slot == none) {
+        slot = static_cast<Slot>(blocks_.size());
         blocks_.emplace_back();
     } else {
-        free_place_ = static_cast<Place>(blocks_[place].address);
+        free_slot_ = static_cast<Slot>(blocks_[slot].address);
     }
-    blocks_[place] = {address, size, moment_};
-    return place;
+    blocks_[slot] = {address, size, snapshot_count_};
+    return slot;
 }
 
-void PastSpace::give_back(Place place) {
-    Block& block = blocks_[place];
-    if (was_there(block.after)) {
-        given_back_.push_back({block.address, block.size});
+void FreeSpaceAtPeak::free(Slot slot) {
+    Block& block = blocks_[slot];
+    if (in_snapshot(block.born)) {
+        freed_.push_back({block.address, block.size});
     }
-    block = {free_place_, 0, 0};
-    free_place_ = place;
+    block = {free_slot_, 0, 0};
+    free_slot_ = slot;
 }
 
-void PastSpace::remember() {
-    ++moment_;
+void FreeSpaceAtPeak::snapshot() {
+    ++snapshot_count_;
     released_.clear();
-    given_back_.clear();
+    freed_.clear();
 }
 
-std::vector<PastSpace::Range> PastSpace::in_order(std::vector<Range> ranges) {
+std::vector<FreeSpaceAtPeak::Range> FreeSpaceAtPeak::sorted_by_address(std::vector<Range> ranges) {
     std::sort(ranges.begin(), ranges.end(),
               [](const Range& a, const Range& b) { return a.address < b.address; });
     return ranges;
 }
 
-FreeSpace PastSpace::then() const {
+FreeSpace FreeSpaceAtPeak::free_space() const {
     std::vector<Range> reserved = released_;
     for (const auto& [owner, pieces] : reserved_) {
         for (const auto& [address, piece] : pieces) {
-            if (was_there(piece.after)) {
+            if (in_snapshot(piece.born)) {
                 reserved.push_back({address, piece.size});
             }
         }
     }
-    std::vector<Range> used = given_back_;
+    std::vector<Range> used = freed_;
     for (const Block& block : blocks_) {
-        if (block.size != 0 && was_there(block.after)) {
+        if (block.size != 0 && in_snapshot(block.born)) {
             used.push_back({block.address, block.size});
         }
     }
-    reserved = in_order(std::move(reserved));
-    used = in_order(std::move(used));
+    reserved = sorted_by_address(std::move(reserved));
+    used = sorted_by_address(std::move(used));
 
     FreeSpace space;
     const auto count = [&](std::uint64_t bytes) {

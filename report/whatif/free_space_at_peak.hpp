@@ -1,10 +1,11 @@
-// What was free inside the reserved memory at one moment of the past, worked out when somebody
-// asks. Of all the moments of a run only the last new peak is asked about, and keeping every free
-// range in order all along would cost more than the allocator that is watched.
+// Free space inside reserved memory at the latest snapshot, computed on request. Only the last new
+// peak of a run is needed, and a sorted list of free ranges for every event would cost more than
+// the allocator that is simulated.
 //
-// What lives carries the number of the moment after which it came; what was there at the last
-// moment and has gone since is noted. Both together are what there was then. A block costs O(1), a
-// reservation O(log reservations), and what is noted is never more than there was.
+// Blocks and reservations have the number of snapshots taken before them; those that were part of
+// the snapshot and have been freed since are logged. Both together give the state at the snapshot.
+// O(1) per block, O(log reservations) per reservation; the logs never exceed the state at the
+// snapshot.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +17,28 @@
 namespace memlab::whatif {
 
 /// Thread-safety: none.
-class PastSpace {
+class FreeSpaceAtPeak {
   public:
-    /// Of a block, until it is given back.
-    using Place = std::uint32_t;
+    /// Handle of a block, valid until free().
+    using Slot = std::uint32_t;
 
-    /// Memory is reserved; it must overlap none that is. Ranges that touch are one.
+    /// Adds a reservation; it must not overlap another. Adjacent ones are merged.
     void reserve(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes);
-    /// Any part of what this owner reserved, of one call or of several.
+    /// Releases any range of the owner's reservations.
     void release(std::uint32_t owner, std::uint64_t address, std::uint64_t bytes);
     void release_all(std::uint32_t owner);
 
-    /// A block inside reserved memory is in use, and overlaps no other.
-    Place take(std::uint64_t address, std::uint64_t size);
-    void give_back(Place place);
+    /// Adds a block inside reserved memory; it must not overlap another.
+    Slot allocate(std::uint64_t address, std::uint64_t size);
+    void free(Slot slot);
     /// The address of a block in use.
-    std::uint64_t address(Place place) const { return blocks_[place].address; }
+    std::uint64_t address(Slot slot) const { return blocks_[slot].address; }
 
-    /// This is the moment that will be asked about, instead of the one before.
-    void remember();
+    /// Takes a snapshot; it replaces the previous one.
+    void snapshot();
 
-    /// What was free then; nothing when there was no such moment. O(n log n).
-    FreeSpace then() const;
+    /// The free space at the snapshot; 0 without one. O(n log n).
+    FreeSpace free_space() const;
 
   private:
     struct Range {
@@ -46,28 +47,28 @@ class PastSpace {
     };
     struct Piece {
         std::uint64_t size = 0;
-        std::uint64_t after = 0;  ///< the moment
+        std::uint64_t born = 0;  ///< snapshots taken before
     };
-    /// Its size is 0 where the place is free; then its address is the next free place.
+    /// Size 0: a free slot; its address is then the next free slot.
     struct Block {
         std::uint64_t address = 0;
         std::uint64_t size = 0;
-        std::uint64_t after = 0;
+        std::uint64_t born = 0;
     };
     using Pieces = std::map<std::uint64_t, Piece>;  ///< by address
 
-    static constexpr Place none = 0xffffffff;
+    static constexpr Slot none = 0xffffffff;
 
-    bool was_there(std::uint64_t after) const { return after < moment_; }
-    static std::vector<Range> in_order(std::vector<Range> ranges);
+    bool in_snapshot(std::uint64_t born) const { return born < snapshot_count_; }
+    static std::vector<Range> sorted_by_address(std::vector<Range> ranges);
 
     std::map<std::uint32_t, Pieces> reserved_;  ///< by owner
     std::vector<Block> blocks_;
-    Place free_place_ = none;
-    std::uint64_t moment_ = 0;  ///< how many there have been
-    // What was there at the last moment, and has gone.
+    Slot free_slot_ = none;
+    std::uint64_t snapshot_count_ = 0;  ///< number of snapshots taken
+    // Removed since the snapshot.
     std::vector<Range> released_;
-    std::vector<Range> given_back_;
+    std::vector<Range> freed_;
 };
 
 }  // namespace memlab::whatif

@@ -1,10 +1,10 @@
-// An allocator as a what-if sees it: it takes the program's calls and keeps a Meter, in the words
-// of docs/README.md (allocated, active, reserved). Everything that rows are compared by is counted
-// in one place, so that no model can count differently from another.
+// The interface of the simulated allocators of a what-if. A model serves the program's calls and
+// updates a Meter (allocated, active, reserved as in docs/README.md), which counts the same way for
+// all models.
 //
-// A model may refuse (out of memory) and must then be as it was before the call, but for memory
-// given back. No function may be called for an allocation that it refused or already took back;
-// Runner sees to it. Thread-safety: none.
+// A model may refuse an allocation (out of memory); its state is then unchanged, except for
+// released memory. No function may be called for an allocation that was refused or completed; run()
+// ensures that. Thread-safety: none.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace memlab::whatif {
 
-/// A multiple of this is what the driver takes from the device: its page.
+/// The page size of the driver: it takes multiples of this from the device.
 inline constexpr std::uint64_t device_page = std::uint64_t{2} << 20;
 
-/// The next multiple of `unit`; the largest multiple there is when that would overflow.
+/// Rounds up to a multiple of `unit`; down when that would overflow.
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
     const std::uint64_t beyond = value % unit;
     if (beyond == 0) {
@@ -28,10 +28,10 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
     return floor > ~std::uint64_t{0} - unit ? floor : floor + unit;
 }
 
-/// Requests above it no allocator can serve: refused before any arithmetic could overflow.
+/// Larger requests are refused before any arithmetic can overflow.
 inline constexpr std::uint64_t max_request = std::uint64_t{1} << 56;
 
-/// The free memory inside what is reserved: the largest piece, and all of it.
+/// Free memory inside reserved memory: the largest range and the sum.
 struct FreeSpace {
     std::uint64_t largest = 0;
     std::uint64_t total = 0;
@@ -40,20 +40,20 @@ struct FreeSpace {
 struct DriverCalls {
     std::uint64_t allocs = 0;  ///< cudaMalloc, or a driver pool taking memory from the device
     std::uint64_t frees = 0;
-    std::uint64_t maps = 0;  ///< cuMemCreate with cuMemMap, a chunk each
+    std::uint64_t maps = 0;  ///< cuMemCreate + cuMemMap, one per chunk
     std::uint64_t unmaps = 0;
-    double time_ns = 0;  ///< estimated, by driver_costs.hpp
+    double time_ns = 0;  ///< estimated from driver_costs.hpp
 };
 
 class Meter {
   public:
-    /// `capacity`: what the device has for this allocator.
+    /// `capacity`: bytes available to this allocator.
     explicit Meter(std::uint64_t capacity) : capacity_(capacity) {}
 
     bool can_grow(std::uint64_t bytes) const { return bytes <= capacity_ - reserved_; }
 
-    /// Reserved memory grows. `space` is asked for the free memory before, where this is a new
-    /// peak: that is what the external fragmentation figure is about.
+    /// Reserved memory grows. At a new peak, `space` is called for the free memory just before: the
+    /// figure for external fragmentation.
     template <typename Space>
     void grow(std::uint64_t bytes, Space space) {
         if (reserved_ + bytes > reserved_peak_) {
@@ -80,24 +80,24 @@ class Meter {
     }
     void completed(std::uint64_t size) { active_ -= size; }
 
-    // The driver's calls, each with what it costs.
+    // Driver calls and their costs.
     void count_alloc(std::uint64_t bytes) {
         ++calls_.allocs;
-        calls_.time_ns += cost::of(cost::malloc_base, cost::malloc_per_mib, bytes);
+        calls_.time_ns += cost::time_ns(cost::malloc_base, cost::malloc_per_mib, bytes);
     }
     void count_free(std::uint64_t bytes) {
         ++calls_.frees;
-        calls_.time_ns += cost::of(cost::free_base, cost::free_per_mib, bytes);
+        calls_.time_ns += cost::time_ns(cost::free_base, cost::free_per_mib, bytes);
     }
     void count_map(std::uint64_t bytes, std::uint64_t chunks) {
         calls_.maps += chunks;
         calls_.time_ns += static_cast<double>(chunks) * (cost::create_base + cost::map_base) +
-                          cost::of(0, cost::create_per_mib + cost::map_per_mib, bytes);
+                          cost::time_ns(0, cost::create_per_mib + cost::map_per_mib, bytes);
     }
     void count_unmap(std::uint64_t bytes, std::uint64_t chunks) {
         calls_.unmaps += chunks;
         calls_.time_ns += static_cast<double>(chunks) * cost::unmap_base +
-                          cost::of(0, cost::unmap_per_mib, bytes);
+                          cost::time_ns(0, cost::unmap_per_mib, bytes);
     }
     void count_async_call() { calls_.time_ns += cost::async_call; }
 
@@ -134,14 +134,14 @@ class Model {
     Model& operator=(const Model&) = delete;
     virtual ~Model() = default;
 
-    /// Serves `id` (unique, small) and notes it; false when it is out of memory.
+    /// Allocates for `id` (unique, small); false when out of memory.
     virtual bool allocate(std::uint32_t id, const Allocation& allocation) = 0;
-    /// The application gives it back, in the order of its stream.
+    /// The application frees it, in stream order.
     virtual void free(std::uint32_t id) = 0;
-    /// The device is done with it. For models of stream-ordered allocators nothing new.
+    /// The device is done with it. No-op for stream-ordered allocators.
     virtual void complete(std::uint32_t /*id*/) {}
     virtual void empty_cache() {}
-    /// The program has surely waited for the device.
+    /// The program has synchronized with the device.
     virtual void synchronize() {}
     /// Everything of this context has been freed and completed.
     virtual void context_lost(std::uint32_t /*context*/) {}

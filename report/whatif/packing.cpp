@@ -1,7 +1,6 @@
-// First fit in a given order: an item goes to the lowest address at which nothing that is already
-// placed lives at the same time. Those are found by an interval tree over the steps: an item is
-// kept at the nodes that cover its lifetime; whoever begins inside the new item's lifetime is found
-// by its beginning.
+// First fit in a given order: an item gets the lowest address at which it overlaps no placed item
+// in time. Placed items that are live at its begin come from a segment tree over the steps (an item
+// is stored at the nodes that cover its lifetime), those that begin later from the order of begins.
 #include "report/whatif/packing.hpp"
 
 #include <algorithm>
@@ -30,8 +29,8 @@ struct Item {
     std::uint64_t address = 0;
 };
 
-/// The items in the order in which they begin. Requests that no device could hold are left out.
-std::vector<Item> items_of(const Program& program) {
+/// The items by begin. Requests larger than any device are skipped.
+std::vector<Item> make_items(const Program& program) {
     std::vector<Item> items;
     std::vector<std::uint32_t> item_of(program.allocations.size(), 0);
     std::uint32_t position = 0;
@@ -57,7 +56,7 @@ std::vector<Item> items_of(const Program& program) {
     return items;
 }
 
-std::uint64_t height_of(const std::vector<Item>& items) {
+std::uint64_t packed_height(const std::vector<Item>& items) {
     std::uint64_t height = 0;
     for (const Item& item : items) {
         height = std::max(height, item.address + item.size);
@@ -65,42 +64,42 @@ std::uint64_t height_of(const std::vector<Item>& items) {
     return height;
 }
 
-/// True when no two items that live at the same time share a byte.
-bool is_sound(const std::vector<Item>& items) {
-    struct Change {
+/// True when no two items that are live at the same time overlap.
+bool is_valid(const std::vector<Item>& items) {
+    struct Boundary {
         std::uint32_t position;
         bool begins;
         std::uint32_t item;
     };
-    std::vector<Change> changes;
-    changes.reserve(2 * items.size());
+    std::vector<Boundary> boundaries;
+    boundaries.reserve(2 * items.size());
     for (std::uint32_t i = 0; i < items.size(); ++i) {
-        changes.push_back({items[i].begin, true, i});
-        changes.push_back({items[i].end, false, i});
+        boundaries.push_back({items[i].begin, true, i});
+        boundaries.push_back({items[i].end, false, i});
     }
-    std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    std::sort(boundaries.begin(), boundaries.end(), [](const Boundary& a, const Boundary& b) {
         return a.position != b.position ? a.position < b.position : a.begins < b.begins;
     });
-    std::map<std::uint64_t, std::uint64_t> held;  // address to end
-    for (const Change& change : changes) {
-        const Item& item = items[change.item];
-        if (!change.begins) {
-            held.erase(item.address);
+    std::map<std::uint64_t, std::uint64_t> live;  // address to end
+    for (const Boundary& boundary : boundaries) {
+        const Item& item = items[boundary.item];
+        if (!boundary.begins) {
+            live.erase(item.address);
             continue;
         }
-        const auto next = held.lower_bound(item.address);
-        if (next != held.end() && next->first < item.address + item.size) {
+        const auto next = live.lower_bound(item.address);
+        if (next != live.end() && next->first < item.address + item.size) {
             return false;
         }
-        if (next != held.begin() && std::prev(next)->second > item.address) {
+        if (next != live.begin() && std::prev(next)->second > item.address) {
             return false;
         }
-        held.emplace(item.address, item.address + item.size);
+        live.emplace(item.address, item.address + item.size);
     }
     return true;
 }
 
-/// In the order of time, best fit: what an allocator with one endless range would do.
+/// Best fit in program order, over one unlimited range.
 void pack_by_time(std::vector<Item>& items) {
     FreeRanges free;
     free.add(0, unlimited);
@@ -152,7 +151,7 @@ class FirstFit {
                 busy_.push_back({items_[other].address, items_[other].size});
             }
         }
-        // Items are in the order of their beginnings.
+        // Items are sorted by begin.
         const auto last = std::lower_bound(begins_.begin(), begins_.end(), item.end);
         const auto end = static_cast<std::uint32_t>(last - begins_.begin());
         for (std::uint32_t other = index + 1; other < end; ++other) {
@@ -238,8 +237,8 @@ LowerBound lower_bound(const Program& program) {
         const std::uint64_t bytes = program.allocations[step.subject].requested;
         const std::uint64_t size = round_up(std::max<std::uint64_t>(bytes, 1), granularity);
         if (step.kind == StepKind::allocate) {
-            requested = report::bounded_add(requested, bytes);
-            rounded = report::bounded_add(rounded, size);
+            requested = report::saturating_add(requested, bytes);
+            rounded = report::saturating_add(rounded, size);
             bound.requested = std::max(bound.requested, requested);
             bound.rounded = std::max(bound.rounded, rounded);
         } else {
@@ -252,13 +251,13 @@ LowerBound lower_bound(const Program& program) {
 
 Packing pack_offline(const Program& program, std::uint64_t budget) {
     Packing best;
-    std::vector<Item> items = items_of(program);
+    std::vector<Item> items = make_items(program);
     const auto consider = [&](const char* order) {
         ++best.tried;
-        if (!is_sound(items)) {  // would be a defect here: such a packing must not be shown
+        if (!is_valid(items)) {  // a bug in the packer: never report it
             return;
         }
-        const std::uint64_t height = height_of(items);
+        const std::uint64_t height = packed_height(items);
         if (best.order.empty() || height < best.bytes) {
             best.bytes = height;
             best.order = order;

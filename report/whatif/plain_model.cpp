@@ -23,38 +23,38 @@ bool PlainModel::allocate(std::uint32_t id, const Allocation& allocation) {
     if (allocation.requested > max_request) {
         return false;
     }
-    Held held;
-    held.requested = allocation.requested;
-    held.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
-    if (held.size <= max_small) {
-        if (!take_small(held.size, &held.address)) {
+    LiveBlock block;
+    block.requested = allocation.requested;
+    block.size = round_up(std::max<std::uint64_t>(allocation.requested, 1), granularity);
+    if (block.size <= max_small) {
+        if (!take_small(block.size, &block.address)) {
             return false;
         }
     } else {
-        held.size = round_up(held.size, device_page);
-        if (!meter_.can_grow(held.size)) {
+        block.size = round_up(block.size, device_page);
+        if (!meter_.can_grow(block.size)) {
             return false;
         }
-        grow(held.size);
+        grow(block.size);
     }
-    meter_.count_alloc(held.size);
-    meter_.allocated(held.requested, held.size);
-    held_.emplace(id, held);
+    meter_.count_alloc(block.size);
+    meter_.allocated(block.requested, block.size);
+    live_.emplace(id, block);
     return true;
 }
 
 void PlainModel::free(std::uint32_t id) {
-    const auto found = held_.find(id);
-    const Held held = found->second;
-    held_.erase(found);
-    meter_.count_free(held.size);
-    meter_.freed(held.requested, held.size);
-    meter_.completed(held.size);
-    if (held.address == 0) {
-        meter_.shrink(held.size);
+    const auto found = live_.find(id);
+    const LiveBlock block = found->second;
+    live_.erase(found);
+    meter_.count_free(block.size);
+    meter_.freed(block.requested, block.size);
+    meter_.completed(block.size);
+    if (block.address == 0) {
+        meter_.shrink(block.size);
         return;
     }
-    const FreeRanges::Range merged = small_.add(held.address, held.size);
+    const FreeRanges::Range merged = small_.add(block.address, block.size);
     if (merged.size == device_page) {
         small_.remove(merged);
         meter_.shrink(device_page);

@@ -9,8 +9,7 @@ using allocator::Fence;
 using allocator::FenceState;
 using allocator::Tag;
 
-/// A device of which only the capacity matters. Segments do not touch, as little as the driver's do
-/// for the pool.
+/// A simulated device: only its capacity matters. Segments are never adjacent, as with the driver.
 class PoolModel::Device final : public allocator::DeviceBackend {
   public:
     Device(const Meter& meter, bool one_stream) : meter_(meter), one_stream_(one_stream) {}
@@ -39,7 +38,7 @@ class PoolModel::Device final : public allocator::DeviceBackend {
         *fence = ++last_fence_;
         return {};
     }
-    // Complete is what the log says is complete, and PoolModel tells the pool of it.
+    // Completions come from the log: see PoolModel::complete().
     FenceState fence_query(Fence /*fence*/) override { return FenceState::pending; }
     BackendStatus fence_wait_device(Fence /*fence*/) override { return {}; }
     bool ordered_behind(Fence /*fence*/) override { return one_stream_; }
@@ -57,21 +56,21 @@ class PoolModel::Device final : public allocator::DeviceBackend {
     Fence last_fence_ = 0;
 };
 
-/// Keeps the meter, and where the memory in use is.
-class PoolModel::Books final : public allocator::PoolObserver {
+/// Updates the meter and the set of blocks in use.
+class PoolModel::MeterObserver final : public allocator::PoolObserver {
   public:
-    Books(PoolModel& model, std::uint32_t context) : model_(model), context_(context) {}
+    MeterObserver(PoolModel& model, std::uint32_t context) : model_(model), context_(context) {}
 
     void on_alloc(const BlockInfo& block, Tag tag) override {
         model_.meter_.allocated(block.requested, block.size);
-        model_.hold(static_cast<std::uint32_t>(tag), context_, block);
+        model_.add_block(static_cast<std::uint32_t>(tag), context_, block);
     }
     void on_free_requested(const BlockInfo& block, Tag /*tag*/) override {
         model_.meter_.freed(block.requested, block.size);
     }
     void on_free_completed(const BlockInfo& block) override {
         model_.meter_.completed(block.size);
-        model_.let_go(block.address);
+        model_.remove_block(block.address);
     }
     void on_segment_alloc(Address segment, std::uint64_t size, Tag /*tag*/) override {
         grow(segment, size);
@@ -90,7 +89,7 @@ class PoolModel::Books final : public allocator::PoolObserver {
         model_.meter_.count_unmap(bytes, 1);
     }
     void on_alloc_retry(std::uint64_t /*requested*/, Tag /*tag*/) override {}
-    void on_make_room(std::uint64_t /*requested*/, Tag /*tag*/) override {}
+    void on_reclaim(std::uint64_t /*requested*/, Tag /*tag*/) override {}
     void on_empty_cache() override {}
     void on_tick(std::uint64_t /*now_ns*/) override {}
     void on_sync() override {}
@@ -100,7 +99,7 @@ class PoolModel::Books final : public allocator::PoolObserver {
   private:
     void grow(Address address, std::uint64_t bytes) {
         model_.meter_.grow(bytes, [this] {
-            model_.space_.remember();
+            model_.space_.snapshot();
             return FreeSpace{};  // see at_growth()
         });
         reserved_ += bytes;
@@ -117,11 +116,11 @@ class PoolModel::Books final : public allocator::PoolObserver {
     std::uint64_t reserved_ = 0;
 };
 
-struct PoolModel::OfContext {
-    OfContext(PoolModel& model, std::uint32_t context)
-        : books(model, context), pool(model.options_, *model.device_, &books) {}
+struct PoolModel::ContextPool {
+    ContextPool(PoolModel& model, std::uint32_t context)
+        : observer(model, context), pool(model.options_, *model.device_, &observer) {}
 
-    Books books;
+    MeterObserver observer;
     allocator::Pool pool;
 };
 
@@ -131,35 +130,35 @@ PoolModel::PoolModel(std::uint64_t capacity, const allocator::PoolOptions& optio
 PoolModel::~PoolModel() = default;
 
 FreeSpace PoolModel::at_growth() const {
-    return space_.then();
+    return space_.free_space();
 }
 
-void PoolModel::hold(std::uint32_t id, std::uint32_t context, const BlockInfo& block) {
-    const PastSpace::Place place = space_.take(block.address, block.size);
-    by_address_.insert(trace::HashIndex::mix(block.address), place);
-    if (place >= held_.size()) {
-        held_.resize(place + std::size_t{1});
+void PoolModel::add_block(std::uint32_t id, std::uint32_t context, const BlockInfo& block) {
+    const FreeSpaceAtPeak::Slot slot = space_.allocate(block.address, block.size);
+    by_address_.insert(trace::HashIndex::mix(block.address), slot);
+    if (slot >= owners_.size()) {
+        owners_.resize(slot + std::size_t{1});
     }
-    held_[place] = {id, context};
-    if (id >= places_.size()) {
-        places_.resize(std::max<std::size_t>(id + std::size_t{1}, places_.size() * 2), none);
+    owners_[slot] = {id, context};
+    if (id >= slots_.size()) {
+        slots_.resize(std::max<std::size_t>(id + std::size_t{1}, slots_.size() * 2), none);
     }
-    places_[id] = place;
+    slots_[id] = slot;
 }
 
-void PoolModel::let_go(Address address) {
+void PoolModel::remove_block(Address address) {
     const std::uint64_t hash = trace::HashIndex::mix(address);
-    const PastSpace::Place place = by_address_.find(
-        hash, [&](PastSpace::Place each) { return space_.address(each) == address; });
-    by_address_.erase(hash, place);
-    places_[held_[place].allocation] = none;
-    space_.give_back(place);
+    const FreeSpaceAtPeak::Slot slot = by_address_.find(
+        hash, [&](FreeSpaceAtPeak::Slot each) { return space_.address(each) == address; });
+    by_address_.erase(hash, slot);
+    slots_[owners_[slot].allocation] = none;
+    space_.free(slot);
 }
 
-PoolModel::OfContext& PoolModel::of_context(std::uint32_t context) {
-    std::unique_ptr<OfContext>& found = contexts_[context];
+PoolModel::ContextPool& PoolModel::context_pool(std::uint32_t context) {
+    std::unique_ptr<ContextPool>& found = contexts_[context];
     if (!found) {
-        found = std::make_unique<OfContext>(*this, context);
+        found = std::make_unique<ContextPool>(*this, context);
     }
     return *found;
 }
@@ -168,7 +167,7 @@ bool PoolModel::allocate(std::uint32_t id, const Allocation& allocation) {
     if (allocation.requested > max_request) {
         return false;
     }
-    OfContext& context = of_context(allocation.context);
+    ContextPool& context = context_pool(allocation.context);
     if (options_.trim_after_ns != 0) {
         for (const auto& [each_id, each] : contexts_) {
             each->pool.tick(allocation.time_ns);
@@ -176,7 +175,7 @@ bool PoolModel::allocate(std::uint32_t id, const Allocation& allocation) {
     }
     allocator::AllocResult result = context.pool.allocate(allocation.requested, id);
     if (!result.status.ok()) {
-        // As a live process does: what the other contexts' pools do not use goes back, then again.
+        // As in a live process: release the unused memory of other contexts' pools and retry.
         bool released = false;
         for (const auto& [other, each] : contexts_) {
             released = (each.get() != &context && each->pool.release_cached(true) > 0) || released;
@@ -189,17 +188,18 @@ bool PoolModel::allocate(std::uint32_t id, const Allocation& allocation) {
 }
 
 void PoolModel::free(std::uint32_t id) {
-    const PastSpace::Place place = places_[id];
-    of_context(held_[place].context)
-        .pool.free(space_.address(place), id, allocator::FenceTiming::now_host_goes_on);
+    const FreeSpaceAtPeak::Slot slot = slots_[id];
+    context_pool(owners_[slot].context)
+        .pool.free(space_.address(slot), id, allocator::FenceTiming::now_without_wait);
 }
 
-/// Nothing to do when the pool had the memory before: it needed it and ordered the device's work
-/// instead, or all work goes to one stream.
+/// No-op when the pool has already reused the memory: behind a device-side wait, or since all work
+/// is on one stream.
 void PoolModel::complete(std::uint32_t id) {
-    const PastSpace::Place place = places_[id];
-    if (place != none) {
-        of_context(held_[place].context).pool.settle(space_.address(place));  // the books forget it
+    const FreeSpaceAtPeak::Slot slot = slots_[id];
+    if (slot != none) {
+        context_pool(owners_[slot].context)
+            .pool.retire(space_.address(slot));  // calls remove_block()
     }
 }
 
@@ -212,7 +212,7 @@ void PoolModel::empty_cache() {
 void PoolModel::context_lost(std::uint32_t context) {
     const auto found = contexts_.find(context);
     if (found != contexts_.end()) {
-        meter_.shrink(found->second->books.reserved());
+        meter_.shrink(found->second->observer.reserved());
         space_.release_all(context);
         contexts_.erase(found);
     }

@@ -1,15 +1,14 @@
-// memlab's own pool: the very class that serves live programs, over a simulated device, one pool a
+// memlab's own pool: the class that serves live programs, on a simulated device, one pool per
 // context as in a live process.
 //
-// A freed block becomes reusable when the log says that the device was done with it (the models of
-// stream-ordered allocators need not wait for that), or at once when all work is taken to go to one
-// stream (interpose/driver/one_stream.hpp). When memory is short the pool may order the
-// device's future work behind a block's fence, as it does live; the simulated device agrees.
+// A freed block becomes reusable at its free_completed event (the models of stream-ordered
+// allocators do not wait for that), or at once when all work is assumed to be on one stream
+// (interpose/driver/one_stream.hpp). When memory is short the pool may make future device work wait
+// for a block's fence, as it does live; the simulated device accepts that.
 //
-// The pool's clock (trim_after) moves with the allocations' times, as a program's timer would
-// roughly. Left out: what the host's waiting in cudaFree changes. A log recorded with
-// MEMLAB_FREE_SYNC=auto has waited where one with `never` would not have, so its completions come
-// early for `never`.
+// The pool's clock (trim_after) follows the times of allocations. Not modelled: host waits in
+// cudaFree. A log recorded with MEMLAB_FREE_SYNC=auto includes waits that `never` would not have,
+// so its completions are too early for `never`.
 #pragma once
 
 #include <map>
@@ -39,26 +38,26 @@ class PoolModel final : public Model {
 
   private:
     class Device;
-    class Books;
-    struct OfContext;
-    OfContext& of_context(std::uint32_t context);
-    void hold(std::uint32_t id, std::uint32_t context, const allocator::BlockInfo& block);
-    void let_go(allocator::Address address);
+    class MeterObserver;
+    struct ContextPool;
+    ContextPool& context_pool(std::uint32_t context);
+    void add_block(std::uint32_t id, std::uint32_t context, const allocator::BlockInfo& block);
+    void remove_block(allocator::Address address);
 
     const allocator::PoolOptions options_;
     std::unique_ptr<Device> device_;
-    std::map<std::uint32_t, std::unique_ptr<OfContext>> contexts_;
+    std::map<std::uint32_t, std::unique_ptr<ContextPool>> contexts_;
 
-    struct Held {
+    struct Owner {
         std::uint32_t allocation = 0;
         std::uint32_t context = 0;
     };
-    static constexpr PastSpace::Place none = trace::HashIndex::none;
-    // What is in use, until it is complete; no two pools have the same addresses.
-    PastSpace space_;
-    std::vector<Held> held_;                ///< by place
-    std::vector<PastSpace::Place> places_;  ///< by allocation; none: it has no place any more
-    trace::HashIndex by_address_;           ///< places
+    static constexpr FreeSpaceAtPeak::Slot none = trace::HashIndex::none;
+    // Blocks until their completion; address ranges of pools are disjoint.
+    FreeSpaceAtPeak space_;
+    std::vector<Owner> owners_;                 ///< by slot
+    std::vector<FreeSpaceAtPeak::Slot> slots_;  ///< by allocation; none: reused or completed
+    trace::HashIndex by_address_;               ///< slots
 };
 
 }  // namespace memlab::whatif

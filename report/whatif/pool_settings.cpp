@@ -79,7 +79,7 @@ bool set_pool_option(std::string_view name, std::string_view value, PoolOptions*
         return parse_megabytes(value, &options->max_split_size) || takes("a number of MiB");
     }
     if (name == "roundup_power2_divisions") {
-        *problem = allocator::read_roundup_divisions(value, &options->roundup_power2_divisions);
+        *problem = allocator::parse_roundup_divisions(value, &options->roundup_power2_divisions);
         return problem->empty();
     }
     if (name == "garbage_collection_threshold") {

@@ -1,7 +1,6 @@
-// Names for the pool's policy, so that a what-if can set any of it: PyTorch's where PyTorch has the
-// setting (docs.pytorch.org, "Optimizing memory usage with PYTORCH_ALLOC_CONF"), else PoolOptions'
-// own. What the environment calls MEMLAB_... is the option table's, which knows these names
-// nothing.
+// The setting names of the pool's policy in a what-if: PyTorch's where PyTorch has the setting
+// (docs.pytorch.org, "Optimizing memory usage with PYTORCH_ALLOC_CONF"), else the members of
+// PoolOptions. MEMLAB_... names are handled by the option table.
 #pragma once
 
 #include <string>
@@ -12,14 +11,14 @@
 namespace memlab::whatif {
 
 /// Sets one value; sizes are "64MiB", "512" (bytes). False with `problem` set to one sentence when
-/// the name is unknown or the value is not what it takes.
+/// the name is unknown or the value is invalid.
 bool set_pool_option(std::string_view name, std::string_view value, allocator::PoolOptions* options,
                      std::string* problem);
 
 /// The names that set_pool_option() takes, comma-separated, for an error message.
 std::string pool_option_names();
 
-/// "64MiB", "64 MiB", "64M", "512" (bytes): false when it is none of these or exceeds 64 bits.
+/// "64MiB", "64 MiB", "64M", "512" (bytes): false for other forms and above 64 bits.
 bool parse_size(std::string_view text, std::uint64_t* bytes);
 
 }  // namespace memlab::whatif

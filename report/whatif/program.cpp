@@ -44,7 +44,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
         ++to.program.inconsistencies;
         return;
     }
-    // An address that is handed out again was given back, whether the log says so or not.
+    // An address that is allocated again had been freed, even if the log has no free.
     if (const auto old = to.live.find(record.address); old != to.live.end()) {
         ++to.program.inconsistencies;
         Event missing = record;
@@ -69,7 +69,7 @@ void ProgramBuilder::allocate(Building& to, const Event& record) {
     if (record.origin == Origin::pool) {
         ++to.program.recorded.pooled;
     } else {
-        to.driver_served = report::bounded_add(to.driver_served, record.size);
+        to.driver_served = report::saturating_add(to.driver_served, record.size);
     }
     to.any_streamless = to.any_streamless || record.kind != MemoryKind::async_pool;
     note(StepKind::allocate, to, id);
@@ -85,7 +85,7 @@ void ProgramBuilder::free(Building& to, const Event& record) {
     to.live.erase(found);
     note(StepKind::free, to, id);
     if (to.program.allocations[id].origin == Origin::pool) {
-        // A block that is freed twice without completing would leave the first one behind.
+        // Freed twice before its completion: completes the first block, which would stay pending.
         const auto before = to.pending.find(record.address);
         if (before == to.pending.end()) {
             to.pending.insert(record.address, id);
@@ -102,9 +102,9 @@ void ProgramBuilder::free(Building& to, const Event& record) {
 
 void ProgramBuilder::reserve(Building& to, const Event& record) {
     Recorded& recorded = to.program.recorded;
-    to.reserved = report::bounded_add(to.reserved, record.size);
+    to.reserved = report::saturating_add(to.reserved, record.size);
     std::uint64_t& here = to.reserved_in[record.context];
-    here = report::bounded_add(here, record.size);
+    here = report::saturating_add(here, record.size);
     recorded.reserved_peak = std::max(recorded.reserved_peak, to.reserved);
     ++recorded.segment_allocs;
 }
@@ -156,7 +156,7 @@ void ProgramBuilder::on(const Event& record) {
             note(StepKind::empty_cache, to, 0);
             break;
         default:
-            break;  // what the recorded pool did by itself
+            break;  // decisions of the recorded pool
     }
 }
 
@@ -186,7 +186,7 @@ void ProgramBuilder::on(const trace::DeviceSample& record) {
     to.program.outside_known = true;
     to.program.outside_bytes =
         std::max(to.program.outside_bytes,
-                 subtract(record.used, report::bounded_add(to.reserved, to.driver_served)));
+                 subtract(record.used, report::saturating_add(to.reserved, to.driver_served)));
 }
 
 void ProgramBuilder::on(const trace::ContextLost& record) {
@@ -197,17 +197,17 @@ void ProgramBuilder::on(const trace::ContextLost& record) {
     Building& to = building(device->second);
     const auto of_context = [&](const trace::AddressMap<std::uint32_t>& in) {
         std::vector<std::uint64_t> addresses;
-        for (auto place = in.begin(); place != in.end(); place = in.next(place)) {
-            if (to.program.allocations[in.at(place)].context == record.context) {
-                addresses.push_back(in.key_at(place));
+        for (auto slot = in.begin(); slot != in.end(); slot = in.next(slot)) {
+            if (to.program.allocations[in.at(slot)].context == record.context) {
+                addresses.push_back(in.key_at(slot));
             }
         }
         return addresses;
     };
     for (const std::uint64_t address : of_context(to.live)) {
-        Event gone;
-        gone.address = address;
-        free(to, gone);
+        Event freed;
+        freed.address = address;
+        free(to, freed);
     }
     for (const std::uint64_t address : of_context(to.pending)) {
         complete(to, address);
@@ -253,7 +253,7 @@ Recording ProgramBuilder::finish(const trace::LogReadResult& result) {
     return std::move(recording_);
 }
 
-std::string message_of(const trace::LogReadResult& read, const std::string& path) {
+std::string log_message(const trace::LogReadResult& read, const std::string& path) {
     const std::string prefix = path + ": ";
     return read.message.compare(0, prefix.size(), prefix) == 0 ? read.message.substr(prefix.size())
                                                                : read.message;
@@ -261,10 +261,10 @@ std::string message_of(const trace::LogReadResult& read, const std::string& path
 
 std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path) {
     if (read.status == trace::LogStatus::other_version) {
-        return message_of(read, path);
+        return log_message(read, path);
     }
-    return "not an event log (" + message_of(read, path) +
-           "); give the memlab.*.memlog that lies beside the report";
+    return "not an event log (" + log_message(read, path) +
+           "); give the memlab.*.memlog next to the report";
 }
 
 Recording read_recording(const std::string& path, std::string* error) {
@@ -280,7 +280,7 @@ Recording read_recording(const std::string& path, std::string* error) {
         return {};
     }
     if (read.status == trace::LogStatus::damaged) {
-        recording.warning = "The event log is " + message_of(read, path) + ".";
+        recording.warning = "The event log is " + log_message(read, path) + ".";
     }
     return recording;
 }

@@ -1,13 +1,13 @@
-// The recorded program as its calls: what it asked for and gave back, when, and when the memory was
-// safe to use again; without anything that an allocator decided. It is what a what-if runs.
+// The recorded program as a sequence of allocator calls: allocations, frees and their completions
+// on the device, without the decisions of the recorded allocator. The input of a what-if.
 //
-// One Program a device. Device memory that the program asked for by cudaMalloc or cudaMallocAsync
-// is in it, whoever served it (memlab's pool, the driver with MEMLAB_POOL=off). Arrays, managed
-// memory, VMM and graphs are not: no allocator of this kind serves them; they count as outside.
+// One Program per device, with the device memory of cudaMalloc and cudaMallocAsync, whoever served
+// it (memlab's pool, the driver with MEMLAB_POOL=off). Arrays, managed memory, VMM and graphs count
+// as outside memory, since such allocators do not serve them.
 //
-// Any log that decodes gives a program that holds together, truncated, hostile or begun late: an
-// allocation is freed at most once, and completed at most once and after its free. What did not fit
-// (a free of nothing, a second allocation at a live address) is counted in `inconsistencies`.
+// Any log that decodes (truncated, hostile, begun late) gives a consistent program: an allocation
+// is freed at most once, and completed at most once and after its free. Events that do not fit (a
+// free of nothing, a second allocation at a live address) are counted in `inconsistencies`.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Allocation {
     std::uint64_t requested = 0;
     std::uint64_t event = 0;  ///< the number of its event in the log, from 1
     std::uint64_t time_ns = 0;
-    std::uint64_t stream = 0;  ///< where the call names one
+    std::uint64_t stream = 0;  ///< if the call has one
     std::uint32_t context = 0;
     std::uint32_t thread = 0;
     std::uint32_t stack = 0;  ///< StackDef::id, which is also the index in the JSON's stacks
@@ -36,10 +36,10 @@ struct Allocation {
 enum class StepKind : std::uint8_t {
     allocate,      ///< `subject`: index into Program::allocations
     attempt,       ///< the same, of an allocation that failed when it was recorded
-    free,          ///< the application gives it back
-    complete,      ///< no work on the device uses it any more
-    empty_cache,   ///< the program asked its allocator to give back what is unused
-    mark,          ///< the program set a mark or ended a scope: a step of its own ended
+    free,          ///< by the application
+    complete,      ///< no device work uses it any more
+    empty_cache,   ///< the program asked its allocator to release unused memory
+    mark,          ///< a mark or scope end of the program
     context_lost,  ///< `subject`: context id; all its allocations have been freed before
 };
 
@@ -48,9 +48,9 @@ struct Step {
     std::uint32_t subject = 0;
 };
 
-/// What the recorded run itself came to, for comparison.
+/// The figures of the recorded run, for comparison.
 struct Recorded {
-    std::uint64_t reserved_peak = 0;   ///< of memlab's pool; 0 where it served nothing
+    std::uint64_t reserved_peak = 0;   ///< of memlab's pool; 0 if it was not used
     std::uint64_t segment_allocs = 0;  ///< segments and mappings that the pool got
     std::uint64_t segment_frees = 0;
     std::uint64_t pooled = 0;  ///< allocations that the pool served
@@ -62,8 +62,8 @@ struct Program {
     std::vector<Allocation> allocations;
     std::vector<Step> steps;
     Recorded recorded;
-    /// The most that was in use on the device beside this program's allocations and memlab's pool
-    /// (contexts, libraries' code, other kinds of memory, other processes), as far as was sampled.
+    /// Maximum sampled memory in use on the device besides this program's allocations and memlab's
+    /// pool (contexts, code, other kinds of memory, other processes).
     std::uint64_t outside_bytes = 0;
     bool outside_known = false;
     bool uses_pytorch = false;   ///< PyTorch's allocator library was seen in a call stack
@@ -80,8 +80,8 @@ struct Recording {
     std::uint64_t events = 0;
 };
 
-/// Takes a recording in; feed it as the sink of a log reader, then call finish(). Call sites are
-/// looked up in the report of the same log, when one is shown.
+/// Builds programs from the records of a log: use it as the sink of a log reader, then call
+/// finish(). Call sites are resolved by the report of the same log.
 class ProgramBuilder final : public trace::RecordSink {
   public:
     using trace::RecordSink::on;
@@ -125,10 +125,10 @@ class ProgramBuilder final : public trace::RecordSink {
     bool uses_pytorch_ = false;
 };
 
-/// What the reader says of a log, without the file's name.
-std::string message_of(const trace::LogReadResult& read, const std::string& path);
+/// The state of a log according to its reader, without the file's name.
+std::string log_message(const trace::LogReadResult& read, const std::string& path);
 
-/// Why a file that is no event log cannot be used: "what; what to do".
+/// The error for a file that is not an event log: "what; what to do".
 std::string not_a_log_error(const trace::LogReadResult& read, const std::string& path);
 
 /// Reads the log at `path`. On failure `error` says "what; what to do" without the file's name, and

@@ -83,12 +83,12 @@ bool parse_pytorch_settings(std::string_view text, PyTorchSettings* settings,
 
 // --- blocks -------------------------------------------------------------------------------------
 
-PyTorchModel::Key PyTorchModel::key_of(std::uint32_t index) const {
+PyTorchModel::Key PyTorchModel::free_key(std::uint32_t index) const {
     const Block& block = blocks_[index];
     return {block.stream, block.size, block.address, index};
 }
 
-PyTorchModel::UnmappedKey PyTorchModel::unmapped_key_of(std::uint32_t index) const {
+PyTorchModel::UnmappedKey PyTorchModel::unmapped_key(std::uint32_t index) const {
     const Block& block = blocks_[index];
     return {block.stream, block.address, index};
 }
@@ -97,11 +97,11 @@ void PyTorchModel::insert_free(std::uint32_t index) {
     Block& block = blocks_[index];
     Pool& to = pool(block.small);
     block.gc_base = to.searches;
-    to.free.insert(key_of(index));
+    to.free.insert(free_key(index));
 }
 
 void PyTorchModel::erase_free(std::uint32_t index) {
-    pool(blocks_[index].small).free.erase(key_of(index));
+    pool(blocks_[index].small).free.erase(free_key(index));
 }
 
 std::uint32_t PyTorchModel::new_block(const Block& block) {
@@ -189,11 +189,11 @@ bool PyTorchModel::allocate(std::uint32_t id, const Allocation& allocation) {
     block.allocated = true;
     block.requested = allocation.requested;
     meter_.allocated(block.requested, block.size);
-    held_.emplace(id, found);
+    live_.emplace(id, found);
     return true;
 }
 
-/// Takes the best block off the list of free ones.
+/// Removes the best-fit block from the free list.
 std::uint32_t PyTorchModel::find_free(const Request& request) {
     Pool& from = pool(request.small);
     if (collects_garbage()) {
@@ -206,11 +206,11 @@ std::uint32_t PyTorchModel::find_free(const Request& request) {
     if (!usable(found)) {
         return none;
     }
-    // What could grow in place counts with the room behind it, so that it is taken last.
+    // A block that can grow in place counts with the unmapped block behind it, so it is taken last.
     const auto reach = [this](std::uint32_t index) {
         const Block& block = blocks_[index];
-        const bool room = block.next != none && !blocks_[block.next].mapped;
-        return block.size + (room ? blocks_[block.next].size : 0);
+        const bool can_grow = block.next != none && !blocks_[block.next].mapped;
+        return block.size + (can_grow ? blocks_[block.next].size : 0);
     };
     while (blocks_[std::get<3>(*found)].expandable) {
         const auto next = std::next(found);
@@ -287,9 +287,9 @@ std::uint32_t PyTorchModel::grow_classic(const Request& request) {
 // --- a free -------------------------------------------------------------------------------------
 
 void PyTorchModel::free(std::uint32_t id) {
-    const auto found = held_.find(id);
+    const auto found = live_.find(id);
     const std::uint32_t index = found->second;
-    held_.erase(found);
+    live_.erase(found);
     Block& block = blocks_[index];
     block.allocated = false;
     meter_.freed(block.requested, block.size);
@@ -301,7 +301,7 @@ void PyTorchModel::free(std::uint32_t id) {
     insert_free(index);
 }
 
-/// Makes the neighbour `other` a part of `into`, if it may be; returns the bytes that came.
+/// Merges the neighbour `other` into `into` if possible; returns the bytes added.
 std::uint64_t PyTorchModel::merge(std::uint32_t into, std::uint32_t other) {
     if (other == none || blocks_[other].allocated ||
         blocks_[other].mapped != blocks_[into].mapped) {
@@ -310,7 +310,7 @@ std::uint64_t PyTorchModel::merge(std::uint32_t into, std::uint32_t other) {
     if (blocks_[other].mapped) {
         erase_free(other);
     } else {
-        pool(blocks_[other].small).unmapped.erase(unmapped_key_of(other));
+        pool(blocks_[other].small).unmapped.erase(unmapped_key(other));
     }
     Block& target = blocks_[into];
     const Block& source = blocks_[other];
@@ -332,7 +332,7 @@ std::uint64_t PyTorchModel::merge(std::uint32_t into, std::uint32_t other) {
     return size;
 }
 
-// --- giving memory back -------------------------------------------------------------------------
+// --- releasing memory ---------------------------------------------------------------------------
 
 bool PyTorchModel::collects_garbage() const {
     return settings_.garbage_collection_threshold > 0 &&
@@ -376,7 +376,7 @@ void PyTorchModel::collect_garbage() {
     }
 }
 
-/// With max_split_size: gives back as many unused oversize segments as the request needs.
+/// With max_split_size: releases as many unused oversize segments as the request needs.
 bool PyTorchModel::release_oversize(const Request& request) {
     if (settings_.max_split_size == PyTorchSettings::no_limit) {
         return false;
@@ -438,11 +438,11 @@ void PyTorchModel::release_segment(std::uint32_t index) {
 
 // --- expandable segments ------------------------------------------------------------------------
 
-std::uint64_t PyTorchModel::chunk_of(bool small) const {
+std::uint64_t PyTorchModel::chunk_size(bool small) const {
     return small ? small_segment : large_segment;
 }
 
-bool PyTorchModel::has_room(std::uint32_t index, std::uint64_t size) const {
+bool PyTorchModel::can_hold(std::uint32_t index, std::uint64_t size) const {
     std::uint64_t bytes = 0;
     while (bytes < size && index != none && !blocks_[index].allocated) {
         bytes += blocks_[index].size;
@@ -461,33 +461,33 @@ std::uint32_t PyTorchModel::find_expandable(const Request& request) {
         if (before != none && !blocks_[before].allocated) {
             candidate = before;
         }
-        if (has_room(candidate, request.size)) {
+        if (can_hold(candidate, request.size)) {
             return candidate;
         }
     }
-    // A new one: address space for an eighth more than the device has.
+    // A new segment: address space of 9/8 of the device's memory.
     Block block;
     block.stream = request.stream;
     block.size = address_space(request.small);
-    block.address = round_up(next_address_, chunk_of(request.small));
+    block.address = round_up(next_address_, chunk_size(request.small));
     block.small = request.small;
     block.mapped = false;
     block.expandable = true;
     next_address_ = block.address + block.size;
     const std::uint32_t index = new_block(block);
-    from.unmapped.insert(unmapped_key_of(index));
+    from.unmapped.insert(unmapped_key(index));
     return index;
 }
 
-/// Gives memory to the first `size` bytes, in whole chunks, and merges them with their neighbours.
+/// Maps memory to the first `size` bytes, in whole chunks, and merges them with their neighbours.
 bool PyTorchModel::map(std::uint32_t index, std::uint64_t size) {
     const bool small = blocks_[index].small;
-    const std::uint64_t chunk = chunk_of(small);
+    const std::uint64_t chunk = chunk_size(small);
     const std::uint64_t bytes = std::min(round_up(size, chunk), blocks_[index].size);
     if (!meter_.can_grow(bytes)) {
         return false;
     }
-    pool(small).unmapped.erase(unmapped_key_of(index));
+    pool(small).unmapped.erase(unmapped_key(index));
     if (bytes < blocks_[index].size) {
         Block rest = blocks_[index];
         rest.address += bytes;
@@ -499,7 +499,7 @@ bool PyTorchModel::map(std::uint32_t index, std::uint64_t size) {
         }
         blocks_[index].next = made;
         blocks_[index].size = bytes;
-        pool(small).unmapped.insert(unmapped_key_of(made));
+        pool(small).unmapped.insert(unmapped_key(made));
     }
     meter_.grow(bytes, [this] { return free_space(); });
     meter_.count_map(bytes, bytes / chunk);
@@ -513,7 +513,7 @@ bool PyTorchModel::map(std::uint32_t index, std::uint64_t size) {
 }
 
 std::uint64_t PyTorchModel::address_space(bool small) const {
-    return round_up(meter_.capacity() + meter_.capacity() / 8, chunk_of(small));
+    return round_up(meter_.capacity() + meter_.capacity() / 8, chunk_size(small));
 }
 
 std::uint32_t PyTorchModel::grow_expandable(const Request& request) {
@@ -531,17 +531,17 @@ std::uint32_t PyTorchModel::grow_expandable(const Request& request) {
         if (!map(next, std::min(missing, blocks_[next].size))) {
             return none;
         }
-        candidate = next;  // it has taken the block before it in
+        candidate = next;  // merged with the block before it
     }
     erase_free(candidate);
     return candidate;
 }
 
-/// Takes the memory of the whole chunks in a free block away.
+/// Unmaps the whole chunks in a free block.
 void PyTorchModel::unmap(std::uint32_t index) {
     const Block whole = blocks_[index];
-    const std::uint64_t chunk = chunk_of(whole.small);
-    // Chunks are counted from the segment's base; bases are multiples of the chunk.
+    const std::uint64_t chunk = chunk_size(whole.small);
+    // Segment bases are multiples of the chunk size.
     const std::uint64_t begin = round_up(whole.address, chunk);
     const std::uint64_t end = (whole.address + whole.size) / chunk * chunk;
     if (begin >= end) {
@@ -580,11 +580,11 @@ void PyTorchModel::unmap(std::uint32_t index) {
     const std::uint32_t next = block.next;
     merge(index, previous);
     merge(index, next);
-    pool(whole.small).unmapped.insert(unmapped_key_of(index));
+    pool(whole.small).unmapped.insert(unmapped_key(index));
     meter_.shrink(bytes);
     meter_.count_unmap(bytes, bytes / chunk);
-    if (!blocks_[index].is_split()) {  // nothing but address space: given back too
-        pool(whole.small).unmapped.erase(unmapped_key_of(index));
+    if (!blocks_[index].is_split()) {  // address space only: released, too
+        pool(whole.small).unmapped.erase(unmapped_key(index));
         drop_block(index);
     }
 }

@@ -1,16 +1,16 @@
-// PyTorch's caching allocator, as one device sees it.
+// PyTorch's caching allocator of one device.
 //
 // Source: c10/cuda/CUDACachingAllocator.cpp and the notes on memory management in PyTorch's
 // documentation. Checked event by event against PyTorch 2.11 itself: its reserved bytes over whole
 // training runs (tests/unit/whatif/check_pytorch_history.py says how exactly).
 //
 // Modelled: small and large pool, best fit per stream, splitting and merging, max_split_size,
-// roundup_power2_divisions, garbage collection above a threshold of a limit, what is given back
-// before an allocation fails, expandable segments.
+// roundup_power2_divisions, garbage collection above a threshold of a limit, the release of cached
+// memory before an allocation fails, expandable segments.
 //
-// Left out: private pools of CUDA graphs, tensors used on several streams (record_stream: their
-// memory comes back later), peer access, the CPU's side of anything. A free is reusable at once, as
-// it is on its own stream. A log of cudaMalloc names no streams: all are then taken for one.
+// Not modelled: private pools of CUDA graphs, tensors used on several streams (record_stream delays
+// their reuse), peer access, the CPU side. A freed block is reusable at once, as on its own stream.
+// A log of cudaMalloc has no streams: all allocations are then on one.
 #pragma once
 
 #include <cstddef>
@@ -36,12 +36,12 @@ struct PyTorchSettings {
     std::uint64_t roundup_power2_divisions = 0;  ///< 0: sizes are multiples of 512
     double garbage_collection_threshold = 0;     ///< of `allowed`; 0: none
     bool expandable_segments = false;
-    /// set_per_process_memory_fraction: what the allocator may reserve, in bytes.
+    /// Maximum of reserved bytes (set_per_process_memory_fraction).
     std::uint64_t allowed = no_limit;
 };
 
 /// Reads "max_split_size_mb:128,expandable_segments:True". False with `problem` set to one sentence
-/// when something in it is not known here.
+/// when a setting is unknown.
 bool parse_pytorch_settings(std::string_view text, PyTorchSettings* settings, std::string* problem);
 
 class PyTorchModel final : public Model {
@@ -49,9 +49,9 @@ class PyTorchModel final : public Model {
     PyTorchModel(std::uint64_t capacity, const PyTorchSettings& settings)
         : Model(capacity), settings_(settings) {}
 
-    /// What cudaMalloc answered, in its order: among free blocks of one size the lowest address is
-    /// taken, so a run repeats exactly only where its segments lie as they did. Without them (or
-    /// beyond them) segments lie one behind the other.
+    /// The addresses that cudaMalloc returned, in order. Of free blocks of equal size the lowest is
+    /// taken, so a run repeats exactly only with the same segment addresses. Without (further)
+    /// addresses, segments are placed one after the other.
     void set_segment_addresses(std::vector<std::uint64_t> addresses) {
         segment_addresses_ = std::move(addresses);
     }
@@ -85,7 +85,7 @@ class PyTorchModel final : public Model {
     struct Pool {
         std::set<Key> free;
         std::set<UnmappedKey> unmapped;
-        std::uint64_t searches = 0;  ///< PyTorch's clock of garbage collection
+        std::uint64_t searches = 0;  ///< the clock of PyTorch's garbage collection
     };
     struct Request {
         std::uint64_t size = 0;
@@ -95,8 +95,8 @@ class PyTorchModel final : public Model {
     };
 
     Pool& pool(bool small) { return small ? small_ : large_; }
-    Key key_of(std::uint32_t index) const;
-    UnmappedKey unmapped_key_of(std::uint32_t index) const;
+    Key free_key(std::uint32_t index) const;
+    UnmappedKey unmapped_key(std::uint32_t index) const;
     void insert_free(std::uint32_t index);
     void erase_free(std::uint32_t index);
     std::uint32_t new_block(const Block& block);
@@ -113,7 +113,7 @@ class PyTorchModel final : public Model {
     void release_cached();
     void release_pool(bool small);
     void release_segment(std::uint32_t index);
-    /// A whole segment of its own, which can be given back once it is free.
+    /// Whether the block is a whole segment, which can be released when free.
     bool is_whole(std::uint32_t index) const {
         return !blocks_[index].is_split() && !blocks_[index].expandable;
     }
@@ -125,16 +125,16 @@ class PyTorchModel final : public Model {
 
     std::uint32_t grow_expandable(const Request& request);
     std::uint32_t find_expandable(const Request& request);
-    bool has_room(std::uint32_t index, std::uint64_t size) const;
+    bool can_hold(std::uint32_t index, std::uint64_t size) const;
     bool map(std::uint32_t index, std::uint64_t size);
     void unmap(std::uint32_t index);
-    std::uint64_t chunk_of(bool small) const;
+    std::uint64_t chunk_size(bool small) const;
     std::uint64_t address_space(bool small) const;
 
     const PyTorchSettings settings_;
     std::vector<Block> blocks_;
     std::vector<std::uint32_t> spare_blocks_;
-    std::unordered_map<std::uint32_t, std::uint32_t> held_;  ///< allocation to block
+    std::unordered_map<std::uint32_t, std::uint32_t> live_;  ///< allocation to block
     Pool small_;
     Pool large_;
     std::uint64_t next_address_ = device_page;

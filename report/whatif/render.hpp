@@ -1,5 +1,4 @@
-// A what-if for people (a table as wide as the terminal, the failures, the choice) and for scripts
-// (JSON, docs/whatif.md).
+// Renders a what-if as text (a table, the failures, the choice) and as JSON (docs/whatif.md).
 #pragma once
 
 #include <functional>
@@ -11,14 +10,14 @@
 
 namespace memlab::whatif {
 
-/// Where a stack allocates, as the summary would say it; "" when it is not known.
-using PlaceOf = std::function<std::string(std::uint32_t stack)>;
+/// The place of a stack, as in the summary; "" when unknown.
+using DescribeStack = std::function<std::string(std::uint32_t stack)>;
 
 std::string render_text(const Recording& recording, const std::vector<Table>& tables,
-                        const report::Style& style, const PlaceOf& place_of);
+                        const report::Style& style, const DescribeStack& describe_stack);
 
-/// One object, a line per value; ends with a newline.
+/// One object, one line per value; ends with a newline.
 std::string render_json(const std::string& log, const Recording& recording,
-                        const std::vector<Table>& tables, const PlaceOf& place_of);
+                        const std::vector<Table>& tables, const DescribeStack& describe_stack);
 
 }  // namespace memlab::whatif

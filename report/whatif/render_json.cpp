@@ -1,4 +1,4 @@
-// The what-if for scripts. docs/whatif.md describes every member.
+// The what-if as JSON; docs/whatif.md describes every member.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -30,7 +30,7 @@ json share_json(std::uint64_t part, std::uint64_t whole) {
     return 1 - static_cast<double>(std::min(part, whole)) / static_cast<double>(whole);
 }
 
-json failure_json(const Program& program, const Row& row, const PlaceOf& place_of) {
+json failure_json(const Program& program, const Row& row, const DescribeStack& describe_stack) {
     if (!row.outcome.failure) {
         return nullptr;
     }
@@ -42,10 +42,10 @@ json failure_json(const Program& program, const Row& row, const PlaceOf& place_o
             {"requested_bytes", asked.requested},
             {"allocated_bytes", failure.allocated},
             {"reserved_bytes", failure.reserved},
-            {"place", place_of(asked.stack)}};
+            {"place", describe_stack(asked.stack)}};
 }
 
-json row_json(const Program& program, const Row& row, const PlaceOf& place_of) {
+json row_json(const Program& program, const Row& row, const DescribeStack& describe_stack) {
     const Outcome& outcome = row.outcome;
     json out = {{"policy", row.policy.name},
                 {"label", row.policy.label},
@@ -71,7 +71,7 @@ json row_json(const Program& program, const Row& row, const PlaceOf& place_of) {
                      {"maps", outcome.calls.maps},
                      {"unmaps", outcome.calls.unmaps},
                      {"time_ns", outcome.calls.time_ns}};
-    out["failure"] = failure_json(program, row, place_of);
+    out["failure"] = failure_json(program, row, describe_stack);
     out["attempts_served"] = outcome.attempts_served;
     return out;
 }
@@ -80,7 +80,7 @@ json name_or_null(const Table& table, std::optional<std::size_t> row) {
     return row ? json(table.rows[*row].policy.name) : json(nullptr);
 }
 
-json table_json(const Table& table, const PlaceOf& place_of) {
+json table_json(const Table& table, const DescribeStack& describe_stack) {
     const Program& program = *table.program;
     json out = {
         {"index", program.device.index},
@@ -101,7 +101,7 @@ json table_json(const Table& table, const PlaceOf& place_of) {
           {"inconsistencies", program.inconsistencies}}}};
     out["rows"] = json::array();
     for (const Row& row : table.rows) {
-        out["rows"].push_back(row_json(program, row, place_of));
+        out["rows"].push_back(row_json(program, row, describe_stack));
     }
     out["choice"] = {{"policy", name_or_null(table, table.choice.row)},
                      {"ours", name_or_null(table, table.choice.ours)},
@@ -114,7 +114,7 @@ json table_json(const Table& table, const PlaceOf& place_of) {
 }  // namespace
 
 std::string render_json(const std::string& log, const Recording& recording,
-                        const std::vector<Table>& tables, const PlaceOf& place_of) {
+                        const std::vector<Table>& tables, const DescribeStack& describe_stack) {
     const std::string& path = recording.process.executable;
     json out = {{"schema", "memlab-whatif-v1"},
                 {"log", log},
@@ -122,7 +122,7 @@ std::string render_json(const std::string& log, const Recording& recording,
                 {"warning", recording.warning.empty() ? json(nullptr) : json(recording.warning)}};
     out["devices"] = json::array();
     for (const Table& table : tables) {
-        out["devices"].push_back(table_json(table, place_of));
+        out["devices"].push_back(table_json(table, describe_stack));
     }
     return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

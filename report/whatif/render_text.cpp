@@ -1,5 +1,5 @@
-// The what-if for people: the table first, then what failed and where, then what to choose.
-// Everything that comes from the recording passes printable().
+// The what-if as text: the table, the failures, the choice. All text from the recording passes
+// printable().
 #include <algorithm>
 
 #include "report/text/names.hpp"
@@ -23,23 +23,24 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
     return to_the_right ? space + text : text + space;
 }
 
-/// A column: its heading, and what a row has in it. The first is set left, the others right.
+/// A column of the table. The first is left-aligned, the others right-aligned.
 struct Column {
     std::string heading;
     std::function<std::string(const Row&)> cell;
-    bool spare = false;  ///< a narrow terminal does without it
+    bool spare = false;  ///< omitted on a narrow terminal
     std::size_t width = 0;
 };
 
-/// 1 - part / whole, as the fragmentation figures are; "-" where there is no whole.
-std::string share_beside(std::uint64_t part, std::uint64_t whole) {
+/// 1 - part / whole, as in fragmentation figures; "-" when `whole` is 0.
+std::string rest_percent(std::uint64_t part, std::uint64_t whole) {
     return format_percent(whole - std::min(part, whole), whole);
 }
 
 class Writer {
   public:
-    Writer(const Recording& recording, const report::Style& style, const PlaceOf& place_of)
-        : recording_(recording), style_(style), place_of_(place_of) {}
+    Writer(const Recording& recording, const report::Style& style,
+           const DescribeStack& describe_stack)
+        : recording_(recording), style_(style), describe_stack_(describe_stack) {}
 
     std::string write(const std::vector<Table>& tables) {
         const std::string& path = recording_.process.executable;
@@ -64,7 +65,7 @@ class Writer {
     }
 
   private:
-    static constexpr std::size_t least_label = 12;
+    static constexpr std::size_t min_label_width = 12;
 
     std::string clean(const std::string& raw) const { return printable(raw, style_.ascii); }
     void line(const std::string& content) { out_ += content + "\n"; }
@@ -93,7 +94,7 @@ class Writer {
         line("");
     }
 
-    static std::string calls_of(const Row& row) {
+    static std::string driver_calls(const Row& row) {
         const DriverCalls& calls = row.outcome.calls;
         return row.policy.kind == PolicyKind::allocator
                    ? format_count(calls.allocs + calls.maps + calls.frees + calls.unmaps)
@@ -114,25 +115,25 @@ class Writer {
                  return format_percent(row.outcome.reserved_peak, table.bound.rounded);
              }},
             {"unused", allocators([](const Outcome& outcome) {
-                 return share_beside(outcome.active_peak, outcome.reserved_peak);
+                 return rest_percent(outcome.active_peak, outcome.reserved_peak);
              })},
             {"pieces", allocators([](const Outcome& outcome) {
-                 return share_beside(outcome.at_growth.largest, outcome.at_growth.total);
+                 return rest_percent(outcome.at_growth.largest, outcome.at_growth.total);
              }),
              true},
             {"rounding", allocators([](const Outcome& outcome) {
-                 return share_beside(outcome.requested_at_peak, outcome.allocated_peak);
+                 return rest_percent(outcome.requested_at_peak, outcome.allocated_peak);
              }),
              true},
-            {"calls", calls_of},
+            {"calls", driver_calls},
             {"driver", allocators([](const Outcome& outcome) {
                  return format_duration(static_cast<std::uint64_t>(outcome.calls.time_ns));
              })},
         };
     }
 
-    /// Columns two apart, two at the left for the mark of a row.
-    static std::size_t width_of(const std::vector<Column>& columns) {
+    /// Two blanks between columns, and two at the left for the mark of a row.
+    static std::size_t total_width(const std::vector<Column>& columns) {
         std::size_t width = 0;
         for (const Column& column : columns) {
             width += column.width + 2;
@@ -149,12 +150,12 @@ class Writer {
             }
         }
         const auto width = static_cast<std::size_t>(style_.width);
-        if (width_of(all) > width) {
+        if (total_width(all) > width) {
             std::erase_if(all, [](const Column& column) { return column.spare; });
         }
-        if (width_of(all) > width) {  // then the labels lose their ends
-            const std::size_t over = width_of(all) - width;
-            all.front().width -= std::min(over, all.front().width - least_label);
+        if (total_width(all) > width) {  // shorten the labels
+            const std::size_t over = total_width(all) - width;
+            all.front().width -= std::min(over, all.front().width - min_label_width);
         }
         return all;
     }
@@ -213,7 +214,7 @@ class Writer {
                                   format_count(asked.event) + " (" +
                                   format_duration(asked.time_ns) +
                                   "): " + format_bytes(asked.requested) + " asked";
-            const std::string place = place_of_(asked.stack);
+            const std::string place = describe_stack_(asked.stack);
             if (!place.empty()) {
                 content += " by " + place;
             }
@@ -252,15 +253,15 @@ class Writer {
 
     const Recording& recording_;
     const report::Style& style_;
-    const PlaceOf& place_of_;
+    const DescribeStack& describe_stack_;
     std::string out_;
 };
 
 }  // namespace
 
 std::string render_text(const Recording& recording, const std::vector<Table>& tables,
-                        const report::Style& style, const PlaceOf& place_of) {
-    return Writer(recording, style, place_of).write(tables);
+                        const report::Style& style, const DescribeStack& describe_stack) {
+    return Writer(recording, style, describe_stack).write(tables);
 }
 
 }  // namespace memlab::whatif

@@ -25,103 +25,103 @@ using trace::EventType;
 
 namespace {
 
-/// What a pool tells, and what the log says that it told.
-struct Told {
+/// An observer callback of a pool: recorded in the log, or emitted by the replay.
+struct PoolEvent {
     EventType type = EventType::alloc;
     std::uint64_t address = 0;
     std::uint64_t requested = 0;
     std::uint64_t size = 0;
-    std::uint64_t event = 0;    ///< its number in the log; 0: told by the replay
+    std::uint64_t number = 0;   ///< of the event in the log; 0: emitted by the replay
     std::uint64_t time_ns = 0;  ///< of the log
 
-    bool same_as(const Told& other) const {
+    bool same_as(const PoolEvent& other) const {
         return type == other.type && address == other.address && requested == other.requested &&
                size == other.size;
     }
 };
 
-std::string text_of(const Told& told) {
+std::string to_text(const PoolEvent& event) {
     char text[160];
-    std::snprintf(text, sizeof text, "%s", name_of(told.type));
+    std::snprintf(text, sizeof text, "%s", name_of(event.type));
     std::string result = text;
-    if (told.requested != 0) {
-        std::snprintf(text, sizeof text, " of %" PRIu64 " bytes", told.requested);
+    if (event.requested != 0) {
+        std::snprintf(text, sizeof text, " of %" PRIu64 " bytes", event.requested);
         result += text;
     }
-    if (told.address != 0) {
-        std::snprintf(text, sizeof text, " at 0x%" PRIx64 " (%" PRIu64 " bytes)", told.address,
-                      told.size);
+    if (event.address != 0) {
+        std::snprintf(text, sizeof text, " at 0x%" PRIx64 " (%" PRIu64 " bytes)", event.address,
+                      event.size);
         result += text;
     }
     return result;
 }
 
-std::string place_of(const Told& told) {
+std::string position_text(const PoolEvent& event) {
     char text[80];
-    std::snprintf(text, sizeof text, "event %" PRIu64 " at %.6f s", told.event,
-                  static_cast<double>(told.time_ns) / 1e9);
+    std::snprintf(text, sizeof text, "event %" PRIu64 " at %.6f s", event.number,
+                  static_cast<double>(event.time_ns) / 1e9);
     return text;
 }
 
 class Observer final : public allocator::PoolObserver {
   public:
     void on_alloc(const BlockInfo& block, Tag /*tag*/) override {
-        tell(EventType::alloc, block.address, block.requested, block.size);
+        add(EventType::alloc, block.address, block.requested, block.size);
     }
     void on_free_requested(const BlockInfo& block, Tag /*tag*/) override {
-        tell(EventType::free_requested, block.address, block.requested, block.size);
+        add(EventType::free_requested, block.address, block.requested, block.size);
     }
     void on_free_completed(const BlockInfo& block) override {
-        tell(EventType::free_completed, block.address, block.requested, block.size);
+        add(EventType::free_completed, block.address, block.requested, block.size);
     }
     void on_segment_alloc(Address segment, std::uint64_t size, Tag /*tag*/) override {
-        tell(EventType::segment_alloc, segment, 0, size);
+        add(EventType::segment_alloc, segment, 0, size);
     }
     void on_segment_free(Address segment, std::uint64_t size) override {
-        tell(EventType::segment_free, segment, 0, size);
+        add(EventType::segment_free, segment, 0, size);
     }
     void on_segment_map(Address address, std::uint64_t bytes, Tag /*tag*/) override {
-        tell(EventType::segment_map, address, 0, bytes);
+        add(EventType::segment_map, address, 0, bytes);
     }
     void on_segment_unmap(Address address, std::uint64_t bytes) override {
-        tell(EventType::segment_unmap, address, 0, bytes);
+        add(EventType::segment_unmap, address, 0, bytes);
     }
     void on_alloc_retry(std::uint64_t requested, Tag /*tag*/) override {
-        tell(EventType::alloc_retry, 0, requested, 0);
+        add(EventType::alloc_retry, 0, requested, 0);
     }
-    void on_make_room(std::uint64_t requested, Tag /*tag*/) override {
-        tell(EventType::make_room, 0, requested, 0);
+    void on_reclaim(std::uint64_t requested, Tag /*tag*/) override {
+        add(EventType::make_room, 0, requested, 0);
     }
-    void on_empty_cache() override { tell(EventType::empty_cache, 0, 0, 0); }
-    void on_tick(std::uint64_t now_ns) override { tell(EventType::tick, 0, now_ns, 0); }
+    void on_empty_cache() override { add(EventType::empty_cache, 0, 0, 0); }
+    void on_tick(std::uint64_t now_ns) override { add(EventType::tick, 0, now_ns, 0); }
     void on_sync() override {}
 
-    std::deque<Told> told;
+    std::deque<PoolEvent> events;
 
   private:
-    void tell(EventType type, std::uint64_t address, std::uint64_t requested, std::uint64_t size) {
-        told.push_back({type, address, requested, size, 0, 0});
+    void add(EventType type, std::uint64_t address, std::uint64_t requested, std::uint64_t size) {
+        events.push_back({type, address, requested, size, 0, 0});
     }
 };
 
-/// Answers what the log says that the driver answered.
+/// Returns the segment addresses that the driver returned in the recording.
 class Backend final : public allocator::DeviceBackend {
   public:
     explicit Backend(std::uint64_t total_memory) : total_memory_(total_memory) {}
 
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
-        wanted = bytes;
+        missing_bytes = bytes;
         if (!next_is(EventType::segment_alloc) || answers.front().size > bytes) {
             return impossible;
         }
-        if (answers.front().size < bytes) {  // the pool asked for less when this was not there
+        if (answers.front().size < bytes) {  // the recorded pool got it with a smaller request
             return out_of_memory;
         }
         *address = answers.front().address;
-        return taken();
+        return accept();
     }
     BackendStatus segment_free(Address /*address*/, std::uint64_t /*bytes*/) override { return {}; }
-    // Reserving addresses is told by no event: a range begins where its first pages are mapped.
+    // The log has no event for address reservations: a range begins at its first mapped page.
     BackendStatus range_reserve(Address* base, std::uint64_t /*bytes*/) override {
         if (!next_is(EventType::segment_map)) {
             return impossible;
@@ -131,31 +131,31 @@ class Backend final : public allocator::DeviceBackend {
     }
     BackendStatus range_release(Address /*base*/, std::uint64_t /*bytes*/) override { return {}; }
     BackendStatus pages_map(Address address, std::uint64_t bytes) override {
-        wanted = bytes;
+        missing_bytes = bytes;
         if (!next_is(EventType::segment_map) || answers.front().address != address ||
             answers.front().size != bytes) {
             return impossible;
         }
-        return taken();
+        return accept();
     }
     BackendStatus pages_unmap(Address /*address*/, std::uint64_t /*bytes*/) override { return {}; }
     std::uint64_t total_memory() const override { return total_memory_; }
 
-    // No replayed free has a fence: each is deferred, and settled when the log says so.
+    // Replayed frees use no fences: each is deferred until the free_completed event.
     BackendStatus fence_record(Fence* /*fence*/) override { return impossible; }
     FenceState fence_query(Fence /*fence*/) override { return FenceState::pending; }
     BackendStatus fence_wait_device(Fence /*fence*/) override { return impossible; }
     BackendStatus fence_wait_host(Fence /*fence*/) override { return impossible; }
     void fence_release(Fence /*fence*/) override {}
 
-    std::deque<Told> answers;
-    std::uint64_t wanted = 0;  ///< bytes that the log does not have
+    std::deque<PoolEvent> answers;
+    std::uint64_t missing_bytes = 0;  ///< of the last request that the log does not answer
 
   private:
     bool next_is(EventType type) const { return !answers.empty() && answers.front().type == type; }
-    BackendStatus taken() {
+    BackendStatus accept() {
         answers.pop_front();
-        wanted = 0;
+        missing_bytes = 0;
         return {};
     }
 
@@ -166,15 +166,15 @@ class Backend final : public allocator::DeviceBackend {
     const std::uint64_t total_memory_;
 };
 
-/// One context's pool, done again.
-struct Again {
-    Again(const allocator::PoolOptions& options, std::uint64_t total_memory)
+/// The replayed pool of one context.
+struct ContextReplay {
+    ContextReplay(const allocator::PoolOptions& options, std::uint64_t total_memory)
         : backend(total_memory), pool(options, backend, &observer) {}
 
     Backend backend;
     Observer observer;
     allocator::Pool pool;
-    std::deque<Told> expected;
+    std::deque<PoolEvent> expected;
 };
 
 bool is_pool_event(const Event& event) {
@@ -203,8 +203,8 @@ class Replayer final : public trace::RecordSink {
     void on(const trace::ContextLost& record) override {
         const auto found = pools_.find(record.context);
         if (found != pools_.end()) {
-            const auto gone = found->second->pool.stats().reserved_bytes.all.current;
-            reserved_ -= std::min(reserved_, static_cast<std::uint64_t>(gone));
+            const auto released = found->second->pool.stats().reserved_bytes.all.current;
+            reserved_ -= std::min(reserved_, static_cast<std::uint64_t>(released));
             pools_.erase(found);
         }
     }
@@ -213,24 +213,24 @@ class Replayer final : public trace::RecordSink {
         if (stopped() || !is_pool_event(record)) {
             return;
         }
-        Again* const pool = pool_of(record);
+        ContextReplay* const pool = pool_of(record);
         if (pool == nullptr) {
             return;
         }
-        Again& again = *pool;
+        ContextReplay& replay = *pool;
         ++result_.events;
-        const Told told{record.type, record.address, record.requested,
-                        record.size, number_,        record.time_ns};
-        again.expected.push_back(told);
+        const PoolEvent event{record.type, record.address, record.requested,
+                              record.size, number_,        record.time_ns};
+        replay.expected.push_back(event);
         count(record);
-        feed(again, told);
-        compare(again);
+        apply(replay, event);
+        compare(replay);
     }
 
     ReplayResult finish(const trace::LogReadResult& read) {
         if (result_.divergence.empty() && read.status == trace::LogStatus::complete) {
-            for (const auto& [context, again] : pools_) {
-                at_the_end(*again);
+            for (const auto& [context, replay] : pools_) {
+                compare_end(*replay);
             }
         }
         return std::move(result_);
@@ -239,8 +239,8 @@ class Replayer final : public trace::RecordSink {
   private:
     bool stopped() const { return !result_.divergence.empty() || !result_.error.empty(); }
 
-    /// None when the options cannot be used.
-    Again* pool_of(const Event& record) {
+    /// Null when the options cannot be used; result_.error then says why.
+    ContextReplay* pool_of(const Event& record) {
         if (const auto known = pools_.find(record.context); known != pools_.end()) {
             return known->second.get();
         }
@@ -251,8 +251,8 @@ class Replayer final : public trace::RecordSink {
                             "); replay it with the memlab that recorded it";
             return nullptr;
         }
-        auto again = std::make_unique<Again>(in_force.options, in_force.total_memory);
-        return pools_.emplace(record.context, std::move(again)).first->second.get();
+        auto replay = std::make_unique<ContextReplay>(in_force.options, in_force.total_memory);
+        return pools_.emplace(record.context, std::move(replay)).first->second.get();
     }
 
     void count(const Event& record) {
@@ -264,105 +264,106 @@ class Replayer final : public trace::RecordSink {
         }
     }
 
-    void feed(Again& again, const Told& told) {
-        switch (told.type) {
+    void apply(ContextReplay& replay, const PoolEvent& event) {
+        switch (event.type) {
             case EventType::alloc:
-                if (!again.pool.allocate(told.requested, 0).status.ok()) {
-                    refused(again, told);
+                if (!replay.pool.allocate(event.requested, 0).status.ok()) {
+                    diverge_on_failure(replay, event);
                 }
                 break;
             case EventType::free_requested:
-                if (again.pool.free(told.address, 0, FenceTiming::deferred).kind !=
+                if (replay.pool.free(event.address, 0, FenceTiming::deferred).kind !=
                     allocator::FreeResult::Kind::freed) {
-                    diverge(told, "the replay has no such block to free");
+                    diverge(event, "the replay has no such block to free");
                 }
                 break;
             case EventType::free_completed:
-                if (!again.pool.settle(told.address)) {
-                    diverge(told, "the replay has no such block that was given back");
+                if (!replay.pool.retire(event.address)) {
+                    diverge(event, "the replay has no such freed block");
                 }
                 break;
             case EventType::alloc_retry:
-                again.pool.release_for_retry(told.requested, 0);
+                replay.pool.release_for_retry(event.requested, 0);
                 break;
             case EventType::make_room:
-                again.pool.make_room(told.requested, 0);
+                replay.pool.reclaim(event.requested, 0);
                 break;
             case EventType::empty_cache:
-                again.pool.release_cached(false);
+                replay.pool.release_cached(false);
                 break;
             case EventType::tick:
-                again.pool.tick(told.requested);
+                replay.pool.tick(event.requested);
                 break;
             case EventType::segment_alloc:
             case EventType::segment_map:
-                again.backend.answers.push_back(told);
+                replay.backend.answers.push_back(event);
                 break;
             default:
-                break;  // effects of the others, compared only
+                break;  // effects: only compared
         }
     }
 
-    void refused(const Again& again, const Told& told) {
-        if (again.backend.wanted == 0) {
-            diverge(told, "the replayed pool cannot serve it");
-        } else if (again.backend.answers.empty()) {
-            diverge(told, "the replay needs " + std::to_string(again.backend.wanted) +
-                              " bytes more from the driver where the recording needed none");
+    void diverge_on_failure(const ContextReplay& replay, const PoolEvent& event) {
+        if (replay.backend.missing_bytes == 0) {
+            diverge(event, "the replayed pool cannot serve it");
+        } else if (replay.backend.answers.empty()) {
+            diverge(event, "the replay needs " + std::to_string(replay.backend.missing_bytes) +
+                               " bytes more from the driver where the recording needed none");
         } else {
-            diverge(told, "the replay needs " + std::to_string(again.backend.wanted) +
-                              " bytes more from the driver where the recording has " +
-                              text_of(again.backend.answers.front()));
+            diverge(event, "the replay needs " + std::to_string(replay.backend.missing_bytes) +
+                               " bytes more from the driver where the recording has " +
+                               to_text(replay.backend.answers.front()));
         }
     }
 
-    /// Both have told as much as they could until now.
-    void compare(Again& again) {
-        while (!stopped() && !again.expected.empty() && !again.observer.told.empty()) {
-            const Told& recorded = again.expected.front();
-            const Told& replayed = again.observer.told.front();
+    /// Compares the events that both sides have emitted so far.
+    void compare(ContextReplay& replay) {
+        while (!stopped() && !replay.expected.empty() && !replay.observer.events.empty()) {
+            const PoolEvent& recorded = replay.expected.front();
+            const PoolEvent& replayed = replay.observer.events.front();
             if (!recorded.same_as(replayed)) {
-                diverge(recorded, "the replay has " + text_of(replayed));
+                diverge(recorded, "the replay has " + to_text(replayed));
                 return;
             }
-            account(recorded);
-            again.expected.pop_front();
-            again.observer.told.pop_front();
+            count_reserved(recorded);
+            replay.expected.pop_front();
+            replay.observer.events.pop_front();
         }
     }
 
-    void at_the_end(const Again& again) {
+    void compare_end(const ContextReplay& replay) {
         if (stopped()) {
             return;
         }
-        if (!again.expected.empty()) {
-            diverge(again.expected.front(), "the replay has nothing like it");
-        } else if (!again.observer.told.empty()) {
+        if (!replay.expected.empty()) {
+            diverge(replay.expected.front(), "the replay has nothing like it");
+        } else if (!replay.observer.events.empty()) {
             result_.divergence =
-                "the recording ends, and the replay has " + text_of(again.observer.told.front());
+                "the recording ends, and the replay has " + to_text(replay.observer.events.front());
         }
     }
 
-    void account(const Told& told) {
-        if (told.type == EventType::segment_alloc || told.type == EventType::segment_map) {
-            reserved_ += told.size;
+    void count_reserved(const PoolEvent& event) {
+        if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
+            reserved_ += event.size;
             result_.reserved_peak = std::max(result_.reserved_peak, reserved_);
-        } else if (told.type == EventType::segment_free || told.type == EventType::segment_unmap) {
-            reserved_ -= std::min(reserved_, told.size);
+        } else if (event.type == EventType::segment_free ||
+                   event.type == EventType::segment_unmap) {
+            reserved_ -= std::min(reserved_, event.size);
         }
     }
 
-    void diverge(const Told& recorded, const std::string& how) {
+    void diverge(const PoolEvent& recorded, const std::string& how) {
         if (result_.divergence.empty()) {
             result_.divergence =
-                place_of(recorded) + ": the recording has " + text_of(recorded) + ", " + how;
+                position_text(recorded) + ": the recording has " + to_text(recorded) + ", " + how;
         }
     }
 
     const ReadPoolOptions& read_options_;
     std::vector<trace::OptionValue> option_values_;
     std::map<std::uint32_t, trace::DeviceInfo> devices_;
-    std::map<std::uint32_t, std::unique_ptr<Again>> pools_;
+    std::map<std::uint32_t, std::unique_ptr<ContextReplay>> pools_;
     std::uint64_t number_ = 0;
     std::uint64_t reserved_ = 0;
     ReplayResult result_;
@@ -385,7 +386,7 @@ ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_opt
         result.error = not_a_log_error(read, path);
     } else if (read.status == trace::LogStatus::damaged) {
         result.warning =
-            "the event log is " + message_of(read, path) + "; compared as far as it goes";
+            "the event log is " + log_message(read, path) + "; compared as far as it goes";
     }
     return result;
 }

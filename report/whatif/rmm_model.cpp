@@ -74,24 +74,24 @@ bool RmmModel::allocate(std::uint32_t id, const Allocation& allocation) {
     }
     const std::uint64_t size =
         round_up(std::max<std::uint64_t>(allocation.requested, 1), alignment);
-    Held held{0, size, allocation.requested};
-    if (!free_.take_best(size, &held.address)) {
-        if (!expand(size) || !free_.take_best(size, &held.address)) {
+    LiveBlock block{0, size, allocation.requested};
+    if (!free_.take_best(size, &block.address)) {
+        if (!expand(size) || !free_.take_best(size, &block.address)) {
             return false;
         }
     }
-    meter_.allocated(held.requested, size);
-    held_.emplace(id, held);
+    meter_.allocated(block.requested, size);
+    live_.emplace(id, block);
     return true;
 }
 
 void RmmModel::free(std::uint32_t id) {
-    const auto found = held_.find(id);
-    const Held held = found->second;
-    held_.erase(found);
-    meter_.freed(held.requested, held.size);
-    meter_.completed(held.size);
-    free_.add(held.address, held.size);
+    const auto found = live_.find(id);
+    const LiveBlock block = found->second;
+    live_.erase(found);
+    meter_.freed(block.requested, block.size);
+    meter_.completed(block.size);
+    free_.add(block.address, block.size);
 }
 
 }  // namespace memlab::whatif

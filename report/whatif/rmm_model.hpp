@@ -4,11 +4,11 @@
 // coalescing_free_list.hpp (2026): sizes are multiples of 256; without a maximum the pool grows by
 // the larger of the request and its own size (it doubles) and, when that fails, tries half as much
 // again and again; with a maximum it grows by the larger of the request and half of what remains,
-// and gives back wholly free upstream blocks when that makes room. Otherwise it never gives memory
-// back. Blocks of different upstream allocations do not merge.
+// and releases entirely free upstream blocks when that is enough. Otherwise it never releases
+// memory. Blocks of different upstream allocations do not merge.
 //
-// Left out: a free list per stream (a stream takes from the others' lists, after waiting for them,
-// before the pool grows: the peak is the same but for what their separation fragments).
+// Not modelled: a free list per stream (a stream takes from other lists, after waiting for them,
+// before the pool grows: the peak differs only by fragmentation between lists).
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ class RmmModel final : public Model {
   private:
     static constexpr std::uint64_t alignment = 256;
 
-    struct Held {
+    struct LiveBlock {
         std::uint64_t address = 0;
         std::uint64_t size = 0;
         std::uint64_t requested = 0;
@@ -51,7 +51,7 @@ class RmmModel final : public Model {
     std::uint64_t pool_size_ = 0;
     std::map<std::uint64_t, std::uint64_t> upstream_;  ///< address to size
     FreeRanges free_;
-    std::unordered_map<std::uint32_t, Held> held_;
+    std::unordered_map<std::uint32_t, LiveBlock> live_;
     std::uint64_t next_address_ = device_page;
 };
 

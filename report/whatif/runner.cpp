@@ -6,7 +6,7 @@ namespace memlab::whatif {
 
 namespace {
 
-/// False when the model refuses.
+/// False when the model is out of memory.
 bool take_step(const Program& program, const Step& step, Model& model, Outcome& outcome) {
     switch (step.kind) {
         case StepKind::allocate:

@@ -1,7 +1,6 @@
-// Runs a recorded program through a model, once, and says what it came to. The run ends at the
-// first allocation that the model refuses: what a program does after that is not in a recording of
-// a run in which it did not happen. (Allocations that failed when recorded are tried, and given
-// back at once when the model serves them: they decide nothing.)
+// Runs a recorded program on a model. The run ends at the first allocation that the model refuses,
+// since the recording does not show what the program would do then. (Allocations that failed in the
+// recording are tried, and freed at once when the model serves them.)
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ namespace memlab::whatif {
 
 struct Failure {
     std::uint32_t allocation = 0;  ///< index into Program::allocations
-    std::uint64_t reserved = 0;    ///< at that moment, after what could be given back was
+    std::uint64_t reserved = 0;    ///< then, after releasing what could be released
     std::uint64_t allocated = 0;
 };
 
@@ -27,11 +26,10 @@ struct Outcome {
     FreeSpace at_growth;                  ///< just before the last new reserved peak
     DriverCalls calls;
     std::optional<Failure> failure;
-    std::uint64_t attempts_served =
-        0;  ///< allocations that failed when recorded and would not here
+    std::uint64_t attempts_served = 0;  ///< allocations that failed only in the recording
 };
 
-/// Called after each step with the model as it is then.
+/// Called after each step.
 using StepObserver = std::function<void(std::size_t step, const Model& model)>;
 
 Outcome run(const Program& program, Model& model, const StepObserver& observe = {});

@@ -20,13 +20,13 @@ namespace {
 
 constexpr std::uint64_t no_threshold = std::numeric_limits<std::uint64_t>::max();
 
-/// More than any device has: keeps a hostile log's numbers in range.
-constexpr std::uint64_t max_device = std::uint64_t{1} << 50;
+/// Above any device: keeps the numbers of a hostile log in range.
+constexpr std::uint64_t max_device_bytes = std::uint64_t{1} << 50;
 
-/// What read_policy() takes.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 11> policies_taken = {
-    {{"lower-bound", "what was held at once: nobody can do with less"},
-     {"offline", "a packing by who knows the whole program ahead"},
+/// The forms of a --policy.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> known_policies = {
+    {{"lower-bound", "peak of live memory: no allocator needs less"},
+     {"offline", "a packing with all lifetimes known in advance"},
      {"pool", "memlab's pool as it was recorded"},
      {"pool:OPTION=VALUE,...", "the same with other options, see below"},
      {"pytorch", "PyTorch's caching allocator"},
@@ -37,9 +37,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> policies
      {"async:threshold=SIZE|max", "the same with this release threshold"},
      {"plain", "cudaMalloc and cudaFree, no cache"}}};
 
-std::string names_of_policies() {
+std::string policy_names() {
     std::string names;
-    for (const auto& [name, what] : policies_taken) {
+    for (const auto& [name, what] : known_policies) {
         names.append(names.empty() ? "" : ", ").append(name);
     }
     return names;
@@ -68,7 +68,7 @@ bool for_each_setting(std::string_view text, std::string* problem,
     return true;
 }
 
-/// MEMLAB_BACKEND=vmm reads backend=vmm in a table that is narrow enough.
+/// Shortens MEMLAB_BACKEND=vmm to backend=vmm, to keep the table narrow.
 std::string short_names(std::string_view settings) {
     constexpr std::string_view prefix = "MEMLAB_";
     std::string text(settings);
@@ -191,20 +191,21 @@ bool read_async(std::string_view settings, Policy* policy, std::string* problem)
     policy->label =
         settings.empty() ? "cudaMallocAsync" : "cudaMallocAsync " + std::string(settings);
     policy->per_stream = true;
-    policy->waits_at_marks = threshold != no_threshold;
+    policy->releases_at_marks = threshold != no_threshold;
     policy->make = [threshold](std::uint64_t capacity) {
         return std::make_unique<AsyncModel>(capacity, threshold);
     };
     return true;
 }
 
-std::uint64_t capacity_of(const Program& program, std::optional<std::uint64_t> limit) {
-    const std::uint64_t total = std::min(limit.value_or(program.device.total_bytes), max_device);
+std::uint64_t available_bytes(const Program& program, std::optional<std::uint64_t> limit) {
+    const std::uint64_t total =
+        std::min(limit.value_or(program.device.total_bytes), max_device_bytes);
     return total - std::min(total, program.outside_bytes);
 }
 
-/// The row that reserves least among those that `takes` admits; of rows within 2 % the one with the
-/// least time in the driver.
+/// The row with the lowest reserved peak among those that `takes` accepts; of rows within 2 % of it
+/// the one with the least time in the driver.
 std::optional<std::size_t> best_row(const std::vector<Row>& rows,
                                     const std::function<bool(const Row&)>& takes) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
@@ -226,23 +227,22 @@ std::optional<std::size_t> best_row(const std::vector<Row>& rows,
 }
 
 Choice choose(const Table& table) {
-    // An allocator that spends a twentieth of the program's time in the driver, and ten times as
-    // long as another one would, is no choice.
-    double least_time = std::numeric_limits<double>::max();
+    // Excludes allocators that spend more than 5 % of the run in the driver and more than ten times
+    // as long as the fastest one.
+    double min_time = std::numeric_limits<double>::max();
     for (const Row& row : table.rows) {
         if (row.policy.kind == PolicyKind::allocator && row.fits()) {
-            least_time = std::min(least_time, row.outcome.calls.time_ns);
+            min_time = std::min(min_time, row.outcome.calls.time_ns);
         }
     }
-    const double most_time =
-        std::max(0.05 * static_cast<double>(table.duration_ns), 10 * least_time);
+    const double max_time = std::max(0.05 * static_cast<double>(table.duration_ns), 10 * min_time);
     const auto fits = [](const Row& row) {
         return row.policy.kind == PolicyKind::allocator && row.fits();
     };
     const auto usable = [&](const Row& row) {
-        return fits(row) && row.outcome.calls.time_ns <= most_time;
+        return fits(row) && row.outcome.calls.time_ns <= max_time;
     };
-    // What can be set from outside comes before what the program's code would have to ask for.
+    // Prefers settings by environment variable to changes of the program.
     const auto settable = [&](const Row& row) {
         return row.policy.ours || (row.policy.pytorch && table.program->uses_pytorch);
     };
@@ -257,13 +257,13 @@ Choice choose(const Table& table) {
     using report::format_bytes;
     if (!choice.row) {
         choice.why = "nothing fits: the program holds " + format_bytes(table.bound.rounded) +
-                     " at once, of " + format_bytes(table.capacity) + " that there are";
+                     " at once, but only " + format_bytes(table.capacity) + " are available";
         if (table.bound.rounded <= table.capacity) {
-            choice.why += "; only an allocator that knew the future could serve it";
+            choice.why += "; only an allocator that knew all lifetimes in advance could serve it";
         }
         return choice;
     }
-    // Its own pool when nothing else is clearly better: it needs no change of the program.
+    // memlab's pool unless another is clearly better: it needs no change of the program.
     const Row& least = table.rows[*choice.row];
     if (choice.ours && table.rows[*choice.ours].outcome.reserved_peak <=
                            least.outcome.reserved_peak + least.outcome.reserved_peak / 50) {
@@ -282,7 +282,7 @@ Choice choose(const Table& table) {
     return choice;
 }
 
-std::vector<std::string> notes_of(const Program& program, const std::vector<Row>& rows) {
+std::vector<std::string> make_notes(const Program& program, const std::vector<Row>& rows) {
     std::vector<std::string> notes;
     const auto any = [&](auto which) {
         return std::any_of(rows.begin(), rows.end(),
@@ -291,7 +291,7 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
     if (!program.streams_known && any([](const Policy& policy) { return policy.per_stream; })) {
         notes.emplace_back(
             "The recording names no streams (cudaMalloc has none): allocators that keep streams "
-            "apart are run as if there was one.");
+            "apart are run with one stream.");
     }
     if (any([](const Policy& policy) { return policy.one_stream; })) {
         notes.emplace_back(
@@ -309,7 +309,7 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
     const bool has_marks =
         std::any_of(program.steps.begin(), program.steps.end(),
                     [](const Step& step) { return step.kind == StepKind::mark; });
-    if (!has_marks && any([](const Policy& policy) { return policy.waits_at_marks; })) {
+    if (!has_marks && any([](const Policy& policy) { return policy.releases_at_marks; })) {
         notes.emplace_back(
             "cudaMallocAsync gives memory back when the program synchronizes; the recording has no "
             "marks that would tell when, so it never does here.");
@@ -321,7 +321,8 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
     }
     if (!program.outside_known) {
         notes.emplace_back(
-            "What is in use beside the program's allocations was not sampled and not taken off.");
+            "Memory in use besides the program's allocations was not sampled and is not "
+            "subtracted.");
     }
     if (program.recorded.failed != 0) {
         notes.emplace_back(report::format_plural(program.recorded.failed, "allocation") +
@@ -330,7 +331,7 @@ std::vector<std::string> notes_of(const Program& program, const std::vector<Row>
     }
     if (program.inconsistencies != 0) {
         notes.emplace_back(report::format_count(program.inconsistencies) +
-                           " events did not fit the ones before them and were set right.");
+                           " events contradicted earlier ones and were corrected.");
     }
     return notes;
 }
@@ -360,9 +361,9 @@ bool same_pool(const Policy& a, const Policy& b) {
     return a.ours && b.ours && a.options == b.options && a.one_stream == b.one_stream;
 }
 
-std::string list_of_policies() {
+std::string policy_help() {
     std::string text;
-    for (const auto& [name, what] : policies_taken) {
+    for (const auto& [name, what] : known_policies) {
         text.append("  ").append(name).append(27 - name.size(), ' ');
         text.append(what).append("\n");
     }
@@ -402,7 +403,7 @@ bool read_policy(std::string_view text, const ReadPoolSettings& read_pool_settin
             return true;
         }
     }
-    *problem = "no policy " + std::string(text) + "; there are " + names_of_policies();
+    *problem = "no policy " + std::string(text) + "; there are " + policy_names();
     return false;
 }
 
@@ -411,7 +412,7 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
     Table table;
     table.program = &program;
     table.bound = lower_bound(program);
-    table.capacity = capacity_of(program, limit);
+    table.capacity = available_bytes(program, limit);
     table.limited = limit.has_value();
     if (!program.allocations.empty()) {
         table.duration_ns =
@@ -436,7 +437,7 @@ Table tabulate(const Program& program, const std::vector<Policy>& policies,
         table.rows.push_back(std::move(row));
     }
     table.choice = choose(table);
-    table.notes = notes_of(program, table.rows);
+    table.notes = make_notes(program, table.rows);
     return table;
 }
 

@@ -1,5 +1,5 @@
-// The what-if's answer: one row an allocator or bound, and the setting to choose. Pure: takes a
-// program and policies, gives figures; text and JSON are made from them elsewhere.
+// The result of a what-if: one row per allocator or bound, and the recommended setting. Pure
+// computation from a program and policies; rendered elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -24,44 +24,44 @@ enum class PolicyKind : std::uint8_t {
     offline,
 };
 
-/// Something to run the program through.
+/// An allocator or bound to run the program on.
 struct Policy {
     std::string name;   ///< as --policy takes it: "pytorch:expandable_segments:True"
     std::string label;  ///< for the table
     PolicyKind kind = PolicyKind::allocator;
     bool ours = false;                  ///< memlab's pool
-    bool pytorch = false;               ///< PyTorch\'s allocator
+    bool pytorch = false;               ///< PyTorch's allocator
     allocator::PoolOptions options;     ///< of memlab's pool
-    bool one_stream = false;            ///< ... where MEMLAB_ONE_STREAM=on was asked for
+    bool one_stream = false;            ///< ... with MEMLAB_ONE_STREAM=on
     bool frees_in_stream_order = true;  ///< reuses a freed block at once, on its stream
-    bool per_stream = false;            ///< keeps streams apart, where the log knows them
-    bool waits_at_marks = false;        ///< gives memory back at a synchronization
-    std::string how;  ///< how to use it: options to set; "" where there is nothing to set
+    bool per_stream = false;            ///< separates streams, if the log has them
+    bool releases_at_marks = false;     ///< releases memory at a synchronization
+    std::string how;                    ///< options to set to use it; "" if there are none
     std::function<std::unique_ptr<Model>(std::uint64_t capacity)> make;
 };
 
-/// Names and values, in their order.
+/// Names and values, in order.
 using PoolSettings = std::vector<std::pair<std::string, std::string>>;
 
-/// The pool's options in the recording with these changed, and whether the changes ask for one
-/// stream (what was recorded with it says itself what that did); false with `problem` set.
+/// The recorded pool options with these changes, and whether the changes set one_stream (a
+/// recording with it already has its effects); false with `problem` set.
 using ReadPoolSettings =
     std::function<bool(const PoolSettings& settings, allocator::PoolOptions* options,
                        bool* one_stream, std::string* problem)>;
 
-/// Reads a --policy; `read_pool` knows the pool's options. False with `problem` set to one
+/// Parses a --policy; `read_pool` parses the pool's options. False with `problem` set to one
 /// sentence.
 bool read_policy(std::string_view text, const ReadPoolSettings& read_pool, Policy* policy,
                  std::string* problem);
 
-/// What is tried when nothing is asked for. Two may amount to the same: see same_pool().
+/// The policies without --policy. Two may be equal: see same_pool().
 std::vector<std::string> default_policies();
 
-/// Whether both are memlab's pool under the same options.
+/// Whether both are memlab's pool with the same options.
 bool same_pool(const Policy& a, const Policy& b);
 
-/// What read_policy() takes, for the help text: a line for each, with what it is.
-std::string list_of_policies();
+/// The help text of --policy: one line per form.
+std::string policy_help();
 
 struct Row {
     Policy policy;
@@ -72,9 +72,9 @@ struct Row {
 };
 
 struct Choice {
-    std::optional<std::size_t> row;    ///< the best of what can be set; none when nothing fits
+    std::optional<std::size_t> row;    ///< the recommendation; none when nothing fits
     std::optional<std::size_t> ours;   ///< the best setting of memlab's own pool that fits
-    std::optional<std::size_t> least;  ///< what reserves least, whether it can be set or not
+    std::optional<std::size_t> least;  ///< the lowest reserved peak, whether it can be set or not
     std::string why;
 };
 
@@ -89,8 +89,8 @@ struct Table {
     std::vector<std::string> notes;
 };
 
-/// Runs everything. `limit`: instead of the recorded device's memory; both less what was in use
-/// outside of the program's allocations.
+/// Runs all policies. `limit` replaces the recorded device's memory; memory in use outside the
+/// program's allocations is subtracted from either.
 Table tabulate(const Program& program, const std::vector<Policy>& policies,
                std::optional<std::uint64_t> limit);
 

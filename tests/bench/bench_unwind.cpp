@@ -35,7 +35,7 @@ __attribute__((noinline)) std::size_t by_memlab(int depth) {
 
 // Every capture finds no rule at all: what the first one costs.
 __attribute__((noinline)) std::size_t by_memlab_cold(int depth) {
-    unwind::forget_rules();
+    unwind::clear_rules();
     return by_memlab(depth);
 }
 

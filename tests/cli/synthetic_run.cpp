@@ -59,7 +59,7 @@ class LogObserver final : public allocator::PoolObserver {
     void on_alloc_retry(std::uint64_t requested, allocator::Tag tag) override {
         tell(EventType::alloc_retry, 0, requested, 0, tag);
     }
-    void on_make_room(std::uint64_t requested, allocator::Tag tag) override {
+    void on_reclaim(std::uint64_t requested, allocator::Tag tag) override {
         tell(EventType::make_room, 0, requested, 0, tag);
     }
     void on_empty_cache() override { tell(EventType::empty_cache, 0, 0, 0, 0); }

@@ -284,7 +284,7 @@ class Check(CommandTest):
                 continue
             self.refused("check", "--peak-allocated", "1TiB", both, says="the recording is damaged")
             self.call("check", "--peak-allocated", "1", both, code=1)
-            self.assertIn("goes on behind its end", self.call(both).stdout)
+            self.assertIn("continues after its end", self.call(both).stdout)
 
     def test_a_log_of_another_version_is_named(self):
         log = self.path("run.memlog")
@@ -432,7 +432,7 @@ class Validate(CommandTest):
             with self.subTest(name=name):
                 with open(self.path("bad.memlog"), "wb") as file:
                     file.write(data)
-                self.assertIn("is no record", self.call("validate", "bad.memlog", code=2).stdout)
+                self.assertIn("is not a record", self.call("validate", "bad.memlog", code=2).stdout)
         with open(self.path("room.memlog"), "wb") as file:
             file.write(whole + bytes(100_000))  # taken from the disk, not used yet
         self.assertIn(": sound: ", self.call("validate", "room.memlog").stdout)

@@ -59,7 +59,7 @@ class OutOfMemory(ToolTest):
 
     def test_nothing_failed(self):
         for log in (self.log("leak"), self.log("empty")):
-            self.assertEqual(self.report("oom", log), "No allocation failed for want of memory.\n")
+            self.assertEqual(self.report("oom", log), "No allocation failed for lack of memory.\n")
         result = self.call(REPORT, "oom", self.path("none"))
         self.assertEqual((result.returncode, result.stdout), (2, ""))
 

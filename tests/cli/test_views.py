@@ -417,7 +417,7 @@ class Leaks(ViewTest):
     def test_wrong_suppressions_are_one_line(self):
         jax = recorded("h100/jax_platform_allocator.json")
         for content, expected in (
-                ("module = x\n", "line 1: stands before the first [NAME]"),
+                ("module = x\n", "line 1: is before the first [NAME]"),
                 ("[a]\nreason = b\n", "line 1: [a] matches everything"),
                 ("[a]\nmodule = b\n", "line 1: [a] has no reason"),
                 ("[a]\nmodules = b\n", "line 2: takes reason, func, file, module, kind or api"),

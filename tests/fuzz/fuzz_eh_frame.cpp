@@ -42,8 +42,8 @@ struct Frame {
     }
 };
 
-void try_row(UnwindInfo& knowledge, const Bytes& bytes) {
-    FrameRow& row = knowledge.row;
+void try_row(UnwindInfo& info, const Bytes& bytes) {
+    FrameRow& row = info.row;
     if (row.cfa.how == RegisterRule::How::is_expression) {
         require(is_within(row.cfa.expression(), bytes));
     }
@@ -53,14 +53,14 @@ void try_row(UnwindInfo& knowledge, const Bytes& bytes) {
             require(is_within(rule.expression(), bytes));
         }
     }
-    const Rule rule = Rule::of(row, knowledge.signal_frame);
+    const Rule rule = Rule::from_row(row, info.signal_frame);
     require(rule.kind() != Rule::Kind::none);
     require(rule.kind() != Rule::Kind::plain ||
             (rule.distance() >= 8 && rule.saved_frame_pointer() <= rule.distance()));
     Frame frame;
     const StackMemory memory(reinterpret_cast<std::uintptr_t>(frame.words));
     std::uintptr_t cfa = 0;
-    step_by_row(knowledge, memory, &frame.registers, &cfa);
+    step_by_row(info, memory, &frame.registers, &cfa);
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     tables.header = begin + where[0] % 16;
     // The tables are relative to themselves, so what they describe lies near them.
     const std::uintptr_t address = begin + where[1] - 1024U;
-    UnwindInfo knowledge{};
-    knowledge.source = UnwindInfo::Source::tables;
+    UnwindInfo info{};
+    info.source = UnwindInfo::Source::tables;
     FrameDescription description;
     for (const bool by_header : {true, false}) {
         if (by_header
@@ -90,9 +90,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             require(!by_header || description.code.contains(address));
             require(is_within(description.program, bytes));
             require(is_within(description.initial_program, bytes));
-            knowledge.signal_frame = description.signal_frame;
-            if (compute_frame_row(description, address, &knowledge.row)) {
-                try_row(knowledge, bytes);
+            info.signal_frame = description.signal_frame;
+            if (compute_frame_row(description, address, &info.row)) {
+                try_row(info, bytes);
             }
         }
     }
@@ -102,8 +102,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     description.initial_program = {begin, begin};
     description.program = bytes;
     description.data_alignment = -8;
-    if (compute_frame_row(description, address + where[0] % 256, &knowledge.row)) {
-        try_row(knowledge, bytes);
+    if (compute_frame_row(description, address + where[0] % 256, &info.row)) {
+        try_row(info, bytes);
     }
     const Frame frame;
     const StackMemory memory(reinterpret_cast<std::uintptr_t>(frame.words));

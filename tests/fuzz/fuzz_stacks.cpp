@@ -37,7 +37,7 @@ class Checked final : public profiler::StackDefinitions {
         last = stack;
         ++stacks;
     }
-    void missed(std::string_view) override { ++told; }
+    void report_missed(std::string_view) override { ++told; }
 
     trace::StackDef last;
     std::uint32_t stacks = 0;
@@ -85,8 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const bool truncated = (flags & 4U) != 0;
         const std::uint32_t before = checked.stacks;
         const std::uint32_t id =
-            table.id_of(words, truncated, (flags & 8U) != 0 ? StackTable::no_epoch : epoch,
-                        merged ? &python : nullptr);
+            table.intern(words, truncated, (flags & 8U) != 0 ? StackTable::no_epoch : epoch,
+                         merged ? &python : nullptr);
         require(id <= checked.stacks && (id == 0) == words.empty());
         require(checked.stacks <= max_stacks + max_stacks / 4 + 17);
         require(checked.aggregator.stacks().size() == checked.stacks + std::size_t{1});

@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace memlab::report;
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    const ReadSuppressions read = parse_suppressions(text);
+    const SuppressionList read = parse_suppressions(text);
     if (!read.problem.empty()) {
         if (!read.list.empty() || read.problem.rfind("line ", 0) != 0 ||
             read.problem.find('\n') != std::string::npos) {

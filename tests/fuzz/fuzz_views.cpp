@@ -86,9 +86,9 @@ void show_pools(const Shown& shown) {
             devices.push_back(&device);
         }
     }
-    const std::vector<PoolOfDevice> pools = pools_of(devices, shown.log, 3);
-    for (const PoolOfDevice& pool : pools) {
-        for (const PoolMoment& moment : pool.moments) {
+    const std::vector<DevicePool> pools = snapshot_pools(devices, shown.log, 3);
+    for (const DevicePool& pool : pools) {
+        for (const PoolSnapshot& moment : pool.moments) {
             require(moment.active_bytes() <= moment.reserved_bytes());
             require(moment.largest_free() <= moment.reserved_bytes() - moment.active_bytes());
         }
@@ -130,7 +130,7 @@ void show_lines(const Shown& shown) {
     const LineTables tables = line_tables(shown.report, shown.resolver, shown.log, query, &problem);
     require(problem.find('\n') == std::string::npos);
     StackMoments seen(query);
-    const ReadResult read = read_report(shown.file, seen.follower());
+    const ReadResult read = read_report(shown.file, seen.sink_factory());
     require(read.report && read.error.empty());
     std::string same_problem;
     require(lines_json(line_tables(shown.report, shown.resolver, shown.log, query, &same_problem,
@@ -168,12 +168,12 @@ void show_whatif(const Shown& shown) {
     for (const whatif::Program& program : recording.programs) {
         tables.push_back(whatif::tabulate(program, policies, std::nullopt));
     }
-    const whatif::PlaceOf place_of = [&](std::uint32_t stack) {
+    const whatif::DescribeStack describe_stack = [&](std::uint32_t stack) {
         return stack < shown.report.stacks.size() ? location_text(shown.resolver.place(stack), "")
                                                   : std::string();
     };
-    require(!whatif::render_text(recording, tables, shown.options.style, place_of).empty());
-    require(is_json(whatif::render_json(shown.log, recording, tables, place_of)));
+    require(!whatif::render_text(recording, tables, shown.options.style, describe_stack).empty());
+    require(is_json(whatif::render_json(shown.log, recording, tables, describe_stack)));
 }
 
 void show_failures(const Shown& shown) {
@@ -195,9 +195,9 @@ RunCollection run_of_two(const Shown& shown) {
 
 void hold_to_limits(const Shown& shown) {
     const RunCollection run = run_of_two(shown);
-    const check::Lens lens{
+    const check::ProcessOptions process_options{
         .symbolizer = nullptr, .device = std::nullopt, .suppressions = default_suppressions()};
-    const std::vector<check::Process> processes = check::processes_of(run, lens);
+    const std::vector<check::Process> processes = check::prepare_processes(run, process_options);
     std::vector<check::Limit> limits;
     for (const check::MetricInfo& metric : check::metrics()) {
         std::string problem;
@@ -226,7 +226,7 @@ void hold_to_limits(const Shown& shown) {
         at = annotations.find('\n', at) + 1;
     }
     require(lines <= 10);
-    const std::vector<check::BaselineFigure> figures = check::figures_of(processes, limits);
+    const std::vector<check::BaselineFigure> figures = check::baseline_figures(processes, limits);
     const check::BaselineResult again = check::parse_baseline(check::baseline_text(figures));
     require(again.baseline && again.error.empty());
 }

@@ -652,8 +652,8 @@ class Suite(SeveralGpus):
                                lambda report: self.judge_audit(report, 0, 0))
         self.cupti_program("CUPTI: audit, a bypass", "bypass", ["3"], {"MEMLAB_AUDIT": "on"},
                            lambda report: self.judge_audit(report, 3, 9 << 20))
-        self.cupti_program("CUPTI: memlab makes way for another subscriber", "subscribes_itself", [], {"MEMLAB_CUPTI": "on"},
-                           lambda report: [] if "made way" in report["coverage"]["because"] else
+        self.cupti_program("CUPTI: memlab unsubscribes for another profiler", "subscribes_itself", [], {"MEMLAB_CUPTI": "on"},
+                           lambda report: [] if "memlab unsubscribed" in report["coverage"]["because"] else
                            [f"memlab did not leave: {report['coverage']}"])
         name = "CUPTI: kernels at the peak"
         if self.wanted(name):

@@ -176,8 +176,6 @@ class Cupti(EndToEnd):
                 continue
             if case.name == "ends by pthread_exit":
                 continue  # CUPTI's own thread keeps the process alive, as a real driver's do
-            if case.name == "interrupted: heap":
-                continue  # CUPTI's own end needs the heap, and its thread does meanwhile
             if case.name == "system and popen" and Build.sanitizer == "thread":
                 continue  # a shell crashes under libtsan.so alone
             with self.subTest(case.name):

@@ -105,5 +105,5 @@ class Limit(EndToEnd):
     def test_a_limit_for_no_device_is_said(self) -> None:
         for limit in ("1GiB,device=7", "1GiB,device=GPU-ffff", "9GiB"):
             with self.subTest(limit):
-                self.assertIn(b"MEMLAB_LIMIT changes nothing",
+                self.assertIn(b"MEMLAB_LIMIT has no effect",
                               self.run_limited("info", limit=limit).stderr)

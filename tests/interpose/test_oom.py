@@ -97,7 +97,7 @@ class OutOfMemory(EndToEnd):
                 with self.subTest(kind, record=record):
                     message, _ = self.run_out("limited", "fill", kind, MEMLAB_LIMIT="1GiB",
                                               MEMLAB_RECORD=record)
-                    self.assertIn(f"Beside the pool this program holds 704.00 MiB ({name}).", message)
+                    self.assertIn(f"Outside the pool this program holds 704.00 MiB ({name}).", message)
 
     def test_without_a_recording_the_pool_itself_tells(self) -> None:
         message, _ = self.run_out("limited", "fill", "device", MEMLAB_LIMIT="1GiB",
@@ -123,7 +123,7 @@ class OutOfMemory(EndToEnd):
                                   r"fragmentation")
         self.assertRegex("\n".join(message), r"in \d+ allocations: cuMemAlloc_v2 < "
                          r"program::allocate\+0x[0-9a-f]+ \(fragmented\+0x[0-9a-f]+\) < main\+0x")
-        self.assertTrue(any("between small allocations, 1.00 MiB at most" in line
+        self.assertTrue(any("between small allocations, at most 1.00 MiB in one piece" in line
                             for line in message), message)
 
     def test_threads_that_fail_together_explain_once(self) -> None:

@@ -51,9 +51,9 @@ bool CookieDevice::failed(Failing what) {
     return left != 0 && --left == 0;
 }
 
-void CookieDevice::fail_no_more() {
+void CookieDevice::clear_failures() {
     failing_ = {};
-    memory_->fail_no_more();
+    memory_->clear_failures();
 }
 
 // --- contents
@@ -151,7 +151,7 @@ BackendStatus CookieDevice::pages_map(Address address, std::uint64_t bytes) {
 
 BackendStatus CookieDevice::pages_unmap(Address address, std::uint64_t bytes) {
     if (planted_ != Planted::hasty_give_back && !broken_) {
-        run_up_to(uses_of(address, address + bytes));  // with the lock held: nobody else runs
+        run_up_to(uses_of(address, address + bytes));  // with the lock held, so no other call runs
     }
     const BackendStatus status = memory_->pages_unmap(address, bytes);
     clear(address, address + bytes);
@@ -207,7 +207,7 @@ void CookieDevice::run_up_to(const Position& position) {
             while (completed_[stream] < position[stream] && step(stream)) {
                 moved = true;
             }
-            // What another stream's work waits for may lie beyond `position` in this one.
+            // Another stream's work may depend on work after `position` in this one.
             moved = step(stream) || moved;
         }
     }

@@ -1,10 +1,10 @@
-// A device whose memory has contents. Streams run their work each in order and freely against each
-// other; each item of work looks whether the memory still holds what its owner left there, and
-// leaves something new. So memory that is handed out too early, twice or not at all shows in the
-// contents, whatever the pool thought about it.
+// A device whose memory has contents. Each stream runs its work in order, concurrently to the
+// others; each item of work checks that the memory still has the value (cookie) that its owner
+// wrote last, and writes a new one. So premature reuse, double allocation and invalid memory are
+// detected by the contents, independently of the pool's state.
 //
-// Memory itself comes from a SimulatedBackend. Fences are events over all streams, as the real
-// device's, with as much knowledge of an idle device as is asked for (model_device.hpp).
+// The memory comes from a SimulatedBackend. Fences are events over all streams, as on the real
+// device, with a configurable knowledge of idleness (model_device.hpp).
 #pragma once
 
 #include <array>
@@ -21,20 +21,20 @@
 
 namespace memlab::model_check {
 
-/// What may go wrong on purpose, so that a test can be shown to notice.
+/// Deliberate faults, which the tests must detect.
 enum class Planted : std::uint8_t {
     nothing,
     no_fence,
-    early_fence,        ///< complete when any stream has got there
+    early_fence,        ///< complete when any stream has reached it
     endless_epoch,      ///< frees share a fence although work was submitted in between
     unordered_device,   ///< a device wait does not order
-    hasty_give_back,    ///< memory goes back while work uses it
+    hasty_give_back,    ///< memory is freed while work uses it
     hasty_host,         ///< the host does not wait for fences
     release_forgotten,  ///< every 100th fence is not released
-    invented_event,     ///< the observer is told of something that did not happen
+    invented_event,     ///< the observer gets an event that did not happen
 };
 
-/// Thread-safety: none; the calls that wait park through the host given.
+/// Thread-safety: none; calls that wait park the fiber through the host.
 class CookieDevice final : public allocator::DeviceBackend {
   public:
     using Address = allocator::Address;
@@ -77,12 +77,12 @@ class CookieDevice final : public allocator::DeviceBackend {
     struct Work {
         Address begin = 0;
         Address end = 0;
-        Cookie expects = 0;  ///< 0: whatever there is
+        Cookie expects = 0;  ///< 0: any value
         Cookie leaves = 0;
         Position after{};
     };
-    /// Submits work. It runs after `after`, its stream's earlier work and what the device was made
-    /// to wait for. `ticks`: the submission has returned and the work clock has ticked.
+    /// Submits work. It runs after `after`, its stream's earlier work and the fences of earlier
+    /// device waits. `ticks`: the submission has returned and the work clock has ticked.
     void submit(std::size_t stream, const Work& work, bool ticks = true);
     void begin() { clock_.begin(); }
     void tick() { clock_.tick(); }
@@ -98,31 +98,31 @@ class CookieDevice final : public allocator::DeviceBackend {
     std::size_t streams() const { return streams_; }
     std::size_t unfinished() const;
 
-    // --- the rest of the world ---
+    // --- context and failures ---
 
     void set_capturing(bool capturing) { capturing_ = capturing; }
     bool capturing() const { return capturing_; }
     /// The context's sticky error: nothing that is unfinished ever completes.
     void break_context() { broken_ = true; }
     bool broken() const { return broken_; }
-    /// A new context in the place of the old one: no memory, no work, no fences.
+    /// Replaces the context: no memory, no work, no fences.
     void reset();
 
     enum class Failing : std::uint8_t { record, wait_device, wait_host };
-    /// The nth such call from now does nothing and answers an error.
+    /// The nth such call from now does nothing and returns an error.
     void fail(Failing what, std::uint64_t nth) { failing_[static_cast<std::size_t>(what)] = nth; }
     /// As SimulatedBackend::fail.
     void fail(allocator::SimulatedBackend::Call call, std::uint64_t nth, BackendStatus status) {
         memory_->fail(call, nth, status);
     }
-    void fail_no_more();
+    void clear_failures();
 
-    // --- the books ---
+    // --- statistics ---
 
     std::uint64_t used() const { return memory_->used(); }
     std::size_t fences() const { return references_; }
     std::uint64_t executed() const { return executed_; }
-    /// The first thing that went wrong; empty when nothing did.
+    /// The first problem; empty if there is none.
     std::string problem() const;
 
     static constexpr std::int32_t failure_code = 719;
@@ -156,8 +156,8 @@ class CookieDevice final : public allocator::DeviceBackend {
     Host& host_;
     const std::uint64_t total_;
     std::unique_ptr<allocator::SimulatedBackend> memory_;
-    std::uint64_t contexts_ = 0;       ///< how many there were before
-    std::map<Address, Run> contents_;  ///< of all memory there is
+    std::uint64_t contexts_ = 0;       ///< number of earlier contexts
+    std::map<Address, Run> contents_;  ///< of all memory
 
     std::array<std::deque<Work>, max_streams> work_;
     Position submitted_{};

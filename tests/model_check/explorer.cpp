@@ -92,7 +92,8 @@ class Explorer {
         Operation operation;
     };
 
-    /// Does one operation more in the state `from` (none: begins) and looks at what comes out.
+    /// Executes one more operation in the state `from` (none: the initial one) and checks the
+    /// result.
     std::uint32_t visit(std::uint32_t from, Operation operation) {
         path_.clear();
         for (std::uint32_t at = from; at != none && states_[at].parent != none;

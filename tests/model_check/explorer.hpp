@@ -1,8 +1,8 @@
-// Every state that a setting of the fence protocol can reach with so many operations, each visited
-// once, nearest first: so the operations that lead to a flaw are as few as can be.
+// A breadth-first state-space search of the fence protocol: visits every state within a number of
+// operations once, so a counterexample is a shortest one.
 //
-// The pool cannot be copied, so a state is its operations from the beginning, done again. Two
-// states with the same 64-bit fingerprint are taken for one.
+// The pool cannot be copied, so a state is stored as its operations from the beginning, which are
+// repeated to restore it. States with the same 64-bit fingerprint are taken as equal.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace memlab::model_check {
 struct Exploration {
     std::uint64_t states = 0;
     std::uint64_t transitions = 0;
-    /// Sequences of exactly `depth` operations that were covered, those that differ in the names of
-    /// streams counted once.
+    /// The number of sequences of exactly `depth` operations that were covered, up to permutation
+    /// of streams.
     std::uint64_t sequences = 0;
     Flaw flaw = Flaw::none;
-    std::string story;  ///< what is wrong and how to get there; empty when nothing is
+    std::string story;  ///< the flaw and the operations that lead to it; empty if there is none
 };
 
-/// `merge`: visit equal states once (else every sequence is walked).
+/// `merge`: visit equal states once (else all sequences are executed).
 Exploration explore(const Setting& setting, unsigned depth, bool merge = true);
 
 /// The fingerprints of all states within `depth`, sorted.

@@ -1,9 +1,9 @@
-// Several threads of a program on one thread of the test, switched where the test says: so a
-// checker decides every interleaving itself, and a run is the same each time.
+// Fibers (cooperative threads): simulate several threads on one, with switches where the test
+// decides. So a checker controls every interleaving, and runs are deterministic.
 //
-// A fiber is a stack that runs one job at a time. A job may park() anywhere below it, while it
-// holds no lock that anyone else needs; whoever ran it goes on, and resumes it later or never.
-// Sanitizers are told of every switch.
+// A fiber is a stack that runs one job at a time. A job may park() at any call depth, while it
+// holds no lock that others need; then its caller continues, and may resume it later. Sanitizers
+// are notified of every switch.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ class Fibers {
     /// Runs `job` until it ends or parks. Returns the fiber it is parked on, or `ended`.
     std::size_t run(std::function<void()> job);
 
-    /// Lets a parked job go on until it ends or parks again; true when it parked.
+    /// Resumes a parked job until it ends or parks again; true when it parked.
     bool resume(std::size_t fiber);
 
-    /// In a job: stops here until resumed.
+    /// In a job: suspends it until resumed.
     void park();
 
     /// True in a job.

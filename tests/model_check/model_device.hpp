@@ -1,12 +1,12 @@
-// A device as the fence protocol sees it: streams that finish their work each in order and freely
-// against each other, fences that capture what was submitted to all of them, waits that order all
-// future work behind a fence; and, on the host's side of it, the rules of the work clock that say
-// when a fence need not be recorded.
+// A model of the device for the fence protocol: streams that finish their own work in order and
+// independently of each other, fences that capture the submitted work of all of them, waits that
+// order all future work behind a fence; and, on the host, the rules of the work clock by which a
+// fence need not be recorded.
 //
-// It takes the place of interpose/'s fences under the real pool. Every rule it follows can be
-// broken on purpose (Mutation), so that a checker can be shown to notice.
+// It replaces interpose/'s fences under the real pool. Every rule can be broken deliberately
+// (Mutation), to show that the checker detects it.
 //
-// Small numbers: a stream has at most 255 items in its life.
+// A stream has at most 255 items in total.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace memlab::model_check {
 
 inline constexpr std::size_t max_streams = 3;
 
-/// For each stream how many of its items: a point in the device's work.
+/// A point in the device's work: the number of items per stream (a vector clock).
 using Counts = std::array<std::uint8_t, max_streams>;
 
 inline bool covers(const Counts& all, const Counts& part) {
@@ -33,14 +33,14 @@ inline bool covers(const Counts& all, const Counts& part) {
     return true;
 }
 
-/// What the fences know beyond what they are told.
+/// What the fences know about the device's work.
 enum class Knowledge : std::uint8_t {
-    nothing,  ///< every free records a fence of its own
+    nothing,  ///< every free records its own fence
     exact,    ///< whether the device is idle, and whether work was submitted since the last fence
-    clock,    ///< the same as far as the work clock tells
+    clock,    ///< the same, as far as the work clock shows it
 };
 
-/// One rule of the protocol, broken.
+/// A broken rule of the protocol.
 enum class Mutation : std::uint8_t {
     none,
     no_fence,                ///< a free records nothing
@@ -48,9 +48,9 @@ enum class Mutation : std::uint8_t {
     tick_before_submit,      ///< the clock ticks before work is submitted
     under_way_unseen,        ///< the clock shows a time while a submission is under way
     unseen_stream,           ///< one stream's submissions do not tick
-    released_is_complete,    ///< a fence that nobody needs any more counts as completed
+    released_is_complete,    ///< a released fence counts as completed
     one_stream_fence,        ///< a fence captures the first busy stream only
-    any_stream_completes,    ///< a fence is complete when one stream has got there
+    any_stream_completes,    ///< a fence is complete when one stream has reached it
     out_of_order,            ///< a complete fence makes older ones complete last: newest first
     recorded_late,           ///< a fence is recorded when the next free comes
     endless_epoch,           ///< frees share a fence although work was submitted in between
@@ -61,7 +61,7 @@ enum class Mutation : std::uint8_t {
     release_forgotten,       ///< a fence is not released
     released_twice,
     capture_end_forgotten,  ///< what was freed during a capture is not fenced after it
-    // Of what is known while all work goes to one stream:
+    // Of the single-stream optimization:
     second_orders_nothing,     ///< a second stream begins without waiting for anything
     second_orders_late,        ///< ... and waits only after its first work
     second_told_early,         ///< others may submit before the device waits
@@ -75,20 +75,19 @@ enum class Mutation : std::uint8_t {
     one_stream_is_idle,        ///< a free need not wait for the one stream
 };
 
-/// What is known of the streams that were given work (interpose/driver/one_stream.hpp).
+/// The state of the single-stream optimization (interpose/driver/one_stream.hpp).
 enum class Streams : std::uint8_t {
     none,      ///< nothing was submitted
     one,       ///< all work went to one
     gone,      ///< ... which was destroyed since
-    ordering,  ///< a second one begins: the device is made to wait for what frees left behind
+    ordering,  ///< a second one begins: the device must wait for the fences of earlier frees
     many,
 };
 
-/// The rules of the work clock (interpose/driver/work_clock.hpp), as a plain state machine: a
-/// submission is under way from before its work is there, and ticks after it; a fence's time is
-/// read before it is recorded; while the clock shows the time of a fence that completed, everything
-/// that ticked is done; and while it shows the time of the newest fence, that fence covers
-/// everything that ticked.
+/// The rules of the work clock (interpose/driver/work_clock.hpp) as a state machine. A submission
+/// is under way from before its work exists, and ticks after it. A fence's time is read before it
+/// is recorded. While the clock shows the time of a completed fence, all work that has ticked is
+/// done; while it shows the time of the newest fence, that fence covers all work that has ticked.
 class ModelClock {
   public:
     /// What the clock shows while a submission is under way: no time.
@@ -124,10 +123,10 @@ class ModelDevice final : public allocator::DeviceBackend {
 
     static constexpr Address base = 0x7f0000000000;
 
-    /// What the checker is told, and where it may stop the calling thread.
+    /// Callbacks to the checker, in which it may suspend the calling thread.
     struct Checker {
         virtual ~Checker() = default;
-        /// Between the look at the clock and the record.
+        /// Between reading the clock and recording the fence.
         virtual void between_look_and_record() = 0;
         /// The fence is not complete: park until it is.
         virtual void wait_on_host(Fence fence) = 0;
@@ -136,12 +135,12 @@ class ModelDevice final : public allocator::DeviceBackend {
         virtual bool caller_relies() = 0;
         /// Whether it is known without looking that it does not.
         virtual bool caller_is_known() = 0;
-        /// A segment goes back, once everything is finished that is submitted now: park until then.
+        /// A segment is freed: park until all work submitted so far is finished.
         virtual void give_back(Address segment) = 0;
         virtual void broken(const char* rule) = 0;
     };
 
-    /// `one_stream`: notices while all work goes to one stream.
+    /// `one_stream`: enables the single-stream optimization.
     ModelDevice(std::uint64_t total, Knowledge knowledge, bool one_stream, Mutation mutation,
                 Checker& checker);
 
@@ -154,7 +153,7 @@ class ModelDevice final : public allocator::DeviceBackend {
     void fence_release(Fence fence) override;
     bool ordered_behind(Fence fence) override;
     bool caller_needs_host_wait() const override { return checker_.caller_relies(); }
-    bool caller_surely_goes_on() const override { return checker_.caller_is_known(); }
+    bool caller_never_waits() const override { return checker_.caller_is_known(); }
 
     // --- work ---
 
@@ -184,7 +183,7 @@ class ModelDevice final : public allocator::DeviceBackend {
     bool is_known(std::size_t stream) const {
         return streams_ == Streams::one && !gone_[stream] && handle_of(stream) == known_;
     }
-    /// What the newest fence covers whose block was free at once.
+    /// The work covered by the newest fence whose block was freed immediately.
     const Counts& ordered() const { return ordered_; }
 
     /// A stream's oldest unfinished item can finish now.
@@ -200,18 +199,18 @@ class ModelDevice final : public allocator::DeviceBackend {
     /// Unfinished, oldest first.
     const std::vector<Item>& items(std::size_t stream) const { return items_[stream]; }
 
-    // --- the rest of the world ---
+    // --- captures and failures ---
 
     void set_capturing(bool capturing) { capturing_ = capturing; }
     bool capturing() const { return capturing_; }
 
     enum class Failing : std::uint8_t { record, wait_device, wait_host, segment_alloc };
     static constexpr std::uint8_t failures = 4;
-    /// The next such call does nothing and answers an error.
+    /// The next such call does nothing and returns an error.
     void fail_next(Failing what) { failing_[static_cast<std::size_t>(what)] = true; }
     bool fails(std::size_t what) const { return failing_[what]; }
 
-    // --- the books ---
+    // --- statistics ---
 
     struct Record {
         Counts captured{};

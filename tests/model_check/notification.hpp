@@ -1,6 +1,6 @@
-// The pool's condition variable in the hands of a test that runs several calls on one thread. The
-// linker puts this file's functions in the place of std::condition_variable's (see CMakeLists.txt);
-// without an installed Notification they do what they always do.
+// Replaces the pool's condition variable in tests that run several calls on one thread. The linker
+// substitutes this file's functions for std::condition_variable's (see CMakeLists.txt); without an
+// installed Notification they call the originals.
 #pragma once
 
 namespace memlab::model_check {

@@ -29,7 +29,7 @@ allocator::PoolOptions options_of(const Setting& setting) {
     return options;
 }
 
-/// What is still to come of a point in the device's work.
+/// The unfinished part of a point in the device's work.
 Counts rest(const Counts& point, const Counts& completed) {
     Counts left{};
     for (std::size_t i = 0; i < max_streams; ++i) {
@@ -192,8 +192,8 @@ std::vector<Operation> Protocol::possible() const {
     const auto add = [&all](Step step, std::size_t first = 0, std::size_t second = 0) {
         all.push_back({step, static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second)});
     };
-    // Work that is not there yet cannot be over for anybody, so nobody frees what it will use. Once
-    // it is there a kernel may tell of itself before the call that launched it returns.
+    // Nobody can know that work is finished before it exists, so its memory is not freed before.
+    // Once it exists, its end may be observed before the call that launched it returns.
     const auto yet_to_come = [&](std::size_t slot) {
         return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& each) {
             const bool there = setting_.one_stream
@@ -212,7 +212,7 @@ std::vector<Operation> Protocol::possible() const {
             continue;
         }
         if (device_.gone(stream) || device_.streams() == Streams::ordering) {
-            continue;  // nobody has that stream, or every submission waits
+            continue;  // no such stream, or all submissions wait
         }
         // Streams without unfinished work are all alike, but for the one that is known.
         if (device_.is_known(stream)) {
@@ -465,7 +465,7 @@ void Protocol::start(Call call) {
             break;
         default: {
             FenceTiming timing =
-                here.step == Step::free_go_on ? FenceTiming::now_host_goes_on : FenceTiming::now;
+                here.step == Step::free_go_on ? FenceTiming::now_without_wait : FenceTiming::now;
             if (device_.capturing()) {
                 timing = FenceTiming::deferred;
             }
@@ -621,7 +621,7 @@ void Protocol::freed(const Call& call) {
         return;  // it is free, perhaps somebody else's by now
     }
     if (slot.fence == 0) {
-        slot.deferred = true;  // told so, or its fence could not be recorded
+        slot.deferred = true;  // as requested, or its fence could not be recorded
         slot.order = next_order_++;
         if (!call.deferred && call.given.status.ok()) {
             slot.has_due = true;  // then nothing says that it may wait for more than this
@@ -633,7 +633,7 @@ void Protocol::freed(const Call& call) {
     }
 }
 
-// --- what the pool tells
+// --- observer callbacks
 // --------------------------------------------------------------------------
 
 void Protocol::on_alloc(const BlockInfo& block, Tag) {
@@ -732,14 +732,14 @@ void Protocol::settle_calls() {
 }
 
 void Protocol::check_ending() {
-    // A call between its look at the clock and its record holds the pool's lock.
+    // A call between reading the clock and recording its fence holds the pool's lock.
     for (std::size_t call = 0; call < calls_.size() && lock_is_held(); ++call) {
         while (calls_[call].where == Where::between) {
             go_on(call);
         }
     }
     const Counts completed = device_.completed();
-    pool_->release_cached(false);  // looks at the fences first
+    pool_->release_cached(false);  // polls the fences first
     for (std::size_t i = 0; i < max_blocks; ++i) {
         const bool awaited = std::any_of(calls_.begin(), calls_.end(), [i](const Call& call) {
             return call.where != Where::nowhere &&
@@ -787,12 +787,12 @@ void Protocol::check_ending() {
 // --- fingerprints
 // ---------------------------------------------------------------------------------
 
-/// Writes a state down under one naming of the streams.
+/// Serializes a state under one permutation of the streams.
 ///
-/// Blocks in segments of their own are named by what there is to say of them, so that they may be
-/// exchanged: the pool chooses among free ones by address, and nothing that is said of a free block
-/// makes a difference for what follows. Work that is ordered before all future work need not say
-/// what it uses, since every later user may have it.
+/// Blocks in segments of their own are identified by their properties, so that they are
+/// interchangeable: the pool chooses among free ones by address, and the properties of a free block
+/// do not affect the future. The memory of work that is ordered before all future work is omitted,
+/// since every later user may have it.
 class Protocol::Writer {
   public:
     using Bytes = std::vector<std::uint8_t>;
@@ -861,7 +861,7 @@ class Protocol::Writer {
         }
     }
 
-    /// Calls are told apart by what they do alone, not by their place in the list of calls.
+    /// Calls are identified by what they do, not by their index in the list of calls.
     static bool waits_for(const Call& call, const Slot& slot) {
         return call.where != Where::nowhere && call.syncing && slot.state == State::given &&
                slot.order < call.sync_end;
@@ -882,7 +882,7 @@ class Protocol::Writer {
             put_fence(slot.fence);
             put(slot.has_due);
             put_counts(slot.due);
-            // Its place in the list of those that wait.
+            // Its position in the list of waiting calls.
             put(std::count_if(run_.slots_.begin(), run_.slots_.end(), [&slot](const Slot& other) {
                 return other.state == State::given && other.deferred == slot.deferred &&
                        other.order < slot.order;
@@ -932,7 +932,7 @@ class Protocol::Writer {
         put_counts(run_.device_.ordered());
     }
 
-    /// Which of the test's places a call takes does not matter.
+    /// The index of a call is irrelevant.
     void write_calls() {
         const ModelClock& clock = run_.device_.clock();
         Bytes outer;

@@ -1,19 +1,18 @@
-// The fence protocol in operation: the real pool over the model device, driven one step at a time
-// by a program that chooses freely. Each step is checked; each state has a fingerprint, equal for
-// states that differ only in which stream is which.
+// Executes the fence protocol: the real pool over the model device, one operation at a time, chosen
+// by the explorer. Each step is checked; each state has a fingerprint, equal for states that differ
+// only by a permutation of streams.
 //
 // What is checked:
-//  - reuse: memory is handed out only when all work of earlier owners on it is finished, or is
-//    ordered before everything submitted from now on; while all work goes to one stream, work is
-//    submitted only where all work of earlier owners on its memory is finished or ordered before
-//    it;
-//  - promise: a free that may stop the host returns when all work is finished that was
-//    submitted before the free was called;
-//  - lateness: a free waits for nothing that was submitted after it: neither does its host wait,
-//    nor is its block still kept back when all earlier work is finished, nor does work wait for
-//    more than a free before it;
-//  - liveness: once the device is idle every freed block is free again, every call has returned,
-//    every unused segment can be given back;
+//  - reuse: memory is reused only when all work of earlier owners on it is finished, or is ordered
+//    before all future work; while all work goes to one stream, work is submitted only if all work
+//    of earlier owners on its memory is finished or ordered before it;
+//  - promise: a free that may block the host returns only when all work that was submitted before
+//    the call is finished;
+//  - lateness: a free waits for nothing that was submitted after it: its host wait does not, its
+//    block is not still pending when all earlier work is finished, and no work waits for more than
+//    a free before it;
+//  - liveness: once the device is idle, every freed block is free again, every call has returned,
+//    and every unused segment can be freed;
 //  - books: each fence is released once, none is recorded in a capture, and validate() is empty.
 #pragma once
 
@@ -35,7 +34,7 @@ enum class Step : std::uint8_t {
     submit,        ///< stream, block: work, from its begin to its tick
     submit_begin,  ///< stream, block: all but the tick
     submit_end,    ///< stream: the tick
-    submit_look,   ///< stream, block: a look at the stream, where one stream counts
+    submit_look,   ///< stream, block: the check for a second stream
     submit_next,   ///< stream: the next step of that submission, the last of which is its tick
     replace,       ///< stream, stream: the one is destroyed, the other made and has its handle
     finish,        ///< stream: its oldest work is done
@@ -57,10 +56,10 @@ struct Operation {
 };
 std::string describe(const Operation& operation);
 
-/// Where blocks lie.
+/// The layout of blocks.
 enum class Layout : std::uint8_t {
     own_segments,  ///< a segment each: they go back to the driver one by one
-    one_segment,   ///< quarters of one segment: they split and merge, and double ones exist
+    one_segment,   ///< quarters of one segment, which split and merge; also double blocks
 };
 
 struct Setting {
@@ -68,14 +67,14 @@ struct Setting {
     Knowledge knowledge = Knowledge::clock;
     Layout layout = Layout::own_segments;
     std::size_t streams = max_streams;
-    std::size_t blocks = 4;  ///< the device has memory for so many
-    std::size_t live = 0;    ///< so many are allocated at the beginning
+    std::size_t blocks = 4;  ///< capacity of the device
+    std::size_t live = 0;    ///< allocated at the beginning
     bool captures = false;
     bool failures = false;
-    bool one_stream = false;  ///< it counts when all work goes to one stream
-    bool relies = true;       ///< programs rely on the wait of their frees
-    bool known = false;       ///< that they do not is known without looking
-    std::size_t calls = 3;    ///< so many calls wait at the same time at most
+    bool one_stream = false;  ///< with the single-stream optimization
+    bool relies = true;       ///< programs rely on the host wait of their frees
+    bool known = false;       ///< caller_never_waits() knows that they do not
+    std::size_t calls = 3;    ///< maximum number of concurrently waiting calls
     Mutation mutation = Mutation::none;
 };
 std::string describe(const Setting& setting);
@@ -97,11 +96,11 @@ class Protocol final : private ModelDevice::Checker,
     std::vector<Operation> possible() const;
     void apply(const Operation& operation);
 
-    /// Equal for two states only if the same can follow from both.
+    /// Equal for two states only if they are equivalent for all future operations.
     std::uint64_t fingerprint() const;
 
     /// The checks that every state must pass. The second one ends the run: it lets everything
-    /// finish and looks at what is left.
+    /// finish and checks the final state.
     void check();
     void check_ending();
 
@@ -133,7 +132,7 @@ class Protocol final : private ModelDevice::Checker,
         bool in_capture = false;  ///< a capture was under way while the call ran
         bool syncing = false;     ///< an allocation makes sure of all that is pending
         std::uint64_t sync_end = 0;
-        std::array<bool, max_blocks> leaving{};  ///< what it gives back or is about to
+        std::array<bool, max_blocks> leaving{};  ///< blocks that it frees or is about to free
         std::uint8_t now_leaving = no_block;
         std::uint64_t owner = 0;  ///< of the block that is freed
         std::uint64_t look = 0;   ///< at the work clock, before a record
@@ -154,7 +153,7 @@ class Protocol final : private ModelDevice::Checker,
         Counts due{};  ///< what the block may wait for at most
         bool has_due = false;
     };
-    /// What a submission that looks at its stream does next.
+    /// The next step of a submission with the check for a second stream.
     enum class Next : std::uint8_t { order, tell, submit, tick };
     struct InFlight {
         bool on = false;
@@ -185,7 +184,7 @@ class Protocol final : private ModelDevice::Checker,
     void on_segment_map(allocator::Address, std::uint64_t, allocator::Tag) override {}
     void on_segment_unmap(allocator::Address, std::uint64_t) override {}
     void on_alloc_retry(std::uint64_t, allocator::Tag) override {}
-    void on_make_room(std::uint64_t, allocator::Tag) override {}
+    void on_reclaim(std::uint64_t, allocator::Tag) override {}
     void on_empty_cache() override {}
     void on_tick(std::uint64_t) override {}
     void on_sync() override;

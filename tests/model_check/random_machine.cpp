@@ -29,7 +29,7 @@ Knowledge random_knowledge(Random& random) {
 
 }  // namespace
 
-/// The checking observer, and whoever else hears the pool.
+/// Forwards to the checking observer and the additional one.
 class RandomMachine::Both final : public allocator::PoolObserver {
   public:
     explicit Both(PoolObserver& first) : first_(&first) {}
@@ -60,8 +60,8 @@ class RandomMachine::Both final : public allocator::PoolObserver {
     void on_alloc_retry(std::uint64_t requested, Tag tag) override {
         tell([&](PoolObserver& each) { each.on_alloc_retry(requested, tag); });
     }
-    void on_make_room(std::uint64_t requested, Tag tag) override {
-        tell([&](PoolObserver& each) { each.on_make_room(requested, tag); });
+    void on_reclaim(std::uint64_t requested, Tag tag) override {
+        tell([&](PoolObserver& each) { each.on_reclaim(requested, tag); });
     }
     void on_empty_cache() override {
         tell([](PoolObserver& each) { each.on_empty_cache(); });
@@ -103,7 +103,7 @@ struct RandomMachine::Site {
     std::unique_ptr<allocator::Pool> pool;
     std::vector<Live> live;
     bool locked = false;         ///< a call parked with the pool's lock
-    bool capture_ended = false;  ///< and nobody has fenced what was freed meanwhile
+    bool capture_ended = false;  ///< and the deferred frees have no fences yet
     bool in_flight = false;      ///< the newest submission has not returned
     std::uint64_t contexts = 0;
     std::size_t index = 0;
@@ -441,7 +441,7 @@ bool RandomMachine::free(Site& site, std::size_t index) {
     site.live[index] = site.live.back();
     site.live.pop_back();
     const FenceTiming timing = site.device.capturing() ? FenceTiming::deferred
-                               : random_.one_in(8)     ? FenceTiming::now_host_goes_on
+                               : random_.one_in(8)     ? FenceTiming::now_without_wait
                                                        : FenceTiming::now;
     const CookieDevice::Position submitted = site.device.submitted();
     start(site, [this, live, timing, submitted, contexts = site.contexts](Call& call) {
@@ -468,7 +468,7 @@ bool RandomMachine::free(Site& site, std::size_t index) {
 }
 
 /// A pool may outlive a context, and serve the next one. A recording knows only contexts with a
-/// pool each: with a listener the pool goes too, when no call is in it.
+/// pool each: with a listener the pool is replaced too, when no call is in it.
 void RandomMachine::lose_context(Site& site) {
     if (listener_ != nullptr &&
         std::any_of(waiting_.begin(), waiting_.end(),
@@ -529,7 +529,7 @@ void RandomMachine::end() {
     for (const auto& site : sites_) {
         finish_submission(*site);
         site->device.set_capturing(false);
-        site->device.fail_no_more();
+        site->device.clear_failures();
     }
     for (bool moved = true; moved && !waiting_.empty();) {
         moved = false;

@@ -1,10 +1,10 @@
-// A random program on a machine of several devices: threads that share the pools, streams,
-// captures, memory that runs out, calls that fail, contexts that are lost. Everything is decided by
-// the seed, also which of the waiting threads goes on when.
+// A random program on a machine with several devices: threads that share the pools, streams,
+// captures, out-of-memory, failing calls, lost contexts. The seed decides everything, including the
+// scheduling of waiting threads.
 //
-// After every step it is asked whether anything is wrong: the pool's own walker, the checking
-// observer (tests/unit/allocator), the statistics against the events, and the devices' contents
-// (cookie_device.hpp). Above 64 blocks every sixteenth time.
+// After every step (with more than 64 blocks, after every sixteenth) all checks run: validate(),
+// the checking observer (tests/unit/allocator), the statistics against the events, and the devices'
+// contents (cookie_device.hpp).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace memlab::model_check {
 
-/// Hears what the pools of a machine tell, beside the checking observer.
+/// An additional observer of a machine's pools, beside the checking observer.
 class MachineListener {
   public:
     MachineListener() = default;
@@ -28,12 +28,12 @@ class MachineListener {
     MachineListener& operator=(const MachineListener&) = delete;
     virtual ~MachineListener() = default;
 
-    /// A device's context is there: for the first time, or in the place of one that was lost. Who
-    /// hears what its pool tells from now on; lives until the next call for this device.
+    /// A device has a new context: the first one, or a replacement for a lost one. Returns the
+    /// observer for its pool, valid until the next call for this device.
     virtual allocator::PoolObserver& begins(std::size_t device,
                                             const allocator::PoolOptions& options,
                                             std::uint64_t total_memory) = 0;
-    /// The pool was looked at, and so much is reserved.
+    /// Called with the pool's reserved bytes when the pool was checked.
     virtual void looked(std::size_t device, std::int64_t reserved_bytes) = 0;
 };
 
@@ -42,10 +42,10 @@ class RandomMachine final : private CookieDevice::Host, private Notification {
     struct Counts {
         std::uint64_t steps = 0;
         std::uint64_t calls = 0;     ///< into pools
-        std::uint64_t waited = 0;    ///< calls that waited while others went on
-        std::uint64_t reused = 0;    ///< blocks handed out where memory had been used before
-        std::uint64_t work = 0;      ///< items of work that ran and looked at the contents
-        std::uint64_t failures = 0;  ///< allocations refused
+        std::uint64_t waited = 0;    ///< calls that waited while others ran
+        std::uint64_t reused = 0;    ///< blocks allocated from memory used before
+        std::uint64_t work = 0;      ///< items of work that ran and checked the contents
+        std::uint64_t failures = 0;  ///< failed allocations
         std::uint64_t checks = 0;
     };
 

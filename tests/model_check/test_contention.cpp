@@ -1,7 +1,7 @@
-// Real threads against each other: eight workers on one pool or on several, frees by others than
-// the one who allocated, and at the same time someone who empties the cache, lets time pass, looks
-// at the statistics or loses the context. Made for ThreadSanitizer; whoever runs when is chance,
-// all else the seed's:
+// Contention between real threads: eight workers on one pool or on several, frees by other threads
+// than the allocating one, and concurrently calls that empty the cache, tick, read the statistics
+// or lose the context. Intended for ThreadSanitizer. The scheduling is random, all else from the
+// seed:
 //   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<seeds> contention_test
 #include <array>
 #include <atomic>
@@ -30,8 +30,8 @@ using allocator::testing::sound;
 
 constexpr std::size_t workers = 8;
 
-/// Who holds which memory, as the owners themselves say: a block writes its id into marks all over
-/// it, and must find there what it expects.
+/// A shadow map of memory ownership: each owner writes its block's id into marks all over the block
+/// and checks them.
 class Owners {
   public:
     /// False when somebody else holds some of it.
@@ -63,7 +63,7 @@ class Owners {
     struct Free {
         void operator()(void* memory) const { std::free(memory); }
     };
-    // Zeros that cost nothing where nobody looks: ranges of addresses are mostly empty.
+    // Zero pages are allocated on access only: address ranges are mostly empty.
     std::unique_ptr<std::atomic<std::uint64_t>[], Free> marks_ {
         static_cast<std::atomic<std::uint64_t>*>(
             std::calloc(span / granule, sizeof(std::atomic<std::uint64_t>)))
@@ -91,7 +91,7 @@ struct Held {
     BlockInfo block;
 };
 
-/// What a worker lays down for another to free.
+/// Blocks handed over to another worker to free.
 class Mailbox {
   public:
     std::optional<Held> exchange(std::optional<Held> held) {
@@ -125,7 +125,7 @@ struct Stress {
             found("a block was overwritten");
         }
         const FenceTiming timing = random.one_in(16)  ? FenceTiming::deferred
-                                   : random.one_in(8) ? FenceTiming::now_host_goes_on
+                                   : random.one_in(8) ? FenceTiming::now_without_wait
                                                       : FenceTiming::now;
         const FreeResult result = site.pool.free(held.block.address, 0, timing);
         if (plant) {
@@ -202,7 +202,7 @@ struct Stress {
         }
     }
 
-    /// Whoever else may call a pool: an option's timer, a report, memlab_empty_cache().
+    /// Other callers of a pool: an option's timer, a report, memlab_empty_cache().
     void disturb(std::uint64_t seed) {
         Random random(seed);
         std::uint64_t now_ns = 0;

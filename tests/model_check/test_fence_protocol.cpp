@@ -1,5 +1,5 @@
-// The fence protocol, every interleaving within a small scope (explorer.hpp), and the checker
-// itself: each rule of the protocol is broken once, and that must be found.
+// The fence protocol: every interleaving within a small scope (explorer.hpp). And the checker
+// itself: each rule of the protocol is broken once, which must be detected.
 //
 //   MEMLAB_TEST_DEPTH=n           operations (default: 5, without optimization 4)
 //   fence_protocol_test "[full]"  8 operations, more where the program begins with fewer blocks
@@ -33,13 +33,13 @@ constexpr unsigned usual_depth = 4;
 constexpr unsigned merge_depth = 3;
 #endif
 
-/// What the pool can be asked to do, times what its fences may know, times where blocks lie.
+/// All combinations of the pool's options, the knowledge of its fences and the layout of blocks.
 std::vector<Setting> settings(std::size_t live) {
     std::vector<Setting> all;
     for (const FreeSync sync : {FreeSync::never, FreeSync::automatic, FreeSync::always}) {
         for (const Knowledge knowledge : {Knowledge::nothing, Knowledge::exact, Knowledge::clock}) {
             if (sync == FreeSync::always && knowledge != Knowledge::clock) {
-                continue;  // as automatic, but for a look at the fence
+                continue;  // as automatic, except for polling the fence
             }
             for (const Layout layout : {Layout::own_segments, Layout::one_segment}) {
                 Setting each;
@@ -365,7 +365,7 @@ TEST_CASE("every broken rule of the fence protocol is found") {
     }
 }
 
-// What stands behind visiting equal states once: without it the same states are found.
+// Justifies visiting equal states once: without that, the same states are found.
 TEST_CASE("states that look the same lead to the same states") {
     for (const std::size_t live : {1, 3}) {
         std::vector<Setting> all = settings(live);

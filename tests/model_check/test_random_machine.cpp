@@ -1,4 +1,4 @@
-// Random programs on machines of several devices (random_machine.hpp). A failure names the seed:
+// Random programs on machines with several devices (random_machine.hpp). A failure prints the seed:
 //   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 random_machine_test "random machines*"
 //   random_machine_test "[full]"   10 million steps
 #include <cstdint>

@@ -1,7 +1,7 @@
-// A recording is the whole truth about its pools: random machines (random_machine.hpp) are recorded
-// as a live process is, by PoolRecorder and Recorder into an event log on disk; then the log alone
-// must give, with the options that it ran with, the same blocks and the same reserved curve to the
-// byte; and the curve in the log must be the one that the live pools had.
+// A recording is sufficient to replay its pools: random machines (random_machine.hpp) are recorded
+// as a live process is, by PoolRecorder and Recorder into an event log on disk. A replay of the
+// log, with the same options, must give the same blocks and the same reserved curve to the byte,
+// and the curve in the log must equal that of the live pools.
 //   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<programs> recorded_machine_test
 #include <algorithm>
 #include <cstdint>
@@ -33,8 +33,8 @@ using allocator::testing::sound;
 
 constexpr std::uint64_t steps = 700;
 
-/// Adds up what each device has reserved, as the log tells it, and holds it against what the pools
-/// said themselves at the time, which the recording below writes in between as device samples.
+/// Sums the reserved bytes of each device from the log, and compares them with what the pools
+/// reported at the time, which the recording below writes in between as device samples.
 class Curve {
   public:
     void add(const test::Records& records) {
@@ -81,7 +81,7 @@ class Curve {
     std::map<std::uint32_t, std::uint64_t> reserved_;
 };
 
-/// Hears a machine and writes its log.
+/// Records a machine into a log.
 class Recording final : public MachineListener {
   public:
     explicit Recording(const std::string& path)
@@ -151,7 +151,7 @@ struct Sum {
     std::uint64_t compared = 0;
 };
 
-/// A file that is gone with it.
+/// A temporary file, removed by the destructor.
 class TemporaryFile {
   public:
     TemporaryFile() {
@@ -180,7 +180,7 @@ std::string record(std::uint64_t seed, Fibers& fibers, Recording& recording) {
     return problem.empty() ? recording.problem() : problem;
 }
 
-/// Runs and records a program; what its log then says differently.
+/// Runs and records a program; returns the first difference in its log, or empty.
 std::string replay(std::uint64_t seed, Fibers& fibers, Sum& sum) {
     const TemporaryFile file;
     Recording recording(file.path());

@@ -27,7 +27,7 @@ FUNCTIONS = [
     "memlab::interpose::PoolRecorder::on_freed(",
     "memlab::profiler::Recorder::record(memlab::trace::Event)",
     "memlab::profiler::Recorder::capture_call_site(",
-    "memlab::profiler::StackTable::id_of(",
+    "memlab::profiler::StackTable::intern(",
     "memlab::profiler::python::read_frames(",
     "void memlab::profiler::unwind::walk_stack<64ul>(",
     "memlab::trace::LogWriter::on_freed(",

@@ -1,5 +1,5 @@
-// What a benchmark's process holds of the host's heap. It replaces operator new and delete: to be
-// included by one source of a program.
+// Counts a benchmark's heap use, by replacing operator new and delete. Include it in one source of
+// a program only.
 #pragma once
 
 #include <malloc.h>

@@ -22,7 +22,7 @@ void SimulatedBackend::problem(std::string text) {
     problems_.push_back(std::move(text));
 }
 
-/// Counts the call; true when it shall answer *status and do nothing.
+/// Counts the call; true if it must fail with *status.
 bool SimulatedBackend::injected(Call call, BackendStatus* status) {
     const std::uint64_t number = ++calls_[index_of(call)];
     auto& failures = failures_[index_of(call)];
@@ -38,7 +38,7 @@ bool SimulatedBackend::injected(Call call, BackendStatus* status) {
     return false;
 }
 
-/// The caller has made sure that the sum fits; the address space is far larger.
+/// The caller has checked that the sum fits; the address space is far larger.
 Address SimulatedBackend::lowest_gap(std::uint64_t bytes) const {
     Address at = base_;
     auto segment = segments_.begin();
@@ -290,9 +290,9 @@ bool SimulatedBackend::caller_needs_host_wait() const {
     return answer ? answer() : true;
 }
 
-bool SimulatedBackend::caller_surely_goes_on() const {
+bool SimulatedBackend::caller_never_waits() const {
     const std::lock_guard lock(mutex_);
-    return surely_goes_on_;
+    return caller_never_waits_;
 }
 
 void SimulatedBackend::fence_release(Fence fence) {
@@ -401,9 +401,9 @@ void SimulatedBackend::set_caller_needs_host_wait(std::function<bool()> answer) 
     needs_host_wait_ = std::move(answer);
 }
 
-void SimulatedBackend::set_caller_surely_goes_on(bool surely) {
+void SimulatedBackend::set_caller_never_waits(bool never) {
     const std::lock_guard lock(mutex_);
-    surely_goes_on_ = surely;
+    caller_never_waits_ = never;
 }
 
 void SimulatedBackend::set_knows_idle(bool knows) {
@@ -421,7 +421,7 @@ void SimulatedBackend::fail(Call call, std::uint64_t nth, BackendStatus status) 
     failures_[index_of(call)][calls_[index_of(call)] + nth] = status;
 }
 
-void SimulatedBackend::fail_no_more() {
+void SimulatedBackend::clear_failures() {
     const std::lock_guard lock(mutex_);
     for (auto& failures : failures_) {
         failures.clear();

@@ -1,15 +1,14 @@
-// A device in miniature, for tests and replay: memory, a queue of work on a clock that only the
-// test moves, fences in that queue, failures on demand. Deterministic: the same calls get the same
-// answers, addresses included.
+// A simulated device for tests and replay: memory, a work queue with a clock that only the test
+// advances, fences in that queue, and injected failures. Deterministic: the same calls give the
+// same results, including addresses.
 //
-// It watches the pool while it serves it. Whatever breaks the contract of DeviceBackend, and every
-// access to memory that an earlier owner's work may still be using, is kept as a sentence in
-// problems(); so a test of ordering can fail.
+// It also checks the pool: violations of the contract of DeviceBackend, and accesses to memory that
+// an earlier owner's work may still be using, are reported in problems().
 //
-// The memory never fragments: a segment, or a page of an expandable range, fits as long as the sum
-// fits; segments and ranges are at the lowest free address.
-// Work items run one after the other in the order of submission, and nothing but fences orders one
-// owner's work behind another's: they stand for work on different streams.
+// The memory never fragments: a segment, or a page of an expandable range, fits if the sum fits;
+// segments and ranges get the lowest free address. Work items run in the order of submission, but
+// only fences order one owner's work behind another's: the items stand for work on different
+// streams.
 #pragma once
 
 #include <condition_variable>
@@ -47,7 +46,7 @@ class SimulatedBackend final : public DeviceBackend {
     bool ordered_behind(Fence fence) override;
     BackendStatus fence_wait_host(Fence fence) override;
     bool caller_needs_host_wait() const override;
-    bool caller_surely_goes_on() const override;
+    bool caller_never_waits() const override;
     void fence_release(Fence fence) override;
     BackendStatus wait_host() override;
 
@@ -59,41 +58,41 @@ class SimulatedBackend final : public DeviceBackend {
     /// Submits work that touches no memory.
     Position submit();
 
-    /// Submits work of `owner` (say, the block's id) on a range. A problem if the range is not in a
-    /// segment, or if unfinished work of another owner on it is not ordered before this one.
+    /// Submits work of `owner` (for example the block's id) on a range. A violation if the range is
+    /// not in a segment, or if unfinished work of another owner on it is not ordered before this.
     Position access(std::uint64_t owner, Address address, std::uint64_t bytes);
 
-    /// Everything up to `position` is finished. The clock never goes back.
+    /// Completes everything up to `position`. The clock never goes back.
     void advance_to(Position position);
     void advance_all();
 
     Position submitted() const;
     Position completed() const;
 
-    /// What a host does that waits for an unfinished fence.
+    /// The effect of a host wait for an unfinished fence.
     enum class HostWait : std::uint8_t {
-        advances,  ///< time passes: the clock moves to the fence
-        blocks,    ///< the thread sleeps until another one moves the clock
+        advances,  ///< advances the clock to the fence
+        blocks,    ///< blocks the thread until another one advances the clock
     };
     void set_host_wait(HostWait wait);
 
-    /// Called by fence_wait_host before it waits, without any lock of the simulation: the moment at
-    /// which other threads may do anything.
+    /// Called by fence_wait_host before it waits, without any lock of the simulation, to simulate
+    /// concurrent calls of other threads.
     void set_host_wait_hook(std::function<void()> hook);
 
-    /// Called by segment_free, as the hook of a host wait.
+    /// The same for segment_free.
     void set_segment_free_hook(std::function<void()> hook);
 
-    /// What caller_needs_host_wait answers; it is called without any lock of the simulation.
+    /// Sets the result of caller_needs_host_wait; called without any lock of the simulation.
     void set_caller_needs_host_wait(std::function<bool()> answer);
 
-    /// What caller_surely_goes_on answers. (Default: false.)
-    void set_caller_surely_goes_on(bool surely);
+    /// Sets the result of caller_never_waits. (Default: false.)
+    void set_caller_never_waits(bool never);
 
     /// false: fence_record gives a real fence even when nothing is running. (Default: it gives 0.)
     void set_knows_idle(bool knows);
 
-    /// true: ordered_behind() sees to the order at once, as while all work goes to one stream.
+    /// true: ordered_behind() orders immediately, as while all work goes to one stream.
     void set_one_stream(bool one_stream);
 
     // --- failures ---
@@ -108,16 +107,16 @@ class SimulatedBackend final : public DeviceBackend {
         pages_map,
         pages_unmap,
     };
-    /// The `nth` call from now (1: the next) to `call` does nothing and answers `status`.
+    /// The `nth` call from now (1: the next) to `call` does nothing and returns `status`.
     void fail(Call call, std::uint64_t nth, BackendStatus status);
-    /// Takes back all failures that have not come yet.
-    void fail_no_more();
+    /// Cancels all failures that are still to come.
+    void clear_failures();
 
-    /// The device's sticky error: from now on no work completes, fences are failed, and every other
-    /// call answers `code`.
+    /// Sets the device's sticky error: from now on no work completes, fences are failed, and every
+    /// other call returns `code`.
     void break_context(std::int32_t code);
 
-    // --- the books ---
+    // --- statistics ---
 
     std::uint64_t calls(Call call) const;
     std::uint64_t queries() const;
@@ -129,7 +128,7 @@ class SimulatedBackend final : public DeviceBackend {
     std::uint64_t mapped() const;
     /// References to fences that the pool has not released.
     std::uint64_t fences() const;
-    /// Everything that was done to the simulation and must not be; empty when all is well.
+    /// All violations so far, as sentences.
     std::vector<std::string> problems() const;
 
   private:
@@ -170,7 +169,7 @@ class SimulatedBackend final : public DeviceBackend {
 
     Position submitted_ = 0;
     Position completed_ = 0;
-    Position ordered_ = 0;         ///< new work runs after everything up to here, finished or not
+    Position ordered_ = 0;         ///< new work is ordered behind everything up to here
     std::deque<Access> accesses_;  ///< unfinished ones, in order
     std::map<Fence, FenceEntry> fences_;
     Fence last_fence_ = 0;
@@ -180,7 +179,7 @@ class SimulatedBackend final : public DeviceBackend {
     std::function<void()> hook_;
     std::function<void()> segment_free_hook_;
     std::function<bool()> needs_host_wait_;
-    bool surely_goes_on_ = false;
+    bool caller_never_waits_ = false;
     bool knows_idle_ = true;
     bool one_stream_ = false;
     bool broken_ = false;

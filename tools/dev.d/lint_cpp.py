@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""clang-tidy over the sources of one build, in parallel, and only over what changed.
+"""Runs clang-tidy on the sources of one build, in parallel and incrementally.
 
---quick leaves the tests out, and the static analyzer, which takes most of the time, and reads a build whose
-targets are compiled in batches: what the sources of a batch include is read once.
+--quick skips the tests and the static analyzer, which takes most of the time, and uses a unity build, so that
+the headers of a batch are parsed once.
 
-The compile database is the compiler's (GCC), so flags that clang does not know are taken out of a copy of
-it first, and -Werror, which is for GCC's warnings. A file that passed is remembered with a digest of
-everything that its result depends on (its text, the text of every project header it includes, the system
-headers' names, the flags, the checks, the version of clang-tidy): a second run looks only at what is
-different. A file that failed is never remembered.
+The compile database is GCC's, so flags unknown to clang are removed from a copy of it, as is -Werror, which
+is meant for GCC's warnings. A file that passes is cached by a digest of all that its result depends on (its
+text, the text of every project header that it includes, the names of system headers, the flags, the checks,
+the version of clang-tidy), and skipped in later runs. Failures are not cached.
 """
 
 import argparse
@@ -28,7 +27,7 @@ GCC_ONLY = ("-Werror", "-fno-gnu-unique", "-Wno-subobject-linkage", "-fno-saniti
 
 
 def database(build):
-    """{source: (directory, arguments)} for the C++ files of the project, flags made clang's."""
+    """{source: (directory, arguments)} of the project's C++ files, with flags that clang accepts."""
     path = build / "compile_commands.json"
     try:
         entries = json.loads(path.read_text())
@@ -47,7 +46,7 @@ def database(build):
 
 
 def dependencies(directory, arguments):
-    """Every file that the source includes, as the preprocessor sees it; None when it does not compile."""
+    """All files that the source includes, by the preprocessor; None if it does not compile."""
     command = ["clang++"]
     skip = False
     for argument in arguments[1:]:
@@ -81,7 +80,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", required=True, type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true", help="the product alone, without the static analyzer")
+    parser.add_argument("--quick", action="store_true", help="no tests, no static analyzer")
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="default: every source of the build")
     options = parser.parse_args()
     build = options.build.resolve()
@@ -119,7 +118,7 @@ def main():
             if mark:
                 (cache / mark).touch()
             return "", True
-        # What it counts but does not show (warnings of system headers) is no news.
+        # Drop the counts of suppressed warnings (of system headers).
         rest = [line for line in result.stderr.splitlines() if not line.endswith("warnings generated.")]
         return "\n".join([result.stdout.rstrip(), *rest]), True
 

@@ -1,12 +1,11 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # the lists are used by tools/dev
 #
-# What the project needs from the system, how each need is recognised, and how it is installed.
+# The project's system dependencies: how each is detected and installed.
 #
-# A need is met when the thing itself is there (a command, a header, a Python module), wherever it
-# came from; the Debian/Ubuntu package is only the way to get it. So a prepared machine of any
-# distribution works, a second run costs no package manager call, and apt is asked only when
-# something is really missing.
+# A dependency is met if the thing itself is found (a command, a header, a Python module), whatever
+# its origin; the Debian/Ubuntu package is only one way to install it. So prepared machines of any
+# distribution work, and apt is only run if something is missing.
 
 # package|probe argument
 needs_build=(
@@ -35,15 +34,14 @@ needs_fuzz=(
     "clang|command clang++"
     "libclang-rt-dev|fuzzer"
 )
-# Installed along with the rest, never asked for on its own.
-# (Without the last ones tests are skipped: two read what memlab-report exports, clang, lld and llvm make and
-# name what its names and lines are compared with, and libdebuginfod, which Debian and Ubuntu name
-# differently, asks a server for debug information.)
+# Optional: installed along with the rest, but not required. Without them some tests are skipped: those of
+# exports (protobuf, prometheus), of symbols and lines (clang, lld, llvm) and of debuginfod, whose package
+# Debian and Ubuntu name differently.
 nice_to_have=(ccache protobuf-compiler python3-prometheus-client clang lld llvm libdebuginfod1 libdebuginfod1t64)
 
 say() { printf 'dev: %s\n' "$*" >&2; }
 
-# Bad surroundings or bad usage: one line that says what and what to do.
+# Exits because of the environment or usage, with one line: what is wrong and what to do.
 die() {
     say "$*"
     exit 2
@@ -62,8 +60,8 @@ has_header() {
     return 1
 }
 
-# The build looks at the same two interpreters (cmake/MemlabBuild.cmake): a virtual environment in
-# front of the system's Python need not know the packages.
+# As cmake/MemlabBuild.cmake, checks two interpreters: an active virtual environment may lack the
+# system's packages.
 has_module() {
     local interpreter
     for interpreter in python3 /usr/bin/python3; do
@@ -89,7 +87,7 @@ is_met() {
     esac
 }
 
-# missing_packages NEED...: the packages of those needs that are not met, on one line.
+# missing_packages NEED...: the packages of unmet needs, on one line.
 missing_packages() {
     local need
     local -a missing=()
@@ -111,11 +109,11 @@ need() {
         die "missing to $purpose: apt-get install $missing (Debian/Ubuntu names)"
     fi
     if ! command -v apt-get >/dev/null; then
-        die "missing here, and there is no apt to install them with (Debian/Ubuntu names): $missing"
+        die "missing packages, and no apt to install them (Debian/Ubuntu names): $missing"
     fi
     if [[ $(id -u) != 0 ]]; then
         as_root=(sudo)
-        [[ -t 0 ]] || as_root+=(-n) # nobody there to type a password
+        [[ -t 0 ]] || as_root+=(-n) # not interactive: no password prompt
         if ! command -v sudo >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
             die "no permission to install; ask an administrator for: apt-get install $missing"
         fi
@@ -137,11 +135,11 @@ need() {
     done
 
     missing=$(missing_packages "$@")
-    [[ -z $missing ]] || die "installed, yet not found where the build looks for them: $missing"
+    [[ -z $missing ]] || die "installed, but not found by the build: $missing"
 }
 
-# The CUDA Toolkit comes from NVIDIA, not from Debian (whose own is too old): found, never installed.
-# Puts it in front of PATH and tells CMake where it is.
+# Finds NVIDIA's CUDA Toolkit (Debian's is too old) and adds it to PATH and CMake's search. Does not
+# install it.
 need_cuda() {
     local candidate root version
     for candidate in "$(command -v nvcc || true)" "${CUDA_HOME:-}/bin/nvcc" "${CUDA_PATH:-}/bin/nvcc" \

@@ -109,7 +109,7 @@ void define(CLI::App& app, CheckArguments& arguments) {
         ->group("Output");
     app.footer(
         "A LIMIT is the most that is allowed: 4GiB, 1048576, 100, 20%; or so much above the "
-        "baseline: +5%, +64MiB. What lies exactly at its limit is kept. A kind of memory may have "
+        "baseline: +5%, +64MiB. A value equal to its limit is accepted. A kind of memory may have "
         "one of its own: --leaks 0 --leaks pinned=64MiB.\n"
         "\n"
         "Examples:\n"
@@ -118,12 +118,12 @@ void define(CLI::App& app, CheckArguments& arguments) {
         "  memlab-report check --baseline ci/memory/ --update memlab.train.*.json\n"
         "  memlab-report check --baseline ci/memory/ --peak-allocated +2% memlab.*.json\n"
         "\n"
-        "Exit code: 0 every limit is kept, 1 one is exceeded, 2 it cannot be told (a file could "
+        "Exit code: 0 every limit is kept, 1 one is exceeded, 2 unknown (a file could "
         "not be read, a recording has no end, a figure is not in it, there is no baseline) or the "
         "usage is wrong.");
 }
 
-/// "leaks@site:load_batch=0"; false when it is no such thing, and then `problem` says why.
+/// Parses "leaks@site:load_batch=0"; false on errors, which `problem` explains.
 bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
     const std::size_t at = text.find('@');
     const std::size_t equals = text.rfind('=');
@@ -141,7 +141,7 @@ bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
     const MetricInfo* metric = find_metric(name);
     const auto kinds = {Subject::Kind::site, Subject::Kind::scope, Subject::Kind::kind};
     const auto* const found = std::find_if(
-        kinds.begin(), kinds.end(), [&](Subject::Kind each) { return word_of(each) == kind; });
+        kinds.begin(), kinds.end(), [&](Subject::Kind each) { return keyword(each) == kind; });
     if (metric == nullptr || found == kinds.end()) {
         *problem = "--limit " + text + ": there is no " +
                    (metric == nullptr ? "metric " + name : kind + ", only site, scope and kind") +
@@ -159,7 +159,7 @@ bool read_partial(const std::string& text, Limit* limit, std::string* problem) {
                    "; memlab-report check --help shows the usage";
         return false;
     }
-    if (const std::string wrong = problem_of(limit->subject); !wrong.empty()) {
+    if (const std::string wrong = subject_problem(limit->subject); !wrong.empty()) {
         *problem = "--limit " + kind + " " + wrong;
         return false;
     }
@@ -182,9 +182,9 @@ class Check {
         }
         const report::RunCollection run = report::collect_run(arguments_.files);
         report::Symbolizer symbolizer;
-        lens_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
-        lens_.device = arguments_.device;
-        const std::vector<Process> processes = processes_of(run, lens_);
+        process_options_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
+        process_options_.device = arguments_.device;
+        const std::vector<Process> processes = prepare_processes(run, process_options_);
         Options options;
         options.update = arguments_.update;
         options.allow_unfinished = arguments_.allow_unfinished;
@@ -199,7 +199,7 @@ class Check {
         }
         outcome_ = check::check(processes, limits_, options);
         if (processes.empty() && !run.errors.empty()) {
-            outcome_.problems.clear();  // the errors say why there is none
+            outcome_.problems.clear();  // the errors explain the missing result
         }
         for (const auto& [file, error] : run.errors) {
             outcome_.problems.insert(outcome_.problems.begin(),
@@ -212,7 +212,7 @@ class Check {
     }
 
   private:
-    /// All limits, and the baseline; the exit code when the usage is wrong.
+    /// Reads all limits and the baseline; returns the exit code on usage errors.
     int gather() {
         baseline_path_ = arguments_.baseline;
         std::vector<std::string> files = arguments_.suppressions;
@@ -227,18 +227,18 @@ class Check {
                 files.push_back(read.budget->suppressions);
             }
         }
-        report::ReadSuppressions suppressions =
+        report::SuppressionList suppressions =
             report::read_suppressions(files, !arguments_.no_default_suppressions);
         if (!suppressions.problem.empty()) {
             return fail(suppressions.problem);
         }
-        lens_.suppressions = std::move(suppressions.list);
+        process_options_.suppressions = std::move(suppressions.list);
         for (const auto& [metric, texts] : arguments_.limits) {
             const std::string option = option_name(info(metric));
             for (const std::string& text : texts) {
                 std::string_view amount = text;
                 const Subject subject = info(metric).of_kinds ? take_kind(&amount) : Subject();
-                std::string problem = problem_of(subject);
+                std::string problem = subject_problem(subject);
                 const auto bound = problem.empty()
                                        ? parse_bound(amount, info(metric).unit, &problem)
                                        : std::nullopt;
@@ -292,20 +292,20 @@ class Check {
         if (arguments_.update) {
             return baseline_path_ +
                    ": holds something else than a baseline and will not be written over; name "
-                   "another place with --baseline";
+                   "another path with --baseline";
         }
         const report::RunCollection run = report::collect_run({baseline_path_});
         if (!run.errors.empty()) {
             return run.errors.front().first + ": as a baseline " + run.errors.front().second;
         }
-        const std::vector<Process> processes = processes_of(run, lens_);
+        const std::vector<Process> processes = prepare_processes(run, process_options_);
         for (const Process& process : processes) {
             if (!process.unfinished.empty() && !arguments_.allow_unfinished) {
                 return process.file + ": as a baseline " + process.unfinished +
                        "; take one of a whole run, or add --allow-unfinished";
             }
         }
-        *baseline = Baseline(figures_of(processes, limits_));
+        *baseline = Baseline(baseline_figures(processes, limits_));
         return {};
     }
 
@@ -315,7 +315,7 @@ class Check {
                                      " is as it was: a run that fails is not recorded.");
             return;
         }
-        const std::vector<BaselineFigure> figures = figures_of(processes, limits_);
+        const std::vector<BaselineFigure> figures = baseline_figures(processes, limits_);
         const std::string problem = figures.empty() ? "there is nothing to record"
                                                     : update_baseline(baseline_path_, figures);
         if (!problem.empty()) {
@@ -341,10 +341,10 @@ class Check {
             }
         };
         if (!arguments_.junit.empty()) {
-            keep(write_output(arguments_.junit, render_junit(view), Taken::replace));
+            keep(write_output(arguments_.junit, render_junit(view), IfExists::replace));
         }
         if (!arguments_.sarif.empty()) {
-            keep(write_output(arguments_.sarif, render_sarif(view), Taken::replace));
+            keep(write_output(arguments_.sarif, render_sarif(view), IfExists::replace));
         }
         if (!arguments_.markdown.empty()) {
             keep(append_output(arguments_.markdown, render_markdown(view)));
@@ -352,14 +352,14 @@ class Check {
         if (arguments_.json) {
             std::cout << render_json(view);
         } else {
-            const report::Style style = style_of(arguments_.looks);
+            const report::Style style = make_style(arguments_.style);
             std::cout << render_text(view, style, arguments_.top);
             for (const std::string& note : outcome_.notes) {
                 std::cout << report::printable(note, style.ascii) << "\n";
             }
         }
         if (arguments_.annotations) {
-            // Commands of GitHub are read from both streams; JSON stays alone on its own.
+            // GitHub reads workflow commands from both streams; stdout must be pure JSON.
             (arguments_.json ? std::cerr : std::cout) << render_annotations(view);
         }
         for (const auto* list : {&outcome_.problems, &failures}) {
@@ -368,12 +368,12 @@ class Check {
             }
         }
         const int code = outcome_.exit_code();
-        return flushed(code == 0 && !failures.empty() ? exit_bad_input : code);
+        return flush_output(code == 0 && !failures.empty() ? exit_bad_input : code);
     }
 
     const CheckArguments& arguments_;
     std::vector<Limit> limits_;
-    Lens lens_;
+    ProcessOptions process_options_;
     std::string baseline_path_;
     Outcome outcome_;
 };

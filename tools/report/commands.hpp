@@ -1,53 +1,52 @@
-// The commands of memlab-report. Each takes its arguments as main() does, argv[0] being the
-// command's name, and returns the exit code: 0, or 2 when it cannot do what was asked; check
-// also 1.
+// The commands of memlab-report. Each takes its arguments like main(), with argv[0] the command's
+// name, and returns the exit code: 0, or 2 on errors; check_command() also 1.
 #pragma once
 
 namespace memlab::tools {
 
-/// All that matters on one screen; also without a command's name. `commands` is the list of the
-/// other commands, for --help.
+/// A summary that fits one screen; the default command. `commands`: the list of the other commands,
+/// for --help.
 int summary_command(int argc, char** argv, const char* commands);
 
-/// Who took the memory, as a table of places or as a tree of calls.
+/// Memory by call site, as a table or as a call tree.
 int sites_command(int argc, char** argv);
 int tree_command(int argc, char** argv);
 
-/// The annotated source.
+/// Memory by source line: annotated source.
 int lines_command(int argc, char** argv);
 
-/// What was never freed, and what grows from step to step.
+/// Memory that was never freed or grows from step to step.
 int leaks_command(int argc, char** argv);
 
-/// The allocations that failed, in depth.
+/// Details of failed allocations.
 int oom_command(int argc, char** argv);
 
-/// Memory over time, any stretch of it, and what was live at a moment.
+/// Memory over time, over an interval, and the live allocations at a moment.
 int timeline_command(int argc, char** argv);
 
-/// How memlab's pool lay in memory.
+/// The layout of memlab's pool.
 int pool_command(int argc, char** argv);
 
-/// What a program could do with less memory.
+/// Patterns that waste memory, with the savings to expect.
 int inefficiencies_command(int argc, char** argv);
 
-/// Two recordings side by side.
+/// Compares two recordings.
 int diff_command(int argc, char** argv);
 
-/// The gate for CI: 0 when every limit is kept, 1 when one is exceeded, 2 when it cannot be told.
+/// Checks limits, for CI: 0 if all are kept, 1 if one is exceeded, 2 on errors.
 int check_command(int argc, char** argv);
 
-/// A run's ranks side by side.
+/// Compares the ranks of a run.
 int merge_command(int argc, char** argv);
 
-/// A recorded program through other allocators, and through memlab's own again.
+/// Replays a recording with other allocators, or with memlab's pool.
 int whatif_command(int argc, char** argv);
 int replay_command(int argc, char** argv);
 
-/// A recording in a format that another program reads.
+/// Converts a recording to other programs' formats.
 int export_command(int argc, char** argv);
 
-/// The files of recordings themselves.
+/// Commands on recording files.
 int validate_command(int argc, char** argv);
 int recover_command(int argc, char** argv);
 int symbolize_command(int argc, char** argv);

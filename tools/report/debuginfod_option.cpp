@@ -11,7 +11,7 @@ void add_debuginfod(CLI::App& app) {
     app.add_flag_callback(
         "--debuginfod",
         [no_symbols] {
-            // Not CLI11's excludes(), whose words in --help break the columns.
+            // Not CLI11's excludes(), whose text in --help breaks the columns.
             if (no_symbols != nullptr && no_symbols->count() > 0) {
                 throw CLI::ValidationError("--debuginfod",
                                            "--no-symbols looks nothing up; leave one of them out");

@@ -1,4 +1,4 @@
-// --no-symbols and --debuginfod, for each command that looks names up.
+// --no-symbols and --debuginfod, for each command that resolves names.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,15 +6,14 @@
 
 namespace memlab::tools {
 
-/// Of a command without --no-symbols. Without the option nobody is asked
-/// (report/symbols/debuginfod.hpp).
+/// --debuginfod alone. Without the option no server is queried (report/symbols/debuginfod.hpp).
 void add_debuginfod(CLI::App& app);
 
-/// --no-symbols and --debuginfod, of which one at most may be given.
+/// --no-symbols and --debuginfod, which are mutually exclusive.
 void add_symbols(CLI::App& app, bool& no_symbols,
                  const std::string& meaning = "Show module+offset, look nothing up");
 
-/// Says in one line on stderr what the servers did not give, if they were asked and did not.
+/// Reports failed debuginfod queries, if any, in one line on stderr.
 void note_debuginfod();
 
 }  // namespace memlab::tools

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "report/runs/pairs.hpp"
+#include "report/runs/process_matching.hpp"
 #include "report/runs/run_diff.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/views/diff.hpp"
@@ -40,7 +40,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
     app.add_option("AFTER", arguments.after, "What to compare with it")->required()->type_name("");
     add_sort(app, arguments, report::order_names());
     app.add_option("--by", arguments.by,
-                   "stack: each call stack by itself (default); place: whoever called")
+                   "stack: each call stack by itself (default); place: any caller")
         ->type_name("WHAT")
         ->check([](const std::string& text) {
             return text == "stack" || text == "place" ? std::string()
@@ -51,7 +51,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
     add_device(app, arguments);
     CLI::Option* rank = app.add_option("--rank", arguments.rank, "Of two folders only this rank")
                             ->type_name("N")
-                            ->check(whole_number);
+                            ->check(check_whole_number);
     app.add_option("--process", arguments.process,
                    "Of two folders only this process: its program or its process id")
         ->type_name("NAME|PID")
@@ -90,7 +90,7 @@ bool used(const report::Report& report, std::uint64_t index) {
 }
 
 report::DiffOptions options_of(const DiffArguments& arguments) {
-    report::DiffOptions options{view_of(arguments)};
+    report::DiffOptions options{make_view_options(arguments)};
     options.by_place = arguments.by == "place";
     return options;
 }
@@ -118,7 +118,7 @@ int diff_two(const std::string& before_file, const report::Report& before,
     const report::Diff result = report::diff_reports(a, b, options);
     std::cout << (arguments.json ? report::render_diff_json(a, b, result, options)
                                  : report::render_diff_text(a, b, result, options));
-    return flushed(EXIT_SUCCESS);
+    return flush_output(EXIT_SUCCESS);
 }
 
 /// At least one of the two is a file.
@@ -127,10 +127,10 @@ int diff_files(const DiffArguments& arguments) {
         return fail(std::string(arguments.rank ? "--rank" : "--process") +
                     " chooses among the processes of two folders; leave it out to compare files");
     }
-    const std::string of_several =
+    const std::string several_hint =
         "name the report of one of them, or compare it with the folder of another run";
     std::string problem;
-    const auto loaded = load_two_reports(arguments.before, arguments.after, &problem, of_several);
+    const auto loaded = load_two_reports(arguments.before, arguments.after, &problem, several_hint);
     if (!loaded) {
         return fail(problem);
     }
@@ -142,11 +142,12 @@ int diff_pair(const report::RunCollection& before, const report::RunCollection& 
               const DiffArguments& arguments) {
     std::optional<report::ProcessPair> pair = report::ProcessPair{0, 0, std::nullopt, false};
     if (arguments.one_pair()) {
-        const report::Pairing pairing = report::pair_processes(before, after);
+        const report::ProcessMatching matching = report::match_processes(before, after);
         std::string problem;
-        pair = arguments.rank
-                   ? report::pair_of_rank(before, after, pairing, *arguments.rank, &problem)
-                   : report::pair_of_process(before, after, pairing, arguments.process, &problem);
+        pair =
+            arguments.rank
+                ? report::find_rank_pair(before, after, matching, *arguments.rank, &problem)
+                : report::find_process_pair(before, after, matching, arguments.process, &problem);
         if (!pair) {
             return fail(problem);
         }
@@ -187,10 +188,10 @@ int diff_all(report::RunCollection before, report::RunCollection after,
         report::diff_runs({a, side(a, resolvers_a)}, {b, side(b, resolvers_b)}, options);
     std::cout << (arguments.json ? report::render_run_diff_json(a, b, result, options)
                                  : report::render_run_diff_text(a, b, result, options));
-    return flushed(EXIT_SUCCESS);
+    return flush_output(EXIT_SUCCESS);
 }
 
-/// What can be read is compared; what cannot is said, and the exit code tells.
+/// Compares what can be read; the rest is reported on stderr and in the exit code.
 int diff_folders(const DiffArguments& arguments) {
     report::RunCollection before = report::collect_run({arguments.before});
     report::RunCollection after = report::collect_run({arguments.after});
@@ -198,7 +199,7 @@ int diff_folders(const DiffArguments& arguments) {
     for (const auto& [folder, run] :
          {std::tie(arguments.before, before), std::tie(arguments.after, after)}) {
         if (run.members.empty()) {
-            // Of an empty folder that was said already; one may hold the run's description alone.
+            // An empty folder was reported already; this one has only the run's description.
             return run.errors.empty()
                        ? fail(folder + ": holds no report and no event log of memlab")
                        : exit_bad_input;

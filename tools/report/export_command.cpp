@@ -95,7 +95,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "  memlab-report export --to flamegraph memlab.train.4711.json > peak.svg\n"
                "  memlab-report export --to pprof -o live.pb.gz --by live memlab.train.4711.json\n"
                "\n"
-               "docs/memlab-report.md says what each format holds and who reads it.\n"
+               "docs/memlab-report.md describes each format and the programs that read it.\n"
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
@@ -125,7 +125,7 @@ int export_to(const ExportArguments& arguments, const Format& format) {
         return fail(file + ": " + std::string(format.name) +
                     " has no column for the GPU, and several were used; choose one with --device");
     }
-    if (problem = problem_of_device(recording.report, arguments.device); !problem.empty()) {
+    if (problem = check_device(recording.report, arguments.device); !problem.empty()) {
         return fail(file + ": " + problem);
     }
     report::Symbolizer symbolizer;

@@ -10,8 +10,8 @@
 #include <system_error>
 #include <utility>
 
-#include "report/text/ending_signals.hpp"
 #include "report/text/progress.hpp"
+#include "report/text/signal_cleanup.hpp"
 
 namespace memlab::tools {
 
@@ -30,7 +30,7 @@ ExportFile::ExportFile(std::string path) : path_(std::move(path)) {
     }
     struct stat status {};
     if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-        // A device or a pipe is written to; a folder fails here.
+        // A device or a pipe is written to directly; opening a folder fails here.
         descriptor_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
         if (descriptor_ < 0) {
             fail(errno);
@@ -38,13 +38,13 @@ ExportFile::ExportFile(std::string path) : path_(std::move(path)) {
         return;
     }
     temporary_ = path_ + ".tmp." + std::to_string(getpid());
-    report::remove_when_ended(temporary_.c_str());
+    report::remove_file_on_signal(temporary_.c_str());
     descriptor_ =
         open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) {
         const int reason = errno;
-        report::remove_when_ended(nullptr);
-        temporary_.clear();  // whoever made it, we did not
+        report::remove_file_on_signal(nullptr);
+        temporary_.clear();  // not created by us: do not remove it
         fail(reason);
     }
 }
@@ -60,7 +60,7 @@ void ExportFile::remove() {
     descriptor_ = -1;
     if (!temporary_.empty()) {
         unlink(temporary_.c_str());
-        report::remove_when_ended(nullptr);
+        report::remove_file_on_signal(nullptr);
         temporary_.clear();
     }
 }
@@ -72,7 +72,7 @@ void ExportFile::fail(int error) {
     problem_ = path_.empty() ? "cannot write to standard output (" : "cannot write " + path_ + " (";
     problem_ += std::strerror(error);
     problem_ += error == ENOSPC ? "); free some space, or choose another disk with -o"
-                                : "); choose another place with -o";
+                                : "); choose another path with -o";
 }
 
 bool ExportFile::write(const char* data, std::size_t size) {
@@ -95,7 +95,7 @@ bool ExportFile::finish() {
     if (!problem_.empty() || path_.empty()) {
         return problem_.empty();
     }
-    // Network file systems tell of a full disk when a file is closed.
+    // Network file systems report a full disk only on close.
     const int closed = close(descriptor_);
     descriptor_ = -1;
     if (closed != 0 && errno != EINTR) {
@@ -106,7 +106,7 @@ bool ExportFile::finish() {
         fail(errno);
         return false;
     }
-    report::remove_when_ended(nullptr);
+    report::remove_file_on_signal(nullptr);
     temporary_.clear();
     return true;
 }

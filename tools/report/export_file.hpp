@@ -1,8 +1,8 @@
-// Where an export goes: standard output, or a file that is whole or as it was.
+// The destination of an export: standard output, or a file that is replaced atomically.
 //
-// An export may be larger than memory, so it is written as it comes (output_file.hpp writes text
-// that is all there), under a temporary name beside its own, and renamed at the end. Ctrl-C, a
-// failed export and a full disk leave what was there before, and nothing else.
+// An export may be larger than memory, so it is streamed (output_file.hpp writes complete texts) to
+// a temporary file in the same folder, which is renamed at the end. Ctrl-C, a failed export or a
+// full disk leave the previous file unchanged, and no temporary one.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace memlab::tools {
 
-/// One at a time in a process: signals know of one. Thread-safety: none.
+/// At most one instance at a time, since the signal handling supports one. Thread-safety: none.
 class ExportFile final : public report::ByteSink {
   public:
-    /// Empty, or "-": standard output. What a symbolic link names is replaced, not the link; a
-    /// device or pipe is written to.
+    /// Empty, or "-": standard output. Of a symbolic link the target is replaced; a device or pipe
+    /// is written to directly.
     explicit ExportFile(std::string path);
-    /// What was not finished is removed.
+    /// Removes an unfinished file.
     ~ExportFile() override;
 
-    /// What is wrong ("cannot write PATH: ..."), and what to do; empty: all is well so far.
+    /// The error ("cannot write PATH: ...; what to do"); empty: none so far.
     const std::string& problem() const { return problem_; }
 
     bool write(const char* data, std::size_t size) override;
 
-    /// Puts the file in its place; problem() where that fails.
+    /// Renames the file to its final name. False on errors: see problem().
     bool finish();
 
   private:

@@ -47,7 +47,7 @@ std::vector<std::string> files_of(const std::string& path, std::string* problem)
          item.increment(error)) {
         const std::string name = item->path().filename().string();
         const std::string extension = item->path().extension().string();
-        // The run's own description is no recording.
+        // Skip the run's description.
         if ((extension == ".json" && !name.starts_with("memlab-run.")) || extension == ".memlog") {
             files.push_back(item->path().string());
         }
@@ -78,11 +78,11 @@ class Validate {
                 }
             }
         }
-        return flushed(sound_ ? 0 : exit_bad_input);
+        return flush_output(sound_ ? 0 : exit_bad_input);
     }
 
   private:
-    /// What a process recorded: its report and its log belong together.
+    /// The recording of one process: its report and its log.
     using Identity = std::tuple<std::string, std::uint64_t, std::uint64_t>;
     struct Text {
         std::string file;
@@ -111,8 +111,8 @@ class Validate {
                 seen_.try_emplace(identity, Text{file, read.json, read.from_log});
             if (!first && other->second.from_log != read.from_log) {
                 const Text& known = other->second;
-                const std::string where = read.from_log ? difference(known.json, read.json)
-                                                        : difference(read.json, known.json);
+                const std::string where = read.from_log ? find_difference(known.json, read.json)
+                                                        : find_difference(read.json, known.json);
                 if (!where.empty()) {
                     say(file, "differs from " + known.file + " at " + where +
                                   "; one of them was changed, or is of another version");
@@ -143,7 +143,7 @@ struct Conversion {
 
 void define(CLI::App& app, Conversion& arguments, const std::string& what) {
     app.add_option("FILE", arguments.input, what)->required()->type_name("");
-    app.add_option("-o,--output", arguments.output, "Where the report goes")
+    app.add_option("-o,--output", arguments.output, "The report to write")
         ->required()
         ->type_name("FILE");
     app.add_flag("--force", arguments.force, "Replace a file that is there already");
@@ -151,8 +151,8 @@ void define(CLI::App& app, Conversion& arguments, const std::string& what) {
 
 /// Writes the report; the exit code.
 int put(const Conversion& arguments, const std::string& json) {
-    const std::string problem =
-        write_output(arguments.output, json, arguments.force ? Taken::replace : Taken::refuse);
+    const std::string problem = write_output(
+        arguments.output, json, arguments.force ? IfExists::replace : IfExists::refuse);
     return problem.empty() ? 0 : fail(problem);
 }
 
@@ -167,7 +167,7 @@ int recover(const Conversion& arguments) {
     }
     if (!read.from_log) {
         return fail(arguments.input +
-                    ": no event log; memlab-report validate tells what is wrong with a report");
+                    ": no event log; memlab-report validate finds the errors of a report");
     }
     const ReadResult parsed = parse_report(read.json);
     if (!parsed.report) {
@@ -195,7 +195,7 @@ int recover(const Conversion& arguments) {
                   << "\n";
     }
     print_next(arguments.output);
-    return flushed(0);
+    return flush_output(0);
 }
 
 int symbolize(const Conversion& arguments) {
@@ -224,7 +224,7 @@ int symbolize(const Conversion& arguments) {
         std::cout << for_terminal(read.warning) << "\n";
     }
     print_next(arguments.output);
-    return flushed(0);
+    return flush_output(0);
 }
 
 int convert(int argc, char** argv, const std::string& name, CLI::App& app, Conversion& arguments,
@@ -284,7 +284,7 @@ int symbolize_command(int argc, char** argv) {
     Conversion arguments;
     CLI::App app(
         "Puts the names of functions, files and lines into a report, so that it can be read on a "
-        "machine that does not have the binaries. Names of other builds are never taken.",
+        "machine that does not have the binaries. Names of other builds are never used.",
         "memlab-report symbolize");
     define(app, arguments, "A report (memlab.*.json) or an event log (*.memlog)");
     add_debuginfod(app);

@@ -47,10 +47,10 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
                    "The mark or scope that ends a step; else the one that ends most")
         ->type_name("NAME");
     add_repeated(app, "--suppressions", arguments.suppressions,
-                 "What is no leak, as for memlab-report leaks; may be repeated")
+                 "Suppressed leaks, as for memlab-report leaks; may be repeated")
         ->type_name("FILE");
     app.add_flag("--no-default-suppressions", arguments.no_defaults,
-                 "Leaks of what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles, too");
+                 "Include what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles");
     add_top(app, arguments, "Findings of each GPU");
     add_filter(app, arguments);
     add_device(app, arguments);
@@ -61,7 +61,7 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         "Patterns that save memory:\n"
         "  leak                  never freed: it grows at every step, or others of the\n"
         "                        same place never lived half as long\n"
-        "  late_deallocation     freed after the one that takes its place was made\n"
+        "  late_deallocation     freed only after its replacement was allocated\n"
         "  over_long_life        freed in a later step than the one that made it\n"
         "  fragmentation_source  small blocks that keep segments with much free memory\n"
         "  late_reuse            freed, but not yet to be used again when the pool grew\n"
@@ -73,16 +73,16 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
         "  temporary_churn       the same, where most are freed before anything else is\n"
         "                        allocated\n"
         "\n"
-        "\"saves 3 MiB\" is what the allocated peak would have been lower; \"up to\": what the "
-        "peak had of it. Savings do not add up. certain: it follows from the recording. "
-        "likely: it is seldom meant. possible: the program may need it so.\n"
+        "\"saves 3 MiB\": the peak of allocated memory would be lower by that; \"up to\": its "
+        "share of the peak, an upper bound. Savings do not add up. certain: follows from the "
+        "recording. likely: rarely intended. possible: may be intended.\n"
         "\n"
         "Examples:\n"
         "  memlab-report inefficiencies memlab.train.4711.memlog\n"
         "  memlab-report inefficiencies --step step --top 3 memlab.train.4711.json\n"
         "  memlab-report inefficiencies --pattern late_deallocation --json run/\n"
         "\n"
-        "It needs the event log, which is found beside the report.\n"
+        "It needs the event log, which is found in the report's folder.\n"
         "Exit code: 0 good, whatever was found; 2 a file could not be read or the usage is wrong.");
 }
 
@@ -108,7 +108,7 @@ int inefficiencies_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report inefficiencies")) {
         return *code;
     }
-    const ReadSuppressions suppressions =
+    const SuppressionList suppressions =
         read_suppressions(arguments.suppressions, !arguments.no_defaults);
     if (!suppressions.problem.empty()) {
         return fail(suppressions.problem);
@@ -118,7 +118,7 @@ int inefficiencies_command(int argc, char** argv) {
     query.patterns = patterns_of(arguments.patterns);
     query.step = arguments.step;
     query.suppressions = &suppressions.list;
-    const ViewOptions view = view_of(arguments);
+    const ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-inefficiencies", [&](const OpenReport& open) {
         query.taken = arguments.filter.sites(open.report, open.resolver);
         std::string problem;

@@ -81,12 +81,12 @@ int leaks_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report leaks")) {
         return *code;
     }
-    const report::ReadSuppressions suppressions =
+    const report::SuppressionList suppressions =
         report::read_suppressions(arguments.suppressions, !arguments.no_defaults);
     if (!suppressions.problem.empty()) {
         return fail(suppressions.problem);
     }
-    report::LeakOptions options{view_of(arguments)};
+    report::LeakOptions options{make_view_options(arguments)};
     options.show_suppressed = arguments.show_suppressed;
     options.growth = arguments.growth;
     return show_reports(arguments, "memlab-leaks", [&](const OpenReport& open) {

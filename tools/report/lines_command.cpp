@@ -36,7 +36,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
         ->check([](const std::string& name) { return check_column(name); });
     app.add_option("--every", arguments.every, "A table for every N steps; marks end a step")
         ->type_name("N")
-        ->check(at_least_one);
+        ->check(check_positive);
     app.add_option("--mark", arguments.query.mark, "Only marks of this name end a step")
         ->type_name("NAME");
     add_repeated(
@@ -57,7 +57,7 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "  at_peak                       what of that was held at the peak\n"
         "  active_bytes.all.peak, ...    the keys of torch.cuda.memory_stats\n"
         "The usual ones are active, reserved and bytes. What a line calls counts as its own. A "
-        "report alone has bytes, count, live and at_peak; its event log is found beside it.\n"
+        "report alone has bytes, count, live and at_peak; its event log is found in its folder.\n"
         "\n"
         "Examples:\n"
         "  memlab-report lines train.py memlab.python3.4711.json\n"
@@ -69,8 +69,8 @@ void define(CLI::App& app, LinesArguments& arguments) {
         "wrong.");
 }
 
-/// "model.py:Net.forward" is a file and a function; "C::D" is the end of a function's name, so the
-/// first colon that stands alone parts the two.
+/// Splits "model.py:Net.forward" into file and function, at the first single colon: "C::D" is part
+/// of a function's name.
 bool split(const std::string& source, LineQuery& query) {
     std::size_t colon = source.find(':');
     while (colon != std::string::npos && source.compare(colon, 2, "::") == 0) {
@@ -106,7 +106,7 @@ int lines_command(int argc, char** argv) {
     arguments.query.device = arguments.options.device;
     arguments.query.filter = arguments.options.filter;
     LineTextOptions text;
-    text.style = style_of(arguments.options.looks);
+    text.style = make_style(arguments.options.style);
     text.working_directory = working_directory();
     text.sources = arguments.sources;
     StackMoments moments(arguments.query);
@@ -124,7 +124,7 @@ int lines_command(int argc, char** argv) {
         text.recorded_wall_ns = open.report.process.start_wall_ns;
         return render_lines(tables, text);
     };
-    return show_reports(arguments.options, "memlab-lines", show, moments.follower());
+    return show_reports(arguments.options, "memlab-lines", show, moments.sink_factory());
 }
 
 }  // namespace memlab::tools

@@ -1,4 +1,4 @@
-// memlab-report: what a recording says, for people or for scripts.
+// memlab-report: shows, compares and converts recordings.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace {
 
-/// What is not the summary. A file of such a name is given as ./whatif.
+/// The commands other than the summary. A file with such a name must be given as ./whatif.
 struct Command {
     std::string_view name;
     int (*run)(int argc, char** argv);  ///< argv[0] is the name; returns the exit code
@@ -31,7 +31,7 @@ constexpr Command commands[] = {
     {"pool", memlab::tools::pool_command, "The pool's segments as a picture, and its figures"},
     {"recover", memlab::tools::recover_command, "A report of a damaged or cut-off event log"},
     {"replay", memlab::tools::replay_command, "A recorded program through the same pool again"},
-    {"sites", memlab::tools::sites_command, "Who took the memory: a table of places"},
+    {"sites", memlab::tools::sites_command, "Memory by call site, as a table"},
     {"symbolize", memlab::tools::symbolize_command, "A report that carries its names with it"},
     {"timeline", memlab::tools::timeline_command, "Memory over time, and what was live when"},
     {"tree", memlab::tools::tree_command, "The calls that led to it, up or down"},
@@ -63,9 +63,9 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    // Nothing that this program might start shall be profiled.
+    // Do not profile child processes.
     unsetenv("LD_PRELOAD");
-    memlab::tools::name_program("memlab-report");
+    memlab::tools::set_program_name("memlab-report");
     memlab::report::show_progress_on(memlab::report::terminal_for_progress());
     const int code = run_command(argc, argv);
     memlab::tools::note_debuginfod();

@@ -23,7 +23,7 @@ void define(CLI::App& app, OomArguments& arguments) {
     add_top(app, arguments, "Holders of each moment");
     app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest holders")
         ->type_name("N")
-        ->check(whole_number);
+        ->check(check_whole_number);
     add_filter(app, arguments);
     add_device(app, arguments);
     add_templates(app, arguments);
@@ -45,16 +45,16 @@ void define(CLI::App& app, OomArguments& arguments) {
 int oom_command(int argc, char** argv) {
     OomArguments arguments;
     CLI::App app(
-        "Explains each allocation that failed for want of memory: what there was, why it did not "
-        "fit, which call it was, and who held the memory.",
+        "Explains each allocation that failed for lack of memory: what there was, why it did not "
+        "fit, which call it was, and what held the memory.",
         "memlab-report oom");
     define(app, arguments);
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report oom")) {
         return *code;
     }
-    const report::ViewOptions view = view_of(arguments);
+    const report::ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-ooms", [&](const OpenReport& open) {
-        report::Summary summary = summary_of(open, arguments);
+        report::Summary summary = make_summary(open, arguments);
         if (arguments.device) {
             std::erase_if(summary.ooms, [&](const report::OomSummary& oom) {
                 return oom.oom->device != *arguments.device;

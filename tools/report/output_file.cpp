@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "report/text/ending_signals.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "trace/json/json_writer.hpp"
 
 namespace memlab::tools {
@@ -17,17 +17,17 @@ namespace memlab::tools {
 namespace {
 
 std::string problem(const std::string& path, int error) {
-    return path + ": cannot be written (" + std::strerror(error) + "); name another place";
+    return path + ": cannot be written (" + std::strerror(error) + "); give another path";
 }
 
-/// Into what is there, from its end on where that means anything.
+/// Writes to an existing file, device or pipe, opened with `flags`.
 std::string write_into(const std::string& path, std::string_view text, int flags) {
     const int descriptor = open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
     if (descriptor < 0) {
         return problem(path, errno);
     }
     struct stat status {};
-    std::optional<report::SignalsHeld> whole;
+    std::optional<report::SignalBlocker> whole;
     if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
         whole.emplace();
     }
@@ -48,7 +48,7 @@ std::string write_into(const std::string& path, std::string_view text, int flags
 
 }  // namespace
 
-std::string write_output(const std::string& path, std::string_view text, Taken taken) {
+std::string write_output(const std::string& path, std::string_view text, IfExists if_exists) {
     struct stat status {};
     if (stat(path.c_str(), &status) == 0) {
         if (S_ISDIR(status.st_mode)) {
@@ -57,16 +57,16 @@ std::string write_output(const std::string& path, std::string_view text, Taken t
         if (!S_ISREG(status.st_mode)) {
             return write_into(path, text, 0);
         }
-        if (taken == Taken::refuse) {
+        if (if_exists == IfExists::refuse) {
             return path + ": is there already; name another file, or say --force";
         }
     }
     std::error_code error;
     const std::filesystem::path target = std::filesystem::canonical(path, error);
-    const report::SignalsHeld whole;  // the temporary file would stay
+    const report::SignalBlocker blocker;  // else Ctrl-C would leave the temporary file
     const report::WriteResult written = report::write_text(
         text, error ? path : target.string(),
-        taken == Taken::refuse ? report::Existing::refuse : report::Existing::replace);
+        if_exists == IfExists::refuse ? report::Existing::refuse : report::Existing::replace);
     return written.ok() ? std::string() : problem(path, written.error_number);
 }
 

@@ -1,4 +1,4 @@
-// Files that a command was told to write.
+// Writing of output files.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 
 namespace memlab::tools {
 
-/// What to do with a file that is there already.
-enum class Taken { refuse, replace };
+/// What to do with an existing file.
+enum class IfExists { refuse, replace };
 
-/// Writes `text` to `path`: a file holds all of it or is as it was, also on a full disk; what a
-/// symbolic link names is replaced, not the link; a device or pipe (/dev/stdout) is written to.
-/// Empty, or one line saying what is wrong and what to do.
-std::string write_output(const std::string& path, std::string_view text, Taken taken);
+/// Writes `text` to `path` atomically: on errors, as a full disk, an existing file is unchanged. Of
+/// a symbolic link the target is replaced; a device or pipe (/dev/stdout) is written to directly.
+/// Returns an empty text, or the error in one line with what to do.
+std::string write_output(const std::string& path, std::string_view text, IfExists if_exists);
 
-/// Puts `text` behind what `path` has (a job summary is made of many steps' parts).
+/// Appends `text` to `path` (a CI job summary, to which several steps contribute).
 std::string append_output(const std::string& path, std::string_view text);
 
 }  // namespace memlab::tools

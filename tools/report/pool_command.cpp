@@ -16,7 +16,7 @@ namespace {
 
 using namespace memlab::report;
 
-/// Failures whose moments are shown; more say the same again.
+/// Failures for which the layout is shown; more would repeat it.
 constexpr std::size_t max_ooms = 3;
 
 void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
@@ -36,7 +36,7 @@ void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
         "  memlab-report pool --top 40 --stats memlab.train.4711.memlog\n"
         "  memlab-report pool --json memlab.train.4711.memlog\n"
         "\n"
-        "The pictures need the event log, which is found beside the report.\n"
+        "The pictures need the event log, which is found in the report's folder.\n"
         "Exit code: 0 good, 2 a file could not be read or the usage is wrong.");
 }
 
@@ -53,7 +53,7 @@ int pool_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report pool")) {
         return *code;
     }
-    const PoolViewOptions view{style_of(options.looks), options.top, all_figures,
+    const PoolViewOptions view{make_style(options.style), options.top, all_figures,
                                working_directory()};
     return show_reports(options, "memlab-pool", [&](const OpenReport& open) {
         std::vector<const Device*> devices;
@@ -62,8 +62,8 @@ int pool_command(int argc, char** argv) {
                 devices.push_back(&device);
             }
         }
-        const std::vector<PoolOfDevice> pools =
-            pools_of(devices, find_event_log(open.file, open.report), max_ooms);
+        const std::vector<DevicePool> pools =
+            snapshot_pools(devices, find_event_log(open.file, open.report), max_ooms);
         return options.json ? pools_json(pools, open.resolver)
                             : render_pools(pools, open.resolver, view);
     });

@@ -13,7 +13,7 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/summary_filter.hpp"
 #include "report/symbols/symbolizer.hpp"
-#include "report/text/ending_signals.hpp"
+#include "report/text/signal_cleanup.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
 
@@ -26,12 +26,13 @@ using namespace memlab::report;
 class Reports {
   public:
     Reports(const ReportOptions& options, std::string_view format,
-            const std::function<std::string(const OpenReport&)>& show, const LogFollower& follower)
+            const std::function<std::string(const OpenReport&)>& show,
+            const LogSinkFactory& make_sink)
         : options_(options),
           format_(format),
           show_(show),
-          follower_(follower),
-          style_(style_of(options.looks)) {}
+          make_sink_(make_sink),
+          style_(make_style(options.style)) {}
 
     int run() {
         for (const std::string& path : options_.files) {
@@ -44,13 +45,13 @@ class Reports {
         if (options_.json) {
             std::cout << json_document(format_, objects_, errors_);
         }
-        return flushed(errors_.empty() ? EXIT_SUCCESS : exit_bad_input);
+        return flush_output(errors_.empty() ? EXIT_SUCCESS : exit_bad_input);
     }
 
   private:
     void open(const std::string& path) {
         if (!is_folder(path)) {
-            const ReadResult read = read_report(path, follower_);
+            const ReadResult read = read_report(path, make_sink_);
             if (read.report) {
                 show(path, *read.report, read.warning, options_.files.size() > 1);
             } else {
@@ -70,8 +71,7 @@ class Reports {
 
     void show(const std::string& file, const Report& report, const std::string& warning,
               bool one_of_many) {
-        if (const std::string problem = problem_of_device(report, options_.device);
-            !problem.empty()) {
+        if (const std::string problem = check_device(report, options_.device); !problem.empty()) {
             fail(file, problem);
             return;
         }
@@ -96,7 +96,7 @@ class Reports {
     }
 
     void fail(const std::string& file, const std::string& error) {
-        // What was shown so far comes before the error, also where both go to one file.
+        // Flush the output so far before the error, in case both go to one file.
         std::cout.flush();
         errors_.emplace_back(file, error);
         diagnostics().error("{}: {}", printable(file, false), printable(error, false));
@@ -105,7 +105,7 @@ class Reports {
     const ReportOptions& options_;
     std::string_view format_;
     const std::function<std::string(const OpenReport&)>& show_;
-    const LogFollower& follower_;
+    const LogSinkFactory& make_sink_;
     Style style_;
     Symbolizer symbolizer_;
     bool shown_ = false;
@@ -113,7 +113,7 @@ class Reports {
     std::vector<std::pair<std::string, std::string>> errors_;
 };
 
-/// 0 of what is no file.
+/// 0 if it is not a file.
 std::uintmax_t bytes_of(const std::string& path) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path, error);
@@ -122,9 +122,9 @@ std::uintmax_t bytes_of(const std::string& path) {
 
 }  // namespace
 
-std::string at_least_one(const std::string& text) {
+std::string check_positive(const std::string& text) {
     const bool zero = text.find_first_not_of('0') == std::string::npos;
-    return zero ? "takes a number from 1 on, not " + text : whole_number(text);
+    return zero ? "takes a number from 1 on, not " + text : check_whole_number(text);
 }
 
 void add_files(CLI::App& app, ReportOptions& options) {
@@ -148,11 +148,11 @@ void add_json(CLI::App& app, ReportOptions& options, const std::string& what) {
 }
 
 void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
-             std::size_t by_default) {
-    options.top = by_default;
-    app.add_option("--top", options.top, what + " (default " + std::to_string(by_default) + ")")
+             std::size_t default_count) {
+    options.top = default_count;
+    app.add_option("--top", options.top, what + " (default " + std::to_string(default_count) + ")")
         ->type_name("N")
-        ->check(at_least_one);
+        ->check(check_positive);
 }
 
 void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders) {
@@ -172,7 +172,7 @@ void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::stri
 void add_device(CLI::App& app, ReportOptions& options) {
     app.add_option("--device", options.device, "Only this GPU, by its index in the program")
         ->type_name("N")
-        ->check(whole_number);
+        ->check(check_whole_number);
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {
@@ -196,12 +196,11 @@ void add_templates(CLI::App& app, ReportOptions& options) {
 }
 
 void add_rendering(CLI::App& app, ReportOptions& options) {
-    add_looks(app, options.looks);
+    add_style_options(app, options.style);
     add_symbols(app, options.no_symbols);
 }
 
-std::string problem_of_device(const report::Report& report,
-                              const std::optional<std::uint64_t>& device) {
+std::string check_device(const report::Report& report, const std::optional<std::uint64_t>& device) {
     const bool there = !device || std::any_of(report.devices.begin(), report.devices.end(),
                                               [&](const report::Device& each) {
                                                   return each.used() && each.index == *device;
@@ -211,7 +210,7 @@ std::string problem_of_device(const report::Report& report,
                        " was not used; leave --device out to see those that were";
 }
 
-report::Summary summary_of(const OpenReport& open, const ReportOptions& options) {
+report::Summary make_summary(const OpenReport& open, const ReportOptions& options) {
     report::Summary summary =
         report::summarize(open.file, open.report, open.warning, open.resolver);
     if (!options.filter.empty()) {
@@ -225,12 +224,12 @@ report::Summary summary_of(const OpenReport& open, const ReportOptions& options)
 
 int show_reports(const ReportOptions& options, std::string_view format,
                  const std::function<std::string(const OpenReport&)>& show,
-                 const LogFollower& follower) {
-    return Reports(options, format, show, follower).run();
+                 const LogSinkFactory& make_sink) {
+    return Reports(options, format, show, make_sink).run();
 }
 
 std::optional<LoadedReport> load_report(const std::string& path, std::string* problem,
-                                        const std::string& of_several) {
+                                        const std::string& several_hint) {
     if (!is_folder(path)) {
         ReadResult read = read_report(path);
         if (!read.report) {
@@ -248,29 +247,29 @@ std::optional<LoadedReport> load_report(const std::string& path, std::string* pr
         *problem = run.errors.empty() ? path + ": holds no report and no event log of memlab"
                                       : run.errors.front().first + ": " + run.errors.front().second;
     } else {
-        *problem =
-            path + ": a run of " + std::to_string(run.members.size()) + " processes; " + of_several;
+        *problem = path + ": a run of " + std::to_string(run.members.size()) + " processes; " +
+                   several_hint;
     }
     return std::nullopt;
 }
 
 std::optional<std::pair<LoadedReport, LoadedReport>> load_two_reports(
     const std::string& first, const std::string& second, std::string* problem,
-    const std::string& of_several) {
+    const std::string& several_hint) {
     struct Loading {
         std::optional<LoadedReport> report;
         std::string problem;
     };
-    const auto load = [&of_several](const std::string& path) {
+    const auto load = [&several_hint](const std::string& path) {
         Loading loading;
-        loading.report = load_report(path, &loading.problem, of_several);
+        loading.report = load_report(path, &loading.problem, several_hint);
         return loading;
     };
-    // This thread takes the larger one: it shows how far it is.
+    // This thread, which shows the progress, reads the larger one.
     const bool first_here = bytes_of(first) >= bytes_of(second);
     std::future<Loading> there;
     {
-        const SignalsHeld held(SignalsHeld::Which::all);
+        const SignalBlocker held(SignalBlocker::Which::all);
         there = std::async(std::launch::async | std::launch::deferred, load,
                            first_here ? second : first);
     }

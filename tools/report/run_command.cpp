@@ -38,7 +38,7 @@ void print_largest(const RunView& view, Resolvers& resolvers, const TextOptions&
 struct MergeArguments {
     std::vector<std::string> inputs;
     std::string output;
-    Looks looks;
+    StyleOptions style;
     bool json = false;
     bool no_symbols = false;
     std::size_t top = 10;
@@ -54,8 +54,8 @@ void define(CLI::App& app, MergeArguments& arguments) {
     app.add_flag("--json", arguments.json, "Print the comparison as JSON");
     app.add_option("--top", arguments.top, "Places in the table (default 10)")
         ->type_name("N")
-        ->check(at_least_one);
-    add_looks(app, arguments.looks);
+        ->check(check_positive);
+    add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
     app.footer(
         "Examples:\n"
@@ -78,7 +78,7 @@ int merge(const MergeArguments& arguments) {
     }
     const std::string json = render_ranks_json(view, ranks);
     if (!arguments.output.empty()) {
-        const std::string problem = write_output(arguments.output, json, Taken::replace);
+        const std::string problem = write_output(arguments.output, json, IfExists::replace);
         if (!problem.empty()) {
             return fail(problem);
         }
@@ -86,10 +86,10 @@ int merge(const MergeArguments& arguments) {
     if (arguments.json) {
         std::cout << json;
     } else if (!ranks.ranks.empty()) {
-        std::cout << render_ranks_text(view, ranks, style_of(arguments.looks), arguments.top,
+        std::cout << render_ranks_text(view, ranks, make_style(arguments.style), arguments.top,
                                        working_directory());
     }
-    return flushed(report_errors(view.collection));
+    return flush_output(report_errors(view.collection));
 }
 
 constexpr const char* too_large_to_read =
@@ -108,7 +108,7 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
             std::cout << render_run_text(view, options.text.style);
             print_largest(view, resolvers, options.text);
         }
-        return flushed(report_errors(view.collection));
+        return flush_output(report_errors(view.collection));
     } catch (const std::bad_alloc&) {
         return fail(folder + ": " + too_large_to_read);
     }

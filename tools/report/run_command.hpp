@@ -1,4 +1,4 @@
-// memlab-report FOLDER: a run of several processes as a whole.
+// memlab-report FOLDER: the summary of a run of several processes.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct RunShowOptions {
     bool symbols = true;
 };
 
-/// Shows the run whose files lie in `folder`, then the summary of the process with the largest
-/// peak. Returns the exit code.
+/// Shows the run with files in `folder`, then the summary of the process with the largest peak.
+/// Returns the exit code.
 int show_run(const std::string& folder, const RunShowOptions& options);
 
 }  // namespace memlab::tools

@@ -1,4 +1,4 @@
-// The processes of a run as commands use them: names for their stacks, and what could not be read.
+// The processes of a run for commands: resolvers of their stacks, and read errors.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace memlab::tools {
 
-/// A resolver for each member that is asked about. Thread-safety: none.
+/// The members' resolvers, created on first use. Thread-safety: none.
 class Resolvers {
   public:
-    /// `symbolizer`: null looks nothing up. Both must outlive it.
+    /// `symbolizer`: null: no names are looked up. Both must outlive it.
     Resolvers(const report::RunCollection& run, report::Symbolizer* symbolizer)
         : run_(run), symbolizer_(symbolizer) {}
 
@@ -33,7 +33,7 @@ class Resolvers {
     std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
 };
 
-/// Says what could not be read, a line each; the exit code.
+/// Prints read errors, a line each; returns the exit code.
 int report_errors(const report::RunCollection& collection);
 
 }  // namespace memlab::tools

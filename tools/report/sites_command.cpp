@@ -76,7 +76,7 @@ void define(CLI::App& app, TreeArguments& arguments) {
 int sites_command(int argc, char** argv) {
     ReportOptions arguments;
     CLI::App app(
-        "Shows who allocated GPU memory: a row for each place of the source and kind of memory.",
+        "Shows GPU memory by call site: a row for each source location and kind of memory.",
         "memlab-report sites");
     add_files(app, arguments);
     add_sort(app, arguments, report::order_names());
@@ -98,7 +98,7 @@ int sites_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report sites")) {
         return *code;
     }
-    const report::ViewOptions view = view_of(arguments);
+    const report::ViewOptions view = make_view_options(arguments);
     return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
         const auto tables = report::site_tables(
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);
@@ -115,7 +115,7 @@ int tree_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report tree")) {
         return *code;
     }
-    const report::ViewOptions view = view_of(arguments);
+    const report::ViewOptions view = make_view_options(arguments);
     const report::TreeOptions tree{arguments.top_down, arguments.all_frames,
                                    arguments.least_percent / 100};
     return show_reports(arguments, "memlab-tree", [&](const OpenReport& open) {

@@ -27,26 +27,26 @@ int fail(const std::string& what) {
     return exit_bad_input;
 }
 
-int flushed(int code) {
+int flush_output(int code) {
     std::cout.flush();
     return std::cout ? code : fail("cannot write to standard output; is the disk full?");
 }
 
-void add_looks(CLI::App& app, Looks& looks) {
-    app.add_option("--color", looks.color, "auto (default: on a terminal), always or never")
+void add_style_options(CLI::App& app, StyleOptions& style) {
+    app.add_option("--color", style.color, "auto (default: on a terminal), always or never")
         ->type_name("WHEN")
         ->check(color_word);
-    app.add_flag("--ascii", looks.ascii, "Draw with ASCII characters only");
+    app.add_flag("--ascii", style.ascii, "Draw with ASCII characters only");
 }
 
-report::Style style_of(const Looks& looks) {
-    const report::ColorMode mode = looks.color == "always"  ? report::ColorMode::always
-                                   : looks.color == "never" ? report::ColorMode::never
+report::Style make_style(const StyleOptions& style) {
+    const report::ColorMode mode = style.color == "always"  ? report::ColorMode::always
+                                   : style.color == "never" ? report::ColorMode::never
                                                             : report::ColorMode::automatic;
-    return report::style_for(STDOUT_FILENO, mode, looks.ascii);
+    return report::style_for(STDOUT_FILENO, mode, style.ascii);
 }
 
-std::string whole_number(const std::string& text) {
+std::string check_whole_number(const std::string& text) {
     const bool digits = !text.empty() && text.size() < 10 &&
                         text.find_first_not_of("0123456789") == std::string::npos;
     return digits ? std::string() : "takes a whole number, not " + text;

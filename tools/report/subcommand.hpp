@@ -1,5 +1,4 @@
-// What memlab-report's commands have in common: how they read their arguments, how they fail, and
-// how they end.
+// Common parts of memlab-report's commands: argument parsing, errors, exit codes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,43 +13,42 @@ namespace memlab::tools {
 
 inline constexpr int exit_bad_input = 2;
 
-/// Says `what` in one line on stderr, behind all that was shown so far, also where both go to one
-/// file; the exit code.
+/// Prints `what` in one line on stderr, after flushing standard output; returns the exit code.
 int fail(const std::string& what);
 
-/// The exit code, or that of a failure when standard output does not take what was written to it.
-int flushed(int code);
+/// Flushes standard output; returns `code`, or exit_bad_input if it could not be written.
+int flush_output(int code);
 
-/// How text is to look.
-struct Looks {
+/// --color and --ascii.
+struct StyleOptions {
     std::string color = "auto";
     bool ascii = false;
 };
 
 /// Adds --color and --ascii.
-void add_looks(CLI::App& app, Looks& looks);
+void add_style_options(CLI::App& app, StyleOptions& style);
 
-/// For standard output.
-report::Style style_of(const Looks& looks);
+/// The style for standard output.
+report::Style make_style(const StyleOptions& style);
 
-/// A check for CLI11, whose own name types and ranges in its words and take -1 for a large number:
-/// empty, or what is taken.
-std::string whole_number(const std::string& text);
+/// A validator for CLI11; returns an empty text, or what is accepted. Unlike CLI11's own it rejects
+/// -1 and has readable messages.
+std::string check_whole_number(const std::string& text);
 
-/// Adds an option that may be given again and again, with one value each time: what follows the
-/// value is not taken for another.
+/// Adds an option that may be repeated, with one value each: the next argument is not taken for a
+/// further value.
 CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
                           const std::string& what);
-/// The same, for values that `take` puts elsewhere.
+/// The same, with the values passed to `take`.
 CLI::Option* add_repeated(CLI::App& app, const std::string& name,
                           const std::function<void(const std::vector<std::string>&)>& take,
                           const std::string& what);
 
-/// The layout of --help; then reads the arguments. `command` is what was typed ("memlab-report
-/// merge"). Nothing when the program shall go on, else its exit code.
+/// Sets up --help and parses the arguments. `command`: as typed ("memlab-report merge"). Returns
+/// the exit code if the program must end (help, errors), else nothing.
 std::optional<int> parse(CLI::App& app, int argc, char** argv, const std::string& command);
 
-/// Empty when it has none.
+/// The current directory; empty if it cannot be determined.
 std::string working_directory();
 
 }  // namespace memlab::tools

@@ -27,7 +27,7 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
     add_top(app, arguments, "Places in each table");
     app.add_option("--stacks", arguments.stacks, "Whole call stacks of the N largest places")
         ->type_name("N")
-        ->check(whole_number);
+        ->check(check_whole_number);
     add_device(app, arguments);
     add_filter(app, arguments);
     add_rendering(app, arguments);
@@ -67,17 +67,17 @@ int summary_command(int argc, char** argv, const char* commands) {
         return *code;
     }
     report::TextOptions text;
-    text.style = style_of(arguments.looks);
+    text.style = make_style(arguments.style);
     text.top = arguments.top;
     text.stacks = arguments.stacks;
     text.working_directory = working_directory();
-    // A part of a run is shown process by process.
+    // A filtered run is shown process by process.
     const bool whole = arguments.filter.empty() && !arguments.device && arguments.sort == "bytes";
     if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
         return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
     }
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
-        report::Summary summary = summary_of(open, arguments);
+        report::Summary summary = make_summary(open, arguments);
         select_device(summary, arguments.device);
         std::string only;
         if (!arguments.filter.empty()) {

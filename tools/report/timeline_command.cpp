@@ -31,8 +31,8 @@ struct TimelineArguments : ReportOptions {
     bool csv = false;
 };
 
-/// What is asked for, once the recording is known.
-struct Stretch {
+/// The selected interval, resolved for a recording.
+struct Interval {
     std::uint64_t from_ns = 0;
     std::uint64_t to_ns = 0;
     std::optional<std::uint64_t> at_ns;
@@ -72,9 +72,9 @@ void define(CLI::App& app, TimelineArguments& arguments) {
         "Exit code: 0 good, 2 the file could not be read or the usage is wrong.");
 }
 
-/// Empty, or what is wrong with --from, --to and --at.
+/// Validates --from, --to and --at; empty, or the error.
 std::string find_stretch(const TimelineArguments& arguments, const report::Report& report,
-                         Stretch* stretch) {
+                         Interval* stretch) {
     std::string problem;
     const auto moment = [&](const char* option, const std::string& text) {
         const auto time = report::parse_moment(text, report, arguments.device, &problem);
@@ -109,7 +109,7 @@ std::string find_stretch(const TimelineArguments& arguments, const report::Repor
     return "";
 }
 
-/// A table for each GPU of the timeline, also where nothing had happened yet.
+/// A table for each GPU of the timeline, including unused ones.
 std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
                                          const report::Report& then, report::Resolver& resolver,
                                          const report::Filter& filter,
@@ -132,10 +132,10 @@ std::vector<report::SiteTable> tables_at(const report::TimelineView& view,
 int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
     const report::Report& report = loaded.report;
     const std::string log = report::find_event_log(loaded.file, report);
-    if (const std::string problem = problem_of_device(report, arguments.device); !problem.empty()) {
+    if (const std::string problem = check_device(report, arguments.device); !problem.empty()) {
         return fail(loaded.file + ": " + problem);
     }
-    Stretch stretch;
+    Interval stretch;
     if (const std::string problem = find_stretch(arguments, report, &stretch); !problem.empty()) {
         return fail(problem);
     }
@@ -143,9 +143,9 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
         report::read_timeline(report, log, stretch.from_ns, stretch.to_ns, arguments.device);
     if (arguments.csv) {
         std::cout << report::render_timeline_csv(view);
-        return flushed(EXIT_SUCCESS);
+        return flush_output(EXIT_SUCCESS);
     }
-    report::ViewOptions options = view_of(arguments);
+    report::ViewOptions options = make_view_options(arguments);
 
     report::Symbolizer symbolizer;
     std::optional<report::Report> then;
@@ -166,7 +166,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
             }
             then = report::report_at(log, *stretch.at_ns);
             if (!then) {
-                return fail(loaded.file + ": cannot be added up to that moment; choose another");
+                return fail(loaded.file + ": cannot be replayed up to that moment; choose another");
             }
             moment->report = &*then;
         }
@@ -181,7 +181,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
     } else {
         std::cout << report::render_timeline_text(report, view, at, options);
     }
-    return flushed(EXIT_SUCCESS);
+    return flush_output(EXIT_SUCCESS);
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
 int timeline_command(int argc, char** argv) {
     TimelineArguments arguments;
     CLI::App app(
-        "Shows GPU memory over time, with marks, scopes and failures; any stretch of it, and what "
+        "Shows GPU memory over time, with marks, scopes and failures; any interval of it, and what "
         "was live at a moment.",
         "memlab-report timeline");
     define(app, arguments);

@@ -1,4 +1,4 @@
-// What a view of report/views/ is to show, from what the command line says.
+// The options of the views in report/views/, from the command line.
 #pragma once
 
 #include "report/views/site_table.hpp"
@@ -6,12 +6,12 @@
 
 namespace memlab::tools {
 
-/// Options that a command does not take keep the view's own defaults.
-inline report::ViewOptions view_of(const ReportOptions& arguments) {
+/// Options that a command does not have keep the view's defaults.
+inline report::ViewOptions make_view_options(const ReportOptions& arguments) {
     report::ViewOptions view;
-    view.style = style_of(arguments.looks);
+    view.style = make_style(arguments.style);
     if (!arguments.sort.empty()) {
-        view.order = report::order_of(arguments.sort);
+        view.order = report::parse_order(arguments.sort);
     }
     view.top = arguments.top;
     view.templates = arguments.templates;

@@ -33,7 +33,7 @@ constexpr int exit_differs = 1;
 
 using allocator::PoolOptions;
 
-/// What the option table makes of an environment of these assignments.
+/// The options that the option table parses from these environment variables.
 bool read_environment(const std::vector<std::string>& assignments, interpose::Settings* settings,
                       std::string* problem) {
     std::vector<const char*> environment;
@@ -57,7 +57,7 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
                   const whatif::PoolSettings& changes, interpose::Settings* settings,
                   std::string* problem) {
     std::vector<std::string> assignments;
-    for (const auto& [name, value] : changes) {  // the first of one name is heeded
+    for (const auto& [name, value] : changes) {  // of duplicate names the first counts
         if (name.starts_with("MEMLAB_")) {
             std::string& assignment = assignments.emplace_back(name);
             assignment += '=';
@@ -67,8 +67,8 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
     for (const trace::OptionValue& each : recorded) {
         assignments.push_back(each.name + "=" + each.value);
     }
-    // Logs name all options. This one came later than logs did: the pool of older ones had no such
-    // rule, whatever its default is now.
+    // Logs record all options. A log without this one is of a pool without the rule, whatever the
+    // default is now.
     assignments.emplace_back("MEMLAB_FRAGMENTED_ROUNDING_MB=0");
     if (!read_environment(assignments, settings, problem)) {
         return false;
@@ -85,7 +85,7 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
 
 /// MEMLAB_LIMIT of the device; 0: none.
 std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceInfo& device) {
-    return interpose::limit_of(settings.limits, static_cast<int>(device.index), device.uuid);
+    return interpose::find_limit(settings.limits, static_cast<int>(device.index), device.uuid);
 }
 
 bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
@@ -106,7 +106,7 @@ struct WhatifArguments {
     std::vector<std::string> options;
     std::string limit;
     std::optional<std::uint64_t> device;
-    Looks looks;
+    StyleOptions style;
     bool json = false;
     bool no_symbols = false;
 };
@@ -123,11 +123,11 @@ void define(CLI::App& app, WhatifArguments& arguments) {
         ->type_name("SIZE");
     app.add_option("--device", arguments.device, "Only this GPU, by its index in the program")
         ->type_name("N")
-        ->check(whole_number);
+        ->check(check_whole_number);
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
-    add_looks(app, arguments.looks);
+    add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols);
-    app.footer("Policies:\n" + whatif::list_of_policies() +
+    app.footer("Policies:\n" + whatif::policy_help() +
                "\nOptions of the pool: " + whatif::pool_option_names() +
                ".\n"
                "\n"
@@ -140,7 +140,7 @@ void define(CLI::App& app, WhatifArguments& arguments) {
                "No GPU is needed. Exit code: 0 good, 2 bad input or usage.");
 }
 
-/// The names of call sites, looked up only when one is asked for.
+/// The names of call sites, looked up on first use.
 class Places {
   public:
     Places(std::string log, bool symbols) : log_(std::move(log)), symbols_(symbols) {}
@@ -166,7 +166,7 @@ class Places {
     std::optional<report::Resolver> resolver_;
 };
 
-/// The policies to run, in the order of the table; "" or what is wrong.
+/// Selects the policies to run, in the order of the table; empty, or the error.
 std::string choose_policies(const WhatifArguments& arguments,
                             const whatif::ReadPoolSettings& read_pool,
                             std::vector<whatif::Policy>* policies) {
@@ -188,7 +188,7 @@ std::string choose_policies(const WhatifArguments& arguments,
         if (!whatif::read_policy(names[i], read_pool, &policy, &problem)) {
             return problem;
         }
-        // A default that is what was recorded needs no second row.
+        // Skip the default settings if they equal the recorded ones.
         const bool known = i < defaults && std::any_of(policies->begin(), policies->end(),
                                                        [&](const whatif::Policy& other) {
                                                            return whatif::same_pool(policy, other);
@@ -253,16 +253,19 @@ int try_out(const WhatifArguments& arguments) {
         tables.push_back(whatif::tabulate(program, policies, of_device));
     }
     Places places(arguments.log, !arguments.no_symbols);
-    const whatif::PlaceOf place_of = [&places](std::uint32_t stack) { return places(stack); };
+    const whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
+        return places(stack);
+    };
     if (arguments.json) {
-        std::cout << whatif::render_json(arguments.log, recording, tables, place_of);
+        std::cout << whatif::render_json(arguments.log, recording, tables, describe_stack);
     } else {
-        std::cout << whatif::render_text(recording, tables, style_of(arguments.looks), place_of);
+        std::cout << whatif::render_text(recording, tables, make_style(arguments.style),
+                                         describe_stack);
     }
-    return flushed(EXIT_SUCCESS);
+    return flush_output(EXIT_SUCCESS);
 }
 
-/// Replays one log; its exit code.
+/// Replays one log; returns the exit code.
 int replay_one(const std::string& log, const std::string& prefix) {
     const whatif::ReplayResult result = whatif::replay_log(log, read_pool_in_force);
     if (!result.error.empty()) {
@@ -324,7 +327,7 @@ int replay_command(int argc, char** argv) {
             worst = std::max(worst, fail(log + ": " + too_large_to_run));
         }
     }
-    return flushed(worst);
+    return flush_output(worst);
 }
 
 }  // namespace memlab::tools

@@ -1,4 +1,4 @@
-// memlab-run --fail-on-bypass: did every allocation of the run pass memlab?
+// memlab-run --fail-on-bypass: checks that no allocation of the run bypassed memlab.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace memlab::tools {
 
-/// Reads the reports of a run. Empty when each process was audited and nothing bypassed memlab;
-/// else one line that says what did, or which process could not be audited and why: what was not
-/// looked at has not passed. A run in which nobody used CUDA passes.
+/// Reads the reports of a run. Empty if each process was audited without a bypass; else one line
+/// with the bypass, or with the process that was not audited and why, which also fails. A run
+/// without CUDA passes.
 std::string bypass_problem(const std::vector<RunFiles>& files);
 
 }  // namespace memlab::tools

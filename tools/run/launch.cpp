@@ -15,8 +15,8 @@ namespace memlab::tools {
 
 namespace {
 
-/// What a process may be sent from outside and is expected to pass on. The stop signals are left
-/// alone: with their default action we stop and continue together with the child.
+/// The signals to forward. Not the stop signals: by their default action we stop and continue
+/// together with the child.
 constexpr int forwarded_signals[] = {SIGHUP,  SIGINT,    SIGQUIT, SIGTERM,  SIGUSR1, SIGUSR2,
                                      SIGALRM, SIGIO,     SIGPIPE, SIGWINCH, SIGXCPU, SIGPWR,
                                      SIGURG,  SIGVTALRM, SIGPROF, SIGXFSZ};
@@ -44,7 +44,7 @@ constexpr int forwarded_signals[] = {SIGHUP,  SIGINT,    SIGQUIT, SIGTERM,  SIGU
     _exit(127);
 }
 
-/// Waits for the child and passes signals on meanwhile.
+/// Waits for the child and forwards signals.
 int supervise(pid_t child, const sigset_t& watched) {
     while (true) {
         int status = 0;
@@ -57,8 +57,8 @@ int supervise(pid_t child, const sigset_t& watched) {
         if (signal < 0 || signal == SIGCHLD) {
             continue;
         }
-        // The terminal sends to the whole foreground group: the child has it already, and a second
-        // Ctrl-C means something else to many programs.
+        // A signal from the terminal goes to the whole foreground group. Not forwarded: many
+        // programs treat a second Ctrl-C differently.
         if (info.si_code != SI_KERNEL) {
             kill(child, signal);
         }
@@ -83,13 +83,13 @@ LaunchResult launch(const std::vector<std::string>& arguments,
     sigaddset(&watched, SIGCHLD);
     sigset_t original_mask;
     pthread_sigmask(SIG_BLOCK, &watched, &original_mask);
-    // Our parent may ignore SIGCHLD: then children vanish without a status.
+    // If SIGCHLD is ignored (inherited), children are reaped without a status.
     struct sigaction default_child {};
     struct sigaction original_child {};
     default_child.sa_handler = SIG_DFL;
     sigaction(SIGCHLD, &default_child, &original_child);
 
-    // What stdio holds would otherwise be written by both of us.
+    // Buffered output would be written by both processes.
     std::fflush(nullptr);
     const pid_t child = fork();
     if (child == 0) {

@@ -23,7 +23,7 @@ std::string read_all(const std::string& path) {
     return text.str();
 }
 
-/// The fields of /proc/PID/stat from the third (the state) on; empty when there is none.
+/// The fields of /proc/PID/stat from the third (the state) on; empty if unavailable.
 std::vector<std::string> stat_of(pid_t pid) {
     const std::string text = read_all("/proc/" + std::to_string(pid) + "/stat");
     const std::size_t close = text.rfind(')');
@@ -66,8 +66,8 @@ constexpr std::size_t parent_field = 1;
 constexpr std::size_t flags_field = 6;
 constexpr std::size_t start_field = 19;
 
-/// True for a process that runs none of its own code any more, and is not a zombie yet: the kernel
-/// takes it apart, or has a SIGKILL for it.
+/// Whether the process is exiting but not a zombie yet: the kernel is tearing it down, or a SIGKILL
+/// is pending.
 bool is_ending(pid_t pid, const std::vector<std::string>& stat) {
     if (stat.size() <= start_field || stat[state_field] == "Z" || stat[state_field] == "X") {
         return false;
@@ -95,8 +95,8 @@ bool still_runs(const RunFiles& files) {
         return false;
     }
     std::vector<std::string> stat = stat_of(files.pid);
-    // Killed along with the command, it may be on its way out: its end takes as long as its memory
-    // is large, and is waited for.
+    // If it was killed along with the command it may still be exiting, which takes longer the more
+    // memory it has. Wait for that.
     constexpr auto longest = std::chrono::seconds(20);
     const auto until = std::chrono::steady_clock::now() + longest;
     while (is_ending(files.pid, stat) && std::chrono::steady_clock::now() < until) {
@@ -104,7 +104,7 @@ bool still_runs(const RunFiles& files) {
         stat = stat_of(files.pid);
     }
     if (stat.size() <= start_field) {
-        // Without /proc only this is left to ask.
+        // Without /proc.
         return files.start_ticks == 0 && (kill(files.pid, 0) == 0 || errno == EPERM);
     }
     const bool ended = stat[state_field] == "Z" || stat[state_field] == "X";

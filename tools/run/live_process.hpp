@@ -1,5 +1,5 @@
-// Whether a process of the run still lives, and what it is. A process id is used again and means
-// another process in another container; the start time and the namespace tell.
+// Whether a process of the run still runs, and its command line. Since process ids are reused and
+// differ between containers, a process is identified by pid, start time and pid namespace.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace memlab::tools {
 
-/// True when the process that wrote this line of the manifest runs: the same one, not a zombie. One
-/// of another pid namespace cannot be seen from here and counts as ended.
+/// Whether the process that wrote this manifest line still runs and is not a zombie. A process of
+/// another pid namespace is not visible and counts as ended.
 bool still_runs(const RunFiles& files);
 
 struct LiveProcess {
     pid_t parent = 0;
     std::string command;         ///< its arguments, on one line
-    std::string parent_command;  ///< empty when it cannot be seen
+    std::string parent_command;  ///< empty: unknown
 };
 
-/// What /proc says of a process that runs; empty members where it does not.
+/// The process's data in /proc; members are empty if unavailable.
 LiveProcess describe_live(pid_t pid);
 
 }  // namespace memlab::tools

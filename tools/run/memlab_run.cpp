@@ -1,5 +1,5 @@
-// memlab-run: runs a command under memlab and says at the end what was recorded. The command does
-// not notice: its output, exit code, signals and terminal are its own.
+// memlab-run: runs a command under memlab and prints at the end what was recorded. Transparent to
+// the command: its output, exit code, signals and terminal are unchanged.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,12 +60,12 @@ struct RunArguments {
     std::vector<std::string> command;
 };
 
-/// What is wrong with the usage, in one line.
+/// A usage error; what() is one line.
 struct UsageError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// CLI11 knows nothing of what follows the options: it is not its business here.
+/// For CLI11, which only gets the options, not the command.
 class RunFormatter final : public HelpFormatter {
   public:
     RunFormatter() : HelpFormatter(28) {}
@@ -93,7 +93,7 @@ void define(CLI::App& app, RunArguments& arguments) {
     app.add_flag("--no-report", arguments.no_report, "Do not print the summary, only the files");
     app.add_flag("--fail-on-bypass", arguments.fail_on_bypass,
                  "Audit (MEMLAB_AUDIT=on), and exit with 1 when memory reached the driver without "
-                 "memlab, or when that could not be told");
+                 "memlab, or if that is unknown");
     app.add_flag("--quiet", arguments.quiet, "Print nothing but errors");
     app.add_option("--library", arguments.library, "The libmemlab.so to use")->type_name("PATH");
     app.add_flag("--help-options", arguments.help_options, "List memlab's options");
@@ -110,8 +110,8 @@ void define(CLI::App& app, RunArguments& arguments) {
         "command cannot be executed, 127 it was not found.");
 }
 
-/// Where the command begins: after "--", or at the first argument that is no option. CLI11 must not
-/// see what belongs to the command.
+/// The index of the command: after "--", or the first argument that is not an option. CLI11 must
+/// not parse the command's arguments.
 int command_begin(int argc, char** argv) {
     static constexpr std::string_view with_value[] = {"-o", "--output", "--option", "--library"};
     for (int i = 1; i < argc; ++i) {
@@ -134,7 +134,7 @@ std::string working_directory() {
     return result;
 }
 
-/// A relative pattern would mean another place once the program changes its directory.
+/// Makes the pattern absolute, since the program may change its directory.
 std::string absolute_pattern(const std::string& pattern) {
     if (!pattern.empty() && pattern[0] == '/') {
         return pattern;
@@ -178,7 +178,7 @@ void check_option(const std::string& name, const std::string& value) {
     }
 }
 
-/// The library beside this program: ../lib, in the build tree as in an installation.
+/// libmemlab.so relative to this program: in ../lib, both in the build tree and when installed.
 std::string find_library(const std::string& asked) {
     char self[PATH_MAX];
     std::vector<std::string> candidates;
@@ -209,7 +209,7 @@ std::string find_library(const std::string& asked) {
     throw UsageError("libmemlab.so is not in ../lib beside memlab-run; give it with --library");
 }
 
-/// `library` first, and once.
+/// LD_PRELOAD with `library` first, and only once.
 std::string preload_with(const std::string& library) {
     std::string result = library;
     const char* before = std::getenv("LD_PRELOAD");
@@ -227,8 +227,8 @@ std::string preload_with(const std::string& library) {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-/// What the options set. Where one is given twice the last one counts, as in a shell. Notes in
-/// `run` what of it describes the run.
+/// The environment variables that the options set; of duplicates the last one counts. Copies what
+/// describes the run to `run`.
 Environment make_environment(const RunArguments& arguments, RunDescription& run) {
     Environment environment;
     const char* inherited = std::getenv("MEMLAB_OUTPUT");
@@ -274,14 +274,14 @@ Environment make_environment(const RunArguments& arguments, RunDescription& run)
     environment.emplace_back("MEMLAB_OUTPUT", output);
     const std::string library = find_library(arguments.library);
     environment.emplace_back("LD_PRELOAD", preload_with(library));
-    // NVTX asks one tool only: a profiler that is there keeps it, and the report says so.
+    // NVTX supports one tool: a profiler that is already set stays, and the report says so.
     if (std::getenv(nvtx_variable) == nullptr) {
         environment.emplace_back(nvtx_variable, library);
     }
     return environment;
 }
 
-/// Whether command lines are to be kept, by the option that is in force.
+/// Whether command lines are recorded, by the effective option.
 bool keeps_arguments(const Environment& environment) {
     constexpr const char* variable = "MEMLAB_ARGUMENTS";
     const char* const inherited = std::getenv(variable);
@@ -356,7 +356,7 @@ int explain_start_error(const std::string& command, int error) {
     return exit_not_executable;
 }
 
-/// Runs the command; returns only when it could not be started.
+/// Runs the command; returns only if it could not be started.
 int run(const RunArguments& arguments) {
     RunDescription description;
     description.memlab_version = MEMLAB_VERSION;
@@ -418,7 +418,7 @@ int run(const RunArguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    memlab::tools::name_program("memlab-run");
+    memlab::tools::set_program_name("memlab-run");
     try {
         const RunArguments arguments = parse(argc, argv);
         if (arguments.help_options) {

@@ -20,8 +20,7 @@ const FrameworkCache* find(std::string_view key) {
     return nullptr;
 }
 
-/// `explicitly`: the user named it, so that a variable of theirs that says otherwise is worth a
-/// remark.
+/// `explicitly`: named by the user, so that a contradicting variable is remarked on.
 void add(const FrameworkCache& cache, bool explicitly, Replacement& out) {
     const char* present = std::getenv(cache.switch_name);
     if (present == nullptr) {

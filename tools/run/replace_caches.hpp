@@ -1,6 +1,5 @@
-// memlab-run --replace: which variables turn the frameworks' own caches off for the command, so
-// that memlab's pool serves each tensor. Only documented switches, and only where the user has set
-// none.
+// memlab-run --replace: the environment variables that disable frameworks' own caching allocators,
+// so that memlab's pool serves each tensor. Only documented switches that the user has not set.
 #pragma once
 
 #include <string>
@@ -11,15 +10,15 @@ namespace memlab::tools {
 
 struct Replacement {
     std::vector<std::pair<std::string, std::string>> variables;  ///< to set: name, value
-    std::vector<std::string> remarks;  ///< a line each: what the user's own variables decide
-    std::string problem;               ///< not empty: a wrong name, and which there are
+    std::vector<std::string> remarks;  ///< a line each: variables set by the user, which win
+    std::string problem;               ///< an unknown name, and the known ones; empty: none
 };
 
-/// `names`: keys of report::framework_caches() joined by commas; empty: all that have a switch.
-/// Reads the environment.
+/// `names`: comma-separated keys of report::framework_caches(); empty: all with a switch. Reads the
+/// environment.
 Replacement choose_replacements(const std::string& names);
 
-/// "pytorch, jax, ...": what `names` may hold.
+/// "pytorch, jax, ...": the accepted names.
 std::string replaceable();
 
 }  // namespace memlab::tools

@@ -22,7 +22,7 @@ std::string host_name() {
     return name;
 }
 
-/// A file of the folder by its name alone, so that the folder can be copied.
+/// Relative names for files in the folder, so that the folder can be moved.
 std::string in_folder(const std::string& path, const std::string& folder) {
     return path.compare(0, folder.size(), folder) == 0 ? path.substr(folder.size()) : path;
 }
@@ -80,8 +80,8 @@ void write_process(JsonOutput& json, const RunProcess& one, const std::string& f
     json.end_object();
 }
 
-/// The processes between memlab-run and those that recorded. Only chains that lead to this process
-/// belong to the run: a daemon's ancestors do not.
+/// The processes between memlab-run and the recorded ones. Only chains that lead to this process
+/// count; a daemon's do not.
 void write_ancestors(JsonOutput& json, const std::vector<RunProcess>& processes) {
     std::set<pid_t> written;
     for (const RunProcess& one : processes) {
@@ -179,7 +179,7 @@ std::string run_folder(const std::string& pattern) {
         } else if (what == '%') {
             folder += '%';
         } else {
-            return {};  // a folder for each process, or each rank
+            return {};  // one folder per process or rank
         }
     }
     return folder;

@@ -1,7 +1,6 @@
-// The file that describes a run as a whole: memlab-run.<host>.<pid>.json, beside the reports of a
-// run that has a folder of its own (memlab-run -o FOLDER/). The reports say what each process did;
-// this says what only memlab-run saw: the command and its end, which processes there were, who was
-// between them, and which still run. docs/report-format.md describes its members.
+// The run's description, memlab-run.<host>.<pid>.json: beside the reports of a run with its own
+// folder (memlab-run -o FOLDER/). It has what only memlab-run knows: the command and its exit
+// status, the processes, their ancestors, and which still run. Format: docs/report-format.md.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +15,13 @@
 
 namespace memlab::tools {
 
-/// One process of the run in which memlab was active.
+/// A process of the run in which memlab was active.
 struct RunProcess {
     RunFiles files;
-    bool recovered = false;        ///< memlab-run wrote its report, from the log
-    bool running = false;          ///< when the command had ended
-    std::uint64_t held_bytes = 0;  ///< reserved then, by its log; where it is running
-    report::Process process;       ///< empty where neither report nor log could be read
+    bool recovered = false;        ///< memlab-run made its report from the log
+    bool running = false;          ///< after the command had ended
+    std::uint64_t held_bytes = 0;  ///< if running: reserved bytes at that time, by its log
+    report::Process process;       ///< empty if neither report nor log could be read
 };
 
 struct RunDescription {
@@ -35,16 +34,15 @@ struct RunDescription {
     std::uint64_t end_wall_ns = 0;
 };
 
-/// The JSON text.
+/// The file's JSON text.
 std::string render_run_file(const RunDescription& run, const LaunchResult& result,
                             const std::vector<RunProcess>& processes);
 
-/// Writes render_run_file's text into the run's folder under a name that was free; the error, or
-/// empty.
+/// Writes it to the run's folder, under an unused name. Returns the error, or an empty text.
 std::string write_run_file(const RunDescription& run, const std::string& text);
 
-/// The folder of which `pattern` (MEMLAB_OUTPUT, absolute) makes the run's own: it ends in '/' and
-/// is the same for every process on this host. Empty: none.
+/// The run's own folder by `pattern` (MEMLAB_OUTPUT, absolute): ends with '/' and is the same for
+/// every process on this host. Empty: none.
 std::string run_folder(const std::string& pattern);
 
 }  // namespace memlab::tools

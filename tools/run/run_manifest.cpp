@@ -105,7 +105,7 @@ std::vector<RunFiles> parse_manifest(const std::string& text) {
     while (begin < text.size()) {
         const std::size_t end = text.find('\n', begin);
         if (end == std::string::npos) {
-            break;  // not finished: its writer died
+            break;  // incomplete: its writer died
         }
         RunFiles files;
         if (parse_line(std::string_view(text).substr(begin, end - begin), &files) &&
@@ -120,7 +120,7 @@ std::vector<RunFiles> parse_manifest(const std::string& text) {
 void pass_on(const std::vector<RunFiles>& files, const std::string& manifest_path) {
     const int fd = open(manifest_path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd < 0) {
-        return;  // the outer run is gone; ours is complete without it
+        return;  // the outer run has ended; ours is complete without it
     }
     for (const RunFiles& item : files) {
         std::string line = std::to_string(item.pid) + "\t" + item.log + "\t" + item.json + "\t" +

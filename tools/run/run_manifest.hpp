@@ -1,6 +1,7 @@
-// How memlab-run learns which files belong to its run: it names an empty file to its children, and
-// each process that begins to record appends a line (interpose/process/manifest_line.hpp says
-// which). Looking for new files in a folder would mix up runs that share it.
+// The run manifest, which lists the files of a run: memlab-run passes an empty file to its
+// children, and each process that starts recording appends a line
+// (interpose/process/manifest_line.hpp). Scanning a folder for new files would mix up runs that
+// share it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace memlab::tools {
 
-/// A process, as far as a descendant could see it.
+/// An ancestor process, as seen by its descendant.
 struct Ancestor {
     pid_t pid = 0;
     std::string command;
@@ -19,7 +20,7 @@ struct Ancestor {
     bool operator==(const Ancestor&) const = default;
 };
 
-/// What one process writes, and who it is.
+/// The files of one process, and its identity.
 struct RunFiles {
     pid_t pid = 0;
     std::string log;
@@ -41,13 +42,13 @@ class RunManifest {
 
     const std::string& path() const { return path_; }
 
-    /// Empty, or why the file could not be created.
+    /// The error if the file could not be created; else empty.
     const std::string& error() const { return error_; }
 
-    /// What the processes wrote, in order, each line once.
+    /// The lines that the processes wrote, in order, without duplicates.
     std::vector<RunFiles> take() const;
 
-    /// Takes the file away. Also done by the destructor.
+    /// Deletes the file, as does the destructor.
     void remove();
 
   private:
@@ -55,13 +56,13 @@ class RunManifest {
     std::string error_;
 };
 
-/// Reads manifest text; lines that are none (a process killed while writing) are left out.
+/// Parses manifest text; skips incomplete lines (of a process killed while writing).
 std::vector<RunFiles> parse_manifest(const std::string& text);
 
-/// Whether there is something at this path.
+/// Whether the path exists.
 bool file_exists(const std::string& path);
 
-/// Appends `files` to the manifest of the memlab-run that runs this one.
+/// Appends `files` to the manifest of the outer memlab-run that started this one.
 void pass_on(const std::vector<RunFiles>& files, const std::string& manifest_path);
 
 }  // namespace memlab::tools

@@ -18,7 +18,7 @@ namespace {
 
 using namespace memlab::report;
 
-/// Summaries of more processes than this would push the program's own output off the screen.
+/// More summaries would scroll the program's own output off the screen.
 constexpr std::size_t max_summaries = 4;
 
 struct Recorded {
@@ -44,7 +44,7 @@ class RunReport {
         text_.working_directory = options.working_directory;
     }
 
-    /// `is_command`: it ended as the command did. `may_run`: no later image of it is known.
+    /// `is_command`: its exit status is the command's. `may_run`: no later image (exec) is known.
     void add(const RunFiles& files, bool is_command, bool may_run) {
         RunProcess& process = processes_.emplace_back();
         process.files = files;
@@ -124,10 +124,10 @@ class RunReport {
         }
         if (is_command) {
             const bool killed = WIFSIGNALED(result_.wait_status);
-            derived.json =
-                with_end(derived.json, killed ? signal_name(WTERMSIG(result_.wait_status)) : "",
-                         killed ? -1 : WEXITSTATUS(result_.wait_status),
-                         {options_.start_wall_ns, options_.end_wall_ns});
+            derived.json = add_process_end(derived.json,
+                                           killed ? signal_name(WTERMSIG(result_.wait_status)) : "",
+                                           killed ? -1 : WEXITSTATUS(result_.wait_status),
+                                           {options_.start_wall_ns, options_.end_wall_ns});
         }
         const int failed =
             report::write_text(derived.json, files.json, report::Existing::refuse).error_number;
@@ -139,7 +139,7 @@ class RunReport {
         return true;
     }
 
-    /// Memory that is held although the command has ended is the first thing to know of it.
+    /// First of all reports memory that is held although the command has ended.
     void print_running() const {
         std::uint64_t held = 0;
         std::size_t count = 0;
@@ -200,7 +200,7 @@ std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const Lau
                                    const RunReportOptions& options) {
     RunReport report(result, options);
     for (std::size_t i = 0; i < files.size(); ++i) {
-        // An exec keeps the process id: only the last image runs, or ended as the command did.
+        // exec keeps the process id: only the last image may be running or have the exit status.
         const bool last = std::none_of(files.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                                        files.end(), [&](const auto& later) {
                                            return later.pid == files[i].pid &&

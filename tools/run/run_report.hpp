@@ -1,5 +1,5 @@
-// What memlab-run does when the command has ended: makes the reports complete and says on stderr
-// what was recorded and where.
+// The end of memlab-run, after the command: completes the reports and prints on stderr what was
+// recorded and where.
 #pragma once
 
 #include <string>
@@ -20,10 +20,10 @@ struct RunReportOptions {
     std::uint64_t end_wall_ns = 0;
 };
 
-/// For each process without a JSON report (killed, _exit, exec) writes the one that its log amounts
-/// to, noting how the command ended where that is known; never overwrites, never leaves half a
-/// file. Then prints summaries, largest first, and the processes that still run. Returns all
-/// processes in the order in which they began to record.
+/// For each process without a JSON report (killed, _exit, exec) makes one from its log, with the
+/// command's exit status if it applies; never overwrites, never leaves a partial file. Then prints
+/// summaries, largest first, and the processes that still run. Returns all processes in the order
+/// in which they started recording.
 std::vector<RunProcess> report_run(const std::vector<RunFiles>& files, const LaunchResult& result,
                                    const RunReportOptions& options);
 

@@ -7,12 +7,12 @@
 namespace memlab::trace {
 namespace {
 
-std::array<std::uint64_t, 4> current_of(const DeviceTotals& device) {
+std::array<std::uint64_t, 4> current_curves(const DeviceTotals& device) {
     return {device.curve(CurveName::requested).current, device.curve(CurveName::allocated).current,
             device.curve(CurveName::active).current, device.curve(CurveName::reserved).current};
 }
 
-std::uint64_t large_free_of(const MemoryStats& stats) {
+std::uint64_t large_pool_free(const MemoryStats& stats) {
     const std::uint64_t reserved = stats.reserved_bytes.large_pool.current;
     return reserved - std::min(reserved, stats.active_bytes.large_pool.current);
 }
@@ -44,7 +44,7 @@ Aggregator::Aggregator() : strings_(1), modules_(1), python_frames_(1), stacks_(
 
 Aggregator::~Aggregator() = default;
 
-/// Runs `work` unless the recording is over, and turns a lack of host memory into `incomplete`.
+/// Runs `work` unless the recording has ended, and turns std::bad_alloc into `incomplete`.
 template <typename Work>
 void Aggregator::guarded(Work work) noexcept {
     if (has_end_ || integrity_.incomplete) {
@@ -72,8 +72,8 @@ void Aggregator::on(const ProcessInfo& record) {
     });
 }
 
-/// What the figures depend on. Options are recorded before any memory is.
-void Aggregator::note_policy(const OptionValue& option) {
+/// Applies an option that the figures depend on. Options are recorded before any memory events.
+void Aggregator::apply_option(const OptionValue& option) {
     if (option.name != "MEMLAB_MAX_SPLIT_SIZE_MB" || !devices_.empty()) {
         return;
     }
@@ -87,7 +87,7 @@ void Aggregator::note_policy(const OptionValue& option) {
 
 void Aggregator::on(const OptionValue& record) {
     guarded([&] {
-        note_policy(record);
+        apply_option(record);
         for (OptionValue& option : options_) {
             if (option.name == record.name) {
                 option.value = record.value;
@@ -255,7 +255,7 @@ void Aggregator::on_freed(const Event& free_requested) {
     guarded([&] {
         advance(free_requested.time_ns);
         event_count_ += 2;
-        free_at_once(free_requested);
+        free_immediately(free_requested);
     });
 }
 
@@ -278,14 +278,15 @@ std::uint32_t Aggregator::site_index(const Event& event) {
     site.api = event.api;
     site.device = event.device;
     site.kind = event.kind;
-    site_index_.make_room();
+    site_index_.reserve_slot();
     sites_.push_back(std::move(site));
     site_index_.insert(hash, index);
     return index;
 }
 
-/// Threads come and go: entries that say nothing are dropped when they have become many.
-Aggregator::Latest& Aggregator::latest_of(std::uint32_t thread) {
+/// Creates the entry if needed. To bound the table, entries without a live allocation are dropped
+/// when it has grown.
+Aggregator::Latest& Aggregator::latest_allocation(std::uint32_t thread) {
     if (latest_used_ < latest_.size() && latest_[latest_used_].thread == thread) {
         return latest_[latest_used_];
     }
@@ -298,22 +299,22 @@ Aggregator::Latest& Aggregator::latest_of(std::uint32_t thread) {
     if (latest_used_ != HashIndex::none) {
         return latest_[latest_used_];
     }
-    constexpr std::size_t few = 1024;
-    if (latest_.size() >= few + 2 * live_.size()) {
+    constexpr std::size_t min_capacity = 1024;
+    if (latest_.size() >= min_capacity + 2 * live_.size()) {
         std::erase_if(latest_, [](const Latest& latest) { return latest.serial == 0; });
         latest_index_.clear();
         for (std::uint32_t index = 0; index < latest_.size(); ++index) {
             latest_index_.insert(HashIndex::mix(latest_[index].thread), index);
         }
     }
-    latest_index_.make_room();
+    latest_index_.reserve_slot();
     latest_used_ = static_cast<std::uint32_t>(latest_.size());
     latest_.push_back({.thread = thread, .serial = 0});
     latest_index_.insert(HashIndex::mix(thread), latest_used_);
     return latest_.back();
 }
 
-/// After the device's figures changed: peaks and the timeline take the new state in.
+/// Updates peaks and the timeline after the device's figures changed.
 template <Timeline::Change change>
 void Aggregator::commit(DeviceTotals& device) {
     Timeline::Values values;
@@ -352,41 +353,41 @@ void Aggregator::commit(DeviceTotals& device) {
     device.timeline.record<change>(now_, values);
 }
 
-/// To be called before the site's live bytes change.
-void Aggregator::note_change(std::uint32_t index) {
+/// Must be called before the site's live bytes change.
+void Aggregator::before_live_change(std::uint32_t index) {
     Site& site = sites_[index];
     if (steps_.following() && counts_as_device_memory(site.kind)) {
         steps_.before_change(index, site.live_bytes);
     }
     const std::uint64_t peak_number = devices_[site.device]->peak_number;
-    if (site.peak_seen != peak_number) {
-        site.peak_seen = peak_number;
-        site.noted_count = site.live_count;
-        site.noted_bytes = site.live_bytes;
+    if (site.peak_checked != peak_number) {
+        site.peak_checked = peak_number;
+        site.at_peak_count = site.live_count;
+        site.at_peak_bytes = site.live_bytes;
     }
 }
 
 Holder Aggregator::held_at_peak(std::uint32_t index) const {
     const Site& site = sites_[index];
-    if (site.peak_seen != devices_[site.device]->peak_number) {
+    if (site.peak_checked != devices_[site.device]->peak_number) {
         return {index, site.live_count, site.live_bytes};
     }
-    return {index, site.noted_count, site.noted_bytes};
+    return {index, site.at_peak_count, site.at_peak_bytes};
 }
 
 void Aggregator::allocate(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
-    const AddressSpace space = space_of(event.kind);
+    const AddressSpace space = address_space(event.kind);
     overwrite(live_.find(event.address, space));
-    // Handles have no place in a segment: what claims one is not the pool's.
+    // Handles are in no segment, so they cannot be the pool's.
     const bool pooled = event.origin == Origin::pool && space == AddressSpace::pointer;
     const std::uint32_t in_site = site_index(event);
     const std::uint64_t size = event.size == 0 && !pooled ? event.requested : event.size;
     bool small_pool = false;
     if (pooled) {
-        PoolFigures::AddedBlock block = device.pool.add_block(event.address, size);
+        PoolLayout::AddedBlock block = device.pool.add_block(event.address, size);
         if (block.overlaps) {
-            vacate(device, event.address, size);
+            end_blocks_in(device, event.address, size);
             block = device.pool.add_block(event.address, size);
         }
         small_pool = block.small;
@@ -419,9 +420,9 @@ void Aggregator::allocate(const Event& event) {
     live.time_ns = now_;
     live.requested = event.requested;
     live.size = size;
-    latest_of(event.thread).serial = next_serial_;
+    latest_allocation(event.thread).serial = next_serial_;
 
-    note_change(in_site);
+    before_live_change(in_site);
     Site& site = sites_[in_site];
     ++site.count;
     ++site.live_count;
@@ -451,7 +452,7 @@ void Aggregator::allocate(const Event& event) {
 }
 
 void Aggregator::free(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
     if (at == LiveTable::none || live_[at].pending) {
         ++integrity_.unmatched_frees;
         return;
@@ -460,9 +461,9 @@ void Aggregator::free(const Event& event) {
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
     const bool counts = counts_as_device_memory(site.kind);
-    end_requested(live, event.thread);
+    apply_free_requested(live, event.thread);
     if (live.origin == Origin::driver || event.origin == Origin::driver) {
-        end_completed(at);
+        apply_free_completed(at);
     }
     if (counts) {
         commit<Timeline::Change::fall>(device);
@@ -470,21 +471,21 @@ void Aggregator::free(const Event& event) {
 }
 
 void Aggregator::complete(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
     if (at == LiveTable::none) {
         return;  // its free_requested was counted as unmatched
     }
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        end_requested(live_[at], event.thread);
+        apply_free_requested(live_[at], event.thread);
     }
-    end_completed(at);
+    apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
 }
 
-/// What free() and complete() do one after the other. Nothing falls twice, so one commit is enough.
-void Aggregator::free_at_once(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, space_of(event.kind));
+/// free() and complete() in one. No curve falls twice, so one commit suffices.
+void Aggregator::free_immediately(const Event& event) {
+    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
     if (at == LiveTable::none) {
         ++integrity_.unmatched_frees;
         return;
@@ -493,19 +494,19 @@ void Aggregator::free_at_once(const Event& event) {
     if (live_[at].pending) {
         ++integrity_.unmatched_frees;
     } else {
-        end_requested(live_[at], event.thread);
+        apply_free_requested(live_[at], event.thread);
     }
-    end_completed(at);
+    apply_free_completed(at);
     commit<Timeline::Change::fall>(device);
 }
 
-/// The application gave it back. The curves' figures change; the caller commits.
-void Aggregator::end_requested(Live& live, std::optional<std::uint32_t> freeing) {
+/// The application freed it. Changes the curves; the caller commits.
+void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> freeing) {
     Site& site = sites_[live.site];
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
     live.pending = true;
-    note_change(live.site);
+    before_live_change(live.site);
     if (scopes_.any_open() && counts_as_device_memory(site.kind)) {
         scopes_.freed(freeing, live.scopes, live.site, live.size, live.serial);
     }
@@ -517,7 +518,7 @@ void Aggregator::end_requested(Live& live, std::optional<std::uint32_t> freeing)
     KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
     --kind.live_count;
     kind.live_bytes -= live.size;
-    Latest& latest = latest_of(live.thread);
+    Latest& latest = latest_allocation(live.thread);
     if (latest.serial == live.serial) {
         latest.serial = 0;
         site.temporaries += freeing ? 1 : 0;
@@ -537,8 +538,8 @@ void Aggregator::end_requested(Live& live, std::optional<std::uint32_t> freeing)
     }
 }
 
-/// Nothing can touch it any more. The caller commits.
-void Aggregator::end_completed(std::uint32_t at) {
+/// The memory is safe to reuse. The caller commits.
+void Aggregator::apply_free_completed(std::uint32_t at) {
     const Live& live = live_[at];
     const Site& site = sites_[live.site];
     DeviceTotals& device = *devices_[site.device];
@@ -554,7 +555,7 @@ void Aggregator::end_completed(std::uint32_t at) {
     live_.erase(at);
 }
 
-/// Ends what still lives at an address that is being handed out anew.
+/// Ends the allocation at an address that is being reused.
 void Aggregator::overwrite(std::uint32_t at) {
     if (at == LiveTable::none) {
         return;
@@ -562,14 +563,14 @@ void Aggregator::overwrite(std::uint32_t at) {
     ++integrity_.overwritten_allocations;
     DeviceTotals& device = *devices_[sites_[live_[at].site].device];
     if (!live_[at].pending) {
-        end_requested(live_[at], {});
+        apply_free_requested(live_[at], {});
     }
-    end_completed(at);
+    apply_free_completed(at);
     commit(device);
 }
 
-/// Ends the pool's blocks in a range that is being used anew or given back.
-void Aggregator::vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
+/// Ends the pool's blocks in a range that is being reused or freed.
+void Aggregator::end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
     for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
         overwrite(live_.find(block, AddressSpace::pointer));
     }
@@ -577,12 +578,12 @@ void Aggregator::vacate(DeviceTotals& device, std::uint64_t address, std::uint64
 
 void Aggregator::segment(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
-    PoolFigures& pool = device.pool;
+    PoolLayout& pool = device.pool;
     Curve& reserved = device.curve(CurveName::reserved);
     if (event.type == EventType::segment_alloc || event.type == EventType::segment_map) {
-        vacate(device, event.address, event.size);
+        end_blocks_in(device, event.address, event.size);
         for (const std::uint64_t base : pool.segments_in(event.address, event.size)) {
-            vacate(device, base, pool.segment_size(base));
+            end_blocks_in(device, base, pool.segment_size(base));
             reserved.current -= pool.remove_segment(base);
             ++integrity_.overwritten_segments;
         }
@@ -606,19 +607,19 @@ void Aggregator::segment(const Event& event) {
             ++integrity_.unmatched_segment_frees;
             return;
         }
-        vacate(device, event.address, size);
+        end_blocks_in(device, event.address, size);
         reserved.current -= pool.remove_segment(event.address);
     } else {
-        vacate(device, event.address, event.size);
-        const std::uint64_t gone = pool.unmap(event.address, event.size);
-        integrity_.unmatched_segment_frees += gone == 0 ? 1 : 0;
-        reserved.current -= gone;
+        end_blocks_in(device, event.address, event.size);
+        const std::uint64_t unmapped = pool.unmap(event.address, event.size);
+        integrity_.unmatched_segment_frees += unmapped == 0 ? 1 : 0;
+        reserved.current -= unmapped;
     }
     commit(device);
 }
 
 /// The allocated curve, all devices together.
-std::uint64_t Aggregator::allocated_everywhere() const {
+std::uint64_t Aggregator::total_allocated() const {
     std::uint64_t bytes = 0;
     for (const auto& device : devices_) {
         bytes += device == nullptr ? 0 : device->curve(CurveName::allocated).current;
@@ -629,15 +630,15 @@ std::uint64_t Aggregator::allocated_everywhere() const {
 void Aggregator::scope(const Event& event) {
     if (event.type == EventType::scope_begin) {
         scopes_.begin({.thread = event.thread, .domain = event.requested, .range = event.address},
-                      event.name, strings_[event.name], now_, allocated_everywhere(), next_serial_);
+                      event.name, strings_[event.name], now_, total_allocated(), next_serial_);
     } else if (event.stream == ended_with_thread) {
         scopes_.end_thread(event.thread, now_);
     } else {
-        const ScopeFigures::Ended ended = scopes_.end(
+        const ScopeStats::Ended ended = scopes_.end(
             {.thread = event.thread, .domain = event.requested, .range = event.address}, now_);
         if (ended.happened) {
             steps_.end(ended.range ? StepKind::range : StepKind::scope, ended.path,
-                       allocated_everywhere(), ended.outermost);
+                       total_allocated(), ended.outermost);
         }
     }
 }
@@ -651,8 +652,8 @@ void Aggregator::label(const Event& event) {
 
 void Aggregator::mark(const Event& event) {
     ++mark_count_;
-    steps_.end(StepKind::mark, scopes_.families().of(event.name, strings_[event.name]),
-               allocated_everywhere(), true);
+    steps_.end(StepKind::mark, scopes_.families().intern(event.name, strings_[event.name]),
+               total_allocated(), true);
     MarkTotals mark{.type = event.type,
                     .name = event.name,
                     .thread = event.thread,
@@ -665,7 +666,7 @@ void Aggregator::mark(const Event& event) {
         }
         if (keep) {
             mark.devices.push_back({.device = device->info.index,
-                                    .current = current_of(*device),
+                                    .current = current_curves(*device),
                                     .allocated_peak = device->allocated_since_mark,
                                     .reserved_peak = device->reserved_since_mark});
         }
@@ -688,26 +689,26 @@ void Aggregator::on(const ContextLost& record) {
             context.lost = true;
             context.lost_time_ns = now_;
         }
-        std::vector<std::uint32_t> doomed = live_.of_context(record.context);
+        std::vector<std::uint32_t> lost = live_.find_by_context(record.context);
         // By address, so that the figures do not depend on the order of a table.
-        std::sort(doomed.begin(), doomed.end(), [this](std::uint32_t a, std::uint32_t b) {
+        std::sort(lost.begin(), lost.end(), [this](std::uint32_t a, std::uint32_t b) {
             const Live& first = live_[a];
             const Live& second = live_[b];
             return first.space != second.space ? first.space < second.space
                                                : first.address < second.address;
         });
-        for (const std::uint32_t at : doomed) {
+        for (const std::uint32_t at : lost) {
             if (!live_[at].pending) {
-                end_requested(live_[at], {});
+                apply_free_requested(live_[at], {});
             }
-            end_completed(at);
+            apply_free_completed(at);
         }
         for (const auto& device : devices_) {
             if (device == nullptr) {
                 continue;
             }
-            for (const std::uint64_t base : device->pool.segments_of(record.context)) {
-                vacate(*device, base, device->pool.segment_size(base));
+            for (const std::uint64_t base : device->pool.context_segments(record.context)) {
+                end_blocks_in(*device, base, device->pool.segment_size(base));
                 device->curve(CurveName::reserved).current -= device->pool.remove_segment(base);
             }
             commit(*device);
@@ -728,12 +729,12 @@ void Aggregator::on(const OomEvent& record) {
         device.pool.stats.num_ooms += event.kind == MemoryKind::device ? 1 : 0;
         if (ooms_.size() < max_ooms) {
             OomTotals totals{.event = event,
-                             .current = current_of(device),
+                             .current = current_curves(device),
                              .pool = {.reserved = device.pool.stats.reserved_bytes.all.current,
                                       .active = device.pool.stats.active_bytes.all.current,
                                       .allocated = device.pool.stats.allocated_bytes.all.current,
                                       .largest_free = device.pool.largest_gap(),
-                                      .large_free = large_free_of(device.pool.stats)},
+                                      .large_free = large_pool_free(device.pool.stats)},
                              .kinds = {},
                              .holders = composition_now(event.device, max_oom_holders),
                              .allocations = {},
@@ -746,7 +747,7 @@ void Aggregator::on(const OomEvent& record) {
                 totals.allocations.push_back(sites_[holder.site].count);
             }
             if (labels_.any_live()) {
-                totals.labels = labels_of(totals.holders);
+                totals.labels = holder_labels(totals.holders);
             }
             ooms_.push_back(std::move(totals));
         }
@@ -783,12 +784,12 @@ void Aggregator::on(const Missed& record) {
 
 std::uint64_t PeakMoment::end_ns(std::uint64_t peak_ns) const {
     constexpr std::uint64_t never = ~std::uint64_t{0};
-    const std::uint64_t shortest = peak_ns > never - min_ns ? never : peak_ns + min_ns;
-    return holds ? never : std::max(fell_ns, shortest);
+    const std::uint64_t min_end = peak_ns > never - min_ns ? never : peak_ns + min_ns;
+    return holds ? never : std::max(fell_ns, min_end);
 }
 
-// A record of work comes after the work is over. So what has been told when a new peak is reached
-// ran before it, and nothing has to be kept for peaks to come.
+// Work is recorded after it has ended. So all work recorded before a new peak ran before it, and
+// none has to be kept for later peaks.
 void Aggregator::on(const Work& record) {
     guarded([&] {
         Work work = record;
@@ -886,9 +887,9 @@ void Aggregator::on(const End& record) {
     });
 }
 
-// ---- who holds what
+// ---- composition
 
-std::vector<SiteLabel> Aggregator::labels_of(const Composition& holders) const {
+std::vector<SiteLabel> Aggregator::holder_labels(const Composition& holders) const {
     std::vector<SiteLabel> labels = labels_.by_site();
     std::erase_if(labels, [&](const SiteLabel& label) {
         return label.live_count == 0 ||
@@ -906,7 +907,7 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
     const auto larger = [](const LiveTotals& a, const LiveTotals& b) {
         return a.size != b.size ? a.size > b.size : a.address < b.address;
     };
-    std::vector<LiveTotals> largest;  // a heap, the smallest of them on top
+    std::vector<LiveTotals> largest;  // a heap with the smallest at the front
     largest.reserve(limit + 1);
     live_.for_each([&](std::uint32_t, const Live& live) {
         if (live.pending) {

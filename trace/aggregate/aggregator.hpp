@@ -1,16 +1,14 @@
-// Adds a recording up into everything that the report says: online, event by event, or from a log.
-// The same records give the same figures either way, to the last byte of the JSON.
+// Aggregates a recording into the contents of the report, online or from a log. The same records
+// give the same JSON either way, to the byte.
 //
-// Cost: O(1), or O(log live blocks) for the pool's layout, per event. Memory: O(sites + live
+// Cost per event: O(1), or O(log live blocks) for the pool's layout. Memory: O(sites + live
 // allocations + definitions); timelines, marks and OOMs are bounded.
 //
-// Who held the memory at the peak is known without a snapshot at every new peak: a peak has a
-// number, and a site remembers the number at which it last looked. Before its live bytes change, a
-// site that is behind notes what it held: that is what it held at the peak, since it has not
-// changed from then to now.
+// The composition of the peak is kept without a snapshot at every new peak. Peaks are numbered, and
+// a site has the number of the peak that it last saw. Before its live bytes change, a site that has
+// missed a peak saves them: they have not changed since that peak.
 //
-// Nothing here throws: when the host has no memory left, the figures stop there and `incomplete`
-// says so.
+// Nothing here throws: without host memory the figures stop, and `incomplete` is set.
 #pragma once
 
 #include <array>
@@ -26,7 +24,7 @@
 #include "trace/aggregate/labels.hpp"
 #include "trace/aggregate/lifetimes.hpp"
 #include "trace/aggregate/live_table.hpp"
-#include "trace/aggregate/pool_figures.hpp"
+#include "trace/aggregate/pool_layout.hpp"
 #include "trace/aggregate/scopes.hpp"
 #include "trace/aggregate/steps.hpp"
 #include "trace/aggregate/timeline.hpp"
@@ -44,7 +42,7 @@ const char* name_of(CurveName curve);
 /// How the recording ended.
 enum class Ended : std::uint8_t { exit, quick_exit, cut_off };
 
-/// Bytes over time: where it is, and the first moment at which it was highest.
+/// A curve of bytes over time: the current value, its maximum and the time when that was reached.
 struct Curve {
     std::uint64_t current = 0;
     std::uint64_t peak = 0;
@@ -60,11 +58,11 @@ struct KindTotals {
     std::uint64_t live_bytes = 0;
 };
 
-/// The inputs of the three fragmentation figures, of the pool alone; docs/report-format.md.
+/// The inputs of the three fragmentation figures, of the pool only; see docs/report-format.md.
 struct Fragmentation {
     std::uint64_t peak_active = 0;
     std::uint64_t peak_reserved = 0;
-    std::uint64_t largest_free = 0;  ///< just before the pool last grew to a new maximum
+    std::uint64_t largest_free = 0;  ///< just before the pool's latest growth to a new maximum
     std::uint64_t total_free = 0;
     std::uint64_t requested_at_peak = 0;  ///< at the pool's allocated peak
     std::uint64_t allocated_at_peak = 0;
@@ -88,11 +86,11 @@ struct Site {
     std::uint64_t segment_bytes = 0;
     Lifetimes lifetimes;
 
-    // What it held at the device's allocated peak, as of peak number `peak_seen`; outdated when the
-    // device has had newer peaks: read it through Aggregator::held_at_peak().
-    std::uint64_t noted_count = 0;
-    std::uint64_t noted_bytes = 0;
-    std::uint64_t peak_seen = 0;
+    // What it held at the device's allocated peak number `peak_checked`. Outdated when there were
+    // newer peaks, so read it through Aggregator::held_at_peak().
+    std::uint64_t at_peak_count = 0;
+    std::uint64_t at_peak_bytes = 0;
+    std::uint64_t peak_checked = 0;
 };
 
 struct Holder {
@@ -101,11 +99,12 @@ struct Holder {
     std::uint64_t bytes = 0;
 };
 
-/// Who holds a device's memory: the largest sites, the rest summed up. count and bytes are of all.
+/// A device's memory by site: the largest sites, and the sum of the rest. count and bytes are the
+/// totals.
 struct Composition {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
-    std::vector<Holder> sites;  ///< by bytes, largest first; equal ones by index
+    std::vector<Holder> sites;  ///< by bytes, largest first; ties by index
     std::uint64_t other_sites = 0;
     std::uint64_t other_count = 0;
     std::uint64_t other_bytes = 0;
@@ -114,27 +113,27 @@ struct Composition {
 /// All work of one kind on one device.
 struct WorkTotals {
     std::uint64_t count = 0;
-    std::uint64_t busy_ns = 0;  ///< the sum: work that ran side by side counts twice
+    std::uint64_t busy_ns = 0;  ///< sum of durations: concurrent work counts twice
     std::uint64_t bytes = 0;
 };
 
-/// What a kernel did while the memory was at its peak.
+/// A kernel's activity while the memory was at its peak.
 struct KernelAtPeak {
     std::uint32_t name = 0;  ///< index into strings
     std::uint64_t count = 0;
-    std::uint64_t busy_ns = 0;  ///< the part of its running time that lies in that moment
+    std::uint64_t busy_ns = 0;  ///< the part of its running time within that interval
 };
 
-/// The moment of a device's allocated peak: from when it was reached until it first fell, and a
-/// millisecond at least, since the work that a program allocates for follows a little later.
+/// The interval of a device's allocated peak: from when it was reached until the curve first fell,
+/// and at least a millisecond, since the work that uses an allocation follows a little later.
 struct PeakMoment {
     static constexpr std::uint64_t min_ns = 1'000'000;
 
-    bool holds = false;  ///< it has not fallen since
+    bool holds = false;  ///< the curve has not fallen since
     std::uint64_t fell_ns = 0;
     std::unordered_map<std::uint32_t, KernelAtPeak> kernels;  ///< by name
 
-    /// The end of the moment that began at `peak_ns`: the first instant that is not in it.
+    /// The end (exclusive) of the interval that began at `peak_ns`.
     std::uint64_t end_ns(std::uint64_t peak_ns) const;
 };
 
@@ -143,13 +142,13 @@ struct DeviceTotals {
     std::array<Curve, curve_count> curves{};
     bool sampled = false;  ///< device_used has a value
     std::array<KindTotals, static_cast<std::size_t>(memory_kind_count)> kinds{};
-    PoolFigures pool;
+    PoolLayout pool;
     Fragmentation fragmentation;
     Timeline timeline;
 
     std::array<WorkTotals, static_cast<std::size_t>(work_kind_count)> work{};
     PeakMoment peak_moment;
-    std::uint64_t peak_number = 0;  ///< how many times `allocated` reached a new maximum
+    std::uint64_t peak_number = 0;  ///< number of new maxima of `allocated`
     std::uint64_t allocated_since_mark = 0;
     std::uint64_t reserved_since_mark = 0;
 
@@ -168,28 +167,27 @@ struct PoolBytes {
     std::uint64_t reserved = 0;
     std::uint64_t active = 0;
     std::uint64_t allocated = 0;
-    std::uint64_t largest_free = 0;  ///< the largest piece of reserved - active
+    std::uint64_t largest_free = 0;  ///< the largest contiguous part of reserved - active
     std::uint64_t large_free = 0;    ///< the part of reserved - active in segments of large blocks
 };
 
-/// A failed allocation and the state of things right after it.
+/// A failed allocation and the memory state right after it.
 struct OomTotals {
     OomEvent event;
     std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
     PoolBytes pool;
     std::array<std::uint64_t, static_cast<std::size_t>(memory_kind_count)> kinds{};  ///< live bytes
     Composition holders;
-    /// For each of holders.sites: how many allocations it had made so far, freed ones included.
+    /// For each of holders.sites: the number of its allocations so far, including freed ones.
     std::vector<std::uint64_t> allocations;
-    /// The program's names for what holders.sites held, as LabelFigures::by_site(); none that was
-    /// not live.
+    /// The labels of the live memory of holders.sites, as in LabelStats::by_site().
     std::vector<SiteLabel> labels;
 };
 
 struct MarkedDevice {
     std::uint32_t device = 0;
     std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
-    std::uint64_t allocated_peak = 0;        ///< since the mark before
+    std::uint64_t allocated_peak = 0;        ///< since the previous mark
     std::uint64_t reserved_peak = 0;
 };
 
@@ -208,7 +206,7 @@ struct MissedTotals {
     std::uint64_t first_time_ns = 0;
 };
 
-/// Allocations of one kind that bypassed memlab, by who made them.
+/// Allocations of one kind that bypassed memlab, by API function and stack.
 struct BypassTotals {
     std::uint32_t device = 0;
     MemoryKind kind = MemoryKind::device;
@@ -219,7 +217,7 @@ struct BypassTotals {
     std::uint64_t first_time_ns = 0;
 };
 
-/// Signs that the recording has holes.
+/// Indications of missing records.
 struct Integrity {
     std::uint64_t unmatched_frees = 0;
     std::uint64_t unmatched_segment_frees = 0;
@@ -245,9 +243,9 @@ struct StackFrames {
     bool truncated = false;
 };
 
-/// Thread-safety: none; the recorder's lock serializes, for the accessors too. Accessors may be
-/// used at any moment of a recording; references hold until the next on(). What comes after End is
-/// ignored: a log ends there as well.
+/// Thread-safety: none; the recorder's lock serializes, also for the accessors. Accessors may be
+/// used at any time during a recording; references are valid until the next on(). Records after End
+/// are ignored, as by a log.
 class Aggregator final : public RecordSink {
   public:
     static constexpr std::size_t max_ooms = 32;
@@ -300,27 +298,26 @@ class Aggregator final : public RecordSink {
     const std::string& string(std::uint32_t id) const { return strings_[id]; }
     const std::vector<Frame>& frames() const { return frames_; }
 
-    /// What threads are called: kernel thread id to string id. The first max_thread_names of them.
+    /// Thread names: kernel thread id to string id. The first max_thread_names of them.
     const std::map<std::uint32_t, std::uint32_t>& thread_names() const { return thread_names_; }
 
     const std::vector<OomTotals>& ooms() const { return ooms_; }
     std::uint64_t oom_count() const { return oom_count_; }
     const std::vector<MarkTotals>& marks() const { return marks_; }
     std::uint64_t mark_count() const { return mark_count_; }
-    const ScopeFigures& scopes() const { return scopes_; }
+    const ScopeStats& scopes() const { return scopes_; }
     /// In order of first appearance. May throw std::bad_alloc.
     std::vector<StepTotals> steps() const;
-    /// Of the kind at that place in steps(): how many have ended so far. O(1).
+    /// The number of ended steps of a kind, by index in steps(). O(1).
     std::uint64_t steps_ended(std::size_t kind) const { return steps_.ended(kind); }
-    const LabelFigures& labels() const { return labels_; }
-    /// What lives now, and what of the pool was freed but is not safe to use again.
+    const LabelStats& labels() const { return labels_; }
+    /// The live allocations, and those of the pool that were freed but are not yet safe to reuse.
     const LiveTable& live() const { return live_; }
-    /// The largest allocations that are live now, largest first. O(live allocations). May throw
-    /// std::bad_alloc.
+    /// The largest live allocations, largest first. O(live allocations). May throw std::bad_alloc.
     std::vector<LiveTotals> largest_live(std::size_t limit) const;
     const std::vector<MissedTotals>& missed() const { return missed_; }
     const Integrity& integrity() const { return integrity_; }
-    /// The last one recorded; none where nobody asked for an audit or for kernels.
+    /// The last one recorded; none where neither the audit nor recording kernels was enabled.
     const std::optional<Coverage>& coverage() const { return coverage_; }
     /// In order of first appearance, at most max_bypasses; the totals are of all.
     const std::vector<BypassTotals>& bypasses() const { return bypasses_; }
@@ -329,19 +326,20 @@ class Aggregator final : public RecordSink {
     /// What ran at the device's allocated peak, longest first.
     std::vector<KernelAtPeak> kernels_at_peak(std::uint32_t device) const;
     std::uint64_t event_count() const { return event_count_; }
-    /// End as it was recorded; default values before it was, but for what LogStopped said.
+    /// End as recorded; before it, default values and those of LogStopped.
     const End& end() const { return end_; }
 
     /// What `site` held when its device's allocated curve was at its peak: count and bytes.
     Holder held_at_peak(std::uint32_t site) const;
 
-    /// Who held the device memory of `device` at its allocated peak: bytes is that very peak.
+    /// The device memory of `device` by site at its allocated peak: bytes equals that peak.
     Composition composition_at_peak(std::uint32_t device, std::size_t limit) const;
-    /// Who holds it now: bytes is the allocated curve's current value.
+    /// The same now: bytes equals the allocated curve's current value.
     Composition composition_now(std::uint32_t device, std::size_t limit) const;
 
   private:
-    /// The latest allocation of a thread, while it lives: heaptrack's temporaries.
+    /// The latest allocation of a thread, while it is live: for heaptrack's temporaries (freed
+    /// before the thread's next allocation).
     struct Latest {
         std::uint32_t thread = 0;
         std::uint64_t serial = 0;  ///< 0: none, or it has ended
@@ -352,28 +350,28 @@ class Aggregator final : public RecordSink {
 
     template <typename Work>
     void guarded(Work work) noexcept;
-    void note_policy(const OptionValue& option);
+    void apply_option(const OptionValue& option);
     void advance(std::uint64_t time_ns);
     std::uint32_t site_index(const Event& event);
 
     void allocate(const Event& event);
     void free(const Event& event);
     void complete(const Event& event);
-    void free_at_once(const Event& event);
+    void free_immediately(const Event& event);
     void segment(const Event& event);
     void mark(const Event& event);
     void scope(const Event& event);
     void label(const Event& event);
-    std::vector<SiteLabel> labels_of(const Composition& holders) const;
+    std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 
-    /// `freeing`: the thread that gives it back; none: it is gone for another reason.
-    void end_requested(Live& live, std::optional<std::uint32_t> freeing);
-    void end_completed(std::uint32_t at);
+    /// `freeing`: the thread that freed it; none: it ended for another reason.
+    void apply_free_requested(Live& live, std::optional<std::uint32_t> freeing);
+    void apply_free_completed(std::uint32_t at);
     void overwrite(std::uint32_t at);
-    Latest& latest_of(std::uint32_t thread);
-    void vacate(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
-    void note_change(std::uint32_t index);
-    std::uint64_t allocated_everywhere() const;
+    Latest& latest_allocation(std::uint32_t thread);
+    void end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
+    void before_live_change(std::uint32_t index);
+    std::uint64_t total_allocated() const;
     template <Timeline::Change change = Timeline::Change::any>
     void commit(DeviceTotals& device);
     template <typename Held>
@@ -399,16 +397,16 @@ class Aggregator final : public RecordSink {
     LiveTable live_;
     std::vector<Latest> latest_;
     HashIndex latest_index_;
-    std::uint32_t latest_used_ = 0;  ///< the entry of latest_ that was used last
+    std::uint32_t latest_used_ = 0;  ///< the most recently used entry of latest_
     std::uint64_t next_serial_ = 0;
 
     std::vector<OomTotals> ooms_;
     std::uint64_t oom_count_ = 0;
     std::vector<MarkTotals> marks_;
     std::uint64_t mark_count_ = 0;
-    ScopeFigures scopes_;
-    StepFigures steps_;
-    LabelFigures labels_;
+    ScopeStats scopes_;
+    StepStats steps_;
+    LabelStats labels_;
     std::vector<MissedTotals> missed_;
     std::unordered_map<std::uint32_t, std::size_t> missed_index_;
     std::optional<Coverage> coverage_;

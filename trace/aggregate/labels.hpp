@@ -1,7 +1,8 @@
-// The program's own names for its memory (memlab_label, NVTX's heaps and regions), and what lives
-// under each. The latest name of an allocation counts. O(1) an event; nothing while no allocation
-// has a name. Memory: O(live allocations with a name), and so many names and pairs of call site and
-// name; later names share a row, later pairs are in the names' figures alone.
+// Memory by label: the program's own names for its memory (memlab_label, NVTX's heaps and regions).
+// The latest label of an allocation counts. O(1) per event, no cost while no live allocation has a
+// label. Memory: O(live allocations with a label), plus bounded tables of names and of pairs of
+// call site and name; names beyond the limit share a row, pairs beyond it count only under their
+// name.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +14,14 @@
 namespace memlab::trace {
 
 struct LabelTotals {
-    std::uint32_t name = 0;   ///< string id; 0: all names for which there was no row
+    std::uint32_t name = 0;   ///< string id; 0: all names beyond max_names
     std::uint64_t count = 0;  ///< allocations that were given it
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
-    std::uint64_t peak_bytes = 0;  ///< the most that had it at once
+    std::uint64_t peak_bytes = 0;  ///< maximum of live_bytes
 };
 
-/// What the allocations of one call site were called.
+/// The allocations of one call site with one label.
 struct SiteLabel {
     std::uint32_t site = 0;
     std::uint32_t name = 0;   ///< as in LabelTotals
@@ -29,16 +30,15 @@ struct SiteLabel {
     std::uint64_t live_bytes = 0;
 };
 
-class LabelFigures {
+class LabelStats {
   public:
     static constexpr std::size_t max_names = 1024;
     static constexpr std::size_t max_site_labels = 8192;
 
-    /// False while ended() need not be told.
+    /// True while ended() must be called.
     bool any_live() const { return !of_address_.empty(); }
 
-    /// The live allocation of `site` at `address` has this name from now on. May throw
-    /// std::bad_alloc.
+    /// Names the live allocation of `site` at `address`. May throw std::bad_alloc.
     void label(std::uint64_t address, std::uint32_t name, std::uint64_t bytes, std::uint32_t site) {
         const std::uint32_t row = row_of(name);
         const Named named{.row = row, .site_label = site_label_of(site, row)};
@@ -60,7 +60,7 @@ class LabelFigures {
         }
     }
 
-    /// The allocation at `address` is gone.
+    /// The allocation at `address` ended.
     void ended(std::uint64_t address, std::uint64_t bytes) {
         const auto at = of_address_.find(address);
         if (at != of_address_.end()) {
@@ -72,8 +72,8 @@ class LabelFigures {
     /// In order of first appearance.
     const std::vector<LabelTotals>& totals() const { return totals_; }
 
-    /// By site; those of a site by what is live under them, the most first, then by what was ever.
-    /// May throw std::bad_alloc.
+    /// By site; within a site by live bytes, then by count, largest first. May throw
+    /// std::bad_alloc.
     std::vector<SiteLabel> by_site() const {
         std::vector<SiteLabel> sorted = site_labels_;
         std::stable_sort(sorted.begin(), sorted.end(), [](const SiteLabel& a, const SiteLabel& b) {
@@ -95,7 +95,7 @@ class LabelFigures {
 
     struct Named {
         std::uint32_t row = 0;
-        std::uint32_t site_label = none;  ///< index; none where there was no room
+        std::uint32_t site_label = none;  ///< index; none: beyond max_site_labels
     };
 
     std::uint32_t row_of(std::uint32_t name) {

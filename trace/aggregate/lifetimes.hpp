@@ -1,8 +1,7 @@
-// Minimum, median and maximum of durations that arrive one by one, without keeping them. The
-// median comes from a histogram with eight buckets per power of two: it is off by at most 1/16
-// (6.25 %) of itself; durations below 8 ns are exact. A site's lifetimes are usually of few
-// magnitudes, so only the range of buckets in use is stored; and few are freed 2^32 times, so a
-// count has 32 bits and what is beyond them is kept beside, for the sites that need it.
+// Streaming minimum, median and maximum of durations. The median comes from a histogram with eight
+// buckets per power of two: its error is at most 1/16 (6.25 %); durations below 8 ns are exact. A
+// site's lifetimes are usually of few magnitudes, so only the range of buckets in use is stored.
+// Counts have 32 bits; overflows are in a separate list, for the few sites that need it.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +16,9 @@ namespace memlab::trace {
 
 class Lifetimes {
   public:
-    /// `count` durations of one length. May throw std::bad_alloc, and then has not counted.
+    /// Adds `count` equal durations. May throw std::bad_alloc, without a change.
     void add(std::uint64_t duration_ns, std::uint64_t count = 1) {
-        const std::size_t bucket = bucket_of(duration_ns);
+        const std::size_t bucket = bucket_index(duration_ns);
         if (counts_.empty()) {
             counts_.resize(1);
             first_ = bucket;
@@ -46,20 +45,20 @@ class Lifetimes {
     std::uint64_t median() const {
         std::uint64_t total = 0;
         for (std::size_t i = 0; i < counts_.size(); ++i) {
-            total += count_of(i);
+            total += count_at(i);
         }
         std::uint64_t before = 0;
         for (std::size_t i = 0; i < counts_.size(); ++i) {
-            before += count_of(i);
+            before += count_at(i);
             if (before >= total - total / 2) {
-                return std::clamp(middle_of(first_ + i), min_, max_);
+                return std::clamp(bucket_middle(first_ + i), min_, max_);
             }
         }
         return 0;
     }
 
   private:
-    /// A bucket's count went past its 32 bits.
+    /// The upper 32 bits of a bucket's count.
     struct Carry {
         std::size_t bucket;
         std::uint32_t upper;
@@ -76,7 +75,7 @@ class Lifetimes {
         }
         carries_->push_back({bucket, by});
     }
-    std::uint64_t count_of(std::size_t i) const {
+    std::uint64_t count_at(std::size_t i) const {
         std::uint64_t count = counts_[i];
         if (carries_ != nullptr) {
             for (const Carry& carry : *carries_) {
@@ -86,14 +85,14 @@ class Lifetimes {
         return count;
     }
 
-    static std::size_t bucket_of(std::uint64_t value) {
+    static std::size_t bucket_index(std::uint64_t value) {
         if (value < 8) {
             return static_cast<std::size_t>(value);
         }
         const auto exponent = static_cast<std::size_t>(std::bit_width(value)) - 1;
         return 8 * (exponent - 2) + ((value >> (exponent - 3)) & 7);
     }
-    static std::uint64_t middle_of(std::size_t bucket) {
+    static std::uint64_t bucket_middle(std::size_t bucket) {
         if (bucket < 16) {
             return bucket;
         }

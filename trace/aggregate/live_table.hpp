@@ -1,5 +1,5 @@
-// The allocations that live at a moment, by address. An entry keeps its place while it lives, and a
-// place is used again, so that a program in its steady state makes the table ask for no memory.
+// The table of live allocations, by address. Entries have stable slots, and free slots are reused,
+// so the table does not allocate while the program is in a steady state.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@
 
 namespace memlab::trace {
 
-/// Where addresses are unique: device and host pointers share one space, handles have theirs.
+/// Within one, addresses are unique: device and host pointers share one, handles have their own.
 enum class AddressSpace : std::uint8_t { pointer, array_handle, vmm_handle };
 
-constexpr AddressSpace space_of(MemoryKind kind) {
+constexpr AddressSpace address_space(MemoryKind kind) {
     switch (kind) {
         case MemoryKind::array:
             return AddressSpace::array_handle;
@@ -27,7 +27,7 @@ constexpr AddressSpace space_of(MemoryKind kind) {
     }
 }
 
-/// An allocation, until nothing can touch it any more.
+/// An allocation, until it is freed and safe to reuse.
 struct Live {
     std::uint64_t address = 0;
     std::uint64_t requested = 0;
@@ -37,13 +37,13 @@ struct Live {
     std::uint32_t site = 0;
     std::uint32_t context = 0;
     std::uint32_t thread = 0;
-    std::uint32_t scopes = 0;  ///< whose they are: ScopeFigures::allocated()
+    std::uint32_t scopes = 0;  ///< the owner, from ScopeStats::allocated()
     AddressSpace space = AddressSpace::pointer;
     Origin origin = Origin::driver;
     bool pending = false;     ///< freed, not yet safe to reuse (pool)
     bool small_pool = false;  ///< pool
 
-    // A place that is not in use names the next such place.
+    // A free slot has the index of the next free one.
     bool is_free() const { return site == HashIndex::none; }
     std::uint32_t next_free() const { return context; }
     void set_free(std::uint32_t next) {
@@ -57,64 +57,62 @@ class LiveTable {
   public:
     static constexpr std::uint32_t none = HashIndex::none;
 
-    /// The place of what lives there, or `none`.
+    /// The slot of the allocation at `address`, or `none`.
     std::uint32_t find(std::uint64_t address, AddressSpace space) const {
-        return index_.find(hash(address, space), [&](std::uint32_t place) {
-            const Live& live = (*this)[place];
+        return index_.find(hash(address, space), [&](std::uint32_t slot) {
+            const Live& live = (*this)[slot];
             return live.address == address && live.space == space;
         });
     }
 
-    Live& operator[](std::uint32_t place) {
-        return (*slabs_[place / slab_size])[place % slab_size];
-    }
-    const Live& operator[](std::uint32_t place) const {
-        return (*slabs_[place / slab_size])[place % slab_size];
+    Live& operator[](std::uint32_t slot) { return (*slabs_[slot / slab_size])[slot % slab_size]; }
+    const Live& operator[](std::uint32_t slot) const {
+        return (*slabs_[slot / slab_size])[slot % slab_size];
     }
 
-    /// A new one, for the caller to fill in. Nothing of its address and space may be there. May
-    /// throw std::bad_alloc, and then has added nothing.
+    /// Adds an allocation, for the caller to fill in. There must be none at this address yet. May
+    /// throw std::bad_alloc, without a change.
     Live& add(std::uint64_t address, AddressSpace space) {
-        index_.make_room();
+        index_.reserve_slot();
         if (free_ == none) {
             add_slab();
         }
-        const std::uint32_t place = free_;
-        Live& live = (*this)[place];
+        const std::uint32_t slot = free_;
+        Live& live = (*this)[slot];
         free_ = live.next_free();
         live = Live{.address = address, .space = space};
-        index_.insert(hash(address, space), place);
+        index_.insert(hash(address, space), slot);
         ++size_;
         return live;
     }
 
-    void erase(std::uint32_t place) {
-        Live& live = (*this)[place];
-        index_.erase(hash(live.address, live.space), place);
+    void erase(std::uint32_t slot) {
+        Live& live = (*this)[slot];
+        index_.erase(hash(live.address, live.space), slot);
         live.set_free(free_);
-        free_ = place;
+        free_ = slot;
         --size_;
     }
 
     std::size_t size() const { return size_; }
 
-    /// visit(place, live) for all, in no order that means anything.
+    /// Calls visit(slot, live) for all, in unspecified order.
     template <typename Visit>
     void for_each(Visit visit) const {
-        for (std::uint32_t place = 0; place < slabs_.size() * slab_size; ++place) {
-            const Live& live = (*this)[place];
+        for (std::uint32_t slot = 0; slot < slabs_.size() * slab_size; ++slot) {
+            const Live& live = (*this)[slot];
             if (!live.is_free()) {
-                visit(place, live);
+                visit(slot, live);
             }
         }
     }
 
-    /// Places, in no order that means anything. O(all).
-    std::vector<std::uint32_t> of_context(std::uint32_t context) const {
+    /// The slots of a context's allocations, in unspecified order. O(size of the table).
+    std::vector<std::uint32_t> find_by_context(std::uint32_t context) const {
         std::vector<std::uint32_t> found;
-        for_each([&](std::uint32_t place, const Live& live) {
+        for_each([&](std::uint32_t slot, const Live& live) {
             if (live.context == context) {
-                found.push_back(place);
+                found.push_back(slot);
             }
         });
         return found;
@@ -131,14 +129,14 @@ class LiveTable {
     void add_slab() {
         slabs_.push_back(std::make_unique<Slab>());
         const auto first = static_cast<std::uint32_t>((slabs_.size() - 1) * slab_size);
-        for (std::uint32_t place = first + slab_size; place > first; --place) {
-            (*this)[place - 1].set_free(free_);
-            free_ = place - 1;
+        for (std::uint32_t slot = first + slab_size; slot > first; --slot) {
+            (*this)[slot - 1].set_free(free_);
+            free_ = slot - 1;
         }
     }
 
     std::vector<std::unique_ptr<Slab>> slabs_;
-    std::uint32_t free_ = none;  ///< the first place that is not in use
+    std::uint32_t free_ = none;  ///< the first free slot
     HashIndex index_;
     std::size_t size_ = 0;
 };

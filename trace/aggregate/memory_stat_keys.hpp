@@ -1,17 +1,16 @@
-// The keys of torch.cuda.memory_stats, in PyTorch's order, which is the alphabet's.
+// The keys of torch.cuda.memory_stats, in PyTorch's order, which is alphabetical.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include "trace/aggregate/pool_figures.hpp"
+#include "trace/aggregate/pool_layout.hpp"
 
 namespace memlab::trace {
 
-/// Calls visit(name, pool, figure, value) for each: "active_bytes", ".all", ".peak", 42; a plain
-/// figure has neither pool nor figure: "num_ooms", "", "", 1; an oversize one no pool.
-/// max_split_size is left to the caller: it alone may be negative. `value` is passed by reference
-/// to what `stats` holds.
+/// Calls visit(name, pool, figure, value) for each: "active_bytes", ".all", ".peak", 42. Plain
+/// counters have neither pool nor figure ("num_ooms", "", "", 1), oversize ones no pool.
+/// max_split_size is not visited, since it may be negative. `value` is a reference into `stats`.
 template <typename Visit>
 void visit_memory_stats(const MemoryStats& stats, Visit visit) {
     const auto one = [&](std::string_view name, std::string_view pool, const Stat& stat) {

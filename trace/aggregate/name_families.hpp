@@ -1,5 +1,4 @@
-// The families of the recording's names (folded_name.hpp), numbered, so that each name is folded
-// once.
+// Interns the families of the recording's names (folded_name.hpp); each name is folded once.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +13,26 @@ namespace memlab::trace {
 
 class NameFamilies {
   public:
-    /// The family of the string with this id. May throw std::bad_alloc.
-    std::uint32_t of(std::uint32_t id, const std::string& text) {
-        if (id >= of_string_.size()) {
-            of_string_.resize(std::size_t{id} + 1);
+    /// The number of the family of the string with this id. May throw std::bad_alloc.
+    std::uint32_t intern(std::uint32_t id, const std::string& text) {
+        if (id >= family_by_string_.size()) {
+            family_by_string_.resize(std::size_t{id} + 1);
         }
-        if (of_string_[id] == 0) {
+        if (family_by_string_[id] == 0) {
             const auto [at, is_new] =
                 index_.try_emplace(folded_name(text), static_cast<std::uint32_t>(texts_.size()));
             if (is_new) {
                 texts_.push_back(at->first);
             }
-            of_string_[id] = at->second + 1;
+            family_by_string_[id] = at->second + 1;
         }
-        return of_string_[id] - 1;
+        return family_by_string_[id] - 1;
     }
 
     const std::string& text(std::uint32_t family) const { return texts_[family]; }
 
   private:
-    std::vector<std::uint32_t> of_string_;  ///< by string id: family + 1, 0: not asked for yet
+    std::vector<std::uint32_t> family_by_string_;  ///< by string id: family + 1; 0: not folded yet
     std::unordered_map<std::string, std::uint32_t> index_;
     std::vector<std::string> texts_;
 };

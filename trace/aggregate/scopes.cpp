@@ -26,19 +26,19 @@ void add_totals(ScopeTotals& to, const ScopeTotals& from) {
 
 }  // namespace
 
-ScopeFigures::ScopeFigures() : stacks_(1) {}
+ScopeStats::ScopeStats() : stacks_(1) {}
 
 // ---- rows
 
-std::uint32_t ScopeFigures::resolve(std::uint32_t scope) const {
+std::uint32_t ScopeStats::resolve(std::uint32_t scope) const {
     while (scope < scopes_.size() && scopes_[scope].merged_into != none) {
         scope = scopes_[scope].merged_into;
     }
     return scope;
 }
 
-std::uint32_t ScopeFigures::path_of(std::uint32_t parent_path, std::uint32_t family) {
-    const auto [at, is_new] = path_index_.try_emplace(key(parent_path, family),
+std::uint32_t ScopeStats::find_or_add_path(std::uint32_t parent_path, std::uint32_t family) {
+    const auto [at, is_new] = path_index_.try_emplace(pack_key(parent_path, family),
                                                       static_cast<std::uint32_t>(paths_.size()));
     if (is_new) {
         paths_.push_back({parent_path, family});
@@ -46,7 +46,7 @@ std::uint32_t ScopeFigures::path_of(std::uint32_t parent_path, std::uint32_t fam
     return at->second;
 }
 
-std::string ScopeFigures::path_text(std::uint32_t path) const {
+std::string ScopeStats::path_text(std::uint32_t path) const {
     std::string text = families_.text(paths_[path].family);
     for (std::uint32_t up = paths_[path].parent; up < paths_.size(); up = paths_[up].parent) {
         text.insert(0, families_.text(paths_[up].family) + "/");
@@ -54,9 +54,9 @@ std::string ScopeFigures::path_text(std::uint32_t path) const {
     return text;
 }
 
-/// A new row. The last one takes in all for which there is no room.
-std::uint32_t ScopeFigures::add_scope(std::uint32_t parent, std::uint32_t name,
-                                      std::uint32_t family, const std::string& text) {
+/// Adds a row. The last possible one stands for all scopes beyond the limit.
+std::uint32_t ScopeStats::add_scope(std::uint32_t parent, std::uint32_t name, std::uint32_t family,
+                                    const std::string& text) {
     const bool rest = scopes_.size() == max_scopes - 1;
     Scope scope;
     scope.totals.parent = rest ? thread_root : parent;
@@ -64,44 +64,44 @@ std::uint32_t ScopeFigures::add_scope(std::uint32_t parent, std::uint32_t name,
     scope.totals.name = rest ? "(other scopes)" : text;
     scope.name = name;
     scope.family = family;
-    scope.path = path_of(parent < scopes_.size() ? scopes_[parent].path : parent, family);
+    scope.path = find_or_add_path(parent < scopes_.size() ? scopes_[parent].path : parent, family);
     scopes_.push_back(std::move(scope));
     return static_cast<std::uint32_t>(scopes_.size() - 1);
 }
 
-std::uint32_t ScopeFigures::scope_of(std::uint32_t parent, std::uint32_t name,
-                                     const std::string& text) {
-    const auto known = children_.find(key(parent, name));
+std::uint32_t ScopeStats::find_or_add_scope(std::uint32_t parent, std::uint32_t name,
+                                            const std::string& text) {
+    const auto known = children_.find(pack_key(parent, name));
     if (known != children_.end()) {
         return resolve(known->second);
     }
-    const std::uint32_t family = families_.of(name, text);
-    const auto kin = variants_.find(key(parent, family));
-    if (kin != variants_.end() && kin->second.merged != none) {
-        return resolve(kin->second.merged);
+    const std::uint32_t family = families_.intern(name, text);
+    const auto known_family = variants_.find(pack_key(parent, family));
+    if (known_family != variants_.end() && known_family->second.merged != none) {
+        return resolve(known_family->second.merged);
     }
     if (scopes_.size() == max_scopes) {
         return resolve(max_scopes - 1);
     }
     const std::string& folded = families_.text(family);
-    Family& relatives = variants_[key(parent, family)];
+    Family& family_state = variants_[pack_key(parent, family)];
     const bool numbered = folded != text;
-    if (numbered && relatives.variants >= max_variants) {
-        relatives.merged = add_scope(parent, none, family, folded);
-        merge_family(parent, family, relatives.merged);
-        return relatives.merged;
+    if (numbered && family_state.count >= max_variants) {
+        family_state.merged = add_scope(parent, none, family, folded);
+        merge_family(parent, family, family_state.merged);
+        return family_state.merged;
     }
     const std::uint32_t scope = add_scope(parent, name, family, text);
-    children_.emplace(key(parent, name), scope);
+    children_.emplace(pack_key(parent, name), scope);
     if (numbered) {
-        ++relatives.variants;
+        ++family_state.count;
     } else if (folded.find('#') != std::string::npos) {
-        relatives.merged = scope;  // the name came folded: its relatives' would, too
+        family_state.merged = scope;  // the name is folded already, so it stands for the family
     }
     return scope;
 }
 
-void ScopeFigures::merge_family(std::uint32_t parent, std::uint32_t family, std::uint32_t into) {
+void ScopeStats::merge_family(std::uint32_t parent, std::uint32_t family, std::uint32_t into) {
     for (std::uint32_t scope = 0; scope < scopes_.size(); ++scope) {
         if (scope != into && scopes_[scope].family == family &&
             scopes_[scope].merged_into == none && scopes_[scope].totals.parent == parent) {
@@ -110,9 +110,8 @@ void ScopeFigures::merge_family(std::uint32_t parent, std::uint32_t family, std:
     }
 }
 
-/// The row `from` is part of the row `into` from now on; so are the rows in it whose names `into`
-/// has, too.
-void ScopeFigures::merge(std::uint32_t from, std::uint32_t into) {
+/// Merges the row `from` into the row `into`, and recursively the children of the same name.
+void ScopeStats::merge(std::uint32_t from, std::uint32_t into) {
     add_totals(scopes_[into].totals, scopes_[from].totals);
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
@@ -124,28 +123,29 @@ void ScopeFigures::merge(std::uint32_t from, std::uint32_t into) {
             continue;
         }
         const std::uint32_t name = scopes_[child].name;
-        Family& relatives = variants_[key(into, scopes_[child].family)];
-        const auto twin = children_.find(key(into, name));
+        Family& family_state = variants_[pack_key(into, scopes_[child].family)];
+        const auto twin = children_.find(pack_key(into, name));
         if (name != none && twin != children_.end()) {
             merge(child, resolve(twin->second));
-        } else if (relatives.merged != none) {
-            merge(child, resolve(relatives.merged));
+        } else if (family_state.merged != none) {
+            merge(child, resolve(family_state.merged));
         } else {
             scopes_[child].totals.parent = into;
             if (name == none) {
-                relatives.merged = child;
+                family_state.merged = child;
             } else {
-                children_.emplace(key(into, name), child);
-                relatives.variants +=
+                children_.emplace(pack_key(into, name), child);
+                family_state.count +=
                     families_.text(scopes_[child].family) != scopes_[child].totals.name ? 1 : 0;
             }
         }
     }
 }
 
-/// `count` and `bytes` get the sum of the table; sites beyond the bound are in the sum alone.
-void ScopeFigures::add_escaped(Scope& scope, const SiteTable& table, std::uint64_t& count,
-                               std::uint64_t& bytes) {
+/// Adds the table to the scope's, and its sums to `count` and `bytes`. Sites beyond the limit are
+/// in the sums only.
+void ScopeStats::add_escaped(Scope& scope, const SiteTable& table, std::uint64_t& count,
+                             std::uint64_t& bytes) {
     for (const SiteTable::Item& item : table.items()) {
         if (item.count == 0) {
             continue;
@@ -158,7 +158,7 @@ void ScopeFigures::add_escaped(Scope& scope, const SiteTable& table, std::uint64
     }
 }
 
-bool ScopeFigures::entered_once_around(std::uint32_t scope) const {
+bool ScopeStats::ancestors_entered_once(std::uint32_t scope) const {
     for (std::uint32_t up = scopes_[scope].totals.parent; up < scopes_.size();
          up = scopes_[resolve(up)].totals.parent) {
         if (scopes_[resolve(up)].totals.entries > 1) {
@@ -170,14 +170,14 @@ bool ScopeFigures::entered_once_around(std::uint32_t scope) const {
 
 // ---- open scopes
 
-std::uint32_t ScopeFigures::stack_of(std::uint32_t thread, bool create) {
+std::uint32_t ScopeStats::find_stack(std::uint32_t thread, bool create) {
     const auto at = stack_of_thread_.find(thread);
     if (at != stack_of_thread_.end() || !create) {
         return at == stack_of_thread_.end() ? none : at->second;
     }
     if (unused_stacks_.empty()) {
         stacks_.emplace_back();
-        unused_stacks_.reserve(stacks_.size());  // retire() must not fail
+        unused_stacks_.reserve(stacks_.size());  // so that retire() cannot fail
         unused_stacks_.push_back(static_cast<std::uint32_t>(stacks_.size() - 1));
     }
     const std::uint32_t stack = unused_stacks_.back();
@@ -188,15 +188,15 @@ std::uint32_t ScopeFigures::stack_of(std::uint32_t thread, bool create) {
     return stack;
 }
 
-/// The thread has no open scopes any more.
-void ScopeFigures::retire(std::uint32_t thread, std::uint32_t stack) {
+/// The thread has no more open scopes.
+void ScopeStats::retire(std::uint32_t thread, std::uint32_t stack) {
     stack_of_thread_.erase(thread);
     unused_stacks_.push_back(stack);
     threads_xor_ ^= stack;
 }
 
-/// The stack that an allocation of this thread belongs to; `none` for none.
-std::uint32_t ScopeFigures::owner_of(std::uint32_t thread) const {
+/// The scope stack that the thread's allocations belong to; `none` if there is none.
+std::uint32_t ScopeStats::find_owner(std::uint32_t thread) const {
     const auto at = stack_of_thread_.find(thread);
     if (at != stack_of_thread_.end()) {
         return at->second;
@@ -204,10 +204,10 @@ std::uint32_t ScopeFigures::owner_of(std::uint32_t thread) const {
     return stack_of_thread_.size() == 1 ? threads_xor_ : none;
 }
 
-void ScopeFigures::begin(const Place& place, std::uint32_t name, const std::string& text,
-                         std::uint64_t now_ns, std::uint64_t level, std::uint64_t serial) {
-    const bool is_range = place.range != 0;
-    const std::uint32_t index = is_range ? process_stack : stack_of(place.thread, true);
+void ScopeStats::begin(const ScopeKey& key, std::uint32_t name, const std::string& text,
+                       std::uint64_t now_ns, std::uint64_t level, std::uint64_t serial) {
+    const bool is_range = key.range != 0;
+    const std::uint32_t index = is_range ? process_stack : find_stack(key.thread, true);
     if (stacks_[index].open.size() >= (is_range ? max_ranges : max_depth)) {
         ++unbalanced_.too_many_open;
         ++(is_range ? ranges_not_followed_ : stacks_[index].too_deep);
@@ -217,9 +217,9 @@ void ScopeFigures::begin(const Place& place, std::uint32_t name, const std::stri
     const std::uint32_t parent = is_range ? range_root
                                  : outer  ? thread_root
                                           : resolve(entries_[stacks_[index].open.back()].scope);
-    const std::uint32_t scope = scope_of(parent, name, text);
+    const std::uint32_t scope = find_or_add_scope(parent, name, text);
     if (unused_entries_.empty()) {
-        unused_entries_.reserve(entries_.size() + 1);  // close() must not fail
+        unused_entries_.reserve(entries_.size() + 1);  // so that close() cannot fail
         entries_.emplace_back();
         unused_entries_.push_back(static_cast<std::uint32_t>(entries_.size() - 1));
     }
@@ -229,8 +229,8 @@ void ScopeFigures::begin(const Place& place, std::uint32_t name, const std::stri
 
     Entry& entry = entries_[number];
     entry.scope = scope;
-    entry.domain = place.domain;
-    entry.range = place.range;
+    entry.domain = key.domain;
+    entry.range = key.range;
     entry.serial = serial;
     entry.begin_ns = now_ns;
     entry.level = level;
@@ -247,30 +247,30 @@ void ScopeFigures::begin(const Place& place, std::uint32_t name, const std::stri
     ++scopes_[scope].totals.entries;
 }
 
-ScopeFigures::Ended ScopeFigures::end(const Place& place, std::uint64_t now_ns) {
-    const bool is_range = place.range != 0;
-    const std::uint32_t index = is_range ? process_stack : stack_of(place.thread, false);
+ScopeStats::Ended ScopeStats::end(const ScopeKey& key, std::uint64_t now_ns) {
+    const bool is_range = key.range != 0;
+    const std::uint32_t index = is_range ? process_stack : find_stack(key.thread, false);
     std::uint64_t* const not_followed = is_range        ? &ranges_not_followed_
                                         : index == none ? nullptr
                                                         : &stacks_[index].too_deep;
     if (!is_range && not_followed != nullptr && *not_followed != 0) {
-        --*not_followed;  // the innermost ones were
+        --*not_followed;  // those are the innermost ones
         return {};
     }
     const std::size_t open = index == none ? 0 : stacks_[index].open.size();
     for (std::size_t i = open; i-- > 0;) {
         const Entry& entry = entries_[stacks_[index].open[i]];
-        if (is_range ? entry.range != place.range : entry.domain != place.domain) {
+        if (is_range ? entry.range != key.range : entry.domain != key.domain) {
             continue;
         }
         const std::uint32_t scope = resolve(entry.scope);
         const Ended ended{.happened = true,
                           .range = is_range,
-                          .outermost = entered_once_around(scope),
+                          .outermost = ancestors_entered_once(scope),
                           .path = scopes_[scope].path};
         close(index, i, now_ns);
         if (!is_range && stacks_[index].open.empty()) {
-            retire(place.thread, index);
+            retire(key.thread, index);
         }
         return ended;
     }
@@ -282,8 +282,8 @@ ScopeFigures::Ended ScopeFigures::end(const Place& place, std::uint64_t now_ns) 
     return {};
 }
 
-void ScopeFigures::end_thread(std::uint32_t thread, std::uint64_t now_ns) {
-    const std::uint32_t index = stack_of(thread, false);
+void ScopeStats::end_thread(std::uint32_t thread, std::uint64_t now_ns) {
+    const std::uint32_t index = find_stack(thread, false);
     if (index == none) {
         return;
     }
@@ -295,7 +295,7 @@ void ScopeFigures::end_thread(std::uint32_t thread, std::uint64_t now_ns) {
     retire(thread, index);
 }
 
-std::uint64_t ScopeFigures::highest_since(std::uint32_t entry) const {
+std::uint64_t ScopeStats::highest_since(std::uint32_t entry) const {
     std::uint64_t highest = 0;
     for (std::uint32_t at = entry; at != none; at = entries_[at].later) {
         highest = std::max(highest, entries_[at].highest);
@@ -303,9 +303,9 @@ std::uint64_t ScopeFigures::highest_since(std::uint32_t entry) const {
     return highest;
 }
 
-/// An entry's figures as if it ended now, but for what escapes it.
-void ScopeFigures::add_open(ScopeTotals& totals, const Entry& entry, const Counts& now,
-                            std::uint64_t highest, std::uint64_t now_ns) {
+/// Adds an entry's figures as if it ended now, except for the escaped ones.
+void ScopeStats::add_open(ScopeTotals& totals, const Entry& entry, const Counts& now,
+                          std::uint64_t highest, std::uint64_t now_ns) {
     totals.duration_ns += now_ns - entry.begin_ns;
     totals.allocated_count += now.allocated - entry.at_begin.allocated;
     totals.allocated_bytes += now.allocated_bytes - entry.at_begin.allocated_bytes;
@@ -317,31 +317,31 @@ void ScopeFigures::add_open(ScopeTotals& totals, const Entry& entry, const Count
     totals.peak_growth_bytes = std::max(totals.peak_growth_bytes, highest - entry.level);
 }
 
-void ScopeFigures::close(std::uint32_t index, std::size_t position, std::uint64_t now_ns) {
+void ScopeStats::close(std::uint32_t index, std::size_t position, std::uint64_t now_ns) {
     Stack& stack = stacks_[index];
     const std::uint32_t number = stack.open[position];
     Entry& entry = entries_[number];
     Scope& scope = scopes_[resolve(entry.scope)];
     add_open(scope.totals, entry, stack.counts, highest_since(number), now_ns);
 
-    // What was allocated in scopes that began inside and are still open is inside, too.
+    // Includes the allocations of scopes that began inside and are still open.
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     for (std::size_t i = position; i < stack.open.size(); ++i) {
-        add_escaped(scope, entries_[stack.open[i]].held, count, bytes);
+        add_escaped(scope, entries_[stack.open[i]].live_sites, count, bytes);
     }
     scope.totals.escaped_count += count;
     scope.totals.escaped_bytes += bytes;
     scope.totals.most_escaped_bytes = std::max(scope.totals.most_escaped_bytes, bytes);
     if (position != 0) {
-        SiteTable& around = entries_[stack.open[position - 1]].held;
+        SiteTable& around = entries_[stack.open[position - 1]].live_sites;
         if (around.empty()) {
-            around.swap(entry.held);
+            around.swap(entry.live_sites);
         } else {
-            around.add(entry.held);
+            around.add(entry.live_sites);
         }
     }
-    entry.held.clear();
+    entry.live_sites.clear();
 
     if (entry.earlier != none) {
         Entry& earlier = entries_[entry.earlier];
@@ -360,15 +360,14 @@ void ScopeFigures::close(std::uint32_t index, std::size_t position, std::uint64_
 
 // ---- memory
 
-void ScopeFigures::hold(Stack& stack, std::uint32_t site, std::uint64_t bytes) {
+void ScopeStats::hold(Stack& stack, std::uint32_t site, std::uint64_t bytes) {
     if (!stack.open.empty()) {
-        entries_[stack.open.back()].held.add(site, 1, bytes);
+        entries_[stack.open.back()].live_sites.add(site, 1, bytes);
     }
 }
 
-std::uint32_t ScopeFigures::allocated(std::uint32_t thread, std::uint32_t site,
-                                      std::uint64_t bytes) {
-    const std::uint32_t owner = owner_of(thread);
+std::uint32_t ScopeStats::allocated(std::uint32_t thread, std::uint32_t site, std::uint64_t bytes) {
+    const std::uint32_t owner = find_owner(thread);
     hold(stacks_[process_stack], site, bytes);
     if (owner != none) {
         hold(stacks_[owner], site, bytes);
@@ -390,24 +389,24 @@ std::uint32_t ScopeFigures::allocated(std::uint32_t thread, std::uint32_t site,
     return owner;
 }
 
-/// Takes it out of the scope that holds it: the innermost that began before it was allocated.
-void ScopeFigures::release(Stack& stack, std::uint32_t site, std::uint64_t bytes,
-                           std::uint64_t serial) {
+/// Removes an allocation from the scope that holds it: the innermost that began before it.
+void ScopeStats::release(Stack& stack, std::uint32_t site, std::uint64_t bytes,
+                         std::uint64_t serial) {
     const auto inside = std::partition_point(
         stack.open.begin(), stack.open.end(),
         [&](std::uint32_t number) { return entries_[number].serial < serial; });
     if (inside == stack.open.begin()) {
         return;
     }
-    SiteTable::Item* const item = entries_[*(inside - 1)].held.find(site);
+    SiteTable::Item* const item = entries_[*(inside - 1)].live_sites.find(site);
     if (item != nullptr && item->count != 0) {
         --item->count;
         item->bytes -= bytes;
     }
 }
 
-void ScopeFigures::freed(std::optional<std::uint32_t> freeing, std::uint32_t owner,
-                         std::uint32_t site, std::uint64_t bytes, std::uint64_t serial) {
+void ScopeStats::freed(std::optional<std::uint32_t> freeing, std::uint32_t owner,
+                       std::uint32_t site, std::uint64_t bytes, std::uint64_t serial) {
     level_ -= bytes;
     release(stacks_[process_stack], site, bytes, serial);
     if (owner != process_stack) {
@@ -421,7 +420,7 @@ void ScopeFigures::freed(std::optional<std::uint32_t> freeing, std::uint32_t own
         counts.freed_bytes += bytes;
     };
     count(stacks_[process_stack].counts);
-    const std::uint32_t stack = owner_of(*freeing);
+    const std::uint32_t stack = find_owner(*freeing);
     if (stack != none) {
         count(stacks_[stack].counts);
     }
@@ -429,7 +428,7 @@ void ScopeFigures::freed(std::optional<std::uint32_t> freeing, std::uint32_t own
 
 // ---- the table
 
-std::vector<ScopeTotals> ScopeFigures::totals(std::uint64_t now_ns) const {
+std::vector<ScopeTotals> ScopeStats::totals(std::uint64_t now_ns) const {
     std::vector<ScopeTotals> all;
     all.reserve(scopes_.size());
     for (const Scope& scope : scopes_) {
@@ -448,23 +447,24 @@ std::vector<ScopeTotals> ScopeFigures::totals(std::uint64_t now_ns) const {
             add_open(totals, entry, stack.counts, highest_since(number), now_ns);
         }
     }
-    // Rows in which others were merged come after these: parents first, and nothing that is gone.
-    std::vector<std::uint32_t> place(scopes_.size(), none);
+    // A row may come before the row that its parent was merged into: reorder, parents first, and
+    // drop the merged rows.
+    std::vector<std::uint32_t> position(scopes_.size(), none);
     std::vector<ScopeTotals> ordered;
     ordered.reserve(scopes_.size());
-    std::vector<std::uint32_t> way;
+    std::vector<std::uint32_t> ancestors;
     for (std::uint32_t scope = 0; scope < scopes_.size(); ++scope) {
-        for (std::uint32_t at = resolve(scope); at < scopes_.size() && place[at] == none;
+        for (std::uint32_t at = resolve(scope); at < scopes_.size() && position[at] == none;
              at = resolve(all[at].parent)) {
-            way.push_back(at);
+            ancestors.push_back(at);
         }
-        for (; !way.empty(); way.pop_back()) {
-            const std::uint32_t at = way.back();
+        for (; !ancestors.empty(); ancestors.pop_back()) {
+            const std::uint32_t at = ancestors.back();
             const std::uint32_t parent = resolve(all[at].parent);
-            place[at] = static_cast<std::uint32_t>(ordered.size());
+            position[at] = static_cast<std::uint32_t>(ordered.size());
             ordered.push_back(std::move(all[at]));
             ordered.back().parent =
-                parent < scopes_.size() ? place[parent] : ScopeTotals::no_parent;
+                parent < scopes_.size() ? position[parent] : ScopeTotals::no_parent;
         }
     }
     return ordered;

@@ -1,22 +1,22 @@
-// What happened to memory inside the program's scopes; docs/scopes.md defines the figures.
+// Memory statistics per scope of the program; docs/scopes.md defines the figures.
 //
 // A thread's scopes nest. An allocation belongs to the innermost open scope of its thread and to
-// all around it; one of a thread without scopes (PyTorch's autograd threads) to those of the only
-// thread that has any, where there is only one. Ranges of the process may overlap: an allocation of
-// any thread belongs to all that are open. Scopes with the same path of names are one row.
+// all scopes around that. If its thread has no scopes (PyTorch's autograd threads) and exactly one
+// other thread has some, it belongs to those. Ranges of the process may overlap: an allocation of
+// any thread belongs to all open ones. Scopes with the same path of names share a row.
 //
-// How that stays O(1) an event: a thread's allocations and frees are counted in one place, and a
-// scope's are the difference between its end and its begin. What it holds is in a table of its own
-// until it ends, and then goes to the scope around it; a free finds the table by the number of the
-// allocation, since an open scope that began before it holds it. The highest level since each begin
-// is kept in the order of the begins, over all threads: only the newest open scope needs to look.
-// The end of a scope costs as much as the sites that it leaves behind; that of a range also as much
-// as there are scopes begun after it and still open.
+// O(1) per event: allocations and frees are counted per thread, and a scope's counts are the
+// difference between its end and its begin. The live allocations of a scope are in its own table
+// until it ends, then they move to the enclosing scope's; a free finds the table by the serial
+// number of the allocation, since the innermost open scope that began before it holds it. The
+// highest level is kept per interval between two begins, over all threads, so that only the newest
+// open scope is updated. Ending a scope costs O(sites with live allocations in it), and for a range
+// also O(open scopes that began after it).
 //
-// Memory is bounded: so many rows, sites in a row, scopes in scopes, open ranges. Names that differ
-// in their numbers alone are rows of their own until there are too many; then they are one.
+// Memory is bounded by limits on rows, sites per row, nesting depth and open ranges. Names that
+// differ only in numbers have rows of their own up to a limit, then they are merged into one.
 //
-// Only device memory counts: the kinds that are in the curves, of all devices together.
+// Only device memory counts: the kinds in the curves, of all devices together.
 #pragma once
 
 #include <cstddef>
@@ -36,11 +36,11 @@ namespace memlab::trace {
 struct ScopeTotals {
     static constexpr std::uint32_t no_parent = std::numeric_limits<std::uint32_t>::max();
 
-    std::uint32_t parent = no_parent;  ///< index of the scope around it, always before it
+    std::uint32_t parent = no_parent;  ///< index of the enclosing scope, always a lower one
     bool range = false;                ///< of the process, not of a thread
     std::string name = {};
     std::uint64_t entries = 0;
-    std::uint64_t open = 0;  ///< of the entries, those that have not ended
+    std::uint64_t open = 0;  ///< entries that have not ended
     std::uint64_t duration_ns = 0;
     std::uint64_t allocated_count = 0;
     std::uint64_t allocated_bytes = 0;
@@ -48,22 +48,24 @@ struct ScopeTotals {
     std::uint64_t other_threads_bytes = 0;
     std::uint64_t freed_count = 0;
     std::uint64_t freed_bytes = 0;
-    std::uint64_t peak_bytes = 0;         ///< the allocated curve's highest while one was open
-    std::uint64_t peak_growth_bytes = 0;  ///< the most that it rose above an entry's begin
-    std::uint64_t escaped_count = 0;      ///< allocated inside and alive at the end of the entry
+    std::uint64_t peak_bytes = 0;         ///< maximum of the allocated curve while one was open
+    std::uint64_t peak_growth_bytes = 0;  ///< maximum rise above the level at an entry's begin
+    std::uint64_t escaped_count = 0;      ///< allocated inside and live at the end of the entry
     std::uint64_t escaped_bytes = 0;
-    std::uint64_t most_escaped_bytes = 0;            ///< of one entry
-    std::vector<SiteTable::Item> escaped_from = {};  ///< largest first; not all, see max_sites
+    std::uint64_t most_escaped_bytes = 0;            ///< maximum of one entry
+    std::vector<SiteTable::Item> escaped_from = {};  ///< largest first; at most max_sites
 };
 
-/// Signs that begins and ends do not match.
+/// Unmatched begins and ends.
 struct UnbalancedScopes {
     std::uint64_t ends_without_begin = 0;
     std::uint64_t ended_with_thread = 0;
-    std::uint64_t too_many_open = 0;  ///< begins that were not followed: too deep, too many ranges
+    std::uint64_t too_many_open = 0;  ///< begins beyond max_depth or max_ranges, which are ignored
 };
 
-class ScopeFigures {
+/// Thread-safety: none.
+
+class ScopeStats {
   public:
     static constexpr std::size_t max_scopes = 2048;
     static constexpr std::size_t max_sites = 256;    ///< in ScopeTotals::escaped_from
@@ -71,7 +73,7 @@ class ScopeFigures {
     static constexpr std::size_t max_depth = 64;     ///< of one thread
     static constexpr std::size_t max_ranges = 4096;  ///< open at a time
 
-    /// A scope that ended, as a step of the program.
+    /// A scope that ended, as a candidate for a step of the program.
     struct Ended {
         bool happened = false;
         bool range = false;
@@ -79,41 +81,40 @@ class ScopeFigures {
         std::uint32_t path = 0;  ///< of name families
     };
 
-    ScopeFigures();
+    ScopeStats();
 
-    /// True while allocated() and freed() must be told.
+    /// True while allocated() and freed() must be called.
     bool any_open() const { return open_count_ != 0; }
     bool any() const { return !scopes_.empty(); }
 
-    /// Which scope begins or ends.
-    struct Place {
+    /// Identifies the scope that begins or ends.
+    struct ScopeKey {
         std::uint32_t thread = 0;
-        std::uint64_t domain = 0;  ///< ends are those of the innermost scope of their domain
-        std::uint64_t range = 0;   ///< a range of the process, else 0
+        std::uint64_t domain = 0;  ///< an end is of the innermost scope of its domain
+        std::uint64_t range = 0;   ///< id of a range of the process, else 0
     };
 
     /// `level` is the allocated curve, all devices together; `serial` the number of the latest
     /// allocation. May throw std::bad_alloc.
-    void begin(const Place& place, std::uint32_t name, const std::string& text,
+    void begin(const ScopeKey& key, std::uint32_t name, const std::string& text,
                std::uint64_t now_ns, std::uint64_t level, std::uint64_t serial);
-    Ended end(const Place& place, std::uint64_t now_ns);
+    Ended end(const ScopeKey& key, std::uint64_t now_ns);
     void end_thread(std::uint32_t thread, std::uint64_t now_ns);
 
-    /// Returns what freed() wants to know of the allocation. May throw std::bad_alloc, and then has
-    /// counted nothing.
+    /// Returns the `owner` to pass to freed(). May throw std::bad_alloc, without a change.
     std::uint32_t allocated(std::uint32_t thread, std::uint32_t site, std::uint64_t bytes);
-    /// `freeing` is the thread that gave it back; none: it is gone for another reason. `serial` is
-    /// the allocation's number.
+    /// `freeing` is the thread that freed it; none: it ended for another reason. `serial` is the
+    /// allocation's number.
     void freed(std::optional<std::uint32_t> freeing, std::uint32_t owner, std::uint32_t site,
                std::uint64_t bytes, std::uint64_t serial);
 
-    /// The table as of now, entries that are open included. May throw std::bad_alloc.
+    /// The table as of now, including open entries. May throw std::bad_alloc.
     std::vector<ScopeTotals> totals(std::uint64_t now_ns) const;
     const UnbalancedScopes& unbalanced() const { return unbalanced_; }
     std::uint64_t open_count() const { return open_count_; }
 
     NameFamilies& families() { return families_; }
-    /// "epoch #/step #": a path of Ended's.
+    /// The text of Ended::path: "epoch #/step #".
     std::string path_text(std::uint32_t path) const;
     const std::string& family_text(std::uint32_t family) const { return families_.text(family); }
 
@@ -129,29 +130,29 @@ class ScopeFigures {
         std::uint64_t freed_bytes = 0;
     };
     struct Scope {
-        ScopeTotals totals;  ///< of the entries that ended; parent is a root or not merged away
+        ScopeTotals totals;  ///< of the entries that ended; parent is a root or an unmerged row
         std::uint32_t merged_into = none;
         std::uint32_t name = none;  ///< string id; none: the row of a whole family
         std::uint32_t family = 0;
         std::uint32_t path = 0;
         SiteTable escaped;
     };
-    /// One entry that is open.
+    /// An open entry.
     struct Entry {
         std::uint32_t scope = 0;
         std::uint64_t domain = 0;
         std::uint64_t range = 0;
-        std::uint64_t serial = 0;  ///< allocations with a greater number were made inside
+        std::uint64_t serial = 0;  ///< allocations with a greater number are inside
         std::uint64_t begin_ns = 0;
         std::uint64_t level = 0;
         Counts at_begin;
-        /// The highest level since the begin and before the begin of `later`.
+        /// The highest level between this begin and that of `later`.
         std::uint64_t highest = 0;
-        std::uint32_t earlier = none;  ///< open entries in the order of their begins
+        std::uint32_t earlier = none;  ///< list of open entries in the order of their begins
         std::uint32_t later = none;
-        SiteTable held;
+        SiteTable live_sites;
     };
-    /// Of one thread, or the ranges of the process.
+    /// The open scopes of one thread, or the open ranges of the process.
     struct Stack {
         std::uint32_t thread = 0;
         Counts counts;
@@ -159,34 +160,35 @@ class ScopeFigures {
         std::uint64_t too_deep = 0;
     };
     struct Family {
-        std::uint32_t variants = 0;
-        std::uint32_t merged = none;  ///< the row of all of them
+        std::uint32_t count = 0;      ///< of rows with a number in their name
+        std::uint32_t merged = none;  ///< the common row, once they are merged
     };
     struct PathPart {
         std::uint32_t parent = none;
         std::uint32_t family = 0;
     };
 
-    static std::uint64_t key(std::uint32_t high, std::uint32_t low) {
+    static std::uint64_t pack_key(std::uint32_t high, std::uint32_t low) {
         return (std::uint64_t{high} << 32) | low;
     }
-    /// Roots: threads' scopes and ranges are apart, also where their names are equal.
+    /// Roots: scopes of threads and ranges have separate rows, even with equal names.
     static constexpr std::uint32_t thread_root = none;
     static constexpr std::uint32_t range_root = none - 1;
 
     std::uint32_t resolve(std::uint32_t scope) const;
-    std::uint32_t scope_of(std::uint32_t parent, std::uint32_t name, const std::string& text);
+    std::uint32_t find_or_add_scope(std::uint32_t parent, std::uint32_t name,
+                                    const std::string& text);
     std::uint32_t add_scope(std::uint32_t parent, std::uint32_t name, std::uint32_t family,
                             const std::string& text);
-    std::uint32_t path_of(std::uint32_t parent_path, std::uint32_t family);
+    std::uint32_t find_or_add_path(std::uint32_t parent_path, std::uint32_t family);
     void merge_family(std::uint32_t parent, std::uint32_t family, std::uint32_t into);
     void merge(std::uint32_t from, std::uint32_t into);
-    bool entered_once_around(std::uint32_t scope) const;
+    bool ancestors_entered_once(std::uint32_t scope) const;
     static void add_escaped(Scope& scope, const SiteTable& table, std::uint64_t& count,
                             std::uint64_t& bytes);
 
-    std::uint32_t stack_of(std::uint32_t thread, bool create);
-    std::uint32_t owner_of(std::uint32_t thread) const;
+    std::uint32_t find_stack(std::uint32_t thread, bool create);
+    std::uint32_t find_owner(std::uint32_t thread) const;
     void close(std::uint32_t stack, std::size_t position, std::uint64_t now_ns);
     void retire(std::uint32_t thread, std::uint32_t stack);
     std::uint64_t highest_since(std::uint32_t entry) const;
@@ -206,12 +208,12 @@ class ScopeFigures {
     std::vector<std::uint32_t> unused_entries_;
     std::uint32_t newest_ = none;
     std::uint64_t open_count_ = 0;
-    std::uint64_t level_ = 0;  ///< while any is open
+    std::uint64_t level_ = 0;  ///< valid while any is open
 
-    std::vector<Stack> stacks_;  ///< the first: ranges of the process
+    std::vector<Stack> stacks_;  ///< [0]: ranges of the process
     std::vector<std::uint32_t> unused_stacks_;
     std::unordered_map<std::uint32_t, std::uint32_t> stack_of_thread_;  ///< with open scopes
-    std::uint32_t threads_xor_ = 0;  ///< of their stacks: the stack itself where there is one
+    std::uint32_t threads_xor_ = 0;  ///< XOR of the threads' stacks: the only one if there is one
     std::uint64_t ranges_not_followed_ = 0;
     UnbalancedScopes unbalanced_;
 };

@@ -1,5 +1,5 @@
-// Bytes and allocations by site, for a few sites out of many: what one open scope holds. A hash
-// table whose memory is used again: clearing costs as much as what was in it.
+// A small hash table of bytes and allocations by site: what one open scope holds. It keeps its
+// memory when cleared, and clear() is O(items).
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ class SiteTable {
         if (slots_.empty()) {
             return nullptr;
         }
-        const std::uint32_t at = slots_[slot_of(site)];
+        const std::uint32_t at = slots_[find_slot(site)];
         return at == 0 ? nullptr : &items_[at - 1];
     }
 
-    /// May throw std::bad_alloc, and then has not added.
+    /// May throw std::bad_alloc, without a change.
     void add(std::uint32_t site, std::uint64_t count, std::uint64_t bytes) {
         if (2 * (items_.size() + 1) > slots_.size()) {
             grow();
         }
-        std::uint32_t& at = slots_[slot_of(site)];
+        std::uint32_t& at = slots_[find_slot(site)];
         if (at == 0) {
             items_.push_back({.site = site});
             at = static_cast<std::uint32_t>(items_.size());
@@ -44,7 +44,7 @@ class SiteTable {
         items_[at - 1].bytes += bytes;
     }
 
-    /// What `other` holds is added here. May throw std::bad_alloc.
+    /// Adds all items of `other`. May throw std::bad_alloc.
     void add(const SiteTable& other) {
         for (const Item& item : other.items_) {
             if (item.count != 0) {
@@ -54,9 +54,9 @@ class SiteTable {
     }
 
     void clear() {
-        // The last comer first: no other's way to its place leads past it.
+        // In reverse order of insertion: no probe sequence of the rest passes the slot.
         while (!items_.empty()) {
-            slots_[slot_of(items_.back().site)] = 0;
+            slots_[find_slot(items_.back().site)] = 0;
             items_.pop_back();
         }
     }
@@ -67,8 +67,8 @@ class SiteTable {
     }
 
   private:
-    /// Where `site` is, or would be.
-    std::size_t slot_of(std::uint32_t site) const {
+    /// The slot where `site` is or would be.
+    std::size_t find_slot(std::uint32_t site) const {
         const std::size_t mask = slots_.size() - 1;
         std::size_t slot = (site * 0x9e3779b1U) & mask;
         while (slots_[slot] != 0 && items_[slots_[slot] - 1].site != site) {
@@ -81,7 +81,7 @@ class SiteTable {
         std::vector<std::uint32_t> slots(slots_.empty() ? 16 : 2 * slots_.size());
         slots_.swap(slots);
         for (std::size_t i = 0; i < items_.size(); ++i) {
-            slots_[slot_of(items_[i].site)] = static_cast<std::uint32_t>(i + 1);
+            slots_[find_slot(items_[i].site)] = static_cast<std::uint32_t>(i + 1);
         }
     }
 

@@ -15,7 +15,7 @@ struct Range {
 };
 
 template <typename Block>
-Range range_of(const Block* first, const Block* last) {
+Range find_range(const Block* first, const Block* last) {
     Range range{first->min, first->max};
     for (const Block* block = first; block != last; ++block) {
         range.min = std::min(range.min, block->min);
@@ -26,56 +26,56 @@ Range range_of(const Block* first, const Block* last) {
 
 /// The least-squares slope of the minima, per block.
 template <typename Block>
-double slope_of(const Block* blocks, std::size_t count) {
+double slope(const Block* blocks, std::size_t count) {
     const double middle = (static_cast<double>(count) - 1) / 2;
-    double above = 0;
-    double below = 0;
+    double covariance = 0;
+    double variance = 0;
     for (std::size_t i = 0; i < count; ++i) {
         const double x = static_cast<double>(i) - middle;
-        // Differences first: doubles have 53 bits, and slopes are small.
+        // Subtract first: doubles have 53 bits, and slopes are small.
         const double y = static_cast<double>(blocks[i].min) - static_cast<double>(blocks[0].min);
-        above += x * y;
-        below += x * x;
+        covariance += x * y;
+        variance += x * x;
     }
-    return below == 0 ? 0 : above / below;
+    return variance == 0 ? 0 : covariance / variance;
 }
 
-/// Mann and Kendall's test: do more pairs of minima rise than fall, by more than chance gives in
-/// one of two hundred cases (2.6 standard deviations)?
+/// The Mann-Kendall test for a rising trend of the minima, at 2.6 standard deviations (one in two
+/// hundred by chance).
 template <typename Block>
-bool rises_by_more_than_chance(const Block* blocks, std::size_t count) {
-    int more = 0;
+bool is_significant_rise(const Block* blocks, std::size_t count) {
+    int score = 0;
     for (std::size_t i = 0; i < count; ++i) {
         for (std::size_t j = i + 1; j < count; ++j) {
-            more += blocks[j].min > blocks[i].min ? 1 : 0;
-            more -= blocks[j].min < blocks[i].min ? 1 : 0;
+            score += blocks[j].min > blocks[i].min ? 1 : 0;
+            score -= blocks[j].min < blocks[i].min ? 1 : 0;
         }
     }
     const auto n = static_cast<double>(count);
     const double variance = n * (n - 1) * (2 * n + 5) / 18;
-    return more > 0 && static_cast<double>(more) * more >= 2.6 * 2.6 * variance;
+    return score > 0 && static_cast<double>(score) * score >= 2.6 * 2.6 * variance;
 }
 
-/// Growth that goes on, not one jump and not noise.
+/// Sustained growth: neither a single jump nor noise.
 template <typename Block>
 bool grows(const Block* blocks, std::size_t count) {
-    if (!rises_by_more_than_chance(blocks, count)) {
+    if (!is_significant_rise(blocks, count)) {
         return false;
     }
     const std::size_t quarter = std::max<std::size_t>(count / 4, 1);
-    if (range_of(blocks + count - quarter, blocks + count).min <=
-        range_of(blocks, blocks + quarter).max) {
+    if (find_range(blocks + count - quarter, blocks + count).min <=
+        find_range(blocks, blocks + quarter).max) {
         return false;
     }
     int rising = 0;
-    bool at_last = false;
+    bool last_rises = false;
     for (std::size_t part = 0; part < 4; ++part) {
         const std::uint64_t from = blocks[part * (count - 1) / 4].min;
         const std::uint64_t to = blocks[(part + 1) * (count - 1) / 4].min;
-        at_last = to > from;
-        rising += at_last ? 1 : 0;
+        last_rises = to > from;
+        rising += last_rises ? 1 : 0;
     }
-    return at_last && rising >= 3;
+    return last_rises && rising >= 3;
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ const char* name_of(StepKind kind) {
 }
 
 template <std::size_t size>
-Trend judge(const StepBlocks<size>& values) {
+Trend fit_trend(const StepBlocks<size>& values) {
     Trend trend;
     if (values.used() == 0) {
         return trend;
@@ -115,7 +115,7 @@ Trend judge(const StepBlocks<size>& values) {
     const std::size_t warm_up = values.used() / 4;
     const auto* const blocks = values.blocks() + warm_up;
     const std::size_t count = values.used() - warm_up;
-    const Range range = range_of(blocks, blocks + count);
+    const Range range = find_range(blocks, blocks + count);
     trend.warm_up_steps = warm_up * values.steps_per_block();
     trend.first_bytes = blocks->min;
     trend.last_bytes = values.last();
@@ -124,12 +124,13 @@ Trend judge(const StepBlocks<size>& values) {
     if (values.steps() < min_steps || count < min_blocks) {
         return trend;
     }
-    trend.bytes_per_step = slope_of(blocks, count) / static_cast<double>(values.steps_per_block());
-    // Many rises and few falls, each of which gives back most of it, of a size that matters.
+    trend.bytes_per_step = slope(blocks, count) / static_cast<double>(values.steps_per_block());
+    // At least twice as many rises as falls, each fall returning most of the height, and a height
+    // that is not negligible.
     const std::uint64_t height = range.max - range.min;
     const bool sawtooth = values.steps() >= min_for_sawtooth && values.falls() >= 2 &&
                           values.rises() >= 2 * values.falls() &&
-                          values.fallen() / values.falls() >= height / 2 &&
+                          values.fall_bytes() / values.falls() >= height / 2 &&
                           height >= range.max / 100;
     trend.verdict = grows(blocks, count) ? Verdict::growing
                     : sawtooth           ? Verdict::sawtooth
@@ -137,10 +138,10 @@ Trend judge(const StepBlocks<size>& values) {
     return trend;
 }
 
-template Trend judge(const StepBlocks<StepTotals::blocks>& values);
-template Trend judge(const StepBlocks<StepFigures::site_blocks>& values);
+template Trend fit_trend(const StepBlocks<StepTotals::blocks>& values);
+template Trend fit_trend(const StepBlocks<StepStats::site_blocks>& values);
 
-void StepFigures::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
+void StepStats::end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin) {
     const std::uint64_t key = (static_cast<std::uint64_t>(kind) << 32) | path;
     auto at = index_.find(key);
     if (at == index_.end()) {
@@ -166,47 +167,47 @@ void StepFigures::end(StepKind kind, std::uint32_t path, std::uint64_t level, bo
     Kind& each = kinds_[at->second];
     each.values.add(level);
     if (each.by_site) {
-        ++each.since_followed;
+        ++each.steps_followed;
         ++steps_ended_;
     }
 }
 
-void StepFigures::look_at(std::uint32_t site, std::uint64_t live) {
-    if (site >= seen_.size()) {
-        seen_.resize(std::size_t{site} + 1);
+void StepStats::update_site(std::uint32_t site, std::uint64_t live) {
+    if (site >= checked_at_.size()) {
+        checked_at_.resize(std::size_t{site} + 1);
     }
     for (Kind& kind : kinds_) {
         if (!kind.by_site) {
             continue;
         }
-        if (site >= kind.place.size()) {
-            kind.place.resize(std::size_t{site} + 1);
+        if (site >= kind.slot.size()) {
+            kind.slot.resize(std::size_t{site} + 1);
         }
-        std::uint32_t& place = kind.place[site];
+        std::uint32_t& slot = kind.slot[site];
         constexpr std::uint32_t left_out = ~std::uint32_t{0};
-        if (place == left_out) {
+        if (slot == left_out) {
             continue;
         }
-        if (place == 0) {
+        if (slot == 0) {
             if (kind.sites.size() == max_sites) {
-                place = left_out;
+                slot = left_out;
                 ++kind.left_out;
                 continue;
             }
             kind.sites.push_back({.site = site, .values = {}});
-            place = static_cast<std::uint32_t>(kind.sites.size());
+            slot = static_cast<std::uint32_t>(kind.sites.size());
         }
-        StepBlocks<site_blocks>& values = kind.sites[place - 1].values;
-        values.add(live, kind.since_followed - values.steps());
+        StepBlocks<site_blocks>& values = kind.sites[slot - 1].values;
+        values.add(live, kind.steps_followed - values.steps());
     }
-    seen_[site] = steps_ended_;
+    checked_at_[site] = steps_ended_;
 }
 
-/// Sites count as growing only where all that is allocated moved by half as much at least: what one
-/// site gains and another loses is no growth.
-StepTotals StepFigures::totals_of(const Kind& kind, std::vector<SiteTrend> sites) {
+/// Sites count as growing only if the total moved by at least half as much: what one site gains and
+/// another loses is not growth.
+StepTotals StepStats::make_totals(const Kind& kind, std::vector<SiteTrend> sites) {
     StepTotals totals{.kind = kind.kind, .path = kind.path, .steps = kind.values.steps()};
-    totals.trend = judge(kind.values);
+    totals.trend = fit_trend(kind.values);
     totals.steps_per_block = kind.values.steps_per_block();
     totals.values.assign(kind.values.blocks(), kind.values.blocks() + kind.values.used());
     totals.by_site = kind.by_site;

@@ -1,12 +1,12 @@
-// Does the program grow from step to step? A step ends at a mark whose name comes again, or at the
-// end of a scope that is entered again while the scopes around it are not; docs/scopes.md says how
-// the verdict is reached.
+// Detects memory growth from step to step. A step ends at a mark whose name recurs, or at the end
+// of a scope that is entered repeatedly while the scopes around it are not; docs/scopes.md defines
+// the verdict.
 //
-// Only what is allocated at the end of each step counts, in all and by call site. Of a run of steps
-// the lowest and the highest value are kept, in a fixed number of blocks of equally many steps:
-// when they are full, two become one. A site is looked at when its bytes are about to change: since
-// it was looked at last they were the same at the end of every step. So an event costs O(1),
-// amortized, and the memory is O(sites), with a bound.
+// The samples are the bytes allocated at the end of each step, in total and by call site. Minimum
+// and maximum are kept for a fixed number of blocks of equally many steps; when they are full,
+// pairs are merged. A site is updated lazily, before its bytes change: they were the same at the
+// end of every step since the last update. So an event costs O(1), amortized, and memory is
+// O(sites), up to a limit.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ enum class StepKind : std::uint8_t { mark, scope, range };
 /// "mark", "scope", "range"
 const char* name_of(StepKind kind);
 
-/// A value at the end of each step, in at most `size` blocks of equally many steps.
+/// The series of a value at the end of each step, in at most `size` blocks of equally many steps.
 template <std::size_t size>
 class StepBlocks {
   public:
@@ -46,14 +46,14 @@ class StepBlocks {
             const bool up = value > last_;
             rises_ += up ? 1 : 0;
             falls_ += up ? 0 : 1;
-            fallen_ += up ? 0 : last_ - value;
+            fall_bytes_ += up ? 0 : last_ - value;
         }
         last_ = value;
         steps_ += times;
         while (times != 0) {
             if (used_ == 0 || in_last_ == steps_per_block_) {
                 if (used_ == size) {
-                    halve();
+                    merge_pairs();
                 }
                 blocks_[used_++] = {value, value};
                 in_last_ = 0;
@@ -61,8 +61,8 @@ class StepBlocks {
             Block& block = blocks_[used_ - 1];
             block.min = block.min < value ? block.min : value;
             block.max = block.max > value ? block.max : value;
-            const std::uint64_t room = steps_per_block_ - in_last_;
-            const std::uint64_t taken = times < room ? times : room;
+            const std::uint64_t space = steps_per_block_ - in_last_;
+            const std::uint64_t taken = times < space ? times : space;
             in_last_ += taken;
             times -= taken;
         }
@@ -75,11 +75,11 @@ class StepBlocks {
     std::uint64_t last() const { return last_; }
     std::uint64_t rises() const { return rises_; }
     std::uint64_t falls() const { return falls_; }
-    std::uint64_t fallen() const { return fallen_; }  ///< sum of all falls
+    std::uint64_t fall_bytes() const { return fall_bytes_; }  ///< sum of all falls
 
   private:
-    /// All blocks are full.
-    void halve() {
+    /// All blocks are full: merges pairs and doubles the steps per block.
+    void merge_pairs() {
         for (std::size_t i = 0; i < size / 2; ++i) {
             const Block& a = blocks_[2 * i];
             const Block& b = blocks_[2 * i + 1];
@@ -98,14 +98,14 @@ class StepBlocks {
     std::uint64_t last_ = 0;
     std::uint64_t rises_ = 0;
     std::uint64_t falls_ = 0;
-    std::uint64_t fallen_ = 0;
+    std::uint64_t fall_bytes_ = 0;
 };
 
-/// What a row of blocks says.
+/// The trend of a series.
 struct Trend {
     Verdict verdict = Verdict::too_few_steps;
-    double bytes_per_step = 0;        ///< least squares through the blocks' minima, after warm-up
-    std::uint64_t warm_up_steps = 0;  ///< left out
+    double bytes_per_step = 0;        ///< least-squares slope of the blocks' minima, after warm-up
+    std::uint64_t warm_up_steps = 0;  ///< excluded
     std::uint64_t first_bytes = 0;    ///< minimum of the first block after warm-up
     std::uint64_t last_bytes = 0;     ///< at the end of the last step
     std::uint64_t min_bytes = 0;      ///< after warm-up
@@ -113,7 +113,7 @@ struct Trend {
 };
 
 template <std::size_t size>
-Trend judge(const StepBlocks<size>& values);
+Trend fit_trend(const StepBlocks<size>& values);
 
 struct SiteTrend {
     std::uint32_t site = 0;
@@ -125,18 +125,18 @@ struct StepTotals {
     static constexpr std::size_t blocks = 32;
 
     StepKind kind = StepKind::mark;
-    std::uint32_t path = 0;  ///< of name families: a family, or a path of ScopeFigures
+    std::uint32_t path = 0;  ///< of name families: a family, or a path of ScopeStats
     std::uint64_t steps = 0;
     Verdict verdict = Verdict::too_few_steps;
-    Trend trend = {};  ///< of all that is allocated
+    Trend trend = {};  ///< of the total allocated bytes
     std::uint64_t steps_per_block = 1;
     std::vector<StepBlocks<blocks>::Block> values = {};
-    bool by_site = false;                 ///< sites were followed
+    bool by_site = false;                 ///< sites were tracked
     std::vector<SiteTrend> growing = {};  ///< fastest first
     std::uint64_t sites_left_out = 0;
 };
 
-class StepFigures {
+class StepStats {
   public:
     static constexpr std::size_t max_kinds = 64;
     static constexpr std::size_t max_candidates = 4096;
@@ -144,28 +144,28 @@ class StepFigures {
     static constexpr std::size_t max_sites = 8192;  ///< of one kind of step
     static constexpr std::size_t site_blocks = 16;
 
-    /// True while before_change() must be told.
+    /// True while before_change() must be called.
     bool following() const { return steps_ended_ != 0; }
 
-    /// A step ended while `level` bytes were allocated. `may_begin`: this may be the first of its
-    /// kind. May throw std::bad_alloc.
+    /// A step ended while `level` bytes were allocated. `may_begin`: may start a new kind of step.
+    /// May throw std::bad_alloc.
     void end(StepKind kind, std::uint32_t path, std::uint64_t level, bool may_begin);
 
-    /// Steps that have ended of a kind, in the order of totals(); 0 before there is such a kind.
+    /// The number of ended steps of a kind, by index in totals(); 0 while there is no such kind.
     std::uint64_t ended(std::size_t kind) const {
         return kind < kinds_.size() ? kinds_[kind].values.steps() : 0;
     }
 
-    /// The site's live bytes are about to change; `live` is what they are. May throw
+    /// Must be called before the site's live bytes change; `live` is their current value. May throw
     /// std::bad_alloc.
     void before_change(std::uint32_t site, std::uint64_t live) {
-        if (site < seen_.size() && seen_[site] == steps_ended_) {
+        if (site < checked_at_.size() && checked_at_[site] == steps_ended_) {
             return;
         }
-        look_at(site, live);
+        update_site(site, live);
     }
 
-    /// In order of first appearance. `live(site)` is what each site has now. May throw
+    /// In order of first appearance. `live(site)` returns a site's current live bytes. May throw
     /// std::bad_alloc.
     template <typename Live>
     std::vector<StepTotals> totals(Live live) const {
@@ -174,10 +174,10 @@ class StepFigures {
             std::vector<SiteTrend> sites;
             for (const Followed& followed : kind.sites) {
                 StepBlocks<site_blocks> values = followed.values;
-                values.add(live(followed.site), kind.since_followed - values.steps());
-                sites.push_back({followed.site, judge(values)});
+                values.add(live(followed.site), kind.steps_followed - values.steps());
+                sites.push_back({followed.site, fit_trend(values)});
             }
-            all.push_back(totals_of(kind, std::move(sites)));
+            all.push_back(make_totals(kind, std::move(sites)));
         }
         return all;
     }
@@ -192,20 +192,20 @@ class StepFigures {
         std::uint32_t path = 0;
         StepBlocks<StepTotals::blocks> values;
         bool by_site = false;
-        std::uint64_t since_followed = 0;  ///< steps that ended since sites are followed
+        std::uint64_t steps_followed = 0;  ///< steps that ended since sites are tracked
         std::vector<Followed> sites;
-        std::vector<std::uint32_t> place;  ///< by site: index + 1, 0: not followed
+        std::vector<std::uint32_t> slot;  ///< by site: index into sites + 1; 0: none
         std::uint64_t left_out = 0;
     };
 
-    void look_at(std::uint32_t site, std::uint64_t live);
-    static StepTotals totals_of(const Kind& kind, std::vector<SiteTrend> sites);
+    void update_site(std::uint32_t site, std::uint64_t live);
+    static StepTotals make_totals(const Kind& kind, std::vector<SiteTrend> sites);
 
     std::vector<Kind> kinds_;
-    std::unordered_map<std::uint64_t, std::uint32_t> index_;       ///< (kind, path): of kinds_
-    std::unordered_map<std::uint64_t, std::uint64_t> candidates_;  ///< level at the one end so far
-    std::vector<std::uint64_t> seen_;  ///< by site: steps_ended_ when it was looked at
-    std::uint64_t steps_ended_ = 0;    ///< of kinds that are followed by site
+    std::unordered_map<std::uint64_t, std::uint32_t> index_;       ///< (kind, path): in kinds_
+    std::unordered_map<std::uint64_t, std::uint64_t> candidates_;  ///< level at the only end so far
+    std::vector<std::uint64_t> checked_at_;  ///< by site: steps_ended_ at the last update
+    std::uint64_t steps_ended_ = 0;          ///< of kinds that are tracked by site
     std::size_t followed_ = 0;
 };
 

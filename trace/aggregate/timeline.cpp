@@ -2,7 +2,7 @@
 
 namespace memlab::trace {
 
-void Timeline::record_in_another(std::uint64_t time_ns, const Values& values) {
+void Timeline::record_in_new_bucket(std::uint64_t time_ns, const Values& values) {
     if (buckets_.empty()) {
         start_ns_ = time_ns;
         buckets_.push_back({.min = values, .max = values, .last = values, .used = true});
@@ -14,7 +14,7 @@ void Timeline::record_in_another(std::uint64_t time_ns, const Values& values) {
     const auto index = static_cast<std::size_t>((time_ns - start_ns_) / bucket_ns_);
     if (index >= buckets_.size()) {
         buckets_.resize(index + 1);
-        // The value on entry.
+        // The bucket starts with the values before it.
         buckets_.back() = {.min = before, .max = before, .last = before, .used = true};
     }
     latest_start_ns_ = start_ns_ + index * bucket_ns_;

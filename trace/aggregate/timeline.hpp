@@ -1,8 +1,7 @@
-// A bounded picture of curves over time: at most `max_buckets` buckets of equal width, each with
-// the minimum, maximum and last value of every curve in it. When time runs past the last bucket,
-// neighbours are merged and the width doubles. Merging keeps minima, maxima and last values, so
-// that a curve's peak is exact however long the recording is, and the result depends on the values
-// and the final width alone, not on when the doublings happened.
+// Curves over time, downsampled to at most `max_buckets` buckets of equal width, each with the
+// minimum, maximum and last value of every curve. When time passes the last bucket, neighbours are
+// merged and the width doubles. Merging keeps minima, maxima and last values, so a curve's peak is
+// exact for any length of recording, and the result depends only on the values and the final width.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +18,7 @@ class Timeline {
   public:
     static constexpr std::size_t max_buckets = 1024;
     static constexpr std::uint64_t first_bucket_ns = 1024;
-    /// A value that is not known yet.
+    /// Marks a value that is not known yet.
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};
 
     using Values = std::array<std::uint64_t, curve_count>;
@@ -28,20 +27,20 @@ class Timeline {
         Values min;
         Values max;
         Values last;
-        bool used = false;  ///< something happened in it
+        bool used = false;  ///< has values
     };
 
-    /// What a change may have done to the curves but the last; `any` of them, the last too.
+    /// How a change may move the curves: all but the last only up, only down, or any of them.
     enum class Change : std::uint8_t { rise, fall, any };
 
     /// The curves have `values` from `time_ns` on. Times must not decrease. May throw
-    /// std::bad_alloc. Amortized constant time; most changes are cheap, since what only rose has no
-    /// new minimum, and what only fell no new maximum.
+    /// std::bad_alloc. Amortized constant time. A rise cannot make a new minimum, nor a fall a new
+    /// maximum, which saves half of the work.
     template <Change change = Change::any>
     void record(std::uint64_t time_ns, const Values& values) {
-        // Unsigned: before the latest bucket, which is before there is one, it wraps.
+        // Unsigned: wraps before the latest bucket, and while there is none.
         if (time_ns - latest_start_ns_ >= latest_width_ns_) {
-            record_in_another(time_ns, values);
+            record_in_new_bucket(time_ns, values);
             return;
         }
         Bucket& bucket = buckets_.back();
@@ -68,7 +67,7 @@ class Timeline {
     std::uint64_t bucket_ns() const {
         return bucket_ns_;
     }
-    /// By time; the ones that are not `used` hold nothing.
+    /// By time; those that are not `used` are empty.
     const std::vector<Bucket>& buckets() const {
         return buckets_;
     }
@@ -76,13 +75,13 @@ class Timeline {
   private:
     static void extend(Bucket& bucket, const Values& values) {
         for (std::size_t curve = 0; curve < curve_count; ++curve) {
-            // `unknown` is the largest number: the plain minimum prefers what is known, and so does
-            // the maximum of what comes one later.
+            // `unknown` is the largest number: the minimum prefers known values, and so does the
+            // maximum of values + 1, where it wraps to 0.
             bucket.min[curve] = std::min(bucket.min[curve], values[curve]);
             bucket.max[curve] = std::max(bucket.max[curve] + 1, values[curve] + 1) - 1;
         }
     }
-    void record_in_another(std::uint64_t time_ns, const Values& values);
+    void record_in_new_bucket(std::uint64_t time_ns, const Values& values);
     void double_width();
 
     std::vector<Bucket> buckets_;  ///< the last one is the latest

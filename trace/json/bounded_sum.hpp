@@ -1,4 +1,4 @@
-// Sums of figures that come from a file: they need not add up, and must not wrap around.
+// Saturating sums, for untrusted figures from a file.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace memlab::report {
 
-/// At most the largest number.
-inline std::uint64_t bounded_add(std::uint64_t a, std::uint64_t b) {
+/// a + b, or the largest number on overflow.
+inline std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
     std::uint64_t sum = 0;
     return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::uint64_t>::max() : sum;
 }
 
-/// Stops at the largest number.
+/// The same, in place.
 inline void add_to(std::uint64_t& sum, std::uint64_t more) {
-    sum = bounded_add(sum, more);
+    sum = saturating_add(sum, more);
 }
 
 }  // namespace memlab::report

@@ -8,7 +8,7 @@ constexpr FrameworkCache caches[] = {
     {.key = "pytorch",
      .name = "PyTorch",
      .library = "libc10_cuda",
-     .advice = "its cache keeps what tensors gave back: torch.cuda.empty_cache() returns it, and "
+     .advice = "its cache keeps memory freed by tensors: torch.cuda.empty_cache() returns it, and "
                "with PYTORCH_NO_CUDA_MEMORY_CACHING=1 memlab sees each tensor",
      .switch_name = "PYTORCH_NO_CUDA_MEMORY_CACHING",
      .switch_value = "1",
@@ -38,7 +38,7 @@ constexpr FrameworkCache caches[] = {
     {.key = "dali",
      .name = "DALI",
      .library = "libdali",
-     .advice = "its pool keeps what was given back: with DALI_USE_DEVICE_MEM_POOL=0 memlab sees "
+     .advice = "its pool keeps freed memory: with DALI_USE_DEVICE_MEM_POOL=0 memlab sees "
                "each buffer",
      .switch_name = "DALI_USE_DEVICE_MEM_POOL",
      .switch_value = "0",
@@ -46,13 +46,13 @@ constexpr FrameworkCache caches[] = {
     {.key = "cupy",
      .name = "CuPy",
      .library = "/cupy/cuda/memory.",
-     .advice = "its default pool keeps what arrays gave back: "
+     .advice = "its default pool keeps memory freed by arrays: "
                "cupy.get_default_memory_pool().free_all_blocks() returns it",
      .line = "cupy.cuda.set_allocator(None)"},
     {.key = "rmm",
      .name = "RMM",
      .library = "librmm",
-     .advice = "its pool keeps what was given back until the pool is destroyed",
+     .advice = "its pool keeps freed memory until the pool is destroyed",
      .line = "rmm.reinitialize(pool_allocator=False)"},
 };
 

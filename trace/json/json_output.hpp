@@ -1,5 +1,5 @@
-// JSON as a stream of bytes: numbers exactly, text as valid UTF-8 whatever it holds, commas where
-// they belong. Knows no report.
+// A streaming JSON writer: exact numbers, strings as valid UTF-8 for any input. Independent of the
+// report's format.
 #pragma once
 
 #include <charconv>
@@ -13,7 +13,7 @@
 
 namespace memlab::report {
 
-/// Takes the text in pieces; false stops the writing.
+/// Receives the text in pieces; returning false stops the writer.
 class ByteSink {
   public:
     ByteSink() = default;
@@ -23,7 +23,7 @@ class ByteSink {
     virtual bool write(const char* data, std::size_t size) = 0;
 };
 
-/// Keeps the text. May throw std::bad_alloc.
+/// Collects the text in a string. May throw std::bad_alloc.
 class StringSink final : public ByteSink {
   public:
     bool write(const char* data, std::size_t size) override {
@@ -33,8 +33,8 @@ class StringSink final : public ByteSink {
     std::string text;
 };
 
-/// Writes one JSON value. The caller keeps begin and end calls balanced; inside an object every
-/// value comes after its key. After the sink has failed everything is ignored.
+/// Writes one JSON value. The caller must balance begin and end calls, and write a key before each
+/// value in an object. After the sink has failed all calls are ignored.
 class JsonOutput {
   public:
     /// May throw std::bad_alloc.
@@ -45,7 +45,7 @@ class JsonOutput {
     void end_object() { close('}'); }
     void begin_array() { open('['); }
     void end_array() { close(']'); }
-    /// The next value (or key) begins on a line of its own: reports are also read by people.
+    /// Begins a new line before the next value (or key), for human readers.
     void new_line() { line_break_ = true; }
 
     void key(std::string_view name) {
@@ -65,14 +65,14 @@ class JsonOutput {
         const auto end = std::to_chars(digits, digits + sizeof digits, value);
         put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
     }
-    /// The shortest text that reads back as the same double. Must be finite.
+    /// The shortest text that parses to the same double. Must be finite.
     void number(double value) {
         separate();
         char digits[32];
         const auto end = std::to_chars(digits, digits + sizeof digits, value);
         put(std::string_view(digits, static_cast<std::size_t>(end.ptr - digits)));
     }
-    /// A value that is JSON already: a number of more digits than a double has.
+    /// A value that is JSON already, such as a number with more digits than a double has.
     void verbatim(std::string_view value) {
         separate();
         put(value);
@@ -101,7 +101,7 @@ class JsonOutput {
     }
     void member(std::string_view name, const char* value) { member(name, std::string_view(value)); }
 
-    /// Hands the rest to the sink; false when the sink failed at any time.
+    /// Flushes to the sink; false when the sink failed at any time.
     bool finish() {
         put('\n');
         flush();
@@ -156,7 +156,7 @@ class JsonOutput {
     bool line_break_ = false;
     bool failed_ = false;
     std::size_t used_ = 0;
-    // Not in the object: the thread that ends a program may have a small stack.
+    // Not in the object: the exiting thread may have a small stack.
     static constexpr std::size_t buffer_size = 8192;
     const std::unique_ptr<char[]> buffer_;
 };

@@ -32,10 +32,10 @@ using trace::Timeline;
 constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
                                      CurveName::reserved, CurveName::device_used};
 constexpr std::size_t max_holders = 256;
-constexpr std::size_t max_labels_of_site = 16;
+constexpr std::size_t max_site_labels = 16;
 constexpr std::size_t max_kernels = 64;
 
-/// A short name put together without memory from the heap.
+/// A short string without heap allocation.
 class ShortName {
   public:
     ShortName& operator<<(std::string_view text) {
@@ -67,7 +67,7 @@ void put_padded(char*& to, std::uint64_t value, int digits) {
     to += digits;
 }
 
-/// "2026-01-31T12:34:56.123456Z", by hand: gmtime and strftime know about time zones and locales.
+/// "2026-01-31T12:34:56.123456Z". Not by gmtime and strftime, which use time zones and locales.
 void start_time(JsonOutput& json, std::uint64_t wall_ns) {
     constexpr std::uint64_t ns_per_second = 1000000000;
     constexpr std::uint64_t seconds_per_day = 86400;
@@ -275,33 +275,33 @@ void timeline(JsonOutput& json, const Timeline& timeline) {
 }
 
 /// The members of a composition, within an object that the caller opened.
-/// `of_site`, where there is one, adds members of its own to the object of the site at an index.
-template <typename OfSite>
-void composition(JsonOutput& json, const Composition& who, OfSite of_site) {
-    json.member("count", who.count);
-    json.member("bytes", who.bytes);
+/// `add_members(i)` adds members to the object of the i-th site.
+template <typename AddMembers>
+void composition(JsonOutput& json, const Composition& holders, AddMembers add_members) {
+    json.member("count", holders.count);
+    json.member("bytes", holders.bytes);
     json.key("sites");
     json.begin_array();
-    for (std::size_t i = 0; i < who.sites.size(); ++i) {
-        const trace::Holder& holder = who.sites[i];
+    for (std::size_t i = 0; i < holders.sites.size(); ++i) {
+        const trace::Holder& holder = holders.sites[i];
         json.begin_object();
         json.member("site", holder.site);
         json.member("count", holder.count);
         json.member("bytes", holder.bytes);
-        of_site(i);
+        add_members(i);
         json.end_object();
     }
     json.end_array();
     json.key("other");
     json.begin_object();
-    json.member("sites", who.other_sites);
-    json.member("count", who.other_count);
-    json.member("bytes", who.other_bytes);
+    json.member("sites", holders.other_sites);
+    json.member("count", holders.other_count);
+    json.member("bytes", holders.other_bytes);
     json.end_object();
 }
 
-void composition(JsonOutput& json, const Composition& who) {
-    composition(json, who, [](std::size_t) {});
+void composition(JsonOutput& json, const Composition& holders) {
+    composition(json, holders, [](std::size_t) {});
 }
 
 void limit(JsonOutput& json, std::uint64_t bytes) {
@@ -313,7 +313,7 @@ void limit(JsonOutput& json, std::uint64_t bytes) {
     }
 }
 
-/// Only where there are records of work: `work`, and what of it ran at the allocated peak.
+/// If there are records of work: `work`, and the kernels at the allocated peak.
 void work(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
     const auto has_work = [](const trace::WorkTotals& totals) { return totals.count != 0; };
     if (std::none_of(device.work.begin(), device.work.end(), has_work)) {
@@ -401,7 +401,7 @@ void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device
     json.end_object();
 }
 
-/// The four curves at one moment, within an object that the caller opened.
+/// The current values of four curves, within an object that the caller opened.
 void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
     json.member("requested_bytes", values[0]);
     json.member("allocated_bytes", values[1]);
@@ -411,14 +411,14 @@ void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
 
 // ---- the tables
 
-/// The program's names for what a site held; absent where it has none.
-void held_labels(JsonOutput& json, const std::vector<HeldLabel>& labels) {
+/// The program's names for a site's memory; absent if there are none.
+void memory_labels(JsonOutput& json, const std::vector<MemoryLabel>& labels) {
     if (labels.empty()) {
         return;
     }
     json.key("labels");
     json.begin_array();
-    for (std::size_t i = 0; i < std::min(max_labels_of_site, labels.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(max_site_labels, labels.size()); ++i) {
         json.begin_object();
         json.member("name", labels[i].name);
         json.member("count", labels[i].count);
@@ -428,7 +428,7 @@ void held_labels(JsonOutput& json, const std::vector<HeldLabel>& labels) {
     json.end_array();
 }
 
-/// The names that the allocations of one site were given; absent where there are none.
+/// The labels of the allocations of one site; absent if there are none.
 void site_labels(JsonOutput& json, const Aggregator& from,
                  std::span<const trace::SiteLabel> labels) {
     if (labels.empty()) {
@@ -436,8 +436,7 @@ void site_labels(JsonOutput& json, const Aggregator& from,
     }
     json.key("labels");
     json.begin_array();
-    for (const trace::SiteLabel& label :
-         labels.first(std::min(max_labels_of_site, labels.size()))) {
+    for (const trace::SiteLabel& label : labels.first(std::min(max_site_labels, labels.size()))) {
         json.begin_object();
         json.member("name", label_name(from, label.name));
         json.member("count", label.count);
@@ -484,7 +483,7 @@ void site(JsonOutput& json, const Aggregator& from, std::uint32_t index,
     json.end_object();
 }
 
-/// Present where there are any; the first one is "no Python frame".
+/// Absent if there are none; the first one is "no Python frame".
 void python_frames(JsonOutput& json, const Aggregator& from) {
     if (from.python_frames().size() == 1) {
         return;
@@ -570,7 +569,7 @@ void contexts(JsonOutput& json, const Aggregator& from) {
     json.end_array();
 }
 
-/// Present where a thread has a name.
+/// Absent if no thread has a name.
 void threads(JsonOutput& json, const Aggregator& from) {
     if (from.thread_names().empty()) {
         return;
@@ -633,7 +632,7 @@ void ooms(JsonOutput& json, const Aggregator& from) {
         const OomFigures figures = oom_figures(from, oom);
         composition(json, oom.holders, [&](std::size_t site) {
             json.member("allocations", oom.allocations[site]);
-            held_labels(json, figures.labels[site]);
+            memory_labels(json, figures.labels[site]);
         });
         json.end_object();
         json.key("explanation");
@@ -690,7 +689,7 @@ void missed(JsonOutput& json, const Aggregator& from) {
     json.end_array();
 }
 
-/// Of every recording: a reader must not take "nothing was found" for "nobody looked".
+/// Always present, so that "nothing was found" differs from "nothing was checked".
 void coverage(JsonOutput& json, const Aggregator& from) {
     const bool recorded = from.coverage().has_value();
     const trace::Coverage none;
@@ -802,7 +801,7 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     return json.finish();
 }
 
-// ---- where it goes
+// ---- output
 
 class DescriptorSink final : public ByteSink {
   public:
@@ -814,14 +813,14 @@ class DescriptorSink final : public ByteSink {
             if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
                 limit.rlim_cur != RLIM_INFINITY) {
                 const auto position = static_cast<std::uint64_t>(at);
-                room_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
+                space_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
             }
         }
     }
 
     bool write(const char* data, std::size_t size) override {
-        if (size > room_ - bytes_) {
-            error_ = EFBIG;  // writing on would raise SIGXFSZ
+        if (size > space_ - bytes_) {
+            error_ = EFBIG;  // another write() would raise SIGXFSZ
             return false;
         }
         while (size > 0) {
@@ -845,7 +844,7 @@ class DescriptorSink final : public ByteSink {
 
   private:
     int descriptor_;
-    std::uint64_t room_ = ~std::uint64_t{0};
+    std::uint64_t space_ = ~std::uint64_t{0};
     std::uint64_t bytes_ = 0;
     int error_ = 0;
 };
@@ -857,9 +856,8 @@ WriteResult failure(const std::string& path, int error_number) {
     return result;
 }
 
-/// Moves `from` to `to` unless `to` exists; 0 or errno. Where the file system has neither
-/// RENAME_NOREPLACE nor hard links, looks first: two processes that do so at the same instant
-/// could still meet.
+/// Renames `from` to `to` unless `to` exists; 0 or errno. On file systems with neither
+/// RENAME_NOREPLACE nor hard links it checks first, which is racy between two processes.
 int rename_without_replacing(const std::string& from, const std::string& to) {
     constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE
     if (syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), no_replace) == 0) {
@@ -882,8 +880,7 @@ int rename_without_replacing(const std::string& from, const std::string& to) {
     return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
 }
 
-/// A new file beside `path`, for this process alone. Leftovers of processes that died are passed
-/// by.
+/// Creates a new file beside `path`, skipping names left over by processes that died.
 int create_temporary(const std::string& path, unsigned mode, std::string& name) {
     constexpr int attempts = 100;
     const std::string stem = path + ".tmp." + std::to_string(getpid());
@@ -893,7 +890,7 @@ int create_temporary(const std::string& path, unsigned mode, std::string& name) 
             open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
                  static_cast<mode_t>(mode));
         if (descriptor >= 0) {
-            return trace::move_out_of_the_way(descriptor);
+            return trace::move_to_high_descriptor(descriptor);
         }
         if (errno != EEXIST) {
             return descriptor;
@@ -902,7 +899,7 @@ int create_temporary(const std::string& path, unsigned mode, std::string& name) 
     return -1;
 }
 
-/// `write` puts the text into a descriptor.
+/// `write(descriptor)` writes the contents.
 template <typename Write>
 WriteResult write_file(const std::string& path, Existing existing, unsigned mode, Write write) {
     std::string temporary;
@@ -920,7 +917,7 @@ WriteResult write_file(const std::string& path, Existing existing, unsigned mode
     }
     int error = result.error_number;
     if (close(descriptor) != 0 && error == 0 && errno != EINTR) {
-        error = errno;  // network file systems tell of a full disk here
+        error = errno;  // network file systems report a full disk here
     }
     if (error == 0) {
         error = existing == Existing::refuse ? rename_without_replacing(temporary, path)
@@ -952,9 +949,9 @@ WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
     return result;
 }
 
-/// Runs `work`; out of host memory the result says so.
+/// Runs `work`; turns std::bad_alloc into an error.
 template <typename Work>
-static WriteResult with_memory(Work work) {
+static WriteResult catch_bad_alloc(Work work) {
     try {
         return work();
     } catch (const std::bad_alloc&) {
@@ -967,14 +964,14 @@ static WriteResult with_memory(Work work) {
 
 WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
                          Existing existing, unsigned mode) {
-    return with_memory([&] {
+    return catch_bad_alloc([&] {
         return write_file(path, existing, mode,
                           [&](int descriptor) { return write_report(aggregator, descriptor); });
     });
 }
 
 WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
-    return with_memory([&] {
+    return catch_bad_alloc([&] {
         return write_file(path, existing, 0666, [&](int descriptor) {
             WriteResult result;
             DescriptorSink sink(descriptor);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t max_shown = 3;
 
-std::string quoted(std::string name) {
+std::string quote(std::string name) {
     for (char& c : name) {
         const auto byte = static_cast<unsigned char>(c);
         constexpr unsigned char erase = 0x7f;
@@ -20,10 +20,10 @@ std::string quoted(std::string name) {
     return "\"" + name + "\"";
 }
 
-std::string text_of(const std::vector<HeldLabel>& labels, bool with_bytes) {
+std::string format_list(const std::vector<MemoryLabel>& labels, bool with_bytes) {
     std::string text;
     for (std::size_t i = 0; i < std::min(labels.size(), max_shown); ++i) {
-        text += (i == 0 ? "" : ", ") + quoted(labels[i].name) +
+        text += (i == 0 ? "" : ", ") + quote(labels[i].name) +
                 (with_bytes ? " " + size_text(labels[i].bytes) : "");
     }
     return labels.size() <= max_shown
@@ -33,17 +33,18 @@ std::string text_of(const std::vector<HeldLabel>& labels, bool with_bytes) {
 
 }  // namespace
 
-std::string labels_text(const std::vector<HeldLabel>& labels, std::uint64_t bytes) {
-    return text_of(labels, labels.size() != 1 || labels.front().bytes != bytes);
+std::string format_labels(const std::vector<MemoryLabel>& labels, std::uint64_t bytes) {
+    return format_list(labels, labels.size() != 1 || labels.front().bytes != bytes);
 }
 
-std::string names_text(const std::vector<HeldLabel>& labels) {
-    return text_of(labels, false);
+std::string format_label_names(const std::vector<MemoryLabel>& labels) {
+    return format_list(labels, false);
 }
 
-void add_label(const HeldLabel& label, std::vector<HeldLabel>& labels) {
-    const auto same = std::find_if(labels.begin(), labels.end(),
-                                   [&](const HeldLabel& each) { return each.name == label.name; });
+void add_label(const MemoryLabel& label, std::vector<MemoryLabel>& labels) {
+    const auto same = std::find_if(labels.begin(), labels.end(), [&](const MemoryLabel& each) {
+        return each.name == label.name;
+    });
     if (same == labels.end()) {
         labels.push_back(label);
         return;
@@ -52,9 +53,9 @@ void add_label(const HeldLabel& label, std::vector<HeldLabel>& labels) {
     add_to(same->bytes, label.bytes);
 }
 
-void sort_labels(std::vector<HeldLabel>& labels) {
+void sort_labels(std::vector<MemoryLabel>& labels) {
     std::stable_sort(labels.begin(), labels.end(),
-                     [](const HeldLabel& a, const HeldLabel& b) { return a.bytes > b.bytes; });
+                     [](const MemoryLabel& a, const MemoryLabel& b) { return a.bytes > b.bytes; });
 }
 
 }  // namespace memlab::report

@@ -20,41 +20,41 @@ constexpr std::size_t max_advice = 3;
 constexpr std::size_t current_allocated = 1;  // of OomTotals::current
 constexpr std::size_t current_reserved = 3;
 
-// What else a context needs is far below it on every GPU measured.
+// Upper bound of a context's own memory: it was far below this on every GPU measured.
 constexpr std::uint64_t max_context = gib;
 
-std::uint64_t less(std::uint64_t from, std::uint64_t what) {
+std::uint64_t subtract(std::uint64_t from, std::uint64_t what) {
     return from - std::min(from, what);
 }
 
-/// The figures from which every sentence is made.
+/// The figures used in the sentences.
 struct Situation {
     explicit Situation(const OomTotals& oom)
         : requested(oom.event.requested),
           limited(oom.event.limit != 0 && oom.event.limit < oom.event.device_total),
           visible(limited ? oom.event.limit : oom.event.device_total),
-          used(less(oom.event.device_total, oom.event.device_free)),
-          free(less(visible, used)),
+          used(subtract(oom.event.device_total, oom.event.device_free)),
+          free(subtract(visible, used)),
           reserved(oom.current[current_reserved]),
-          others(less(used, reserved)),
-          cached(less(oom.pool.reserved, oom.pool.active)),
-          pending(less(oom.pool.active, oom.pool.allocated)),
-          reachable(bounded_add(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
+          others(subtract(used, reserved)),
+          cached(subtract(oom.pool.reserved, oom.pool.active)),
+          pending(subtract(oom.pool.active, oom.pool.allocated)),
+          reachable(saturating_add(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
 
     std::uint64_t requested;
     bool limited;
-    std::uint64_t visible;    ///< of the device: the limit, or its total
-    std::uint64_t used;       ///< as the driver counts it
-    std::uint64_t free;       ///< of what is visible
-    std::uint64_t reserved;   ///< what this program's allocations take from the device
+    std::uint64_t visible;    ///< the limit, or the device's total
+    std::uint64_t used;       ///< per the driver
+    std::uint64_t free;       ///< visible and unused
+    std::uint64_t reserved;   ///< device memory of this program's allocations
     std::uint64_t others;     ///< used by anything else
-    std::uint64_t cached;     ///< of memlab's pools: in use by nobody
+    std::uint64_t cached;     ///< unused in memlab's pools
     std::uint64_t pending;    ///< freed, not yet safe to reuse
-    std::uint64_t reachable;  ///< free, or cached and of use for this kind of memory
+    std::uint64_t reachable;  ///< free, or cached and usable for this kind of memory
 
     bool fits_in_pieces() const { return requested <= reachable; }
-    /// What is missing even if all of it were in one piece.
-    std::uint64_t missing() const { return less(requested, reachable); }
+    /// The shortage without any fragmentation.
+    std::uint64_t missing() const { return subtract(requested, reachable); }
 };
 
 std::string device_sentence(const OomTotals& oom, const Situation& now) {
@@ -81,7 +81,7 @@ std::string pool_sentence(const OomTotals& oom, const Situation& now) {
     return text + ".";
 }
 
-/// What this program holds beside the pool, by kind; empty when nothing.
+/// The memory of this program outside the pool, by kind; empty if there is none.
 std::string kinds_sentence(const OomTotals& oom) {
     std::string list;
     std::string tail;
@@ -89,14 +89,14 @@ std::string kinds_sentence(const OomTotals& oom) {
         const auto kind = static_cast<MemoryKind>(i);
         std::uint64_t bytes = oom.kinds[static_cast<std::size_t>(i)];
         if (kind == MemoryKind::device) {
-            bytes = less(bytes, oom.pool.allocated);
+            bytes = subtract(bytes, oom.pool.allocated);
         }
         if (bytes == 0 || kind == MemoryKind::pinned) {
             continue;
         }
         if (kind == MemoryKind::managed) {
             tail = " Its " + size_text(bytes) +
-                   " of managed memory may lie on the device or on the host.";
+                   " of managed memory may be on the device or on the host.";
         } else if (kind == MemoryKind::ipc_import) {
             tail += " It also maps " + size_text(bytes) + " of other processes' memory.";
         } else {
@@ -104,7 +104,7 @@ std::string kinds_sentence(const OomTotals& oom) {
         }
     }
     if (!list.empty()) {
-        list = "Beside the pool this program holds " + list + ".";
+        list = "Outside the pool this program holds " + list + ".";
     }
     if (list.empty() && !tail.empty()) {
         tail.erase(0, 1);
@@ -133,8 +133,8 @@ std::string verdict(const OomTotals& oom, const Situation& now) {
     return text + ".";
 }
 
-/// The largest power of two that is not above.
-std::uint64_t power_below(std::uint64_t bytes) {
+/// The largest power of two <= bytes.
+std::uint64_t power_of_two_floor(std::uint64_t bytes) {
     std::uint64_t power = 1;
     while (power <= bytes / 2) {
         power *= 2;
@@ -147,7 +147,7 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
     for (const FrameworkCache& cache : framework_caches()) {
         std::uint64_t bytes = 0;
         for (std::size_t i = 0; i < sites.size() && i < figures.caches.size(); ++i) {
-            bytes = bounded_add(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
+            bytes = saturating_add(bytes, figures.caches[i] == &cache ? sites[i].bytes : 0);
         }
         if (bytes > figures.oom.holders.bytes / 4) {
             advice.push_back(size_text(bytes) + " were allocated through " + cache.name + ": " +
@@ -158,36 +158,34 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
 
 void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
                              std::vector<std::string>& advice) {
-    constexpr std::uint64_t min_split_mib = 20;  // less is no value of that option
+    constexpr std::uint64_t min_split_mib = 20;  // the minimum of that option
     const trace::PoolBytes& pool = figures.oom.pool;
-    const std::uint64_t split_mib = power_below(now.requested / mib);
-    if (bounded_add(now.free, pool.large_free) >= now.requested && split_mib >= min_split_mib) {
+    const std::uint64_t split_mib = power_of_two_floor(now.requested / mib);
+    if (saturating_add(now.free, pool.large_free) >= now.requested && split_mib >= min_split_mib) {
         advice.push_back("Of the unallocated memory " + size_text(pool.large_free) +
-                         " are left over of blocks that were split: MEMLAB_MAX_SPLIT_SIZE_MB=" +
+                         " are remainders of split blocks: MEMLAB_MAX_SPLIT_SIZE_MB=" +
                          std::to_string(split_mib) + " keeps blocks that large for requests that " +
                          "large.");
     } else {
-        advice.push_back("The unallocated memory lies between small allocations, " +
+        advice.push_back("The unallocated memory is scattered between small allocations, at most " +
                          size_text(pool.largest_free) +
-                         " at most in one piece: what is freed together should be allocated "
-                         "together.");
+                         " in one piece: allocate together what is freed together.");
     }
     if (!figures.vmm_backend) {
-        advice.emplace_back(
-            "MEMLAB_BACKEND=vmm makes one piece of scattered pages of 2 MiB that are free.");
+        advice.emplace_back("MEMLAB_BACKEND=vmm maps scattered free pages of 2 MiB as one piece.");
     }
 }
 
 void advise_on_growth(const OomFigures& figures, std::vector<std::string>& advice) {
     const OomTotals& oom = figures.oom;
-    constexpr std::uint64_t few = 8;
+    constexpr std::uint64_t min_count = 8;
     for (std::size_t i = 0; i < oom.holders.sites.size() && i < oom.allocations.size(); ++i) {
         const trace::Holder& holder = oom.holders.sites[i];
         const bool cache = i < figures.caches.size() && figures.caches[i] != nullptr;
-        if (!cache && holder.count >= few && holder.count == oom.allocations[i] &&
+        if (!cache && holder.count >= min_count && holder.count == oom.allocations[i] &&
             holder.bytes > oom.holders.bytes / 4) {
             const std::string name =
-                i < figures.labels.size() ? labels_text(figures.labels[i], holder.bytes) : "";
+                i < figures.labels.size() ? format_labels(figures.labels[i], holder.bytes) : "";
             advice.push_back("One call site" + (name.empty() ? name : " (" + name + ")") +
                              " has allocated " + count_text(holder.count, "time") +
                              " and freed nothing, and holds " + size_text(holder.bytes) +
@@ -203,7 +201,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     if (now.requested > now.visible) {
         if (now.limited && now.requested <= figures.oom.event.device_total) {
             advice.push_back("A limit of at least " +
-                             size_text(bounded_add(now.requested, now.used)) +
+                             size_text(saturating_add(now.requested, now.used)) +
                              " would let it pass.");
         } else {
             advice.push_back("No setting helps: work in pieces of less than " +
@@ -225,7 +223,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
                          " of memlab's pool would have been enough, but only cudaMalloc's memory "
                          "comes from there: MEMLAB_POOL=off leaves it to the driver.");
     }
-    if (missing != 0 && now.others > max_context && less(now.others, max_context) >= missing) {
+    if (missing != 0 && now.others > max_context && subtract(now.others, max_context) >= missing) {
         advice.push_back(
             "Other processes probably hold most of the " + size_text(now.others) +
             " that this program did not allocate (a context takes below 1 GiB): nvidia-smi lists "
@@ -240,7 +238,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     if (advice.empty() && missing != 0) {
         advice.push_back("Of the " + size_text(figures.oom.current[current_allocated]) +
                          " that this program holds, " + size_text(missing) +
-                         " must be freed before, or a part of the work done at a time.");
+                         " must be freed first, or the work done in smaller parts.");
     }
     if (advice.size() > max_advice) {
         advice.resize(max_advice);
@@ -248,43 +246,43 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
     return advice;
 }
 
-bool switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
+bool is_switched_off(const trace::Aggregator& from, const FrameworkCache& cache) {
     return std::any_of(from.options().begin(), from.options().end(), [&](const auto& option) {
         return switches_off(cache, option.name, option.value);
     });
 }
 
-const FrameworkCache* cache_of(const trace::Aggregator& from, std::uint32_t stack) {
+const FrameworkCache* find_cache(const trace::Aggregator& from, std::uint32_t stack) {
     for (const std::uint32_t frame : from.stacks()[stack].frames) {
         const std::string& path = from.modules()[from.frames()[frame].module].path;
         if (const FrameworkCache* cache = framework_of_library(path)) {
-            return switched_off(from, *cache) ? nullptr : cache;
+            return is_switched_off(from, *cache) ? nullptr : cache;
         }
     }
     return nullptr;
 }
 
-std::vector<OomHolder::Place> places_of(const trace::Aggregator& from, std::uint32_t stack) {
-    std::vector<OomHolder::Place> places;
+std::vector<OomHolder::Frame> holder_frames(const trace::Aggregator& from, std::uint32_t stack) {
+    std::vector<OomHolder::Frame> frames;
     for (const std::uint32_t index : from.stacks()[stack].frames) {
         const trace::Frame& frame = from.frames()[index];
         if (frame.python != 0) {
             const trace::PythonFrameDef& python = from.python_frames()[frame.python];
             const std::string& file = from.string(python.file);
-            places.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
+            frames.push_back({.python = file + ":" + std::to_string(python.line) + " in " +
                                         from.string(python.function),
                               .library = is_python_library(file)});
             continue;
         }
         const trace::ModuleDef& module = from.modules()[frame.module];
-        places.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
+        frames.push_back({.module = module.path, .address = frame.address, .bias = module.bias});
     }
-    return places;
+    return frames;
 }
 
-std::vector<HeldLabel> labels_of(const trace::Aggregator& from, const trace::OomTotals& oom,
-                                 std::uint32_t site) {
-    std::vector<HeldLabel> labels;
+std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trace::OomTotals& oom,
+                                       std::uint32_t site) {
+    std::vector<MemoryLabel> labels;
     for (const trace::SiteLabel& label : oom.labels) {
         if (label.site == site) {
             labels.push_back({.name = label_name(from, label.name),
@@ -313,8 +311,8 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
     figures.caches.reserve(oom.holders.sites.size());
     figures.labels.reserve(oom.holders.sites.size());
     for (const trace::Holder& holder : oom.holders.sites) {
-        figures.caches.push_back(cache_of(from, from.sites()[holder.site].stack));
-        figures.labels.push_back(labels_of(from, oom, holder.site));
+        figures.caches.push_back(find_cache(from, from.sites()[holder.site].stack));
+        figures.labels.push_back(holder_labels(from, oom, holder.site));
     }
     return figures;
 }
@@ -324,8 +322,8 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
     const Situation now(oom);
     if (oom.event.kind == MemoryKind::pinned) {
         return {
-            "It is the host's memory that was asked for, to be pinned: what the machine has "
-            "free, the limit of the container and `ulimit -l` decide, not the GPU."};
+            "The request was for pinned memory of the host: the machine's free memory, the "
+            "container's limit and `ulimit -l` bound it, not the GPU."};
     }
     std::vector<std::string> sentences;
     if (oom.event.device_total != 0) {
@@ -356,20 +354,20 @@ OomHolder oom_request(const trace::Aggregator& from, const trace::OomTotals& oom
     return {.bytes = 0,
             .count = 0,
             .api = from.string(oom.event.api),
-            .frames = places_of(from, oom.event.stack)};
+            .frames = holder_frames(from, oom.event.stack)};
 }
 
 std::vector<OomHolder> oom_holders(const trace::Aggregator& from, const trace::OomTotals& oom,
                                    std::size_t limit) {
     std::vector<OomHolder> holders;
     for (std::size_t i = 0; i < oom.holders.sites.size() && i < limit; ++i) {
-        const trace::Holder& held = oom.holders.sites[i];
-        const trace::Site& site = from.sites()[held.site];
-        holders.push_back({.bytes = held.bytes,
-                           .count = held.count,
+        const trace::Holder& holder = oom.holders.sites[i];
+        const trace::Site& site = from.sites()[holder.site];
+        holders.push_back({.bytes = holder.bytes,
+                           .count = holder.count,
                            .api = from.string(site.api),
-                           .frames = places_of(from, site.stack),
-                           .labels = labels_of(from, oom, held.site)});
+                           .frames = holder_frames(from, site.stack),
+                           .labels = holder_labels(from, oom, holder.site)});
     }
     return holders;
 }

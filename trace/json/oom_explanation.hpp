@@ -1,9 +1,9 @@
-// Why an allocation failed and what to do about it, in sentences made of the figures at that
-// moment: the one text that goes to stderr, into the report, and, from the log alone, to whoever
-// reads it later. Every number in it is one of the report's.
+// Explains why an allocation failed and what to do about it, from the figures at that time. The
+// same text is printed to stderr, stored in the report and derived from a log. All its numbers are
+// in the report.
 //
-// Advice is given only where the figures bear it out: what would have helped this allocation, the
-// surest first, three pieces at most.
+// Advice is given only where the figures support it: what would have helped this allocation, most
+// certain first, at most three items.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,31 @@
 
 namespace memlab::report {
 
-/// What an explanation is made from; a process that does not record fills it from its pool.
+/// The inputs of an explanation. A process that does not record fills them from its pool.
 struct OomFigures {
     trace::OomTotals oom;
     bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
     bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
-    /// Who keeps freed memory on top of memlab, or null, for each of oom.holders.sites.
+    /// For each of oom.holders.sites: the framework that caches freed memory there, or null.
     std::vector<const FrameworkCache*> caches;
-    /// What the program calls the memory of each of oom.holders.sites; may be empty.
-    std::vector<std::vector<HeldLabel>> labels;
+    /// The labels of the memory of each of oom.holders.sites; may be empty.
+    std::vector<std::vector<MemoryLabel>> labels;
 };
 
-/// What LabelTotals and SiteLabel call `name`: the program's word, or a stand-in for many.
+/// The text of LabelTotals::name or SiteLabel::name; for 0 "(other names)".
 std::string label_name(const trace::Aggregator& from, std::uint32_t name);
 
-/// The figures of an OOM of the recording.
+/// The inputs from an OOM of the recording.
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom);
 
-/// Full sentences: what there was, why the request did not fit, what may help.
+/// Full sentences: the memory state, why the request did not fit, what may help.
 std::vector<std::string> explain_oom(const OomFigures& figures);
 
-/// A place that holds memory, as far as the recording itself knows it.
+/// A call site that holds memory, unsymbolized.
 struct OomHolder {
-    struct Place {
+    struct Frame {
         std::string module = {};    ///< path; empty when unknown
-        std::uint64_t address = 0;  ///< return address, relative to the module where it is known
+        std::uint64_t address = 0;  ///< return address, relative to the module if that is known
         std::uint64_t bias = 0;     ///< of the module: address + bias is the address in the process
         std::string python = {};    ///< "train.py:42 in Model.forward"; empty for a native frame
         bool library = false;       ///< Python code of an installed package
@@ -48,14 +48,14 @@ struct OomHolder {
     std::uint64_t bytes = 0;
     std::uint64_t count = 0;
     std::string api;
-    std::vector<Place> frames;           ///< the call into CUDA first
-    std::vector<HeldLabel> labels = {};  ///< the program's names for it, what holds most first
+    std::vector<Frame> frames;             ///< the call into CUDA first
+    std::vector<MemoryLabel> labels = {};  ///< largest first
 };
 
-/// The place that asked for the memory: no bytes and no count.
+/// The call site of the failed request, without bytes and count.
 OomHolder oom_request(const trace::Aggregator& from, const trace::OomTotals& oom);
 
-/// The largest holders at that moment, at most `limit`.
+/// The largest holders at that time, at most `limit`.
 std::vector<OomHolder> oom_holders(const trace::Aggregator& from, const trace::OomTotals& oom,
                                    std::size_t limit);
 

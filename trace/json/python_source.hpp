@@ -1,12 +1,12 @@
-// Whose a piece of Python is: the program's own, or a library's that it called.
+// Classifies Python code: the program's own, or a library's.
 #pragma once
 
 #include <string_view>
 
 namespace memlab::report {
 
-/// True for files of installed packages, of the standard library and of the interpreter itself.
-/// Code that has no file ("<stdin>", a notebook's cell) is the program's own.
+/// True for files of installed packages, the standard library and the interpreter itself. Code
+/// without a file ("<stdin>", a notebook's cell) is the program's own.
 inline bool is_python_library(std::string_view file) {
     if (file.starts_with("<frozen ")) {
         return true;

@@ -1,6 +1,5 @@
-// The variables by which launchers tell a process its rank: torchrun, Open MPI, PMIx, MPICH and
-// Intel MPI, MVAPICH, Slurm. Those that come first win: a job of torchrun within an allocation of
-// Slurm has both.
+// The environment variables of a process's rank, by launcher: torchrun, Open MPI, PMIx, MPICH and
+// Intel MPI, MVAPICH, Slurm. The first one set wins: torchrun within a Slurm job has both.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@ inline constexpr std::array local_rank_variables = {
     "LOCAL_RANK",    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK",
     "SLURM_LOCALID",
 };
-/// How many ranks there are.
+/// The number of ranks.
 inline constexpr std::array world_size_variables = {
     "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS",
 };

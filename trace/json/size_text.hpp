@@ -1,5 +1,5 @@
-// Sizes as people read them, in whole numbers throughout: the preload library says them too, and it
-// brings a program neither floating-point formatting nor a locale.
+// Human-readable sizes, by integer arithmetic: the preload library uses it too, where neither
+// floating-point formatting nor a locale should be needed.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace memlab::report {
 
-/// "512 B", "20.00 MiB": the largest unit up to TiB in which it is at least 1, two decimals.
+/// "512 B", "20.00 MiB": in the largest unit up to TiB that gives at least 1, with two decimals.
 std::string size_text(std::uint64_t bytes);
 
 /// "1,234,567".

@@ -1,4 +1,4 @@
-// UTF-8 in text that anyone may have written: file names, symbols, marks.
+// UTF-8 validation of untrusted text: file names, symbols, marks.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 
 namespace memlab::report {
 
-/// What a decoder shows for bytes that are no UTF-8: U+FFFD.
+/// U+FFFD, the replacement for invalid UTF-8.
 inline constexpr std::string_view utf8_replacement = "\xef\xbf\xbd";
 
-/// The length of the well-formed UTF-8 sequence that `text` begins with, or, negated, how many
-/// bytes one U+FFFD stands for (the longest prefix that could have become one: Unicode's own
-/// recommendation, which every other decoder follows). `text` must not be empty.
+/// The length of the well-formed UTF-8 sequence at the start of `text`. If it is malformed, the
+/// negated number of bytes to replace by one U+FFFD (the maximal valid prefix, as Unicode
+/// recommends and other decoders do). `text` must not be empty.
 inline int utf8_length(std::string_view text) {
     const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned lead = byte(0);

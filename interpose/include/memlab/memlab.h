@@ -1,11 +1,11 @@
-/* memlab's optional C API: what a program may say of itself, and ask, so that its memory is told in
- * its own words (docs/scopes.md). Header only: include it, link nothing. Usable from C99 and C++.
+/* memlab's optional C API: annotations and queries, so that reports use the program's own terms
+ * (docs/scopes.md). Header only: include it, link nothing. Usable from C99 and C++.
  *
  * Under memlab the calls reach the preloaded libmemlab.so; without it the symbols are weak and
- * undefined, every call is a no-op, and instrumented programs run everywhere. The loader decides
- * that when it loads the program or the library that makes the calls: memlab must be there by then
- * (LD_PRELOAD, memlab-run; not dlopen later), and a wholly static program (-static) never has it.
- * The static CUDA runtime is no obstacle.
+ * undefined, every call is a no-op, and instrumented programs run everywhere. The symbols are bound
+ * when the program or library that makes the calls is loaded: memlab must be loaded by then
+ * (LD_PRELOAD, memlab-run; not dlopen later). Fully static programs (-static) are not supported;
+ * the static CUDA runtime is.
  *
  * Thread-safety: every function, from any thread. None may be called from a signal handler. Names
  * are copied, at most 255 bytes of UTF-8 of them; null means "". A program needs none of this to be
@@ -22,17 +22,17 @@ extern "C" {
 
 /* Figures of one device, in bytes unless they are counts. */
 struct memlab_device_stats {
-    size_t size;              /* how much of this structure is filled in; 0: nothing is known */
-    uint64_t requested_bytes; /* what the program has asked for and not given back */
-    uint64_t allocated_bytes; /* the blocks that serve it */
-    uint64_t active_bytes;    /* allocated, and freed blocks that are not yet safe to reuse */
-    uint64_t reserved_bytes;  /* taken from the driver */
-    uint64_t requested_peak_bytes; /* the highest so far, each on its own */
+    size_t size;                   /* bytes of this structure that are filled in; 0: no data */
+    uint64_t requested_bytes;      /* requested by the program and not freed */
+    uint64_t allocated_bytes;      /* the blocks that hold it */
+    uint64_t active_bytes;         /* allocated, and freed blocks that are not yet safe to reuse */
+    uint64_t reserved_bytes;       /* taken from the driver */
+    uint64_t requested_peak_bytes; /* maxima so far, each separately */
     uint64_t allocated_peak_bytes;
     uint64_t active_peak_bytes;
     uint64_t reserved_peak_bytes;
     uint64_t allocation_count; /* allocations so far */
-    uint64_t live_count;       /* of these, what has not been given back */
+    uint64_t live_count;       /* of these, not yet freed */
     uint64_t oom_count;        /* allocations that failed for lack of memory */
 };
 
@@ -53,8 +53,8 @@ static inline void memlab_scope_begin(const char* name) {
     }
 }
 
-/* Ends the innermost scope that this thread began with memlab_scope_begin. Without one it does
- * nothing but count in the report. */
+/* Ends the innermost scope that this thread began with memlab_scope_begin. Without one the
+ * call is only counted in the report. */
 static inline void memlab_scope_end(void) {
     if (memlab_api_scope_end) {
         memlab_api_scope_end();
@@ -75,8 +75,8 @@ static inline int memlab_label(const void* pointer, const char* name) {
     return memlab_api_label ? memlab_api_label(pointer, name) : -1;
 }
 
-/* Gives every wholly unused cached segment of every device back to the driver, after waiting for
- * the device work that still uses freed memory. Returns the bytes released; 0 without memlab. */
+/* Releases every unused cached segment of every device to the driver, after waiting for the device
+ * work that still uses freed memory. Returns the bytes released; 0 without memlab. */
 static inline uint64_t memlab_empty_cache(void) {
     return memlab_api_empty_cache ? memlab_api_empty_cache() : 0;
 }

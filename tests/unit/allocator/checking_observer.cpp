@@ -46,7 +46,7 @@ bool CheckingObserver::small_segment(Address segment) const {
     return false;
 }
 
-/// What is not in use of a run of memory.
+/// The unused gaps in a contiguous run of memory.
 void CheckingObserver::add_gaps(Gap run, std::vector<Gap>& found) const {
     for (auto it = in_use_.lower_bound(run.begin); it != in_use_.end() && it->first < run.end;
          ++it) {
@@ -133,7 +133,7 @@ std::uint64_t CheckingObserver::largest_free() const {
     return largest;
 }
 
-/// The allocation that pages were mapped for tells which range they are in.
+/// Determines the range of newly mapped pages from the allocation that they were mapped for.
 void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     const std::uint64_t size = expected_size(block.requested);
     const bool small = size <= options_.small_size;
@@ -181,7 +181,7 @@ void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     }
 }
 
-/// By trying the steps one after the other.
+/// Computed naively, step by step.
 std::uint64_t CheckingObserver::expected_size(std::uint64_t requested) const {
     const std::uint64_t asked = std::max<std::uint64_t>(requested, 1);
     std::uint64_t power = 1;
@@ -209,7 +209,7 @@ void CheckingObserver::expect_placement(const BlockInfo& block) {
     const Fit fit = best_fit(all, size);
     const Gap* best = fit.gap;
     Address best_begin = fit.begin;
-    // A large block is kept for large requests: then only what is fresh may be taken.
+    // Oversize blocks are reserved for large requests: then only a fresh one may be used.
     const bool oversize = size >= options_.max_split_size;
     if (best != nullptr && best->segment != fresh_segment_) {
         const std::uint64_t whole = best->end - best->begin;
@@ -416,8 +416,8 @@ void CheckingObserver::on_segment_unmap(Address address, std::uint64_t size) {
     }
 }
 
-void CheckingObserver::on_make_room(std::uint64_t requested, Tag tag) {
-    events_.push_back({Seen::What::make_room, 0, 0, requested, tag});
+void CheckingObserver::on_reclaim(std::uint64_t requested, Tag tag) {
+    events_.push_back({Seen::What::reclaim, 0, 0, requested, tag});
 }
 
 void CheckingObserver::on_empty_cache() {

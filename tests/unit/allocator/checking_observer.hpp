@@ -1,12 +1,11 @@
-// A second opinion on the pool, formed from its events alone. It keeps the plainest possible
-// picture (segments, and the ranges in use inside them) and judges every event against it:
+// An independent reference model of the pool, driven by its events. It keeps segments and the
+// ranges in use inside them, and checks every event:
 //  - no block overlaps a live or pending one, or leaves its segment;
 //  - frees complete after they were requested, once;
-//  - each allocation takes exactly the range that the policy names, found by looking at every gap;
-//  - the pool grows only when no gap fits, and in an expandable range by no more pages than are
-//    needed, and not beyond its high-water mark while whole pages elsewhere are free.
-// It also counts the statistics anew. Nothing here is shared with the pool's own code but the
-// options.
+//  - each allocation takes exactly the range that the policy selects, found by examining every gap;
+//  - the pool grows only when no gap fits; in an expandable range by no more pages than needed, and
+//    not beyond its high-water mark while there are free whole pages elsewhere.
+// It also recomputes the statistics. It shares only the options with the pool's code.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +29,7 @@ struct Seen {
         sync,
         segment_map,
         segment_unmap,
-        make_room,
+        reclaim,
         empty_cache,
         tick,
     };
@@ -55,28 +54,28 @@ class CheckingObserver final : public PoolObserver {
     void on_segment_map(Address address, std::uint64_t bytes, Tag tag) override;
     void on_segment_unmap(Address address, std::uint64_t bytes) override;
     void on_alloc_retry(std::uint64_t requested, Tag tag) override;
-    void on_make_room(std::uint64_t requested, Tag tag) override;
+    void on_reclaim(std::uint64_t requested, Tag tag) override;
     void on_empty_cache() override;
     void on_tick(std::uint64_t now_ns) override;
     void on_sync() override;
 
-    /// The events that nobody took, in order.
+    /// The events since the last take_*(), in order.
     const std::vector<Seen>& events() const { return events_; }
-    /// The events since the last call, in order.
+    /// Returns and clears the events since the last call, in order.
     std::vector<Seen> take_events();
-    /// The same, but only what they were.
+    /// The same, only their kinds.
     std::vector<Seen::What> take_kinds();
 
-    /// What was wrong; empty when nothing was.
+    /// All violations so far.
     const std::vector<std::string>& problems() const { return problems_; }
 
-    /// The statistics as the events tell them. num_ooms has no event: it stays 0.
+    /// The statistics derived from the events. num_ooms has no event: it stays 0.
     const PoolStats& stats() const { return stats_; }
 
-    /// The most that a request could have of what is not in use.
+    /// The largest request that free memory could serve.
     std::uint64_t largest_free() const;
 
-    /// As Pool::abandon(): there is no event for it.
+    /// Call it with Pool::abandon(), for which there is no event.
     void forget();
 
     struct Range {
@@ -85,7 +84,7 @@ class CheckingObserver final : public PoolObserver {
         std::uint64_t id = 0;
         bool live = true;
     };
-    /// By address: live blocks, and those given back that are not complete.
+    /// By address: live blocks, and freed ones whose free is not complete.
     const std::map<Address, Range>& in_use() const { return in_use_; }
 
   private:

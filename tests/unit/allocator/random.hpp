@@ -1,5 +1,5 @@
-// Seeded randomness that is the same with every standard library, and the knobs of the random
-// tests.
+// Seeded random numbers that are the same with every standard library, and the parameters of the
+// random tests.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
     return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// Sizes as programs ask for them: most are small, a few repeat, edges are frequent.
+/// Typical allocation sizes: mostly small, some repeated, with frequent boundary values.
 inline std::uint64_t random_size(Random& random) {
     constexpr std::uint64_t favourites[] = {
         1,         512,        513,        65'536,    100'000, 1'048'576,  1'048'577,

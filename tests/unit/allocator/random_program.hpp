@@ -1,6 +1,6 @@
-// A random program on a small device. Every event is judged by the checking observer, every access
-// by the simulated device, the pool's own walker looks at the structures, and the program keeps the
-// plain list of what it was given.
+// A random program on a small device. The checking observer checks every event, the simulated
+// device every access, validate() the pool's structures, and the program keeps its own list of
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/allocator/fixture.hpp"
 #include "tests/unit/allocator/random.hpp"
-#include "tests/unit/allocator/world.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -79,21 +79,21 @@ class Program {
                 }
             }
         }
-        world_.backend.fail_no_more();
+        world_.backend.clear_failures();
         for (const BlockInfo& block : live_) {
             if (world_.pool.free(block.address, 0).kind != FreeResult::Kind::freed) {
                 return "the end: a live block could not be freed";
             }
         }
         std::string problem = world_.problem_at_end();
-        if (problem.find("segments were not given back") != std::string::npos &&
+        if (problem.find("segments were not freed") != std::string::npos &&
             world_.reserved() == 0 && lost_segments_) {
             return {};  // the backend refused them: forgotten, as promised
         }
         return problem;
     }
 
-    /// What the observer was told so far.
+    /// The events so far.
     const std::vector<Seen>& events() const { return world_.observer.events(); }
     const PoolOptions& options() const { return options_; }
     std::uint64_t total() const { return world_.backend.total_memory(); }
@@ -151,7 +151,7 @@ class Program {
         if (block.size < bytes || block.requested != bytes) {
             return "a block is smaller than what was asked for";
         }
-        // The new owner writes at once: wrong if earlier work on it is not ordered before.
+        // The new owner writes immediately: a violation if earlier work is not ordered before.
         world_.backend.access(block.id, block.address, block.size);
         live_.push_back(block);
         return {};
@@ -166,7 +166,7 @@ class Program {
         live_[index] = live_.back();
         live_.pop_back();
         const FenceTiming timing = capturing_          ? FenceTiming::deferred
-                                   : random_.one_in(8) ? FenceTiming::now_host_goes_on
+                                   : random_.one_in(8) ? FenceTiming::now_without_wait
                                                        : FenceTiming::now;
         const FreeResult result = world_.pool.free(block.address, 0, timing);
         if (result.kind == FreeResult::Kind::refused && result.status.code == injected_code) {
@@ -314,7 +314,7 @@ class Program {
 
     Random random_;
     const PoolOptions options_;
-    World world_;
+    Fixture world_;
     std::vector<BlockInfo> live_;
     std::uint64_t now_ns_ = 0;
     bool capturing_ = false;

@@ -5,7 +5,7 @@
 #include <deque>
 #include <iterator>
 
-#include "tests/unit/allocator/world.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -13,7 +13,7 @@ namespace {
 
 using What = Seen::What;
 
-/// Answers what the first backend answered; a replayed pool asks for nothing else.
+/// Returns the recorded results of the first backend; a replayed pool makes no other calls.
 class ReplayBackend final : public DeviceBackend {
   public:
     BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
@@ -22,7 +22,7 @@ class ReplayBackend final : public DeviceBackend {
             problem = "grew by a segment of " + std::to_string(bytes) + " bytes";
             return {BackendStatus::Kind::error, 1};
         }
-        if (answers.front().size < bytes) {  // the first backend had not so much
+        if (answers.front().size < bytes) {  // the first backend did not have that much
             return {BackendStatus::Kind::out_of_memory, out_of_memory_code};
         }
         *address = answers.front().address;
@@ -31,8 +31,8 @@ class ReplayBackend final : public DeviceBackend {
     }
     BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
     BackendStatus range_reserve(Address* base, std::uint64_t) override {
-        // A range is reserved for what is mapped into it at once, at its base; where memory came
-        // as a segment instead, the first backend had refused.
+        // A new range is followed by a mapping at its base; if a segment follows instead, the first
+        // backend had failed to reserve a range.
         if (answers.empty() || answers.front().what != What::segment_map) {
             return {BackendStatus::Kind::error, not_supported_code};
         }
@@ -94,15 +94,15 @@ std::string feed(Pool& pool, ReplayBackend& backend, const Seen& seen) {
                        ? ""
                        : "a free found no block";
         case What::free_completed:
-            return pool.settle(seen.address) ? "" : "there was no block to settle";
+            return pool.retire(seen.address) ? "" : "there was no block to retire";
         case What::alloc_retry:
             pool.release_for_retry(seen.requested, seen.tag);
             return {};
         case What::tick:
             pool.tick(seen.requested);
             return {};
-        case What::make_room:
-            pool.make_room(seen.requested, seen.tag);
+        case What::reclaim:
+            pool.reclaim(seen.requested, seen.tag);
             return {};
         case What::empty_cache:
             pool.release_cached(false);

@@ -1,4 +1,4 @@
-// What an observer was told is enough to do it all again: the test of that.
+// Tests that a pool can be replayed from the events of its observer.
 #pragma once
 
 #include <string>
@@ -10,8 +10,7 @@
 namespace memlab::allocator::testing {
 
 /// Drives a second pool with the events of a first one, as PoolObserver describes, on a device of
-/// `total_memory`. Empty when its
-/// observer was told the same, else where the two part.
+/// `total_memory` bytes. Empty if its observer got the same calls, else the first difference.
 std::string problem_of_replay(const PoolOptions& options, const std::vector<Seen>& events,
                               std::uint64_t total_memory);
 

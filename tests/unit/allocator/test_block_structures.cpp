@@ -9,8 +9,8 @@
 
 #include "allocator/block_index.hpp"
 #include "allocator/ordered_blocks.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 #include "tests/unit/allocator/random.hpp"
-#include "tests/unit/allocator/world.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -23,7 +23,7 @@ struct BySize {
 
 using Model = std::set<std::pair<std::uint64_t, Address>>;
 
-/// Like those of a program: few sizes often, all magnitudes, the edges of the steps.
+/// Typical sizes: a few frequent ones, all magnitudes, and the boundaries of size classes.
 std::uint64_t some_size(Random& random) {
     if (random.one_in(4)) {
         return 512 * (1 + random.below(4));
@@ -62,8 +62,8 @@ void compare(Order& order, std::uint64_t seed) {
         in[i] = !in[i];
         const std::uint64_t size = some_size(random);
         const Address address = random.one_in(2) ? 0 : blocks[random.below(300)].address;
-        REQUIRE(key(order.at_least(size, address)) == at(model.lower_bound({size, address})));
-        REQUIRE(key(order.after(size, address)) == at(model.upper_bound({size, address})));
+        REQUIRE(key(order.lower_bound(size, address)) == at(model.lower_bound({size, address})));
+        REQUIRE(key(order.upper_bound(size, address)) == at(model.upper_bound({size, address})));
         const auto below = model.lower_bound({size, address});
         REQUIRE(key(order.before(size, address)) ==
                 (below == model.begin() ? at(model.end()) : *std::prev(below)));
@@ -113,7 +113,7 @@ TEST_CASE("the index finds blocks by their base and by any address inside, as th
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         Random random(seed);
         BlockIndex index;
-        // One segment, cut and joined at random; the model is its list of bases.
+        // One segment, split and merged at random; the model is its list of bases.
         constexpr Address base = 1ULL << 40;
         constexpr std::uint64_t units = 1 << 14;
         std::vector<Block> blocks(units);
@@ -140,9 +140,9 @@ TEST_CASE("the index finds blocks by their base and by any address inside, as th
         for (int step = 0; step < 20000; ++step) {
             const Address address = base + 512 * random.below(units);
             Block* holder = std::prev(model.upper_bound(address))->second;
-            REQUIRE(index.around(address + random.below(512)) == holder);
+            REQUIRE(index.find_containing(address + random.below(512)) == holder);
             REQUIRE(index.at(address) == (holder->address == address ? holder : nullptr));
-            // More cuts than joins at first, then more joins.
+            // More splits than merges at first, then more merges.
             const bool joins = random.below(20000) < static_cast<std::uint64_t>(step);
             if (!joins && holder->address != address) {
                 const std::uint64_t rest = holder->address + holder->size - address;
@@ -161,13 +161,13 @@ TEST_CASE("the index finds blocks by their base and by any address inside, as th
             REQUIRE(index.count() == model.size());
         }
         for (const auto& [address, block] : model) {
-            REQUIRE(index.sound(*block));
+            REQUIRE(index.is_consistent(*block));
         }
-        CHECK(index.around(base - 1) == nullptr);
-        CHECK(index.around(base + units * 512) == nullptr);
+        CHECK(index.find_containing(base - 1) == nullptr);
+        CHECK(index.find_containing(base + units * 512) == nullptr);
         CHECK(index.at(base + units * 512) == nullptr);
         index.clear();
-        CHECK(index.around(base) == nullptr);
+        CHECK(index.find_containing(base) == nullptr);
         CHECK(index.count() == 0);
     }
 }

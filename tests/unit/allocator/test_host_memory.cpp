@@ -1,4 +1,4 @@
-// The pool when malloc fails: refuses, unchanged, and never needs memory to take some back.
+// The pool when malloc fails: allocations fail without a change, and frees need no memory.
 #include <malloc.h>
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "tests/unit/allocator/world.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 
 namespace {
 

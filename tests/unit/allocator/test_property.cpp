@@ -1,5 +1,5 @@
-// Random programs on small devices, judged by everything there is (random_program.hpp). A failure
-// names the seed:
+// Random programs on small devices, with all checks (random_program.hpp). A failure prints the
+// seed:
 //   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 unit_allocator "random programs*"
 #include <cstdint>
 #include <string>
@@ -69,23 +69,23 @@ TEST_CASE("the same program gets the same addresses, event by event") {
         std::vector<Seen> events[2];
         for (auto& seen : events) {
             Random random(seed);
-            World world(200 * mib, random_options(random));
+            Fixture fixture(200 * mib, random_options(random));
             std::vector<Address> live;
             for (int i = 0; i < 500; ++i) {
                 if (live.empty() || !random.one_in(3)) {
-                    const AllocResult result = world.pool.allocate(random_size(random), 0);
+                    const AllocResult result = fixture.pool.allocate(random_size(random), 0);
                     if (result.status.ok()) {
                         live.push_back(result.block.address);
                     }
                 } else {
                     const std::size_t index = random.below(live.size());
-                    world.backend.submit();
-                    world.pool.free(live[index], 0);
+                    fixture.backend.submit();
+                    fixture.pool.free(live[index], 0);
                     live[index] = live.back();
                     live.pop_back();
                 }
             }
-            seen = world.observer.take_events();
+            seen = fixture.observer.take_events();
         }
         REQUIRE(events[0].size() > 500);
         REQUIRE(events[0] == events[1]);

@@ -1,9 +1,9 @@
-// The simulated device itself: it must notice what it is there to notice.
+// Tests of the simulated device: it must detect the violations that it is meant to detect.
 #include "tests/support/simulated_backend.hpp"
 
 #include <cstdint>
 
-#include "tests/unit/allocator/world.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -192,7 +192,7 @@ TEST_CASE("failures come when they are asked for") {
     CHECK(backend.segment_alloc(2 * mib, &address).ok());
     CHECK(backend.calls(Call::segment_alloc) == 3);
     backend.fail(Call::segment_alloc, 1, {BackendStatus::Kind::error, 5});
-    backend.fail_no_more();
+    backend.clear_failures();
     CHECK(backend.segment_alloc(2 * mib, &address).ok());
 
     backend.submit();

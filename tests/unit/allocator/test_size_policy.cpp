@@ -1,11 +1,11 @@
-// The sizes of PyTorch's caching allocator, at each of their edges.
+// The sizes of PyTorch's caching allocator, at all boundary values.
 #include "allocator/size_policy.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <limits>
 
-#include "tests/unit/allocator/world.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -55,17 +55,17 @@ TEST_CASE("a size that overflows when rounded has no plan") {
 
 TEST_CASE("a tail becomes a block where PyTorch makes it one, and where it is an alignment gap") {
     const SizePolicy policy{PoolOptions{}};
-    CHECK_FALSE(policy.cuts_tail(2 * mib, 0, true, true));
-    CHECK(policy.cuts_tail(512, 512, true, true));
-    CHECK_FALSE(policy.cuts_tail(2 * mib, mib, false, true));
-    CHECK(policy.cuts_tail(2 * mib, mib + 512, false, true));
-    CHECK_FALSE(policy.cuts_tail(2 * mib, 64 * kib - 512, false, true));
-    CHECK(policy.cuts_tail(2 * mib, 64 * kib - 512, false, false));
-    CHECK_FALSE(policy.cuts_tail(2 * mib, 64 * kib, false, false));
+    CHECK_FALSE(policy.splits_tail(2 * mib, 0, true, true));
+    CHECK(policy.splits_tail(512, 512, true, true));
+    CHECK_FALSE(policy.splits_tail(2 * mib, mib, false, true));
+    CHECK(policy.splits_tail(2 * mib, mib + 512, false, true));
+    CHECK_FALSE(policy.splits_tail(2 * mib, 64 * kib - 512, false, true));
+    CHECK(policy.splits_tail(2 * mib, 64 * kib - 512, false, false));
+    CHECK_FALSE(policy.splits_tail(2 * mib, 64 * kib, false, false));
 
     const SizePolicy pytorch{unaligned()};
-    CHECK_FALSE(pytorch.cuts_tail(2 * mib, 512, false, false));
-    CHECK_FALSE(pytorch.cuts_tail(2 * mib, 64 * kib - 512, false, false));
+    CHECK_FALSE(pytorch.splits_tail(2 * mib, 512, false, false));
+    CHECK_FALSE(pytorch.splits_tail(2 * mib, 64 * kib - 512, false, false));
 }
 
 TEST_CASE("rounding to divisions of powers of two, with the numbers of PyTorch's documentation") {
@@ -100,16 +100,16 @@ TEST_CASE("rounding to divisions of powers of two, with the numbers of PyTorch's
 
 TEST_CASE("each range of sizes can have its own divisions") {
     RoundupDivisions divisions{};
-    REQUIRE(read_roundup_divisions("[256:1,512:2,1024:4,>:8]", &divisions).empty());
+    REQUIRE(parse_roundup_divisions("[256:1,512:2,1024:4,>:8]", &divisions).empty());
     CHECK(divisions == RoundupDivisions{1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 8, 8, 8, 8, 8, 8});
-    REQUIRE(read_roundup_divisions("16", &divisions).empty());
+    REQUIRE(parse_roundup_divisions("16", &divisions).empty());
     CHECK(divisions ==
           RoundupDivisions{16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16});
-    REQUIRE(read_roundup_divisions("[64:8,4:2,131072:4]", &divisions).empty());
+    REQUIRE(parse_roundup_divisions("[64:8,4:2,131072:4]", &divisions).empty());
     CHECK(divisions == RoundupDivisions{8, 8, 2, 8, 8, 8, 8, 0, 0, 0, 0, 0, 0, 0, 0, 4});
 
     PoolOptions options;
-    REQUIRE(read_roundup_divisions("[2:0,4:2,>:4]", &options.roundup_power2_divisions).empty());
+    REQUIRE(parse_roundup_divisions("[2:0,4:2,>:4]", &options.roundup_power2_divisions).empty());
     const SizePolicy policy(options);
     CHECK(policy.plan(3 * mib + 1)->size == 3 * mib + 512);
     CHECK(policy.plan(4 * mib + 1)->size == 5 * mib);
@@ -120,7 +120,7 @@ TEST_CASE("each range of sizes can have its own divisions") {
          {"", "x", "8x", "3", "[", "[]", "[256]", "[256:]", "[256:3]", "[3:2]", "[0:2]", "[256:2",
           "[256:2]x", "[256:2,]", "[:2]", "99999999999", "-1", "[>2]"}) {
         CAPTURE(wrong);
-        CHECK_FALSE(read_roundup_divisions(wrong, &divisions).empty());
+        CHECK_FALSE(parse_roundup_divisions(wrong, &divisions).empty());
         CHECK(divisions == before);
     }
 }

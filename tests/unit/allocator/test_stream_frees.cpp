@@ -1,15 +1,15 @@
-// Frees in the order of single streams: what is pending in one says nothing of another, and nothing
-// is ever ordered behind them.
+// Stream-ordered frees: streams are independent of each other, and no other work is ever ordered
+// behind these frees.
 #include <map>
 #include <vector>
 
-#include "tests/unit/allocator/world.hpp"
+#include "tests/unit/allocator/fixture.hpp"
 
 namespace memlab::allocator::testing {
 
 namespace {
 
-/// Segments of the simulated backend; fences of streams that complete one by one, as told.
+/// A backend with the segments of the simulated one, and per-stream fences that the test completes.
 class Streams final : public DeviceBackend {
   public:
     explicit Streams(SimulatedBackend& memory) : memory_(memory) {}
@@ -99,121 +99,121 @@ struct Setup {
 }  // namespace
 
 TEST_CASE("what one stream has freed is free when that stream is done, whatever others do") {
-    Setup world;
-    const Address a = world.get(30 * mib);
-    const Address b = world.get(30 * mib);
-    world.give_in(1, a);  // its stream never ends
-    world.give_in(2, b);
-    CHECK(world.pending() == 2);
-    CHECK(world.get(30 * mib) != a);
-    world.backend.finish(2);
-    CHECK(world.get(30 * mib) == b);
-    CHECK(world.backend.waited.empty());
-    CHECK(world.backend.device_waits == 0);
+    Setup fixture;
+    const Address a = fixture.get(30 * mib);
+    const Address b = fixture.get(30 * mib);
+    fixture.give_in(1, a);  // its stream never ends
+    fixture.give_in(2, b);
+    CHECK(fixture.pending() == 2);
+    CHECK(fixture.get(30 * mib) != a);
+    fixture.backend.finish(2);
+    CHECK(fixture.get(30 * mib) == b);
+    CHECK(fixture.backend.waited.empty());
+    CHECK(fixture.backend.device_waits == 0);
 }
 
 TEST_CASE("a fence behind all work that is complete tells nothing of a younger one of a stream") {
-    Setup world;
-    const Address a = world.get(30 * mib);
-    const Address b = world.get(30 * mib);
-    const Address c = world.get(30 * mib);
-    world.give_in(1, a);
-    REQUIRE(world.pool.free(b, 0, FenceTiming::now_host_goes_on).kind == FreeResult::Kind::freed);
-    world.give_in(1, c);
-    world.backend.finish(0);
-    CHECK(world.get(30 * mib) == b);
-    CHECK(world.pending() == 3);
-    CHECK(world.pool.validate() == sound);
+    Setup fixture;
+    const Address a = fixture.get(30 * mib);
+    const Address b = fixture.get(30 * mib);
+    const Address c = fixture.get(30 * mib);
+    fixture.give_in(1, a);
+    REQUIRE(fixture.pool.free(b, 0, FenceTiming::now_without_wait).kind == FreeResult::Kind::freed);
+    fixture.give_in(1, c);
+    fixture.backend.finish(0);
+    CHECK(fixture.get(30 * mib) == b);
+    CHECK(fixture.pending() == 3);
+    CHECK(fixture.pool.validate() == sound);
 }
 
 TEST_CASE("a new stream with the name of one that is gone does not vouch for its work") {
-    Setup world;
-    const Address a = world.get(30 * mib);
-    const Address b = world.get(30 * mib);
-    world.give_in(1, a);
-    world.pool.forget_stream(1);
-    world.give_in(1, b);
+    Setup fixture;
+    const Address a = fixture.get(30 * mib);
+    const Address b = fixture.get(30 * mib);
+    fixture.give_in(1, a);
+    fixture.pool.forget_stream(1);
+    fixture.give_in(1, b);
     // Only the younger one's fence is complete: in one list it would stand for the older one's.
-    world.backend.finish(0);
-    CHECK(world.pool.validate() == sound);
-    CHECK(world.pending() == 2);
+    fixture.backend.finish(0);
+    CHECK(fixture.pool.validate() == sound);
+    CHECK(fixture.pending() == 2);
 }
 
 TEST_CASE("short of memory nobody waits for what a stream has yet to free, nor is put behind it") {
-    Setup world(100 * mib);
-    const Address a = world.get(80 * mib);
-    world.give_in(5, a);
-    CHECK(world.pool.allocate(80 * mib, 0).status.kind == BackendStatus::Kind::out_of_memory);
-    CHECK(world.pool.release_cached(true) == 0);
-    CHECK(world.backend.device_waits == 0);
-    CHECK(world.backend.waited.empty());
-    world.backend.finish(5);
-    CHECK(world.get(80 * mib) == a);
-    CHECK(world.backend.released == world.backend.recorded);
+    Setup fixture(100 * mib);
+    const Address a = fixture.get(80 * mib);
+    fixture.give_in(5, a);
+    CHECK(fixture.pool.allocate(80 * mib, 0).status.kind == BackendStatus::Kind::out_of_memory);
+    CHECK(fixture.pool.release_cached(true) == 0);
+    CHECK(fixture.backend.device_waits == 0);
+    CHECK(fixture.backend.waited.empty());
+    fixture.backend.finish(5);
+    CHECK(fixture.get(80 * mib) == a);
+    CHECK(fixture.backend.released == fixture.backend.recorded);
 }
 
 TEST_CASE("many streams, and frees of each, are kept apart and all come back") {
-    Setup world;
+    Setup fixture;
     std::vector<Address> blocks;
     blocks.reserve(2000);
     for (int i = 0; i < 2000; ++i) {
-        blocks.push_back(world.get(1 * mib));
+        blocks.push_back(fixture.get(1 * mib));
     }
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-        REQUIRE(world.pool.free_in(1 + i % 700, blocks[i], 0).kind == FreeResult::Kind::freed);
+        REQUIRE(fixture.pool.free_in(1 + i % 700, blocks[i], 0).kind == FreeResult::Kind::freed);
     }
-    REQUIRE(world.pool.validate() == sound);
+    REQUIRE(fixture.pool.validate() == sound);
     for (StreamId stream = 0; stream <= 700; ++stream) {
-        world.backend.finish(stream);
+        fixture.backend.finish(stream);
     }
-    world.pool.release_cached(false);
-    CHECK(world.pending() == 0);
-    CHECK(world.backend.released == world.backend.recorded);
-    CHECK(world.memory.used() == 0);
+    fixture.pool.release_cached(false);
+    CHECK(fixture.pending() == 0);
+    CHECK(fixture.backend.released == fixture.backend.recorded);
+    CHECK(fixture.memory.used() == 0);
 }
 
 TEST_CASE("where the backend cannot record in a stream the fence is behind all work") {
-    Setup world;
-    world.backend.can_record_alone = false;
-    const Address a = world.get(30 * mib);
-    world.give_in(3, a);
-    world.backend.finish(3);
-    CHECK(world.get(30 * mib) != a);
-    world.backend.finish(0);
-    CHECK(world.get(30 * mib) == a);
+    Setup fixture;
+    fixture.backend.can_record_alone = false;
+    const Address a = fixture.get(30 * mib);
+    fixture.give_in(3, a);
+    fixture.backend.finish(3);
+    CHECK(fixture.get(30 * mib) != a);
+    fixture.backend.finish(0);
+    CHECK(fixture.get(30 * mib) == a);
 }
 
 TEST_CASE("a fence that only a wait completes is waited for, whatever the free's timing") {
-    Setup world;
-    world.backend.needs_wait = true;
+    Setup fixture;
+    fixture.backend.needs_wait = true;
     for (const bool in_a_stream : {false, true}) {
-        const Address a = world.get(30 * mib);
+        const Address a = fixture.get(30 * mib);
         const FreeResult result = in_a_stream
-                                      ? world.pool.free_in(3, a, 0)
-                                      : world.pool.free(a, 0, FenceTiming::now_host_goes_on);
+                                      ? fixture.pool.free_in(3, a, 0)
+                                      : fixture.pool.free(a, 0, FenceTiming::now_without_wait);
         CHECK(result.kind == FreeResult::Kind::freed);
-        CHECK(world.pending() == 0);
+        CHECK(fixture.pending() == 0);
     }
-    CHECK(world.backend.waited.size() == 2);
+    CHECK(fixture.backend.waited.size() == 2);
 }
 
 TEST_CASE("copies may reach what was asked for, and what a stream has yet to free") {
-    Setup world;
+    Setup fixture;
     using Reach = Pool::Reach;
-    const Address a = world.get(1000);
-    CHECK(world.pool.reach(a, 1000) == Reach::inside);
-    CHECK(world.pool.reach(a + 999, 1) == Reach::inside);
-    CHECK(world.pool.reach(a, 1001) == Reach::outside);
-    CHECK(world.pool.reach(a + 1000, 1) == Reach::outside);
-    CHECK(world.pool.reach(a + 500, ~std::uint64_t{0}) == Reach::outside);
-    CHECK(world.pool.reach(a + 1024, 1) == Reach::outside);
-    CHECK(world.pool.reach(0x1234, 1) == Reach::not_ours);
-    world.give_in(1, a);
-    CHECK(world.pool.reach(a, 1000) == Reach::inside);
-    world.backend.finish(1);
-    CHECK(world.pool.reach(a, 1000) == Reach::outside);
-    world.pool.release_cached(false);
-    CHECK(world.pool.reach(a, 1) == Reach::not_ours);
+    const Address a = fixture.get(1000);
+    CHECK(fixture.pool.reach(a, 1000) == Reach::inside);
+    CHECK(fixture.pool.reach(a + 999, 1) == Reach::inside);
+    CHECK(fixture.pool.reach(a, 1001) == Reach::outside);
+    CHECK(fixture.pool.reach(a + 1000, 1) == Reach::outside);
+    CHECK(fixture.pool.reach(a + 500, ~std::uint64_t{0}) == Reach::outside);
+    CHECK(fixture.pool.reach(a + 1024, 1) == Reach::outside);
+    CHECK(fixture.pool.reach(0x1234, 1) == Reach::not_ours);
+    fixture.give_in(1, a);
+    CHECK(fixture.pool.reach(a, 1000) == Reach::inside);
+    fixture.backend.finish(1);
+    CHECK(fixture.pool.reach(a, 1000) == Reach::outside);
+    fixture.pool.release_cached(false);
+    CHECK(fixture.pool.reach(a, 1) == Reach::not_ours);
 }
 
 }  // namespace memlab::allocator::testing

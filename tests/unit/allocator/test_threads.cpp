@@ -1,5 +1,5 @@
-// Many threads on one pool whose device is driven by yet another: the events must tell a sound
-// story, no memory may be used before its fence, and everything must come home. Made for
+// Many threads on one pool, with another thread that drives the device: the events must be
+// consistent, no memory may be used before its fence, and nothing may leak. Intended for
 // ThreadSanitizer.
 #include <atomic>
 #include <cstdint>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/allocator/fixture.hpp"
 #include "tests/unit/allocator/random.hpp"
 #include "tests/unit/allocator/replay.hpp"
-#include "tests/unit/allocator/world.hpp"
 
 namespace memlab::allocator::testing {
 
@@ -22,7 +22,7 @@ struct Outcome {
     std::uint64_t refused = 0;
 };
 
-void work(World& world, std::uint64_t seed, int steps, Outcome& outcome) {
+void work(Fixture& fixture, std::uint64_t seed, int steps, Outcome& outcome) {
     Random random(seed);
     std::vector<BlockInfo> live;
     const auto complain = [&](const char* text) { outcome.problem = text; };
@@ -31,7 +31,7 @@ void work(World& world, std::uint64_t seed, int steps, Outcome& outcome) {
         live[index] = live.back();
         live.pop_back();
         const auto timing = random.one_in(16) ? FenceTiming::deferred : FenceTiming::now;
-        const FreeResult result = world.pool.free(block.address, 0, timing);
+        const FreeResult result = fixture.pool.free(block.address, 0, timing);
         if (result.kind != FreeResult::Kind::freed || !result.status.ok()) {
             complain("a live block could not be freed");
         }
@@ -39,11 +39,11 @@ void work(World& world, std::uint64_t seed, int steps, Outcome& outcome) {
     for (int i = 0; i < steps && outcome.problem.empty(); ++i) {
         const std::uint64_t choice = random.below(32);
         if (choice < 15) {
-            const AllocResult result = world.pool.allocate(random_size(random), 0);
+            const AllocResult result = fixture.pool.allocate(random_size(random), 0);
             if (result.status.ok()) {
                 ++outcome.served;
                 live.push_back(result.block);
-                world.backend.access(result.block.id, result.block.address, result.block.size);
+                fixture.backend.access(result.block.id, result.block.address, result.block.size);
             } else if (result.status.kind == BackendStatus::Kind::out_of_memory) {
                 ++outcome.refused;
             } else {
@@ -54,16 +54,16 @@ void work(World& world, std::uint64_t seed, int steps, Outcome& outcome) {
                 free_at(random.below(live.size()));
             }
         } else if (choice == 28) {
-            world.pool.release_cached(random.one_in(2));
+            fixture.pool.release_cached(random.one_in(2));
         } else if (choice == 29) {
-            world.pool.fence_deferred();
+            fixture.pool.fence_deferred();
         } else if (!live.empty()) {
             const BlockInfo& block = live[random.below(live.size())];
-            const auto found = world.pool.find(block.address + block.size - 1);
-            if (!found || found->id != block.id || !world.pool.owns(block.address)) {
+            const auto found = fixture.pool.find(block.address + block.size - 1);
+            if (!found || found->id != block.id || !fixture.pool.owns(block.address)) {
                 complain("a live block was not found");
             }
-        } else if (world.pool.stats().reserved_bytes.all.current < 0) {
+        } else if (fixture.pool.stats().reserved_bytes.all.current < 0) {
             complain("less than nothing is reserved");
         }
     }
@@ -74,12 +74,12 @@ void work(World& world, std::uint64_t seed, int steps, Outcome& outcome) {
 
 void stress(FreeSync sync, std::uint64_t seed, int steps) {
     constexpr int workers = 4;
-    World world(128 * mib, with(sync));
-    world.backend.set_host_wait(SimulatedBackend::HostWait::blocks);
+    Fixture fixture(128 * mib, with(sync));
+    fixture.backend.set_host_wait(SimulatedBackend::HostWait::blocks);
     std::atomic<bool> stop{false};
     std::thread clock([&] {
         while (!stop.load()) {
-            world.backend.advance_to(world.backend.completed() + 3);
+            fixture.backend.advance_to(fixture.backend.completed() + 3);
             std::this_thread::yield();
         }
     });
@@ -87,8 +87,9 @@ void stress(FreeSync sync, std::uint64_t seed, int steps) {
     std::vector<std::thread> threads;
     threads.reserve(workers);
     for (int i = 0; i < workers; ++i) {
-        threads.emplace_back(work, std::ref(world), seed * workers + static_cast<std::uint64_t>(i),
-                             steps, std::ref(outcomes[i]));
+        threads.emplace_back(work, std::ref(fixture),
+                             seed * workers + static_cast<std::uint64_t>(i), steps,
+                             std::ref(outcomes[i]));
     }
     for (std::thread& thread : threads) {
         thread.join();
@@ -99,10 +100,10 @@ void stress(FreeSync sync, std::uint64_t seed, int steps) {
         served += outcome.served;
     }
     CHECK(served > 0);
-    CHECK(world.problem_at_end() == sound);
+    CHECK(fixture.problem_at_end() == sound);
     stop.store(true);
     clock.join();
-    CHECK(problem_of_replay(with(sync), world.observer.events(), 128 * mib) == sound);
+    CHECK(problem_of_replay(with(sync), fixture.observer.events(), 128 * mib) == sound);
 }
 
 }  // namespace
@@ -119,29 +120,29 @@ TEST_CASE("threads share a pool") {
 }
 
 TEST_CASE("an allocation that is short of memory waits for another thread's waiting free") {
-    World world(20 * mib);
-    world.backend.set_host_wait(SimulatedBackend::HostWait::blocks);
-    const BlockInfo all = world.get(20 * mib);
-    world.backend.access(all.id, all.address, all.size);
+    Fixture fixture(20 * mib);
+    fixture.backend.set_host_wait(SimulatedBackend::HostWait::blocks);
+    const BlockInfo all = fixture.get(20 * mib);
+    fixture.backend.access(all.id, all.address, all.size);
     std::atomic<bool> waiting{false};
-    world.backend.set_host_wait_hook([&] { waiting.store(true); });
+    fixture.backend.set_host_wait_hook([&] { waiting.store(true); });
 
-    std::thread freeing([&] { world.pool.free(all.address, 0); });
+    std::thread freeing([&] { fixture.pool.free(all.address, 0); });
     while (!waiting.load()) {
         std::this_thread::yield();
     }
     AllocResult result;
-    std::thread allocating([&] { result = world.pool.allocate(20 * mib, 0); });
-    while (world.pool.stats().num_sync_all_streams == 0) {
+    std::thread allocating([&] { result = fixture.pool.allocate(20 * mib, 0); });
+    while (fixture.pool.stats().num_sync_all_streams == 0) {
         std::this_thread::yield();
     }
-    world.backend.advance_all();
+    fixture.backend.advance_all();
     freeing.join();
     allocating.join();
     REQUIRE(result.status.ok());
     CHECK(result.block.address == all.address);
-    CHECK(world.pool.free(all.address, 0).kind == FreeResult::Kind::freed);
-    CHECK(world.problem_at_end() == sound);
+    CHECK(fixture.pool.free(all.address, 0).kind == FreeResult::Kind::freed);
+    CHECK(fixture.problem_at_end() == sound);
 }
 
 }  // namespace memlab::allocator::testing

@@ -1,18 +1,18 @@
-// Processes that never were, ready to be checked.
+// Synthetic processes for the checks.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "report/check/check.hpp"
-#include "tests/unit/runs/made_up.hpp"
+#include "tests/unit/runs/synthetic_member.hpp"
 
 namespace memlab::check {
 
-/// A process with one GPU; what it needs beside this a test adds to run.members.back().
+/// A process with one GPU; tests add more to run.members.back().
 inline report::RunMember member_with_gpu(std::uint64_t allocated, std::uint64_t reserved,
                                          std::uint64_t pid = 7) {
-    report::RunMember member = report::made_up(pid, 1, pid);
+    report::RunMember member = report::synthetic_member(pid, 1, pid);
     report::Device& device =
         report::give_device(member, "GPU-" + std::to_string(pid), allocated, reserved);
     device.name = "Made Up 9000";
@@ -32,14 +32,14 @@ inline Limit limit_of(Metric metric, const std::string& bound, Subject subject =
 /// The run and its processes, which point into it.
 struct Run {
     report::RunCollection collection;
-    std::unique_ptr<Lens> lens = std::make_unique<Lens>();
+    std::unique_ptr<ProcessOptions> process_options = std::make_unique<ProcessOptions>();
     std::vector<Process> processes;
 
     explicit Run(std::vector<report::RunMember> members,
                  std::vector<report::Suppression> suppressions = {}) {
         collection.members = std::move(members);
-        lens->suppressions = std::move(suppressions);
-        processes = processes_of(collection, *lens);
+        process_options->suppressions = std::move(suppressions);
+        processes = prepare_processes(collection, *process_options);
     }
     Outcome held_to(const std::vector<Limit>& limits, const Options& options = {}) const {
         return check(processes, limits, options);

@@ -1,4 +1,4 @@
-// Baselines: kept by GPU and driver, the same bytes for the same figures, and never half a file.
+// Baselines: keyed by GPU and driver, deterministic, replaced atomically.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -36,7 +36,7 @@ Verdict against(const Baseline& baseline, const RunMember& member, const char* b
 TEST_CASE("a baseline reads back as it was written, in one order") {
     const Limit of_site = limit_of(Metric::ooms, "0");
     const Run run({member_on("A 1", 13000, 100)});
-    const auto figures = figures_of(run.processes, {of_site});
+    const auto figures = baseline_figures(run.processes, {of_site});
     REQUIRE(figures.size() >= 5);
     const std::string text = baseline_text(figures);
     std::vector<BaselineFigure> turned(figures.rbegin(), figures.rend());
@@ -53,7 +53,7 @@ TEST_CASE("a baseline reads back as it was written, in one order") {
 
 TEST_CASE("a limit is above the figure of this GPU and driver") {
     const Run old({member_on("A", 13000, 100)});
-    const Baseline baseline(figures_of(old.processes, {}));
+    const Baseline baseline(baseline_figures(old.processes, {}));
     CHECK(against(baseline, member_on("A", 13000, 105), "+5%") == Verdict::kept);
     CHECK(against(baseline, member_on("A", 13000, 106), "+5%") == Verdict::exceeded);
     CHECK(against(baseline, member_on("A", 13000, 100), "+0") == Verdict::kept);
@@ -61,7 +61,7 @@ TEST_CASE("a limit is above the figure of this GPU and driver") {
     CHECK(against(baseline, member_on("A", 13010, 100), "+5%") == Verdict::unknown);
     CHECK(against(baseline, member_on("B", 13000, 100), "+5%") == Verdict::unknown);
     CHECK(against(baseline, member_on("B", 13000, 100), "+5%", true) == Verdict::no_baseline);
-    // The only process of both is the same one, whatever it is called now.
+    // With one process each, the name does not matter.
     RunMember renamed = member_on("A", 13000, 106);
     renamed.report.process.executable = "/bin/y";
     CHECK(against(baseline, renamed, "+5%") == Verdict::exceeded);
@@ -69,7 +69,7 @@ TEST_CASE("a limit is above the figure of this GPU and driver") {
 
 TEST_CASE("a baseline of nothing allows percents of nothing") {
     const Run old({member_on("A", 13000, 0)});
-    const Baseline baseline(figures_of(old.processes, {}));
+    const Baseline baseline(baseline_figures(old.processes, {}));
     CHECK(against(baseline, member_on("A", 13000, 0), "+50%") == Verdict::kept);
     CHECK(against(baseline, member_on("A", 13000, 1), "+50%") == Verdict::exceeded);
     CHECK(against(baseline, member_on("A", 13000, 1), "+1") == Verdict::kept);
@@ -87,7 +87,7 @@ TEST_CASE("an update replaces what it knows and leaves the other GPUs") {
     for (const std::string& path : {folder / "base.json", folder / "bases/"}) {
         const auto figures = [](const std::string& gpu, std::uint64_t bytes) {
             const Run run({member_on(gpu, 13000, bytes)});
-            return figures_of(run.processes, {});
+            return baseline_figures(run.processes, {});
         };
         CHECK_FALSE(read_baseline(path).exists);
         CHECK(update_baseline(path, figures("A 1", 1)).empty());
@@ -104,10 +104,10 @@ TEST_CASE("an update replaces what it knows and leaves the other GPUs") {
     CHECK(std::filesystem::exists(folder / "bases/b-13000.json"));
 }
 
-TEST_CASE("what is no baseline is never written over") {
+TEST_CASE("a file that is not a baseline is never overwritten") {
     memlab::test::TemporaryFolder folder;
     const Run run({member_on("A", 13000, 1)});
-    const auto figures = figures_of(run.processes, {});
+    const auto figures = baseline_figures(run.processes, {});
     for (const char* content : {"notes", "{\"format\": \"memlab-report\", \"version\": 1}", "{", "",
                                 "{\"format\": \"memlab-baseline\", \"version\": 1, \"entries\": 3}",
                                 "{\"format\": \"memlab-baseline\", \"version\": 2}"}) {
@@ -123,7 +123,7 @@ TEST_CASE("a full disk leaves the old baseline") {
     memlab::test::TemporaryFolder folder;
     const std::string path = folder / "base.json";
     const Run small({member_on("A", 13000, 1)});
-    REQUIRE(update_baseline(path, figures_of(small.processes, {})).empty());
+    REQUIRE(update_baseline(path, baseline_figures(small.processes, {})).empty());
     const std::string before = memlab::test::read_text(path);
     rlimit old{};
     getrlimit(RLIMIT_FSIZE, &old);
@@ -132,7 +132,7 @@ TEST_CASE("a full disk leaves the old baseline") {
     auto* const handler = std::signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &none);
     const Run large({member_on("A", 13000, 2)});
-    const std::string problem = update_baseline(path, figures_of(large.processes, {}));
+    const std::string problem = update_baseline(path, baseline_figures(large.processes, {}));
     setrlimit(RLIMIT_FSIZE, &old);
     std::signal(SIGXFSZ, handler);
     CHECK(problem.find("cannot be written") != std::string::npos);

@@ -1,4 +1,4 @@
-// Budget files: TOML and JSON say the same, and nothing in one is passed over.
+// Budget files: TOML and JSON are equivalent, and nothing in them is ignored.
 #include "report/check/budget.hpp"
 
 #include "tests/catch.hpp"

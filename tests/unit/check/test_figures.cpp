@@ -1,4 +1,4 @@
-// Amounts as they are written, and what a limit allows: exact, from nothing to 2^64-1.
+// Parsing of amounts, and what a limit allows: exact, from 0 to 2^64-1.
 #include <limits>
 
 #include "report/check/limit.hpp"
@@ -13,7 +13,7 @@ constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 std::optional<Bound> parsed(const char* text, Unit unit = Unit::bytes) {
     std::string problem;
     const auto bound = parse_bound(text, unit, &problem);
-    // Whoever is refused is told what is taken.
+    // An error says what is accepted.
     REQUIRE(bound.has_value() == problem.empty());
     return bound;
 }
@@ -76,9 +76,9 @@ TEST_CASE("a limit above the baseline is exact, and rounds in nobody's favour") 
     CHECK(allowed_over("+0", 123) == Figure::whole(123));
     CHECK(allowed_over("+0%", largest) == Figure::whole(largest));
     CHECK(allowed_over("+64MiB", 10) == Figure::whole((64 << 20) + 10));
-    // A third of a percent of 3 is a hundredth, not nothing.
+    // Half a percent of 3 is 0.015, not 0.
     CHECK(allowed_over("+0.5%", 3) == Figure::millionths(3'015'000));
-    // What is nothing has no percents: the least growth is above them.
+    // Any percentage of 0 is 0.
     CHECK(allowed_over("+50%", 0) == Figure());
     CHECK(allowed_over("+100%", largest) == Figure::whole(largest) + Figure::whole(largest));
     CHECK(allowed_over("+10", 5, Unit::count) == Figure::whole(15));

@@ -1,5 +1,4 @@
-// What CI servers read: whatever a recording holds, no text of it ends an element, a cell or a
-// command.
+// Output for CI servers: no text of a recording can end an element, a cell or a command.
 #include <nlohmann/json.hpp>
 #include <random>
 

@@ -1,4 +1,4 @@
-// Verdicts: at the limit is within it, what is not measured is no pass, and every process counts.
+// Verdicts: a figure at its limit passes, a missing measurement does not, every process counts.
 #include "tests/catch.hpp"
 #include "tests/unit/check/runs.hpp"
 
@@ -84,7 +84,7 @@ TEST_CASE("a metric that is asked for and not there is a problem, not a pass") {
         REQUIRE(outcome.problems.size() == 1);
         CHECK(outcome.problems[0].find(name_of(limit.metric, limit.subject)) == 0);
     }
-    const Run empty({memlab::report::made_up(1, 0, 0)});
+    const Run empty({memlab::report::synthetic_member(1, 0, 0)});
     CHECK(empty.held_to({limit_of(Metric::peak_allocated, "1TiB")}).exit_code() == 2);
     CHECK(empty.held_to({limit_of(Metric::ooms, "0")}).exit_code() == 0);
     const Run nobody({});
@@ -105,8 +105,8 @@ TEST_CASE("every process is checked, and the one that fails is named") {
     for (const Row& row : outcome.rows) {
         CHECK((row.verdict != Verdict::exceeded || row.process == 1));
     }
-    // A helper without a GPU hides nothing, and nothing is asked of it.
-    const Run with_helper({memlab::report::made_up(3, 1, 3), large});
+    // A helper process without a GPU is neither a problem nor a pass.
+    const Run with_helper({memlab::report::synthetic_member(3, 1, 3), large});
     CHECK(with_helper.held_to({limit_of(Metric::peak_allocated, "30")}).exit_code() == 0);
 }
 
@@ -117,9 +117,9 @@ TEST_CASE("each GPU is held to the limit on its own") {
     const Outcome outcome = run.held_to({limit_of(Metric::peak_allocated, "20")});
     CHECK(outcome.count(Verdict::kept) == 1);
     CHECK(outcome.count(Verdict::exceeded) == 1);
-    Lens lens;
-    lens.device = 0;
-    const auto only = processes_of(run.collection, lens);
+    ProcessOptions process_options;
+    process_options.device = 0;
+    const auto only = prepare_processes(run.collection, process_options);
     CHECK(check(only, {limit_of(Metric::peak_allocated, "20")}, {}).exit_code() == 0);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("a recording with holes proves no limit kept, but one exceeded") {
         CHECK(run.held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 2);
         CHECK(run.held_to({limit_of(Metric::peak_allocated, "999")}).exit_code() == 1);
     }
-    // What a log dropped, the report that the process itself wrote has.
+    // The report written by the process is complete even if its log dropped events.
     RunMember whole = member_with_gpu(1000, 1000);
     whole.report.log.dropped = 5;
     CHECK(Run({whole}).held_to({limit_of(Metric::peak_allocated, "1000")}).exit_code() == 0);
@@ -223,7 +223,7 @@ TEST_CASE("a scope is known by its path or its name, the worst of several counts
     inner.name = "step";
     inner.parent = 0;
     inner.peak_bytes = 70;
-    inner.most_escaped_bytes = 8;
+    inner.max_escaped_bytes = 8;
     memlab::report::Scope other = inner;
     other.parent.reset();
     other.peak_bytes = 90;
@@ -277,7 +277,7 @@ TEST_CASE("what a file of suppressions names may grow, what libraries keep may n
     CHECK(outcome.rows.back().measured.note.find("without 1.00 KiB per step that may grow") !=
           std::string::npos);
     CHECK(outcome.rows.back().measured.responsible.size() == 1);
-    // A site that grows and is not listed counts with what is left of the whole.
+    // A growing site that is not listed counts with the remainder of the whole.
     steps.growing_site_count = 3;
     CHECK(Run({member}, file.list).verdict(limit_of(Metric::growth, "515")) == Verdict::exceeded);
     CHECK(Run({member}, file.list).verdict(limit_of(Metric::growth, "516")) == Verdict::kept);
@@ -293,7 +293,7 @@ TEST_CASE("a bypass is known when the audit was whole, or when one was seen") {
     member.report.coverage.bypassed_count = 1;
     member.report.coverage.bypassed_bytes = 512;
     CHECK(Run({member}).held_to({limit_of(Metric::bypass, "0")}).exit_code() == 1);
-    // One process that was not audited is enough not to know.
+    // One process without an audit makes the result unknown.
     RunMember audited = member_with_gpu(1, 1, 8);
     audited.report.coverage.audited = true;
     const Run two({member_with_gpu(1, 1, 9), audited});

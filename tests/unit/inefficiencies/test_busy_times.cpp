@@ -1,4 +1,4 @@
-// The union of spans against a plain list of them.
+// The union of spans against a list of them.
 #include <algorithm>
 #include <random>
 #include <utility>

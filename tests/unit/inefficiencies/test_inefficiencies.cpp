@@ -1,4 +1,4 @@
-// Small programs, each wasteful in one way, and what is said of them.
+// Small programs, each inefficient in one way, and their findings.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -76,8 +76,8 @@ TEST_CASE("what grows at every step is a leak for certain, and the peak without 
     CHECK(leak->place.function == "keep");
     CHECK(leak->count == 40);
     CHECK(leak->saving.end_bytes == 40 * mib);
-    // 50 MiB at the peak; without it the 10 of work and what a step itself makes. That of the first
-    // step is known to outlive it at the end of the second, so two of them are left at most.
+    // 50 MiB at the peak; without the leak 10 of work and the allocations of a step. The first
+    // step's end is recognized at the second, so at most two of them remain.
     CHECK(leak->saving.peak_is_exact);
     CHECK(leak->saving.peak_bytes == (50 - 12) * mib);
     CHECK(leak->what ==
@@ -91,7 +91,7 @@ TEST_CASE("growth is suppressed by a file of suppressions, not by those that are
     for (std::uint64_t step = 0; step < 40; ++step) {
         recording.alloc(step, 1, 1).step();
     }
-    ReadSuppressions keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
+    SuppressionList keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
     InefficiencyQuery query;
     query.suppressions = &keep.list;
     CHECK(look(recording, query).only(Pattern::leak) == nullptr);
@@ -101,7 +101,7 @@ TEST_CASE("growth is suppressed by a file of suppressions, not by those that are
 
 namespace {
 
-/// Of 20 blocks that live shortly each fifth stays; and one more is at work when the program ends.
+/// Of 20 short-lived blocks every fifth is never freed, and one is in use when the program ends.
 void forget_some(PoolRecording& recording) {
     recording.segment(EventType::segment_alloc, 0, 100);
     for (std::uint64_t i = 0; i < 20; ++i) {
@@ -117,7 +117,7 @@ void forget_some(PoolRecording& recording) {
 
 TEST_CASE("what outstays all others of its place is likely to be a leak, unless it is suppressed") {
     PoolRecording recording;
-    recording.alloc(50, 10, 2);  // never freed, as nothing of that place is: that may be meant
+    recording.alloc(50, 10, 2);  // never freed, like all of its place: may be intended
     forget_some(recording);
     const Looked looked = look(recording);
     const Finding* const leak = looked.only(Pattern::leak);
@@ -128,7 +128,7 @@ TEST_CASE("what outstays all others of its place is likely to be a leak, unless 
     CHECK(leak->saving.peak_bytes == 0);
     CHECK(looked.found.notes.size() == 1);  // no steps
 
-    const ReadSuppressions keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
+    const SuppressionList keep = parse_suppressions("[k]\nreason = a cache\nfunc = keep\n");
     InefficiencyQuery query;
     query.suppressions = &keep.list;
     CHECK(look(recording, query).only(Pattern::leak) == nullptr);
@@ -183,7 +183,7 @@ TEST_CASE("what outlives its step") {
     REQUIRE(late != nullptr);
     CHECK(late->confidence == Confidence::possible);
     CHECK(late->place.function == "keep");
-    CHECK(late->count == 10);  // the first step's end is known as one when the second comes
+    CHECK(late->count == 10);  // the first step's end is recognized at the second
     CHECK(late->what.find("freed 1 step later") != std::string::npos);
     // Two of them and the work are 22; one is 14, and 15 with that of the first step.
     CHECK(late->saving.peak_bytes == (22 - 15) * mib);
@@ -282,13 +282,13 @@ TEST_CASE("memory that lives while the GPU does nothing") {
     recording.alloc(0, 30, 1).wait(second).give_back(0, 30);
     recording.wait(second).alloc(0, 10, 2).wait(second);
     const std::uint64_t begin = recording.now();
-    recording.wait(second).give_back(0, 10).kernel(begin, begin + 1000);  // told late
+    recording.wait(second).give_back(0, 10).kernel(begin, begin + 1000);  // recorded late
     const Looked looked = look(recording);
     const Finding* const unused = looked.only(Pattern::unused_allocation);
     REQUIRE(unused != nullptr);
     CHECK(unused->place.function == "keep");
     CHECK(unused->count == 1);
-    CHECK(unused->saving.peak_bytes == 20 * mib);  // of 30, where 10 are left
+    CHECK(unused->saving.peak_bytes == 20 * mib);  // of 30, 10 remain
 
     PoolRecording no_work;
     no_work.segment(EventType::segment_alloc, 0, 100).alloc(0, 30, 1).wait(second).give_back(0, 30);
@@ -337,8 +337,8 @@ A few buffers that are kept would serve all allocations of these places:
            151   93.2%        2    5.00 MiB  /opt/app/model.py:15  work *
   * most are freed before their thread allocates anything else
 
-  ! The program marks no steps, so what outlives a step, or grows with them, is
-    not known: docs/scopes.md says how it can.
+  ! The program marks no steps, so memory that outlives a step or grows with
+    steps is not found: docs/scopes.md shows how to mark them.
 )");
     options.top = 0;
     CHECK(render_inefficiencies(looked.found, options).find("[1 other; --top shows more]") !=

@@ -13,7 +13,7 @@ template <class... Arguments>
 Range of_device(Arguments... arguments) {
     Range found{};
     const auto visit = [&](CUdeviceptr begin, std::size_t bytes) { found = {begin, bytes}; };
-    memlab::interpose::ranges::of_call(visit, arguments...);
+    memlab::interpose::ranges::for_each(visit, arguments...);
     return found;
 }
 

@@ -1,4 +1,4 @@
-// Only exact names are ours: matching on a prefix once broke curl under another interposer.
+// Hooked names match exactly: prefix matching would also catch curl's functions.
 #include "interpose/driver/hooked_names.hpp"
 
 #include "tests/catch.hpp"

@@ -1,11 +1,11 @@
-// Which libraries share device memory with other processes, and when it is worth looking.
+// Detection of libraries that share device memory with other processes.
 #include "interpose/process/ipc_users.hpp"
 
 #include "tests/catch.hpp"
 
 using namespace memlab::interpose;
 
-TEST_CASE("libraries are known by the beginning of their file name") {
+TEST_CASE("libraries are recognized by their file name prefix") {
     for (const char* user :
          {"libucp.so", "libucp.so.0", "libuct.so.0.0.0", "libmpi.so.40", "libmpi_cray.so.12",
           "libmpich.so.12", "libmpifort.so.12", "liboshmem.so.40"}) {
@@ -20,7 +20,7 @@ TEST_CASE("libraries are known by the beginning of their file name") {
     }
 }
 
-TEST_CASE("a process without one has none, however often it is asked") {
+TEST_CASE("a process without such a library has none, also on repeated searches") {
     IpcUsers users;
     IpcUsers::Name name{};
     CHECK_FALSE(users.look(&name));

@@ -1,4 +1,4 @@
-// A free has two halves around the driver's call; nobody may see the address reused in between.
+// A free has two halves around the driver's call; a reuse of the address must wait in between.
 #include "interpose/memory/live_allocations.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ LiveAllocation of(std::uint64_t bytes, std::uint32_t context = 1) {
 
 }  // namespace
 
-TEST_CASE("a free knows what it frees, once") {
+TEST_CASE("a free finds its allocation, once") {
     LiveAllocations live;
     live.add(HandleClass::memory, 0x1000, of(10), nothing);
     CHECK_FALSE(live.begin_free(HandleClass::array, 0x1000));
@@ -42,7 +42,7 @@ TEST_CASE("a free knows what it frees, once") {
     CHECK_FALSE(live.find(HandleClass::memory, 0x1000));
 }
 
-TEST_CASE("a free that the driver refused leaves the allocation live") {
+TEST_CASE("a free that fails in the driver leaves the allocation live") {
     LiveAllocations live;
     live.add(HandleClass::memory, 0x1000, of(10), nothing);
     REQUIRE(live.begin_free(HandleClass::memory, 0x1000));
@@ -53,7 +53,7 @@ TEST_CASE("a free that the driver refused leaves the allocation live") {
     CHECK(live.begin_free(HandleClass::memory, 0x1000));
 }
 
-TEST_CASE("equal numbers of different classes are different allocations") {
+TEST_CASE("equal values of different handle classes are different allocations") {
     LiveAllocations live;
     live.add(HandleClass::memory, 7, of(1), nothing);
     live.add(HandleClass::vmm_allocation, 7, of(2), nothing);
@@ -61,7 +61,7 @@ TEST_CASE("equal numbers of different classes are different allocations") {
     CHECK(live.find(HandleClass::vmm_allocation, 7)->requested == 2);
 }
 
-TEST_CASE("a context takes its allocations along") {
+TEST_CASE("destroying a context removes its allocations") {
     LiveAllocations live;
     live.add(HandleClass::memory, 1, of(1, 1), nothing);
     live.add(HandleClass::memory, 2, of(1, 2), nothing);
@@ -71,7 +71,7 @@ TEST_CASE("a context takes its allocations along") {
 }
 
 TEST_CASE("bytes reused while their free is being recorded: the free is recorded first") {
-    // From the driver's cuts: the same address, one inside, one that only ends inside.
+    // How the driver may split the memory: the same address, one inside, one that only ends inside.
     const std::uint64_t again = GENERATE(0x1000, 0x1200, 0x0c00);
     for (int round = 0; round < 200; ++round) {
         LiveAllocations live;
@@ -92,7 +92,7 @@ TEST_CASE("bytes reused while their free is being recorded: the free is recorded
     }
 }
 
-TEST_CASE("what lies beside memory that is being freed need not wait") {
+TEST_CASE("allocations next to memory that is being freed do not wait") {
     LiveAllocations live;
     live.add(HandleClass::memory, 0x1000, of(0x400), nothing);
     REQUIRE(live.begin_free(HandleClass::memory, 0x1000));
@@ -106,7 +106,7 @@ TEST_CASE("what lies beside memory that is being freed need not wait") {
     CHECK(recorded == 4);
 }
 
-TEST_CASE("any calls in any order, frees under way beside each other: as a plain account of them") {
+TEST_CASE("random calls with concurrent frees match a simple model") {
     using Key = std::pair<HandleClass, std::uint64_t>;
     constexpr HandleClass classes[] = {HandleClass::memory, HandleClass::array,
                                        HandleClass::vmm_allocation};
@@ -142,7 +142,7 @@ TEST_CASE("any calls in any order, frees under way beside each other: as a plain
             }
             case 3:
                 if (!freeing.empty()) {
-                    // Mostly the last one, as where one thread frees.
+                    // Mostly the last one, as with a single thread.
                     const std::size_t at =
                         random() % 3 != 0 ? freeing.size() - 1 : random() % freeing.size();
                     const Key ends = freeing[at];

@@ -73,7 +73,7 @@ TEST_CASE("a process names itself, its files and its ancestors") {
     CHECK(child.size() <= 5 + 16);
 }
 
-TEST_CASE("a name with brackets and blanks misleads nobody") {
+TEST_CASE("a process name with parentheses and blanks is parsed correctly") {
     const auto plain = fields_of(line_of_child([] {}));
     const auto odd = fields_of(line_of_child([] { prctl(PR_SET_NAME, ") R 1 (x) "); }));
     CHECK(odd[3] == plain[3]);

@@ -18,7 +18,7 @@ namespace {
 
 const PatternValues values{"train", "123", "node7", "3"};
 
-// A folder that is gone at the end of the test.
+// A folder that is removed at the end of the test.
 class Folder {
   public:
     Folder() {
@@ -71,7 +71,7 @@ TEST_CASE("a claim creates folders and the log; a second process gets another na
     CHECK(claim_files(settings, values).report == folder.path() + "/a/b/train.4.json");
 }
 
-TEST_CASE("a place that cannot be written: said, and TMPDIR instead") {
+TEST_CASE("an unwritable path: reported, with TMPDIR as the fallback") {
     const Folder folder;
     const std::string file = folder.path() + "/file";
     std::ofstream(file) << "in the way";
@@ -85,7 +85,7 @@ TEST_CASE("a place that cannot be written: said, and TMPDIR instead") {
     CHECK(claimed.report == folder.path() + "/memlab.train.123.json");
 }
 
-TEST_CASE("nowhere to write: said, and nothing claimed") {
+TEST_CASE("no writable path: reported, and nothing claimed") {
     const Folder folder;
     const std::string file = folder.path() + "/file";
     std::ofstream(file) << "in the way";
@@ -99,7 +99,7 @@ TEST_CASE("nowhere to write: said, and nothing claimed") {
     CHECK(claimed.problem.find("nothing will be written") != std::string::npos);
 }
 
-TEST_CASE("the manifest gets one line a process") {
+TEST_CASE("the manifest gets one line per process") {
     const Folder folder;
     const std::string manifest = folder.path() + "/manifest";
     std::ofstream(manifest) << "";
@@ -107,12 +107,12 @@ TEST_CASE("the manifest gets one line a process") {
     files.log = "/x/a.memlog";
     files.report = "/x/a.json";
     Settings settings;
-    announce(settings, files);
+    append_to_manifest(settings, files);
     settings.run_manifest = folder.path() + "/missing";
-    announce(settings, files);
+    append_to_manifest(settings, files);
     settings.run_manifest = manifest;
-    announce(settings, files);
-    announce(settings, files);
+    append_to_manifest(settings, files);
+    append_to_manifest(settings, files);
     std::stringstream content;
     content << std::ifstream(manifest).rdbuf();
     const std::string line = manifest_line("/x/a.memlog", "/x/a.json", true);

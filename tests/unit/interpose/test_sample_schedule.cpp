@@ -1,4 +1,4 @@
-// How often the driver is asked how much of a device is in use.
+// The rate limiter for samples of a device's memory in use.
 #include "interpose/memory/sample_schedule.hpp"
 
 #include "tests/catch.hpp"
@@ -16,9 +16,9 @@ int samples_a_second(std::uint64_t cost_ns) {
     int taken = 0;
     std::uint64_t now = 50 * ms;
     for (const std::uint64_t end = now + 1000 * ms; now < end; now += 10 * us) {
-        if (schedule.take(now)) {
+        if (schedule.claim(now)) {
             ++taken;
-            schedule.took(now, now + cost_ns);
+            schedule.finish(now, now + cost_ns);
             now += cost_ns;
         }
     }
@@ -27,7 +27,7 @@ int samples_a_second(std::uint64_t cost_ns) {
 
 }  // namespace
 
-TEST_CASE("a cheap answer is asked for every 5 ms, a dear one as often as costs 0.1 %") {
+TEST_CASE("a cheap sample is taken every 5 ms, an expensive one at a cost of 0.1 %") {
     CHECK(samples_a_second(1 * us) == 200);
     CHECK(samples_a_second(5 * us) >= 195);
     const int dear = samples_a_second(40 * us);
@@ -36,32 +36,32 @@ TEST_CASE("a cheap answer is asked for every 5 ms, a dear one as often as costs 
     CHECK(samples_a_second(200 * us) <= 5);
 }
 
-TEST_CASE("a thread that was held up does not end the sampling") {
+TEST_CASE("a preempted thread does not stop the sampling") {
     SampleSchedule schedule;
-    REQUIRE(schedule.take(ms));
-    schedule.took(ms, 60'000 * ms);
-    CHECK_FALSE(schedule.take(60'000 * ms));
-    CHECK(schedule.take(60'000 * ms + SampleSchedule::max_interval_ns));
+    REQUIRE(schedule.claim(ms));
+    schedule.finish(ms, 60'000 * ms);
+    CHECK_FALSE(schedule.claim(60'000 * ms));
+    CHECK(schedule.claim(60'000 * ms + SampleSchedule::max_interval_ns));
 }
 
-TEST_CASE("a sample that is not taken after all leaves the next one due soon") {
+TEST_CASE("after a claimed but abandoned sample the next one is due soon") {
     SampleSchedule schedule;
-    REQUIRE(schedule.take(ms));
-    CHECK_FALSE(schedule.take(2 * ms));
-    CHECK(schedule.take(ms + SampleSchedule::least_interval_ns));
+    REQUIRE(schedule.claim(ms));
+    CHECK_FALSE(schedule.claim(2 * ms));
+    CHECK(schedule.claim(ms + SampleSchedule::min_interval_ns));
 }
 
-TEST_CASE("the clock is read for a sample now and then, also when the counter goes back") {
+TEST_CASE("the clock is read at intervals, also when the counter goes backwards") {
     SampleSchedule schedule;
     std::uint64_t counter = 5'000'000;
-    CHECK(schedule.worth_a_look(counter));
+    CHECK(schedule.may_be_due(counter));
     int looks = 0;
     for (int i = 0; i < 1000; ++i) {
         counter += 10'000;
-        looks += schedule.worth_a_look(counter) ? 1 : 0;
+        looks += schedule.may_be_due(counter) ? 1 : 0;
     }
     CHECK(looks == 10);
-    CHECK(schedule.worth_a_look(1000));
-    CHECK_FALSE(schedule.worth_a_look(2000));
-    CHECK(schedule.worth_a_look(1'001'000));
+    CHECK(schedule.may_be_due(1000));
+    CHECK_FALSE(schedule.may_be_due(2000));
+    CHECK(schedule.may_be_due(1'001'000));
 }

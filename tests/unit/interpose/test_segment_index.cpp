@@ -1,4 +1,4 @@
-// Which pool owns an address, with stale segments in the way.
+// Lookup of the pool that owns an address, including stale segments.
 #include "interpose/memory/segment_index.hpp"
 
 #include <memory>
@@ -35,7 +35,7 @@ TEST_CASE("an address belongs to the segment that holds it") {
     CHECK(index->find(10 * page) == nullptr);
 }
 
-TEST_CASE("segments may lie anywhere in the address space, across its table's leaves") {
+TEST_CASE("segments may be anywhere in the address space and span leaves of the table") {
     const auto index = std::make_unique<SegmentIndex>();
     CHECK(index->add(leaf - page, 2 * page, owner(1)));
     CHECK(index->add((1ULL << 48) - page, page, owner(2)));
@@ -49,7 +49,7 @@ TEST_CASE("segments may lie anywhere in the address space, across its table's le
     CHECK(index->find(leaf) == nullptr);
 }
 
-TEST_CASE("what no segment can be is refused") {
+TEST_CASE("invalid segments are rejected") {
     const auto index = std::make_unique<SegmentIndex>();
     CHECK_FALSE(index->add(page + 512, page, owner(1)));
     CHECK_FALSE(index->add(page, page / 2, owner(1)));
@@ -69,7 +69,7 @@ TEST_CASE("a new segment replaces stale ones that overlap it") {
     CHECK(index->find(17 * page) == nullptr);
 }
 
-TEST_CASE("a lost context takes its own segments along, and no others") {
+TEST_CASE("removing a context removes its own segments only") {
     const auto index = std::make_unique<SegmentIndex>();
     CHECK(index->add(10 * page, page, owner(1)));
     CHECK(index->add(20 * page, page, owner(2)));

@@ -59,7 +59,7 @@ TEST_CASE("a handle's value may be reused while the old allocation is still mapp
     CHECK(vmm.released(42) == Numbers{new_number});
 }
 
-TEST_CASE("any calls in any order: what dies is what a plain account of them says") {
+TEST_CASE("random calls match a simple model") {
     struct Allocation {
         int handles = 0;
         int mappings = 0;

@@ -1,4 +1,5 @@
-// Which driver functions the work clock knows, and what it says when it was told to trust nothing.
+// The driver functions that the work clock knows, and its time when distrusted or during a
+// submission.
 #include "interpose/driver/work_clock.hpp"
 
 #include "interpose/driver/hooked_names.hpp"
@@ -32,20 +33,20 @@ TEST_CASE("an exported symbol is known in the versions that its wrapper serves")
     }
 }
 
-TEST_CASE("what a pool must see is known by how its name begins") {
+TEST_CASE("pool-critical functions are recognized by their prefix") {
     for (const char* name :
          {"cuMemFree_v3", "cuMemFreeBatchAsync", "cuStreamBeginCapture_v9_ptsz",
           "cuStreamBeginRecaptureToGraph", "cuCtxDestroy_v3", "cuIpcGetMemHandle_v2"}) {
         INFO(name);
-        CHECK(memlab::interpose::pool_must_see(name));
+        CHECK(memlab::interpose::is_pool_critical(name));
     }
     for (const char* name : {"", "cuMemAlloc_v3", "cuLaunchKernel_v2", "cuStreamCreate_v2"}) {
         INFO(name);
-        CHECK_FALSE(memlab::interpose::pool_must_see(name));
+        CHECK_FALSE(memlab::interpose::is_pool_critical(name));
     }
 }
 
-TEST_CASE("a clock that is not trusted tells no time, but goes on counting") {
+TEST_CASE("a distrusted clock has no time, but counts on") {
     WorkClock clock;
     CHECK(clock.now() == 0U);
     { const WorkClock::Submission submission(clock); }
@@ -56,7 +57,7 @@ TEST_CASE("a clock that is not trusted tells no time, but goes on counting") {
     CHECK(clock.ticks() == 2);
 }
 
-TEST_CASE("while work is being submitted the clock shows no time") {
+TEST_CASE("the clock has no time while work is being submitted") {
     WorkClock clock;
     {
         const WorkClock::Submission outer(clock);

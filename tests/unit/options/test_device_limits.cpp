@@ -17,7 +17,7 @@ const char* const uuid = "GPU-4f5c1c9a-1234-5678-9abc-def012345678";
 std::uint64_t limit_in(const char* text, int index) {
     std::vector<DeviceLimit> limits;
     REQUIRE(parse_limits(text, &limits));
-    return limit_of(limits, index, uuid);
+    return find_limit(limits, index, uuid);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ TEST_CASE("limits are for all devices, for an index, or for a UUID") {
     CHECK(limit_in("8GiB,device=GPU-4f5c1c9b", 5) == 0);
 }
 
-TEST_CASE("what is no limit changes nothing") {
+TEST_CASE("an invalid limit changes nothing") {
     std::vector<DeviceLimit> limits;
     REQUIRE(parse_limits("3GiB", &limits));
     for (const char* bad : {"",
@@ -72,13 +72,13 @@ TEST_CASE("a program sees what the limit leaves, and cached memory as free") {
     };
     constexpr Case cases[] = {
         {70 * gib, 80 * gib, 0, 0, 70 * gib, 80 * gib},         // no limit
-        {70 * gib, 80 * gib, 2 * gib, 0, 72 * gib, 80 * gib},   // the cache is free
-        {79 * gib, 80 * gib, 2 * gib, 0, 80 * gib, 80 * gib},   // never more than there is
-        {70 * gib, 80 * gib, 0, 24 * gib, 14 * gib, 24 * gib},  // 10 are used
+        {70 * gib, 80 * gib, 2 * gib, 0, 72 * gib, 80 * gib},   // cached memory counts as free
+        {79 * gib, 80 * gib, 2 * gib, 0, 80 * gib, 80 * gib},   // never more than the total
+        {70 * gib, 80 * gib, 0, 24 * gib, 14 * gib, 24 * gib},  // 10 in use
         {70 * gib, 80 * gib, 2 * gib, 24 * gib, 16 * gib, 24 * gib},
         {40 * gib, 80 * gib, 0, 24 * gib, 0, 24 * gib},  // more used than there is
         {40 * gib, 80 * gib, 20 * gib, 24 * gib, 4 * gib, 24 * gib},
-        {70 * gib, 80 * gib, 0, 80 * gib, 70 * gib, 80 * gib},  // a limit that is none
+        {70 * gib, 80 * gib, 0, 80 * gib, 70 * gib, 80 * gib},  // a limit that has no effect
         {70 * gib, 80 * gib, 0, most, 70 * gib, 80 * gib},
         {90 * gib, 80 * gib, 0, 24 * gib, 24 * gib, 24 * gib},  // a driver that cannot count
     };
@@ -90,7 +90,7 @@ TEST_CASE("a program sees what the limit leaves, and cached memory as free") {
     }
 }
 
-TEST_CASE("what fits is counted in whole pages") {
+TEST_CASE("the limit is checked in whole pages") {
     const auto fits = [](std::uint64_t bytes) {
         return fits_limit(bytes, 70 * gib, 80 * gib, 24 * gib);  // 10 used, 14 left
     };

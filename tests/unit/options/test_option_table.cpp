@@ -1,4 +1,4 @@
-// The option table: every default parses, what is set wins, what is wrong is named and ignored.
+// The option table: every default parses, set values win, invalid ones are reported and ignored.
 #include "interpose/options/option_table.hpp"
 #include "interpose/options/quantities.hpp"
 
@@ -47,7 +47,7 @@ TEST_CASE("defaults without an environment") {
     CHECK(loaded.values.size() == option_table().size());
 }
 
-TEST_CASE("what is set is in force and reported as written") {
+TEST_CASE("a set value takes effect and is reported as written") {
     const char* const environment[] = {"MEMLAB_POOL=off", "HOME=/", "MEMLAB_LOG_LIMIT=64 MiB",
                                        "MEMLAB_FREE_SYNC=never", nullptr};
     const LoadedSettings loaded = load_settings(environment);
@@ -59,7 +59,7 @@ TEST_CASE("what is set is in force and reported as written") {
     CHECK(*value_of(loaded, "MEMLAB_LOG_LIMIT") == "64 MiB");
 }
 
-TEST_CASE("a wrong value and an unknown name are named, and the default stays in force") {
+TEST_CASE("invalid values and unknown names are reported, and the default is used") {
     const char* const environment[] = {"MEMLAB_POOL=perhaps", "MEMLAB_STACK_DEPTH=1000",
                                        "MEMLAB_OUTPUT=a%q", "MEMLAB_POOOL=1", nullptr};
     const LoadedSettings loaded = load_settings(environment);
@@ -94,7 +94,7 @@ TEST_CASE("the pool's policy, in PyTorch's terms") {
     CHECK(pool.trim_after_ns == 30'000'000'000ULL);
 }
 
-TEST_CASE("a value with which the pool could not work is refused with the reason") {
+TEST_CASE("a value inconsistent with the pool's other options is rejected with the reason") {
     const char* const environment[] = {"MEMLAB_LARGE_SEGMENT_SIZE_MB=7", "MEMLAB_GC_THRESHOLD=1.5",
                                        "MEMLAB_GC_THRESHOLD=0.1234567",  "MEMLAB_TRIM_AFTER=5",
                                        "MEMLAB_LARGE_ROUNDING_MB=3",     nullptr};
@@ -106,7 +106,7 @@ TEST_CASE("a value with which the pool could not work is refused with the reason
     CHECK(loaded.settings.pool_options.trim_after_ns == 0);
 }
 
-TEST_CASE("PyTorch's own settings count where its cache is off, and ours come after them") {
+TEST_CASE("PyTorch's settings apply if its cache is off, and memlab's override them") {
     const char* const cache_on[] = {"PYTORCH_ALLOC_CONF=max_split_size_mb:128", nullptr};
     CHECK(load_settings(cache_on).settings.pool_options.max_split_size ==
           memlab::allocator::PoolOptions::no_limit);

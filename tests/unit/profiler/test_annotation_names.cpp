@@ -9,7 +9,7 @@
 
 using memlab::profiler::AnnotationName;
 using memlab::profiler::AnnotationNames;
-using memlab::profiler::cut_text;
+using memlab::profiler::truncate_utf8;
 
 TEST_CASE("the same text of the same domain is one name") {
     AnnotationNames names;
@@ -51,13 +51,13 @@ TEST_CASE("names that never end are folded, and at last one") {
 }
 
 TEST_CASE("text is cut between characters") {
-    CHECK(cut_text("abc", 3) == "abc");
-    CHECK(cut_text("abcd", 3) == "abc");
-    CHECK(cut_text("a\xc3\xa4", 2) == "a");
-    CHECK(cut_text("a\xe2\x82\xac", 3) == "a");
-    CHECK(cut_text("\xf0\x9f\x98\x80", 3).empty());
+    CHECK(truncate_utf8("abc", 3) == "abc");
+    CHECK(truncate_utf8("abcd", 3) == "abc");
+    CHECK(truncate_utf8("a\xc3\xa4", 2) == "a");
+    CHECK(truncate_utf8("a\xe2\x82\xac", 3) == "a");
+    CHECK(truncate_utf8("\xf0\x9f\x98\x80", 3).empty());
     // No UTF-8 at all: cut where it must be.
-    CHECK(cut_text("\x80\x80\x80\x80\x80\x80", 5).size() == 5);
+    CHECK(truncate_utf8("\x80\x80\x80\x80\x80\x80", 5).size() == 5);
     AnnotationNames names;
     CHECK(names.find(0, std::string(100 << 10, 'x'))->text.size() == AnnotationNames::max_bytes);
     CHECK(names.find(0, std::string(300, 'x')) == names.find(0, std::string(255, 'x')));

@@ -1,4 +1,4 @@
-// The aggregate of a running program: the same as if every record were added up at once.
+// Batched aggregation gives the same result as aggregating every record at once.
 #include "profiler/batched_aggregator.hpp"
 
 #include <mutex>
@@ -83,7 +83,7 @@ void check_same(const trace::Aggregator& batched, const trace::Aggregator& plain
 
 }  // namespace
 
-TEST_CASE("batches add up to what single records do, wherever a batch ends and whoever looks") {
+TEST_CASE("batches give the same aggregate as single records, wherever a batch ends") {
     std::mt19937 random(GENERATE(1U, 2U, 3U));
     Both both;
     std::uint64_t time_ns = 0;
@@ -125,14 +125,14 @@ TEST_CASE("batches add up to what single records do, wherever a batch ends and w
         }
         if (random() % 10'000 == 0) {
             const std::lock_guard order(both.mutex);
-            check_same(both.batched.all(), both.plain);
+            check_same(both.batched.flush(), both.plain);
         }
     }
     const std::lock_guard order(both.mutex);
-    check_same(both.batched.all(), both.plain);
+    check_same(both.batched.flush(), both.plain);
 }
 
-TEST_CASE("packed records come out as they went in") {
+TEST_CASE("encode records come out as they went in") {
     struct Collected {
         void on(const trace::Event& event) { events.push_back(event); }
         void on_freed(const trace::Event& event) { freed.push_back(event); }
@@ -143,8 +143,8 @@ TEST_CASE("packed records come out as they went in") {
     };
     constexpr std::size_t records = 100;
     std::mt19937_64 random(5);
-    EventTemplates packed;
-    EventTemplates taken;
+    EventTemplates encode;
+    EventTemplates decode;
     EventBatch batch(records);
     Collected in;
     Collected out;
@@ -180,12 +180,12 @@ TEST_CASE("packed records come out as they went in") {
             event.requested = rarely(random() >> 32);
             event.size = rarely(random() >> 32);
             const bool freed = event.type == trace::EventType::free_requested;
-            batch.add(event, freed ? EventTemplates::freed : EventTemplates::sort_of(event.type),
-                      packed);
+            batch.add(event, freed ? EventTemplates::freed_slot : EventTemplates::slot(event.type),
+                      encode);
             (freed ? in.freed : in.events).push_back(event);
         }
         CHECK(batch.size() > records / 4);
-        batch.take_all(out, taken);
+        batch.drain(out, decode);
         CHECK((batch.size() == 0 && !batch.full()));
         REQUIRE(out.events == in.events);
         REQUIRE(out.freed == in.freed);
@@ -194,7 +194,7 @@ TEST_CASE("packed records come out as they went in") {
     }
 }
 
-TEST_CASE("what waits is added up early where the program has time, if there is enough of it") {
+TEST_CASE("pending records are flushed early when the program is idle, if there are enough") {
     Both both;
     std::unique_lock order(both.mutex);
     std::uint64_t address = 0;
@@ -202,59 +202,59 @@ TEST_CASE("what waits is added up early where the program has time, if there is 
         for (std::size_t i = 0; i < count; ++i) {
             address += 4096;
             const trace::Event event = event_at(trace::EventType::alloc, address, address);
-            both.batched.prefetch(EventTemplates::sort_of(trace::EventType::alloc));
+            both.batched.prefetch(EventTemplates::slot(trace::EventType::alloc));
             both.batched.add(event, order);
             both.plain.on(event);
         }
     };
-    const auto caught_up = [&] {
-        const bool did = both.batched.catch_up(order);
-        CHECK(order.owns_lock() != did);  // added up without it
+    const auto flushed = [&] {
+        const bool did = both.batched.flush_if_idle(order);
+        CHECK(order.owns_lock() != did);  // released during aggregation
         if (did) {
             order.lock();
         }
         return did;
     };
-    constexpr std::size_t most = BatchedAggregator::worthwhile_else;
-    constexpr std::size_t least = BatchedAggregator::worthwhile_in_spare_time;
-    add(most - 1);
-    CHECK_FALSE(caught_up());
+    constexpr std::size_t max_batch = BatchedAggregator::max_batch_when_idle;
+    constexpr std::size_t min_batch = BatchedAggregator::min_batch_when_idle;
+    add(max_batch - 1);
+    CHECK_FALSE(flushed());
     add(1);
-    CHECK(caught_up());
-    CHECK_FALSE(caught_up());  // nothing is left
+    CHECK(flushed());
+    CHECK_FALSE(flushed());  // nothing is left
 
-    // Time to spare: half as many, down to the least.
-    for (std::size_t worthwhile = most; worthwhile != least;) {
-        both.batched.caught_up(true);
-        worthwhile /= 2;
-        add(worthwhile - 1);
-        CHECK_FALSE(caught_up());
+    // Idle: the threshold halves, down to the minimum.
+    for (std::size_t threshold = max_batch; threshold != min_batch;) {
+        both.batched.report_idle_wait(true);
+        threshold /= 2;
+        add(threshold - 1);
+        CHECK_FALSE(flushed());
         add(1);
-        CHECK(caught_up());
+        CHECK(flushed());
     }
-    both.batched.caught_up(true);
-    add(least - 1);
-    CHECK_FALSE(caught_up());
+    both.batched.report_idle_wait(true);
+    add(min_batch - 1);
+    CHECK_FALSE(flushed());
     add(1);
-    CHECK(caught_up());
-    // None: twice as many, and no more than at the beginning.
-    both.batched.caught_up(false);
-    add(least);
-    CHECK_FALSE(caught_up());
-    add(least);
-    CHECK(caught_up());
-    for (std::size_t worthwhile = least; worthwhile != 2 * most; worthwhile *= 2) {
-        both.batched.caught_up(false);
+    CHECK(flushed());
+    // Not idle: the threshold doubles, up to the initial one.
+    both.batched.report_idle_wait(false);
+    add(min_batch);
+    CHECK_FALSE(flushed());
+    add(min_batch);
+    CHECK(flushed());
+    for (std::size_t threshold = min_batch; threshold != 2 * max_batch; threshold *= 2) {
+        both.batched.report_idle_wait(false);
     }
-    add(most - 1);
-    CHECK_FALSE(caught_up());
+    add(max_batch - 1);
+    CHECK_FALSE(flushed());
     add(1);
-    CHECK(caught_up());
+    CHECK(flushed());
     add(7);
-    check_same(both.batched.all(), both.plain);
+    check_same(both.batched.flush(), both.plain);
 }
 
-TEST_CASE("a record of another kind finds everything before it added up") {
+TEST_CASE("a record of another kind flushes the pending events first") {
     Both both;
     both.add(event_at(trace::EventType::alloc, 0x1000, 1));
     trace::OomEvent oom;
@@ -262,7 +262,7 @@ TEST_CASE("a record of another kind finds everything before it added up") {
     {
         const std::lock_guard order(both.mutex);
         both.batched.on(oom);
-        CHECK(both.batched.all().ooms().at(0).holders.bytes == 512);
+        CHECK(both.batched.flush().ooms().at(0).holders.bytes == 512);
         CHECK(both.batched.is_described(0));
         CHECK_FALSE(both.batched.is_described(1));
     }

@@ -116,7 +116,7 @@ TEST_CASE("a counter that does not count is not waited for") {
 TEST_CASE("on this machine the calibrated clock lies between two readings of the clock") {
     using memlab::profiler::MachineTime;
     using memlab::profiler::monotonic_ns;
-    CalibratedClock<MachineTime> clock(memlab::profiler::counter_keeps_time());
+    CalibratedClock<MachineTime> clock(memlab::profiler::counter_is_clock_source());
     std::uint64_t largest = 0;
     for (const std::uint64_t end = monotonic_ns() + 200'000'000; monotonic_ns() < end;) {
         const std::uint64_t before = monotonic_ns();

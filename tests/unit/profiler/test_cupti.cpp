@@ -14,7 +14,8 @@ using namespace memlab::profiler::cupti;
 
 namespace {
 
-Audit::Seen seen(std::uint64_t address, std::uint32_t correlation = 1, std::uint64_t time = 0) {
+Audit::Allocation seen(std::uint64_t address, std::uint32_t correlation = 1,
+                       std::uint64_t time = 0) {
     return {.address = address, .bytes = 100, .monotonic_ns = time, .correlation = correlation};
 }
 
@@ -26,41 +27,41 @@ std::size_t position(const std::vector<std::string>& paths, const std::string& p
 
 TEST_CASE("an allocation and its record cancel each other, in either order") {
     Audit audit;
-    audit.made(16);
-    audit.seen(seen(16));
-    audit.seen(seen(32));
-    CHECK(audit.waits());
-    audit.made(32);
-    CHECK(!audit.waits());
+    audit.add_known(16);
+    audit.add_record(seen(16));
+    audit.add_record(seen(32));
+    CHECK(audit.has_pending());
+    audit.add_known(32);
+    CHECK(!audit.has_pending());
     const Audit::Result result = audit.result();
     CHECK(result.bypassed.empty());
     CHECK(result.records == 2);
     CHECK(result.bytes == 200);
-    CHECK(result.made == 2);
+    CHECK(result.known == 2);
     CHECK(!result.overflowed);
 }
 
 TEST_CASE("an address that is used again counts as often as it is used") {
     Audit audit;
     for (int i = 0; i < 5; ++i) {
-        audit.made(16);
+        audit.add_known(16);
     }
-    audit.stranger(2, 1, 1);
-    audit.stranger(5, 1, 1);
+    audit.add_bypass_call(2, 1, 1);
+    audit.add_bypass_call(5, 1, 1);
     for (std::uint32_t i = 0; i < 7; ++i) {
-        audit.seen(seen(16, i + 1, i));
+        audit.add_record(seen(16, i + 1, i));
     }
     CHECK(audit.result().bypassed.size() == 2);
-    CHECK(!audit.waits());
+    CHECK(!audit.has_pending());
 }
 
 TEST_CASE("a stranger's record is never taken for memlab's own, and has its name") {
     Audit audit;
-    audit.stranger(7, 3, 4);
-    audit.seen(seen(16, 7, 5));
-    CHECK(!audit.waits());  // nobody will account for it
-    audit.made(16);         // the same address later, by memlab
-    audit.seen(seen(16, 8, 6));
+    audit.add_bypass_call(7, 3, 4);
+    audit.add_record(seen(16, 7, 5));
+    CHECK(!audit.has_pending());  // nobody will account for it
+    audit.add_known(16);          // the same address later, by memlab
+    audit.add_record(seen(16, 8, 6));
     const Audit::Result result = audit.result();
     REQUIRE(result.bypassed.size() == 1);
     CHECK(result.bypassed[0].record.correlation == 7);
@@ -70,20 +71,20 @@ TEST_CASE("a stranger's record is never taken for memlab's own, and has its name
 
 TEST_CASE("memory that a graph takes when it runs bypasses nobody; a stranger's does") {
     Audit audit;
-    Audit::Seen record = seen(16, 7);
+    Audit::Allocation record = seen(16, 7);
     record.kind = memlab::trace::MemoryKind::async_pool;
-    audit.seen(record);
+    audit.add_record(record);
     CHECK(audit.result().bypassed.empty());
     record.correlation = 8;
-    audit.stranger(8, 1, 1);
-    audit.seen(record);
+    audit.add_bypass_call(8, 1, 1);
+    audit.add_record(record);
     CHECK(audit.result().bypassed.size() == 1);
 }
 
 TEST_CASE("allocations without a record are nobody's fault") {
     Audit audit;
-    audit.made(16);
-    audit.made(32);
+    audit.add_known(16);
+    audit.add_known(32);
     CHECK(audit.result().bypassed.empty());
 }
 
@@ -113,18 +114,18 @@ TEST_CASE("whatever the order of two ledgers, what is left is what only one of t
         std::shuffle(steps.begin(), steps.end(), random);
         Audit audit;
         for (const std::uint32_t stranger : strangers) {
-            audit.stranger(stranger, 1, 1);
+            audit.add_bypass_call(stranger, 1, 1);
         }
         for (const Step& step : steps) {
             if (step.made) {
-                audit.made(step.address);
+                audit.add_known(step.address);
             } else {
-                audit.seen(seen(step.address, step.correlation));
+                audit.add_record(seen(step.address, step.correlation));
             }
         }
-        CHECK(!audit.waits());
+        CHECK(!audit.has_pending());
         std::map<std::uint64_t, int> found;
-        for (const Audit::Left& left : audit.result().bypassed) {
+        for (const Audit::Bypass& left : audit.result().bypassed) {
             CHECK(left.api == 1);
             ++found[left.record.address];
         }
@@ -135,7 +136,7 @@ TEST_CASE("whatever the order of two ledgers, what is left is what only one of t
 TEST_CASE("ledgers that drift too far apart end the audit instead of eating memory") {
     Audit audit;
     for (std::uint64_t i = 0; i <= Audit::max_open; ++i) {
-        audit.made(i * 512);
+        audit.add_known(i * 512);
     }
     CHECK(audit.result().overflowed);
 }
@@ -144,11 +145,11 @@ TEST_CASE("two threads and one audit") {
     Audit audit;
     std::thread driver([&] {
         for (std::uint64_t i = 1; i <= 20000; ++i) {
-            audit.seen(seen(i % 50 * 512));
+            audit.add_record(seen(i % 50 * 512));
         }
     });
     for (std::uint64_t i = 1; i <= 20000; ++i) {
-        audit.made(i % 50 * 512);
+        audit.add_known(i % 50 * 512);
     }
     driver.join();
     CHECK(audit.result().bypassed.empty());
@@ -161,10 +162,10 @@ TEST_CASE("versions are said as people say them") {
     CHECK(version_text(28) == "12 (API version 28)");
     CHECK(version_text(18) == "11 (API version 18)");
     CHECK(version_text(3) == "10 or older (API version 3)");
-    CHECK(major_of(130000) == 13);
-    CHECK(major_of(19) == 12);
-    CHECK(major_of(13) == 11);
-    CHECK(major_of(12) == 0);
+    CHECK(cuda_major(130000) == 13);
+    CHECK(cuda_major(19) == 12);
+    CHECK(cuda_major(13) == 11);
+    CHECK(cuda_major(12) == 0);
 }
 
 TEST_CASE("file names of CUPTI") {
@@ -209,16 +210,16 @@ TEST_CASE("buffers: bounded, reused, others' ignored") {
     BufferPool pool;
     std::vector<std::uint8_t*> taken;
     for (std::size_t i = 0; i < BufferPool::max_buffers; ++i) {
-        taken.push_back(pool.take());
+        taken.push_back(pool.acquire());
         REQUIRE(taken.back() != nullptr);
         taken.back()[BufferPool::buffer_bytes - 1] = 1;
         CHECK(reinterpret_cast<std::uintptr_t>(taken.back()) % 8 == 0);
     }
-    CHECK(pool.take() == nullptr);
+    CHECK(pool.acquire() == nullptr);
     std::uint8_t stranger = 0;
-    pool.put_back(&stranger);
-    CHECK(pool.take() == nullptr);
-    pool.put_back(taken[3]);
-    CHECK(pool.take() == taken[3]);
-    CHECK(pool.take() == nullptr);
+    pool.release(&stranger);
+    CHECK(pool.acquire() == nullptr);
+    pool.release(taken[3]);
+    CHECK(pool.acquire() == taken[3]);
+    CHECK(pool.acquire() == nullptr);
 }

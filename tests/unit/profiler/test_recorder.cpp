@@ -160,7 +160,7 @@ TEST_CASE("after the end nothing is added, in the log or in the aggregate") {
     recording.recorder->record(alloc_at(0x1000));
     recording.recorder->finish(trace::EndKind::quick_exit);
     recording.recorder->record(alloc_at(0x2000));
-    recording.recorder->missed("late", 1);
+    recording.recorder->report_missed("late", 1);
     recording.recorder->finish(trace::EndKind::exit);
     Counter counter;
     CHECK(recording.read(counter).status == trace::LogStatus::complete);
@@ -191,7 +191,7 @@ TEST_CASE("who looks sees every event so far, in whatever batch it waits") {
     Recorder& recorder = *recording.recorder;
     for (std::uint64_t i = 1; i <= 300; ++i) {
         recorder.record(alloc_at(i << 12));
-        recorder.look_at_aggregate([&](const trace::Aggregator& aggregate) {
+        recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
             CHECK(aggregate.event_count() == i);
             CHECK(aggregate.live().size() == i);
         });
@@ -212,7 +212,7 @@ TEST_CASE("what threads record together adds up as the log does, while others lo
     std::atomic<bool> over{false};
     std::thread looker([&] {
         while (!over) {
-            recorder.look_at_aggregate([threads](const trace::Aggregator& aggregate) {
+            recorder.with_aggregate([threads](const trace::Aggregator& aggregate) {
                 CHECK(aggregate.integrity().unmatched_frees == 0);
                 CHECK(aggregate.live().size() <= threads);
             });

@@ -25,7 +25,7 @@ class Collected final : public StackDefinitions {
     std::uint32_t string_id(std::string_view) override { return 0; }
     void define(const trace::ModuleDef& module) override { modules.push_back(module); }
     void define(const trace::PythonFrameDef&) override {}
-    void missed(std::string_view reason) override { reasons.emplace_back(reason); }
+    void report_missed(std::string_view reason) override { reasons.emplace_back(reason); }
     void define(const trace::StackDef& stack) override { stacks.push_back(stack); }
 
     std::vector<trace::ModuleDef> modules;
@@ -67,14 +67,14 @@ TEST_CASE("a stack has one number, another depth, end or truncation another") {
     Collected collected;
     StackTable table(collected);
     const std::vector<std::uint64_t> stack = stack_number(0x1234567, 9);
-    CHECK(table.id_of({}, false, 1) == 0);
-    CHECK(table.id_of(stack, false, 1) == 1);
-    CHECK(table.id_of(stack, true, 1) == 2);
-    CHECK(table.id_of({stack.data(), 8}, false, 1) == 3);
+    CHECK(table.intern({}, false, 1) == 0);
+    CHECK(table.intern(stack, false, 1) == 1);
+    CHECK(table.intern(stack, true, 1) == 2);
+    CHECK(table.intern({stack.data(), 8}, false, 1) == 3);
     std::vector<std::uint64_t> other = stack;
     other.back() += 1;
-    CHECK(table.id_of(other, false, 1) == 4);
-    CHECK(table.id_of(stack, false, 1) == 1);
+    CHECK(table.intern(other, false, 1) == 4);
+    CHECK(table.intern(stack, false, 1) == 1);
     REQUIRE(collected.stacks.size() == 4);
     CHECK(collected.stacks[1].truncated);
     CHECK(collected.stacks[0].frames.size() == 9);
@@ -94,7 +94,7 @@ TEST_CASE("threads that define and look up while the table grows agree on every 
         workers.emplace_back([&, t] {
             for (std::uint64_t i = 0; i < stacks; ++i) {
                 const std::uint64_t number = t % 2 == 0 ? i : stacks - 1 - i;
-                ids[t][number] = table.id_of(stack_number(number, 4 + number % 7), false, 1);
+                ids[t][number] = table.intern(stack_number(number, 4 + number % 7), false, 1);
             }
         });
     }
@@ -124,10 +124,10 @@ TEST_CASE("after an unload an address is looked up again: unchanged code keeps i
     StackTable table(collected);
     const UnloadedLibrary kept;
     const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
-    const std::uint32_t id = table.id_of(stack, false, 1);
-    CHECK(table.id_of(stack, false, 2) == id);
-    CHECK(table.id_of(stack, false, 3) == id);
-    CHECK(table.id_of(stack, false, 2) == id);  // a thread that read the epoch before the others
+    const std::uint32_t id = table.intern(stack, false, 1);
+    CHECK(table.intern(stack, false, 2) == id);
+    CHECK(table.intern(stack, false, 3) == id);
+    CHECK(table.intern(stack, false, 2) == id);  // a thread that read the epoch before the others
     CHECK(collected.stacks.size() == 1);
     REQUIRE(collected.modules.size() == 1);
     CHECK(collected.modules[0].path.find("libBrokenLocale") != std::string::npos);
@@ -138,11 +138,11 @@ TEST_CASE("while something is being unloaded every stack is looked up anew") {
     StackTable table(collected);
     const UnloadedLibrary kept;
     const std::vector<std::uint64_t> stack = {kept.address(), 0x1000};
-    const std::uint32_t id = table.id_of(stack, false, StackTable::no_epoch);
+    const std::uint32_t id = table.intern(stack, false, StackTable::no_epoch);
     CHECK(id == 1);
-    CHECK(table.id_of(stack, false, StackTable::no_epoch) == id);
-    CHECK(table.id_of(stack, false, 7) == id);
-    CHECK(table.id_of(stack, false, 7) == id);
+    CHECK(table.intern(stack, false, StackTable::no_epoch) == id);
+    CHECK(table.intern(stack, false, 7) == id);
+    CHECK(table.intern(stack, false, 7) == id);
     CHECK(collected.stacks.size() == 1);
 }
 
@@ -151,12 +151,12 @@ TEST_CASE("a Python frame is a frame of its own, whatever its number") {
     StackTable table(collected);
     const std::vector<std::uint64_t> stack = {0x1000, 0x1000, 0x2000};
     const StackTable::PythonWords second{0b010};
-    const std::uint32_t id = table.id_of(stack, false, 1, &second);
-    CHECK(table.id_of(stack, false, 2, &second) == id);
+    const std::uint32_t id = table.intern(stack, false, 1, &second);
+    CHECK(table.intern(stack, false, 2, &second) == id);
     REQUIRE(collected.stacks.size() == 1);
     const StackTable::PythonWords third{0b100};
-    CHECK(table.id_of(stack, false, 1, &third) == 2);
-    CHECK(table.id_of(stack, false, 1) == 3);
+    CHECK(table.intern(stack, false, 1, &third) == 2);
+    CHECK(table.intern(stack, false, 1) == 3);
     const std::vector<trace::Frame>& frames = collected.stacks[0].frames;
     REQUIRE(frames.size() == 3);
     CHECK(frames[0] == trace::Frame{.module = 0, .address = 0x1000, .python = 0});
@@ -177,10 +177,10 @@ TEST_CASE("stacks beyond the limit are folded to their innermost frames, and tha
         return words;
     };
     for (std::uint64_t i = 0; i < most; ++i) {
-        CHECK(table.id_of(stack(0, 0, i), false, 1) == i + 1);
+        CHECK(table.intern(stack(0, 0, i), false, 1) == i + 1);
     }
     CHECK(collected.reasons.empty());
-    const std::uint32_t folded = table.id_of(stack(0, 0, most), false, 1);
+    const std::uint32_t folded = table.intern(stack(0, 0, most), false, 1);
     CHECK(folded == most + 1);
     const trace::StackDef& definition = collected.stacks.back();
     CHECK(definition.truncated);
@@ -189,22 +189,22 @@ TEST_CASE("stacks beyond the limit are folded to their innermost frames, and tha
     REQUIRE(collected.reasons.size() == 1);
     CHECK(collected.reasons[0].find("more than 100 different call stacks") != std::string::npos);
     for (std::uint64_t i = 0; i < 5 * most; ++i) {
-        CHECK(table.id_of(stack(0, 0, most + i), false, 1) == folded);
-        CHECK(table.id_of(stack(0, 0, i % most), false, 1) == i % most + 1);
-        CHECK(table.id_of(stack(0, 0, i % most), false, 2 + i / most) == i % most + 1);
+        CHECK(table.intern(stack(0, 0, most + i), false, 1) == folded);
+        CHECK(table.intern(stack(0, 0, i % most), false, 1) == i % most + 1);
+        CHECK(table.intern(stack(0, 0, i % most), false, 2 + i / most) == i % most + 1);
     }
     // As many kinds of innermost frames, then of innermost frames alone: a bound on all.
     const std::uint64_t epoch = 7;
     for (std::uint64_t i = 1; i < 5 * most; ++i) {
-        const std::uint32_t id = table.id_of(stack(0, i, 0), false, epoch);
+        const std::uint32_t id = table.intern(stack(0, i, 0), false, epoch);
         CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 8 : 1));
     }
     for (std::uint64_t i = 1; i < 5 * most; ++i) {
-        const std::uint32_t id = table.id_of(stack(i, 0, 0), false, epoch);
+        const std::uint32_t id = table.intern(stack(i, 0, 0), false, epoch);
         CHECK(collected.stacks.at(id - 1).frames.size() == (i < 20 ? 1 : 0));
         CHECK(collected.stacks.at(id - 1).truncated);
     }
-    CHECK(table.id_of(std::vector<std::uint64_t>{1, 2}, false, epoch) == collected.stacks.size());
+    CHECK(table.intern(std::vector<std::uint64_t>{1, 2}, false, epoch) == collected.stacks.size());
     CHECK(collected.stacks.size() <= most + most / 4 + 20);
     CHECK(collected.reasons.size() == 1);
 }
@@ -236,7 +236,7 @@ TEST_CASE("any word may be a return address, and none is taken for a Python fram
                 stack[n] = (python[0] >> n & 1U) != 0 ? 1 + stack[n] % 1000 : stack[n];
             }
         }
-        const std::uint32_t id = table.id_of(stack, false, 1, merged ? &python : nullptr);
+        const std::uint32_t id = table.intern(stack, false, 1, merged ? &python : nullptr);
         REQUIRE(id == collected.stacks.size());
         const trace::StackDef& definition = collected.stacks.back();
         REQUIRE(definition.id == id);
@@ -260,16 +260,16 @@ TEST_CASE("an address whose library is gone is not named by it; once it is back,
     {
         const UnloadedLibrary library;
         stack[0] = library.address();
-        loaded = table.id_of(stack, false, 1);
+        loaded = table.intern(stack, false, 1);
     }
-    const std::uint32_t unloaded = table.id_of(stack, false, 2);
+    const std::uint32_t unloaded = table.intern(stack, false, 2);
     CHECK(unloaded != loaded);
     CHECK(collected.stacks.at(loaded - 1).frames[0].module == 1);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].module == 0);
     CHECK(collected.stacks.at(unloaded - 1).frames[0].address == stack[0]);
     const UnloadedLibrary again;
     if (again.address() == stack[0]) {  // nothing was mapped there meanwhile
-        CHECK(table.id_of(stack, false, 3) == loaded);
+        CHECK(table.intern(stack, false, 3) == loaded);
         CHECK(collected.stacks.size() == 2);
     }
 }

@@ -18,16 +18,16 @@ const void* code_at(std::uint32_t i) {
 std::uint32_t offset_at(std::uint32_t i) {
     return i % 8 * 12;
 }
-CodeLocationCache::Place place(std::uint32_t i) {
+CodeLocationCache::Location location(std::uint32_t i) {
     return {.code = code_at(i),
             .offset = offset_at(i),
             .table_bytes = i % 100,
             .identity = i + 1000,
-            .number = i};
+            .id = i};
 }
 
-std::uint32_t look_up(const CodeLocationCache& known, std::uint32_t i) {
-    return known.find(code_at(i), offset_at(i),
+std::uint32_t look_up(const CodeLocationCache& cache, std::uint32_t i) {
+    return cache.find(code_at(i), offset_at(i),
                       [i](std::uint64_t identity, std::uint32_t table_bytes) {
                           return identity == i + 1000 && table_bytes == i % 100;
                       });
@@ -36,43 +36,43 @@ std::uint32_t look_up(const CodeLocationCache& known, std::uint32_t i) {
 }  // namespace
 
 TEST_CASE("a known place is found under its own code, instruction and identity alone") {
-    CodeLocationCache known;
-    CHECK(look_up(known, 5) == 0);
-    known.keep(place(5));
-    CHECK(look_up(known, 5) == 5);
+    CodeLocationCache cache;
+    CHECK(look_up(cache, 5) == 0);
+    cache.insert(location(5));
+    CHECK(look_up(cache, 5) == 5);
     const auto any = [](std::uint64_t, std::uint32_t) { return true; };
     const auto none = [](std::uint64_t, std::uint32_t) { return false; };
-    CHECK(known.find(code_at(5), offset_at(5) + 2, any) == 0);
-    CHECK(known.find(code_at(50), offset_at(5), any) == 0);
-    CHECK(known.find(code_at(5), offset_at(5), none) == 0);
-    CodeLocationCache::Place other = place(5);
+    CHECK(cache.find(code_at(5), offset_at(5) + 2, any) == 0);
+    CHECK(cache.find(code_at(50), offset_at(5), any) == 0);
+    CHECK(cache.find(code_at(5), offset_at(5), none) == 0);
+    CodeLocationCache::Location other = location(5);
     other.identity = 77;
-    other.number = 9;
-    known.keep(other);  // another object at the address of one that is gone
-    CHECK(look_up(known, 5) == 0);
-    CHECK(known.find(code_at(5), offset_at(5), any) == 9);
+    other.id = 9;
+    cache.insert(other);  // another object at the address of one that is gone
+    CHECK(look_up(cache, 5) == 0);
+    CHECK(cache.find(code_at(5), offset_at(5), any) == 9);
 }
 
 TEST_CASE("the table of known places grows until it holds nearly all that a large program has") {
-    CodeLocationCache known;
+    CodeLocationCache cache;
     constexpr std::uint32_t count = 12'000;
     for (int round = 0; round < 2; ++round) {
         for (std::uint32_t i = 1; i <= count; ++i) {
-            if (look_up(known, i) == 0) {
-                known.keep(place(i));
-                REQUIRE(look_up(known, i) == i);
+            if (look_up(cache, i) == 0) {
+                cache.insert(location(i));
+                REQUIRE(look_up(cache, i) == i);
             }
         }
     }
     std::uint32_t found = 0;
     for (std::uint32_t i = 1; i <= count; ++i) {
-        found += look_up(known, i) == i ? 1 : 0;
+        found += look_up(cache, i) == i ? 1 : 0;
     }
     CHECK(found > count * 9 / 10);
 }
 
 TEST_CASE("threads that look places up while another one adds to them see none that is wrong") {
-    CodeLocationCache known;
+    CodeLocationCache cache;
     std::atomic<bool> done = false;
     std::atomic<std::uint32_t> wrong = 0;
     std::vector<std::thread> readers;
@@ -80,18 +80,18 @@ TEST_CASE("threads that look places up while another one adds to them see none t
         readers.emplace_back([&, t] {
             for (std::uint32_t i = t; !done; i = i * 1664525 + 1013904223) {
                 const std::uint32_t wanted = i % 5000 + 1;
-                const std::uint32_t found = look_up(known, wanted);
+                const std::uint32_t found = look_up(cache, wanted);
                 wrong += found != 0 && found != wanted ? 1 : 0;
             }
         });
     }
     for (std::uint32_t i = 1; i <= 20'000; ++i) {
-        known.keep(place(i % 5000 + 1));
+        cache.insert(location(i % 5000 + 1));
     }
     done = true;
     for (std::thread& reader : readers) {
         reader.join();
     }
     CHECK(wrong == 0);
-    CHECK(look_up(known, 4999) == 4999);
+    CHECK(look_up(cache, 4999) == 4999);
 }

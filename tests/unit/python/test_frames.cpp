@@ -39,7 +39,7 @@ void put(Memory& memory, std::size_t offset, T value) {
 /// stack, as they do in the interpreter's loop.
 class World {
   public:
-    explicit World(int minor) : layout_(*layout_of(minor)) {
+    explicit World(int minor) : layout_(*find_layout(minor)) {
         interpreter.layout = &layout_;
         interpreter.types = {&code_object, &str_object, &bytes_object};
         interpreter.is_initialized = [] {
@@ -129,15 +129,15 @@ class Collected final : public StackDefinitions {
     void define(const memlab::trace::ModuleDef&) override {}
     void define(const memlab::trace::PythonFrameDef& frame) override { frames.push_back(frame); }
     void define(const memlab::trace::StackDef&) override {}
-    void missed(std::string_view) override {}
+    void report_missed(std::string_view) override {}
 
     std::vector<std::string> strings;
     std::vector<memlab::trace::PythonFrameDef> frames;
 };
 
-std::uint32_t number_of(const World& world, FrameInterner& numbers, RawFrame frame) {
-    numbers.number(world.interpreter, true, &frame, 1);
-    return frame.number;
+std::uint32_t number_of(const World& world, FrameInterner& interner, RawFrame frame) {
+    interner.assign_ids(world.interpreter, true, &frame, 1);
+    return frame.id;
 }
 
 const CodeLocationCache& nothing_known() {
@@ -160,18 +160,20 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
     world.activation(&records[1], outer, &records[2]);
     world.activation(&records[2], nullptr, nullptr);  // the thread's own: the end
     world.root(&records[0]);
-    FrameRoom<256> frames;
+    FrameBuffer<256> frames;
     read_frames(world.interpreter, 100, nothing_known(), frames);
     REQUIRE(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
     CHECK(frames.activations[0].end == 2);
     CHECK(frames.activations[1].end == 3);
-    CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(&records[0]));
+    CHECK(frames.activations[0].stack_address == reinterpret_cast<std::uintptr_t>(&records[0]));
     CHECK(frames.frames()[2].offset == 30);
     CHECK_FALSE(frames.truncated);
     CHECK(frames.in_main_interpreter);
-    CHECK(place_of(world.interpreter, frames.frames()[0]) == Place{"f", "a.py", 10, 10});
-    CHECK(place_of(world.interpreter, frames.frames()[2]) == Place{"f", "a.py", 11, 10});
+    CHECK(read_location(world.interpreter, frames.frames()[0]) ==
+          SourceLocation{"f", "a.py", 10, 10});
+    CHECK(read_location(world.interpreter, frames.frames()[2]) ==
+          SourceLocation{"f", "a.py", 11, 10});
 
     SECTION("a limit") {
         read_frames(world.interpreter, 1, nothing_known(), frames);
@@ -222,29 +224,31 @@ TEST_CASE("activations, their frames and where they lie on the stack") {
 TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
     World world(13);
     const void* code = world.code("f", "a.py", 10);
-    alignas(8) unsigned char on_stack[2][128] = {};
-    void* outer = world.frame(code, 15, on_stack[1]);
-    void* entry = world.frame(code, 5, on_stack[0]);
+    alignas(8) unsigned char stack_address[2][128] = {};
+    void* outer = world.frame(code, 15, stack_address[1]);
+    void* entry = world.frame(code, 5, stack_address[0]);
     void* inner = world.frame(code, 3, entry);
     for (int i = 0; i < 2; ++i) {
         void* const next = i == 0 ? outer : nullptr;
-        std::memcpy(on_stack[i] + world.layout().frame_previous, &next, sizeof(next));
-        on_stack[i][world.layout().frame_owner] = owned_by_c_stack;
+        std::memcpy(stack_address[i] + world.layout().frame_previous, &next, sizeof(next));
+        stack_address[i][world.layout().frame_owner] = owned_by_c_stack;
     }
     world.root(inner);
-    FrameRoom<256> frames;
+    FrameBuffer<256> frames;
     read_frames(world.interpreter, 100, nothing_known(), frames);
     CHECK(frames.frame_count == 3);
     REQUIRE(frames.activation_count == 2);
     CHECK(frames.activations[0].end == 2);
-    CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(on_stack[0]));
+    CHECK(frames.activations[0].stack_address ==
+          reinterpret_cast<std::uintptr_t>(stack_address[0]));
     CHECK_FALSE(frames.truncated);
 
     SECTION("a limit within an activation still finds its place") {
         read_frames(world.interpreter, 1, nothing_known(), frames);
         CHECK(frames.frame_count == 1);
         REQUIRE(frames.activation_count == 1);
-        CHECK(frames.activations[0].on_stack == reinterpret_cast<std::uintptr_t>(on_stack[0]));
+        CHECK(frames.activations[0].stack_address ==
+              reinterpret_cast<std::uintptr_t>(stack_address[0]));
         CHECK(frames.truncated);
     }
     SECTION("without an end it is of no use") {
@@ -267,21 +271,21 @@ TEST_CASE("a place has one number; another code object at its address has its ow
         const void* first = world.code("f", "a.py", 10);
         const void* second = world.code("g", "a.py", 10);
         Collected collected;
-        FrameInterner numbers(collected);
+        FrameInterner interner(collected);
         for (int again = 0; again < 2; ++again) {
             RawFrame frames[] = {{first, 6, 0}, {first, 6, 0}, {second, 6, 0}, {first, 30, 0}};
-            numbers.number(world.interpreter, true, frames, 4);
-            CHECK(frames[0].number == 1);
-            CHECK(frames[1].number == 1);
-            CHECK(frames[2].number == 2);
-            CHECK(frames[3].number == 3);
+            interner.assign_ids(world.interpreter, true, frames, 4);
+            CHECK(frames[0].id == 1);
+            CHECK(frames[1].id == 1);
+            CHECK(frames[2].id == 2);
+            CHECK(frames[3].id == 3);
         }
         CHECK(collected.frames.size() == 3);
         // The first one is gone, and the second one's parts lie where its parts lay.
         const std::size_t part = world.layout().code_qualname;
         std::memcpy(const_cast<char*>(static_cast<const char*>(first)) + part,
                     static_cast<const char*>(second) + part, sizeof(void*));
-        CHECK(number_of(world, numbers, {first, 6, 0}) == 2);
+        CHECK(number_of(world, interner, {first, 6, 0}) == 2);
         CHECK(collected.frames.size() == 3);
         CHECK(collected.strings[collected.frames[1].function - 1] == "g");
     }
@@ -298,8 +302,8 @@ TEST_CASE("a frame at a known place needs no second look") {
         };
         set_version(7);
         Collected collected;
-        FrameInterner numbers(collected);
-        REQUIRE(number_of(world, numbers, {code, 6, 0}) == 1);
+        FrameInterner interner(collected);
+        REQUIRE(number_of(world, interner, {code, 6, 0}) == 1);
         alignas(8) unsigned char end[128] = {};  // of the activation, on the stack
         end[world.layout().frame_owner] = owned_by_c_stack;
         void* const frame = world.frame(code, 3, end);
@@ -307,14 +311,14 @@ TEST_CASE("a frame at a known place needs no second look") {
         world.activation(&records[0], frame, &records[1]);
         world.activation(&records[1], nullptr, nullptr);
         world.root(minor == 12 ? static_cast<void*>(&records[0]) : frame);
-        FrameRoom<256> frames;
+        FrameBuffer<256> frames;
         const auto number_read = [&] {
-            read_frames(world.interpreter, 100, numbers.known(), frames);
+            read_frames(world.interpreter, 100, interner.cache(), frames);
             REQUIRE(frames.frame_count == 1);
             CHECK(frames.activation_count == 1);
             CHECK(frames.frames()[0].code == code);
             CHECK(frames.frames()[0].offset == 6);
-            return frames.frames()[0].number;
+            return frames.frames()[0].id;
         };
         CHECK(number_read() == 1);
 
@@ -331,16 +335,16 @@ TEST_CASE("a frame at a known place needs no second look") {
             CHECK(number_read() == 0);
         }
         SECTION("what is being set up is not there, 3." + std::to_string(minor)) {
-            REQUIRE(number_of(world, numbers, {code, 2, 0}) != 0);
+            REQUIRE(number_of(world, interner, {code, 2, 0}) != 0);
             const char* const instruction =
                 static_cast<const char*>(code) + world.layout().code_bytes + 2;
             std::memcpy(static_cast<char*>(frame) + world.layout().frame_instruction, &instruction,
                         sizeof(instruction));
-            read_frames(world.interpreter, 100, numbers.known(), frames);
+            read_frames(world.interpreter, 100, interner.cache(), frames);
             CHECK(frames.frame_count == 0);
         }
         SECTION("a limit, 3." + std::to_string(minor)) {
-            read_frames(world.interpreter, 0, numbers.known(), frames);
+            read_frames(world.interpreter, 0, interner.cache(), frames);
             CHECK(frames.frame_count == 0);
         }
     }
@@ -350,20 +354,20 @@ TEST_CASE("without a number of its own a code object is known by what it says") 
     World world(12);  // version 0: the interpreter has run out of numbers
     const void* code = world.code("f", "a.py", 10);
     Collected collected;
-    FrameInterner numbers(collected);
+    FrameInterner interner(collected);
     const RawFrame frame{code, 6, 0};
-    CHECK(number_of(world, numbers, frame) == 1);
+    CHECK(number_of(world, interner, frame) == 1);
     // The same addresses throughout, another letter in the name.
     const auto* name = read<const char*>(code, world.layout().code_qualname);
     const_cast<char*>(name)[world.layout().ascii_size] = 'h';
-    CHECK(number_of(world, numbers, frame) == 2);
+    CHECK(number_of(world, interner, frame) == 2);
     // Another line, further down the table than the instruction: the same place.
     auto* table = const_cast<unsigned char*>(
         read<const unsigned char*>(code, world.layout().code_line_table));
     table[bytes_data + 5] = 8;
-    CHECK(number_of(world, numbers, frame) == 2);
+    CHECK(number_of(world, interner, frame) == 2);
     table[bytes_data + 1] = 2;
-    CHECK(number_of(world, numbers, frame) == 3);
+    CHECK(number_of(world, interner, frame) == 3);
     CHECK(collected.frames[2].line == 11);
 }
 
@@ -376,7 +380,7 @@ TEST_CASE("threads that number more places than the table holds agree on all of 
         codes.push_back(world.code(("f" + std::to_string(i)).c_str(), "a.py", 10));
     }
     Collected collected;
-    FrameInterner numbers(collected);
+    FrameInterner interner(collected);
     constexpr std::size_t threads = 4;
     std::vector<std::vector<std::uint32_t>> ids(threads, std::vector<std::uint32_t>(functions * 2));
     std::vector<std::thread> workers;
@@ -387,7 +391,7 @@ TEST_CASE("threads that number more places than the table holds agree on all of 
                 for (std::size_t i = 0; i < functions * 2; ++i) {
                     const std::size_t place = t % 2 == 0 ? i : functions * 2 - 1 - i;
                     ids[t][place] =
-                        number_of(world, numbers, {codes[place / 2], place % 2 == 0 ? 6 : 30, 0});
+                        number_of(world, interner, {codes[place / 2], place % 2 == 0 ? 6 : 30, 0});
                 }
             }
         });

@@ -15,18 +15,18 @@
 
 using memlab::profiler::CapturedStack;
 using memlab::profiler::StackHash;
-using memlab::profiler::python::FrameRoom;
-using memlab::profiler::python::hash_of_parts;
+using memlab::profiler::python::FrameBuffer;
+using memlab::profiler::python::hash_parts;
 using memlab::profiler::python::MergedStackCache;
 
 namespace {
 
 struct Parts {
     CapturedStack native;
-    FrameRoom<256> python;
+    FrameBuffer<256> python;
     std::uint64_t epoch = 1;
 
-    StackHash hash() const { return hash_of_parts(native, python, epoch); }
+    StackHash hash() const { return hash_parts(native, python, epoch); }
 };
 
 Parts some_parts() {
@@ -62,9 +62,7 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
         [](Parts& parts) { --parts.native.depth; },
         [](Parts& parts) { --parts.python.frame_count; },
         [](Parts& parts) { --parts.python.activation_count; },
-        [](Parts& parts) {
-            std::swap(parts.python.frames()[4].number, parts.python.frames()[5].number);
-        },
+        [](Parts& parts) { std::swap(parts.python.frames()[4].id, parts.python.frames()[5].id); },
         [](Parts& parts) { parts.native.ends[10] = UINTPTR_MAX; },
     };
     for (std::size_t i = 0; i < 11; ++i) {
@@ -72,20 +70,21 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
         changes.emplace_back([i](Parts& parts) { parts.native.ends[i] += 8; });
     }
     for (std::size_t i = 0; i < 7; ++i) {
-        changes.emplace_back([i](Parts& parts) { parts.python.frames()[i].number += 1; });
+        changes.emplace_back([i](Parts& parts) { parts.python.frames()[i].id += 1; });
     }
     for (std::size_t i = 0; i < 2; ++i) {
-        changes.emplace_back([i](Parts& parts) { parts.python.activations[i].on_stack ^= 8U; });
+        changes.emplace_back(
+            [i](Parts& parts) { parts.python.activations[i].stack_address ^= 8U; });
         changes.emplace_back([i](Parts& parts) { --parts.python.activations[i].end; });
     }
     const Parts parts = some_parts();
     CHECK(parts.hash() == some_parts().hash());
     std::set<std::pair<std::uint64_t, std::uint64_t>> hashes = {
-        {parts.hash().place, parts.hash().check}};
+        {parts.hash().index, parts.hash().check}};
     for (const auto& change : changes) {
         Parts changed = parts;
         change(changed);
-        hashes.emplace(changed.hash().place, changed.hash().check);
+        hashes.emplace(changed.hash().index, changed.hash().check);
     }
     CHECK(hashes.size() == changes.size() + 1);
 }
@@ -94,20 +93,20 @@ TEST_CASE("what is left over from a larger stack does not count") {
     const Parts parts = some_parts();
     Parts other = parts;
     other.native.addresses[11] = 1;
-    other.python.frames()[7].number = 99;
+    other.python.frames()[7].id = 99;
     other.python.activations[2] = {1, 2};
     other.python.frames()[0].code = &other;  // the number says it
     CHECK(other.hash() == parts.hash());
 }
 
 TEST_CASE("a stack is known once it was kept, and of too many the most are") {
-    MergedStackCache known;
+    MergedStackCache cache;
     std::mt19937_64 random(3);
     std::vector<StackHash> hashes;
     const auto how_many_are_known = [&] {
         std::size_t count = 0;
         for (const StackHash& hash : hashes) {
-            const std::uint32_t id = known.find(hash);
+            const std::uint32_t id = cache.find(hash);
             CHECK((id == 0 || id == id_of(hash)));
             count += id != 0 ? 1 : 0;
         }
@@ -116,33 +115,33 @@ TEST_CASE("a stack is known once it was kept, and of too many the most are") {
     constexpr std::size_t room = MergedStackCache::sets * MergedStackCache::set_size;
     for (std::size_t i = 0; i < room / 16; ++i) {
         hashes.push_back({random(), random()});
-        CHECK(known.find(hashes.back()) == 0);
-        known.keep(hashes.back(), id_of(hashes.back()));
-        CHECK(known.find(hashes.back()) == id_of(hashes.back()));
+        CHECK(cache.find(hashes.back()) == 0);
+        cache.insert(hashes.back(), id_of(hashes.back()));
+        CHECK(cache.find(hashes.back()) == id_of(hashes.back()));
     }
     CHECK(how_many_are_known() == hashes.size());
     while (hashes.size() < 2 * room) {
         hashes.push_back({random(), random()});
-        known.keep(hashes.back(), id_of(hashes.back()));
+        cache.insert(hashes.back(), id_of(hashes.back()));
     }
     CHECK(how_many_are_known() > room * 3 / 4);
 }
 
 TEST_CASE("threads that keep and find at once never find another stack's number") {
-    MergedStackCache known;
+    MergedStackCache cache;
     std::vector<std::thread> threads;
     threads.reserve(4);
     std::vector<int> wrong(4);
     for (std::size_t t = 0; t < 4; ++t) {
-        threads.emplace_back([&known, &wrong, t] {
+        threads.emplace_back([&cache, &wrong, t] {
             std::mt19937_64 random(t);
             for (int i = 0; i < 50'000; ++i) {
                 // So few places that all threads are at the same entries.
                 const std::uint64_t which = random() % 64;
                 const StackHash hash{which % 4, which * 0x9e3779b97f4a7c15ULL + 1};
-                const std::uint32_t id = known.find(hash);
+                const std::uint32_t id = cache.find(hash);
                 wrong[t] += id != 0 && id != id_of(hash) ? 1 : 0;
-                known.keep(hash, id_of(hash));
+                cache.insert(hash, id_of(hash));
             }
         });
     }

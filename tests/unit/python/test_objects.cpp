@@ -40,14 +40,14 @@ std::vector<unsigned char> text_object(const Layout& layout, const std::vector<C
 
 std::string read_text(const Layout& layout, const std::vector<unsigned char>& object) {
     Characters characters;
-    return characters_of(layout, types, object.data(), &characters) ? utf8(characters) : "no text";
+    return get_characters(layout, types, object.data(), &characters) ? utf8(characters) : "no text";
 }
 
 }  // namespace
 
 TEST_CASE("texts of every width become UTF-8") {
     for (const int minor : {11, 12, 13}) {
-        const Layout& layout = *layout_of(minor);
+        const Layout& layout = *find_layout(minor);
         const std::vector<unsigned char> ascii = {'f', 'o', '<', 'x', '>'};
         CHECK(read_text(layout, text_object(layout, ascii, true)) == "fo<x>");
         const std::vector<unsigned char> latin = {0xe4, 'b', 0xff};
@@ -65,7 +65,7 @@ TEST_CASE("texts of every width become UTF-8") {
 }
 
 TEST_CASE("what is not a text, or is longer than any name, does no harm") {
-    const Layout& layout = *layout_of(12);
+    const Layout& layout = *find_layout(12);
     const std::vector<unsigned char> letters(10000, 'a');
     const std::string text = read_text(layout, text_object(layout, letters, true));
     CHECK(text == std::string(4096, 'a') + "...");
@@ -79,14 +79,14 @@ TEST_CASE("what is not a text, or is longer than any name, does no harm") {
     std::memcpy(object.data() + text_state, &no_width, sizeof(no_width));
     CHECK(read_text(layout, object) == "no text");
     Characters characters;
-    CHECK_FALSE(characters_of(layout, types, nullptr, &characters));
-    CHECK(bytes_of(types, nullptr).empty());
-    CHECK(bytes_of(types, object.data()).empty());
+    CHECK_FALSE(get_characters(layout, types, nullptr, &characters));
+    CHECK(get_bytes(types, nullptr).empty());
+    CHECK(get_bytes(types, object.data()).empty());
 }
 
 TEST_CASE("only versions that were tested have a layout") {
-    CHECK(layout_of(10) == nullptr);
-    CHECK(layout_of(14) == nullptr);
-    CHECK(layout_of(-1) == nullptr);
+    CHECK(find_layout(10) == nullptr);
+    CHECK(find_layout(14) == nullptr);
+    CHECK(find_layout(-1) == nullptr);
     CHECK(tested_versions() == "3.11, 3.12, 3.13");
 }

@@ -1,4 +1,4 @@
-// A small recording of one GPU whose every block is known, written as a log and read as a report.
+// Writes a small recording of one GPU with known blocks as a log and reads it as a report.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace memlab::test {
 
 /// Addresses and sizes are in MiB, addresses from `base`. Stacks 1 and 2 are the Python functions
-/// "keep" (line 5) and "work" (line 15) of /opt/app/model.py. Everything takes a nanosecond.
+/// "keep" (line 5) and "work" (line 15) of /opt/app/model.py. Each event takes 1 ns.
 class PoolRecording {
   public:
     static constexpr std::uint64_t mib = 1 << 20;
@@ -42,7 +42,7 @@ class PoolRecording {
         add(type, at * mib, size * mib, 0, context);
         return *this;
     }
-    /// `unused`: bytes of it that nobody asked for.
+    /// `unused`: bytes of rounding.
     PoolRecording& alloc(std::uint64_t at, std::uint64_t size, std::uint32_t stack,
                          std::uint64_t unused = 0) {
         add(EventType::alloc, at * mib, size * mib, stack, 1);
@@ -86,7 +86,7 @@ class PoolRecording {
     }
     std::uint64_t now() const { return now_; }
 
-    /// Writes it down and reads it.
+    /// Writes the log and reads the report.
     const memlab::report::Report& read() {
         ++logs_;
         auto created = LogWriter::create(log(), 0);

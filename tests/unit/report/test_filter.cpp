@@ -1,4 +1,4 @@
-// What --filter takes and lets through.
+// Patterns of --filter: syntax and matching.
 #include "report/summary/filter.hpp"
 #include "tests/catch.hpp"
 

@@ -1,4 +1,4 @@
-// The frame that stands for a site, over the stacks that real programs leave.
+// The frame chosen for a site, on stacks of real programs.
 #include "report/symbols/frame_choice.hpp"
 #include "tests/catch.hpp"
 
@@ -37,7 +37,7 @@ TEST_CASE("Python: the innermost line of the program's own, and the library that
     };
     CHECK(choose_frame(stack) == 5);
     CHECK(through_library(stack, 5) == "libc10_cuda.so");
-    // A package run as a program: its own Python is all there is.
+    // A package run as a program: there is no other Python code.
     stack.erase(stack.begin() + 5, stack.begin() + 7);
     CHECK(choose_frame(stack) == 2);
     stack[2].file.clear();
@@ -136,13 +136,13 @@ TEST_CASE("the program's own function comes before a line of the system's librar
         frame("/app", "_start"),
     };
     CHECK(choose_frame(stack) == 1);
-    // Stripped: the place in the program, not what started it.
+    // Stripped: the frame in the program, not the startup code.
     stack[1].function.clear();
     stack[2].function.clear();
     CHECK(choose_frame(stack) == 1);
     stack.erase(stack.begin() + 1, stack.begin() + 3);
     CHECK(choose_frame(stack) == 1);
-    // A library stands for the site as it does where its debug information is not installed.
+    // A library is chosen as if its debug information were not installed.
     stack = {
         frame("/usr/lib/libcudart.so.13", "cudaMalloc"),
         frame("/usr/lib64/libmagma.so.2", "magma_malloc", "/usr/src/debug/alloc.cpp", 6),
@@ -155,7 +155,7 @@ TEST_CASE("the program's own function comes before a line of the system's librar
     stack = {frame("/app", "cudaMalloc"), frame("/app", "main"),
              frame("/app", "__libc_start_call_main", "libc_start_call_main.h", 58)};
     CHECK(choose_frame(stack) == 1);
-    // In folders of their own there are programs and their plugins.
+    // Subfolders have programs and their plugins.
     stack = {frame("/usr/lib/solver/plugin.so", "f", "/src/f.cpp", 1), frame("/app", "main")};
     CHECK(choose_frame(stack) == 0);
 }
@@ -171,6 +171,6 @@ TEST_CASE("PyTorch's plumbing between operator and memory does not stand for the
         frame("/torch/lib/libtorch_python.so", "torch::autograd::THPVariable_add(_object*)"),
     };
     CHECK(choose_frame(stack) == 4);
-    // Nothing else on the stack: better the allocator than nothing.
+    // Nothing else on the stack: the allocator is chosen.
     CHECK(choose_frame({stack[0], stack[1]}) == 0);
 }

@@ -45,7 +45,7 @@ TEST_CASE(
 
 TEST_CASE("a switch that was in force is said, with what it changes") {
     Report report = recording("h100/pytorch_without_its_cache.json");
-    report.options["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "0";  // it works by being there
+    report.options["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "0";  // set is enough, whatever the value
     auto found = find_frameworks(report);
     REQUIRE(found.size() == 1);
     CHECK(found[0].switched_off);
@@ -53,7 +53,7 @@ TEST_CASE("a switch that was in force is said, with what it changes") {
     CHECK(has(found[0].text, "PYTORCH_NO_CUDA_MEMORY_CACHING=0 was in force"));
     CHECK(has(found[0].text, "memory statistics read 0"));
 
-    // A switch of a framework that was not used says nothing.
+    // The switch of a framework that was not used is ignored.
     report.options = {{"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"}};
     CHECK(find_frameworks(report).empty());
 

@@ -1,4 +1,4 @@
-// Line tables: which line gets what, from a recording whose every figure is known.
+// Line tables, from a recording with known figures.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -133,16 +133,16 @@ struct Recorded {
         report = std::move(*read.report);
         resolver.emplace(report, nullptr);
     }
-    /// The same whether the moments are seen while the report is read or the log is read again.
+    /// Checks that moments collected while the report is read equal those of a second pass.
     LineTables tables(const LineQuery& query, const std::string& expected_problem = "") {
         std::string problem;
         LineTables result = line_tables(report, *resolver, log, query, &problem);
         CHECK(problem == expected_problem);
-        StackMoments seen(query);
-        REQUIRE(read_report(log, seen.follower()).report);
-        CHECK(seen.log() == (query.every == 0 ? log : ""));
+        StackMoments collected(query);
+        REQUIRE(read_report(log, collected.sink_factory()).report);
+        CHECK(collected.log() == (query.every == 0 ? log : ""));
         problem.clear();
-        CHECK(lines_json(line_tables(report, *resolver, log, query, &problem, &seen)) ==
+        CHECK(lines_json(line_tables(report, *resolver, log, query, &problem, &collected)) ==
               lines_json(result));
         CHECK(problem == expected_problem);
         return result;
@@ -235,18 +235,18 @@ TEST_CASE("steps end at marks, all or those of a name") {
     recorded.tables(query, "the column live is of the whole run; leave --every out");
 }
 
-TEST_CASE("a log whose moments were seen is not read again, any other is") {
+TEST_CASE("a log whose moments were collected is not read again, any other is") {
     Recorded recorded;
     LineQuery query;
     query.file = "train.py";
-    StackMoments seen(query);
-    REQUIRE(read_report(recorded.log, seen.follower()).report);
+    StackMoments collected(query);
+    REQUIRE(read_report(recorded.log, collected.sink_factory()).report);
     const std::string moved = recorded.folder / "moved.memlog";
     std::filesystem::rename(recorded.log, moved);
     const auto held = [&](const std::string& log) {
         std::string problem;
         const LineTables tables =
-            line_tables(recorded.report, *recorded.resolver, log, query, &problem, &seen);
+            line_tables(recorded.report, *recorded.resolver, log, query, &problem, &collected);
         return tables.groups.at(0).tables.at(0).rows.at(15).values.at(0);
     };
     CHECK(held(recorded.log) == 400 * kib);

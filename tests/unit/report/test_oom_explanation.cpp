@@ -114,14 +114,14 @@ TEST_CASE("fragmentation says in what the memory lies") {
                "enough in all (5.00 GiB), but in pieces: the largest free block of the "
                "pool had 900.00 MiB. This is fragmentation."));
     CHECK(says(figures,
-               "4.00 GiB are left over of blocks that were split: "
+               "4.00 GiB are remainders of split blocks: "
                "MEMLAB_MAX_SPLIT_SIZE_MB=2048"));
-    CHECK(says(figures, "MEMLAB_BACKEND=vmm makes one piece"));
+    CHECK(says(figures, "MEMLAB_BACKEND=vmm maps scattered free pages"));
     figures.vmm_backend = true;
     CHECK_FALSE(says(figures, "MEMLAB_BACKEND"));
     oom.pool.large_free = 0;
     CHECK_FALSE(says(figures, "MAX_SPLIT"));
-    CHECK(says(figures, "between small allocations, 900.00 MiB at most in one piece"));
+    CHECK(says(figures, "between small allocations, at most 900.00 MiB in one piece"));
     // Memory that the pool cannot serve has no use for the pool's pieces.
     oom.event.kind = MemoryKind::array;
     CHECK(says(figures, "It is short by 1.00 GiB"));
@@ -167,15 +167,15 @@ TEST_CASE("what the program holds beside the pool is named by kind") {
     kinds[static_cast<std::size_t>(MemoryKind::pinned)] = 7 * gib;
     kinds[static_cast<std::size_t>(MemoryKind::managed)] = 3 * gib;
     CHECK(says(figures,
-               "Beside the pool this program holds 2.00 GiB (device), 1.00 GiB (array). "
-               "Its 3.00 GiB of managed memory may lie on the device or on the host."));
+               "Outside the pool this program holds 2.00 GiB (device), 1.00 GiB (array). "
+               "Its 3.00 GiB of managed memory may be on the device or on the host."));
     CHECK_FALSE(says(figures, "pinned"));
 }
 
 TEST_CASE("pinned memory is the host's") {
     OomFigures figures = plain_figures(40 * gib);
     figures.oom.event.kind = MemoryKind::pinned;
-    CHECK(says(figures, "the host's memory"));
+    CHECK(says(figures, "pinned memory of the host"));
     CHECK_FALSE(says(figures, "The device has"));
 }
 
@@ -251,19 +251,19 @@ TEST_CASE("the holders are called what the program calls them") {
 }
 
 TEST_CASE("names stand with their bytes unless one is all that there is") {
-    using report::HeldLabel;
-    const std::vector<HeldLabel> one = {{"weights", 1, 5 * mib}};
-    CHECK(report::labels_text({}, 5).empty());
-    CHECK(report::labels_text(one, 5 * mib) == "\"weights\"");
-    CHECK(report::labels_text(one, 6 * mib) == "\"weights\" 5.00 MiB");
-    std::vector<HeldLabel> many;
+    using report::MemoryLabel;
+    const std::vector<MemoryLabel> one = {{"weights", 1, 5 * mib}};
+    CHECK(report::format_labels({}, 5).empty());
+    CHECK(report::format_labels(one, 5 * mib) == "\"weights\"");
+    CHECK(report::format_labels(one, 6 * mib) == "\"weights\" 5.00 MiB");
+    std::vector<MemoryLabel> many;
     for (const char* name : {"d", "a", "b", "a", "c"}) {
         report::add_label({name, 1, name[0] == 'a' ? 3 * mib : mib}, many);
     }
     report::sort_labels(many);
-    CHECK(report::labels_text(many, 9 * mib) ==
+    CHECK(report::format_labels(many, 9 * mib) ==
           "\"a\" 6.00 MiB, \"d\" 1.00 MiB, \"b\" 1.00 MiB and 1 more");
-    CHECK(report::names_text(many) == "\"a\", \"d\", \"b\" and 1 more");
+    CHECK(report::format_label_names(many) == "\"a\", \"d\", \"b\" and 1 more");
 }
 
 TEST_CASE("any figures make a bounded text") {

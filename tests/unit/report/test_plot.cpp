@@ -1,4 +1,4 @@
-// The plot: peaks are never lost, both areas are told apart without colour, the frame is exact.
+// The plot: peaks are never lost, areas differ without colour, the frame is exact.
 #include <algorithm>
 #include <limits>
 
@@ -53,7 +53,7 @@ TEST_CASE("a peak of one nanosecond in an hour is drawn at full height") {
     REQUIRE(lines.size() == 7);
     CHECK(lines[0].find("100.00 MiB") == 0);
     CHECK(lines[0].find("█") != std::string::npos);
-    // What exists is seen, however small.
+    // Values other than 0 are drawn, however small.
     CHECK(lines[4].find("▁") != std::string::npos);
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("the pictures of a stretch begin where it begins") {
     CHECK(lines[0].find("8.00 MiB") == 0);
     CHECK(lines[0].back() == '~');
     CHECK(lines[1].find("###############") != std::string::npos);
-    // What lies outside is pointed at from the edge.
+    // Points outside the time axis are shown at its edge.
     CHECK(lines[3].find('1') == 10);
     CHECK(lines[3].back() == '2');
     CHECK(lines[4].find("1.00 ms") == 10);
@@ -175,7 +175,7 @@ TEST_CASE("spans are bars in the rows of their lanes") {
     CHECK(rows({{0, 1000, "train", 0}, {100, 500, "step", 1}, {500, 900, "step", 1}}) ==
           "          [train---------------------------------]\n"
           "              [step----------][step-----------]\n");
-    // Beyond the picture, a moment, and many in one place.
+    // Outside the time axis, of no length, and many in one column.
     CHECK(rows({{0, 100'000, "for ever", 0}}) ==
           "          [for ever------------------------------]\n");
     CHECK(rows({{500, 500, "now", 0}}) == "                              |\n");

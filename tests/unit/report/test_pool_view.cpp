@@ -1,4 +1,4 @@
-// The pool's layout at chosen moments, from recordings whose every block is known.
+// Snapshots of the pool's layout, from recordings with known blocks.
 #include <nlohmann/json.hpp>
 
 #include "report/pool_view/layout.hpp"
@@ -21,20 +21,20 @@ constexpr std::uint64_t base = PoolRecording::base;
 
 class Pool : public PoolRecording {
   public:
-    /// Reads the report of it and looks at its moments.
-    void look(std::vector<PoolMoment>& moments) {
+    /// Reads the report and takes the snapshots.
+    void look(std::vector<PoolSnapshot>& moments) {
         const Device& device = read().devices.at(0);
-        moments = pools_of({&device}, log(), 2).front().moments;
+        moments = snapshot_pools({&device}, log(), 2).front().moments;
     }
 };
 
 /// "[0+20: 0+4 8+2p] [40+2:]", in MiB from the base.
-std::string text_of(const PoolMoment& moment) {
+std::string text_of(const PoolSnapshot& moment) {
     std::string text;
-    for (const LaidSegment& segment : moment.segments) {
+    for (const SegmentLayout& segment : moment.segments) {
         text += (text.empty() ? "[" : " [") + std::to_string((segment.address - base) / mib) + "+" +
                 std::to_string(segment.size / mib) + ":";
-        for (const LaidBlock& block : segment.blocks) {
+        for (const BlockLayout& block : segment.blocks) {
             text += " " + std::to_string((block.address - base) / mib) + "+" +
                     std::to_string(block.size / mib) + (block.pending ? "p" : "");
         }
@@ -55,12 +55,12 @@ TEST_CASE("the pool at its peak, at failures and at the end") {
         .segment(EventType::segment_alloc, 40, 10)
         .alloc(40, 8, 2)
         .give_back(40, 8);
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
     pool.look(moments);
     REQUIRE(moments.size() == 3);
-    CHECK(moments[0].what == PoolMoment::What::peak);
+    CHECK(moments[0].what == PoolSnapshot::What::peak);
     CHECK(text_of(moments[0]) == "[0+20: 0+4 4+8]");
-    CHECK(moments[1].what == PoolMoment::What::oom);
+    CHECK(moments[1].what == PoolSnapshot::What::oom);
     CHECK(moments[1].requested == 100 * mib);
     CHECK(text_of(moments[1]) == "[0+20: 0+4 4+8p]");
     CHECK(moments[1].pending_bytes() == 8 * mib);
@@ -79,7 +79,7 @@ TEST_CASE("ranges that grow and shrink in place") {
         .segment(EventType::segment_map, 12, 2, 2)  // of another context
         .alloc(0, 1, 1)
         .segment(EventType::segment_unmap, 4, 4);
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
     pool.look(moments);
     CHECK(text_of(moments.front()) == "[0+12: 0+1] [12+2:]");
     CHECK(text_of(moments.back()) == "[0+4: 0+1] [8+4:] [12+2:]");
@@ -91,7 +91,7 @@ TEST_CASE("a context that is lost takes its segments along") {
         .segment(EventType::segment_alloc, 8, 4, 2)
         .alloc(0, 1, 1)
         .lose(1);
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
     pool.look(moments);
     CHECK(text_of(moments.back()) == "[8+4:]");
 }
@@ -110,21 +110,21 @@ TEST_CASE("random recordings: what is laid out holds together and is the aggrega
         for (const Device& device : read.report->devices) {
             devices.push_back(&device);
         }
-        for (const PoolOfDevice& pool : pools_of(devices, path, 3)) {
+        for (const DevicePool& pool : snapshot_pools(devices, path, 3)) {
             const Device& device = *pool.device;
-            for (const PoolMoment& moment : pool.moments) {
+            for (const PoolSnapshot& moment : pool.moments) {
                 std::uint64_t end = 0;
-                for (const LaidSegment& segment : moment.segments) {
+                for (const SegmentLayout& segment : moment.segments) {
                     CHECK(segment.address >= end);
                     end = segment.address;
-                    for (const LaidBlock& block : segment.blocks) {
+                    for (const BlockLayout& block : segment.blocks) {
                         CHECK(block.address >= end);
                         end = block.address + block.size;
                     }
                     CHECK(end <= segment.address + segment.size);
                     end = segment.address + segment.size;
                 }
-                if (moment.what == PoolMoment::What::end) {
+                if (moment.what == PoolSnapshot::What::end) {
                     CHECK(moment.reserved_bytes() ==
                           device.memory_stats.at("reserved_bytes.all.current"));
                 }
@@ -142,7 +142,7 @@ TEST_CASE("the picture, and who keeps the segments") {
         .alloc(10, 5, 2)
         .alloc(59, 1, 1)
         .give_back(10, 5, false);
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
     pool.look(moments);
     Resolver resolver(pool.report, nullptr);
     PoolViewOptions options;
@@ -182,13 +182,14 @@ At the end  8 ns
 TEST_CASE("a segment ends with the address space, whatever its size") {
     Pool pool;
     pool.segment(EventType::segment_alloc, 0, (std::uint64_t{1} << 44) - 1).alloc(10, 4, 1);
-    std::vector<PoolMoment> moments;
+    std::vector<PoolSnapshot> moments;
     pool.look(moments);
     REQUIRE(moments.back().segments.size() == 1);
     CHECK(moments.back().reserved_bytes() == ~base);
     CHECK(moments.back().active_bytes() == 4 * mib);
     CHECK(moments.back().largest_free() == ~base - 14 * mib);
-    pool.segment(EventType::segment_alloc, 10, 10);  // in the way: the old one must be gone
+    pool.segment(EventType::segment_alloc, 10,
+                 10);  // overlaps: the old one must have been released
     pool.look(moments);
     CHECK(text_of(moments.back()) == "[10+10:]");
 }

@@ -1,4 +1,4 @@
-// The line that tells how much has been read: what it says, when it comes, and that it goes.
+// The progress line: its text, when it is shown, and that it is cleared.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// Where the line is drawn, and what was drawn since the last look.
+/// A fake terminal; drawn() returns the output since the last call.
 class Screen {
   public:
     Screen() { REQUIRE(pipe(ends_.data()) == 0); }
@@ -57,7 +57,7 @@ TEST_CASE("a progress line names the file, draws the share and fits the width") 
     CHECK(progress_line("x", 50, 100, 40, false) == "Reading x ████████████░░░░░░░░░░░░░  50%");
     CHECK(progress_line("a.file.with.a.very.long.name", 1, 2, 40, true) ==
           "Reading ...ery.long.name #####.....  50%");
-    // A log that grows while it is read, and one that no double counts exactly.
+    // A log that grows while it is read, and sizes that a double cannot represent.
     CHECK(progress_line("x", 150, 100, 40, true) == "Reading x ######################### 100%");
     CHECK(progress_line("x", ~0ULL - 1, ~0ULL, 40, true).ends_with(" 100%"));
     CHECK(progress_line("bad\x1b[2Jname", 1, 100, 40, true).find('\x1b') == std::string::npos);
@@ -73,8 +73,8 @@ TEST_CASE("nothing is shown of what takes less than it has time for") {
     const Screen screen;
     {
         Progress progress(screen.terminal(), "log", 100, begin, 1s);
-        progress.look(10, begin);
-        progress.look(99, begin + 999ms);
+        progress.update(10, begin);
+        progress.update(99, begin + 999ms);
     }
     CHECK(screen.drawn().empty());
 }
@@ -85,15 +85,15 @@ TEST_CASE("the line comes after a second, follows, and is wiped") {
     const Screen screen;
     {
         Progress progress(screen.terminal(), "log", 1000, begin, 1s);
-        progress.look(100, begin + 1s);
+        progress.update(100, begin + 1s);
         CHECK(screen.drawn() == "\r\x1b[K" + progress_line("log", 100, 1000, 59, true));
-        progress.look(200, begin + 1s + 99ms);
+        progress.update(200, begin + 1s + 99ms);
         CHECK(screen.drawn().empty());  // ten times a second at most
-        progress.look(300, begin + 1s + 100ms);
+        progress.update(300, begin + 1s + 100ms);
         CHECK(screen.drawn() == "\r\x1b[K" + progress_line("log", 300, 1000, 59, true));
-        progress.look(301, begin + 2s);
+        progress.update(301, begin + 2s);
         CHECK(screen.drawn().empty());  // it would look the same
-        progress.look(1000, begin + 3s);
+        progress.update(1000, begin + 3s);
         CHECK(screen.drawn() == "\r\x1b[K" + progress_line("log", 1000, 1000, 59, true));
     }
     CHECK(screen.drawn() == "\r\x1b[K");
@@ -105,9 +105,9 @@ TEST_CASE("nothing is shown without a terminal or a size") {
     const Screen screen;
     {
         Progress nowhere(-1, "log", 100, begin, 1s);
-        nowhere.look(50, begin + 10s);
+        nowhere.update(50, begin + 10s);
         Progress no_size(screen.terminal(), "pipe", 0, begin, 1s);
-        no_size.look(50, begin + 10s);
+        no_size.update(50, begin + 10s);
     }
     CHECK(screen.drawn().empty());
 }

@@ -1,4 +1,4 @@
-// Reading ahead delivers what reading does, in the same order, whatever the log and its end.
+// Reading ahead delivers the same records in the same order as trace::read_log(), for any log.
 #include <stdexcept>
 
 #include "report/read_ahead.hpp"
@@ -34,15 +34,15 @@ void check_same(const std::string& path) {
     CHECK(ahead.message == plain.message);
 }
 
-/// Has seen enough after some records.
-struct Impatient final : memlab::trace::EveryRecord<Impatient> {
+/// A sink that throws after 100 records.
+struct ThrowingSink final : memlab::trace::GenericSink<ThrowingSink> {
     template <typename Record>
     void take(const Record& /*record*/) {
-        if (++seen == 100) {
+        if (++records == 100) {
             throw std::runtime_error("enough");
         }
     }
-    int seen = 0;
+    int records = 0;
 };
 
 }  // namespace
@@ -77,7 +77,7 @@ TEST_CASE("reading ahead ends where reading does: cut off, damaged, empty, no lo
 TEST_CASE("a sink that has seen enough stops the reading") {
     const TemporaryFolder folder;
     const std::string path = written(folder, PlausibleRecords::make(1, 100'000));
-    Impatient sink;
+    ThrowingSink sink;
     CHECK_THROWS_AS(read_log_ahead(path, sink), std::runtime_error);
-    CHECK(sink.seen == 100);
+    CHECK(sink.records == 100);
 }

@@ -1,5 +1,5 @@
-// Reading reports from anywhere. Every wrong input gives one line that says what is wrong and what
-// to do; no input makes the reader, or anything that shows its result, fail.
+// Reading untrusted reports. Every invalid input gives one line that says what is wrong and what to
+// do; no input makes the reader, or a view of its result, crash.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
 
-/// A recording with something of everything that a report can hold.
+/// A recording with an example of everything that a report can contain.
 void record(trace::RecordSink& sink) {
     trace::ProcessInfo process;
     process.pid = 42;
@@ -106,7 +106,7 @@ std::string valid_report() {
     return text;
 }
 
-/// Everything that the tools do with a report, short of symbols.
+/// Runs everything that the tools do with a report, except symbolization.
 std::size_t show(const report::Report& report) {
     report::Resolver resolver(report, nullptr);
     const report::Summary summary = report::summarize("file", report, "", resolver);
@@ -174,7 +174,7 @@ TEST_CASE("what the writer writes, the reader reads") {
     CHECK(report.scopes[0].entries == 20);
     CHECK(report.scopes[0].escaped.bytes == 20 * 512);
     CHECK(report.scopes[0].escaped.sites.at(0).count == 20);
-    CHECK(report.scopes[0].most_escaped_bytes == 512);
+    CHECK(report.scopes[0].max_escaped_bytes == 512);
     CHECK(report.unbalanced_scopes.ends_without_begin == 1);
     REQUIRE(report.steps.size() == 1);
     CHECK(report.steps[0].steps == 20);
@@ -222,7 +222,7 @@ TEST_CASE("stacks and sites read the same in whatever way they are written") {
     std::vector<report::Site> sites;
     CHECK(report::read_stacks(tables.stacks, 2, stacks));
     CHECK(report::read_sites(tables.sites, stacks.size(), sites));
-    CHECK_FALSE(report::read_stacks(tables.stacks, 1, stacks));  // names a frame that is not there
+    CHECK_FALSE(report::read_stacks(tables.stacks, 1, stacks));  // refers to a missing frame
     CHECK_FALSE(report::read_sites(tables.sites, 1, sites));
     const auto view_of = [](const std::string& text) {
         const auto read = report::parse_report(text);
@@ -233,7 +233,7 @@ TEST_CASE("stacks and sites read the same in whatever way they are written") {
                                    10);
     };
     const std::string expected = view_of(plain);
-    // Sorted by name, indented, with members that nobody knows, with letters that need decoding.
+    // Sorted by name, indented, with unknown members, with letters that need decoding.
     CHECK(view_of(json::parse(plain).dump()) == expected);
     CHECK(view_of(json::parse(plain).dump(3)) == expected);
     json changed = json::parse(plain);
@@ -245,7 +245,7 @@ TEST_CASE("stacks and sites read the same in whatever way they are written") {
     REQUIRE(at != std::string::npos);
     escaped.replace(at, 3, "\"\\u0063u");
     CHECK(view_of(escaped) == expected);
-    // What is no JSON is none in the tables either.
+    // Invalid JSON is also rejected in the tables.
     for (const char* const wrong : {",,", "[", "}", "01", "1.", "-", "\"", "nul", " 1"}) {
         for (const std::string_view table : {tables.stacks, tables.sites}) {
             std::string damaged = plain;
@@ -289,7 +289,7 @@ TEST_CASE("a report that is wrong in one place is refused with that place's name
         {"/devices/0/curves/allocated/peak_bytes", nullptr, "devices[0].curves.allocated"},
         {"/devices/0/fragmentation/internal", 2, "between 0 and 1"},
         {"/devices/0/fragmentation/internal", "x", "a number or null"},
-        {"/devices/0/timeline/bucket_ns", 18446744073709551615ULL, "beyond the end of time"},
+        {"/devices/0/timeline/bucket_ns", 18446744073709551615ULL, "does not fit into 64 bits"},
         {"/devices/0/timeline/columns", json::array({"bucket"}), "has no \"requested_min\""},
         {"/devices/0/timeline/columns", json::array(), "does not begin with \"bucket\""},
         {"/devices/0/timeline/rows/0", json::array({0}), "one number for each column"},
@@ -323,7 +323,7 @@ TEST_CASE("a report that is wrong in one place is refused with that place's name
 TEST_CASE("every member that the schema requires is missed") {
     const json root = json::parse(valid_report());
     std::size_t tried = 0;
-    // Members that are there for other tools: the summary needs none of them.
+    // Members for other tools, which the summary does not need.
     const std::vector<std::string> unread = {
         "contexts",     "start_iso8601", "context",       "thread",
         "bias",         "start",         "end",           "id",
@@ -464,31 +464,31 @@ TEST_CASE("a damaged event log is shown up to the damage, with a warning") {
 }
 
 TEST_CASE("how a process died is added to a report that was cut off, and to no other") {
-    CHECK(report::with_end(valid_report(), "SIGKILL", -1) == valid_report());
-    CHECK(report::with_end("no report", "SIGKILL", -1) == "no report");
+    CHECK(report::add_process_end(valid_report(), "SIGKILL", -1) == valid_report());
+    CHECK(report::add_process_end("no report", "SIGKILL", -1) == "no report");
     json cut = json::parse(valid_report());
     cut["process"]["ended"] = "cut off";
-    const auto killed = report::parse_report(report::with_end(cut.dump(), "SIGKILL", -1));
+    const auto killed = report::parse_report(report::add_process_end(cut.dump(), "SIGKILL", -1));
     REQUIRE(killed.report);
     CHECK(killed.report->process.signal == "SIGKILL");
     CHECK_FALSE(killed.report->process.exit_code);
-    const auto left = report::parse_report(report::with_end(cut.dump(), "", 3));
+    const auto left = report::parse_report(report::add_process_end(cut.dump(), "", 3));
     REQUIRE(left.report);
     CHECK(left.report->process.exit_code == 3U);
     CHECK(left.report->process.recorded_ns == 0);
 
-    // Its parent knows how long it lived, the recording only until when it recorded.
+    // Its parent knows the time of its end, the recording only that of the last event.
     const std::uint64_t start = cut["process"]["start_wall_ns"];
     const std::uint64_t recorded = cut["process"]["duration_ns"];
     const std::uint64_t hours = 3600ULL * 1'000'000'000 * 3;
-    const auto longer =
-        report::parse_report(report::with_end(cut.dump(), "SIGKILL", -1, {start, start + hours}));
+    const auto longer = report::parse_report(
+        report::add_process_end(cut.dump(), "SIGKILL", -1, {start, start + hours}));
     REQUIRE(longer.report);
     CHECK(longer.report->process.duration_ns == hours);
     CHECK(longer.report->process.recorded_ns == recorded);
     CHECK(report::end_text(longer.report->process) == "killed by SIGKILL after 3 h 00 min");
     const auto clock_set_back = report::parse_report(
-        report::with_end(cut.dump(), "SIGKILL", -1, {start + 1, start + hours}));
+        report::add_process_end(cut.dump(), "SIGKILL", -1, {start + 1, start + hours}));
     REQUIRE(clock_set_back.report);
     CHECK(clock_set_back.report->process.duration_ns == recorded);
 }
@@ -521,7 +521,7 @@ TEST_CASE("3000 damaged reports: one line of error, or a report that can be show
                     text.insert(at, text.substr(pick(text.size()), pick(60)));
                     break;
                 default: {
-                    // A whole value, so that the JSON often stays one and the checks are reached.
+                    // Replace a whole value, so that the JSON often stays valid and is checked.
                     const std::size_t colon = text.find(':', at);
                     const std::size_t end = text.find_first_of(",}]", colon);
                     if (colon != std::string::npos && end != std::string::npos) {
@@ -537,7 +537,7 @@ TEST_CASE("3000 damaged reports: one line of error, or a report that can be show
             FAIL("round " << round << ": " << read.error);
         }
     }
-    // Both outcomes happen, or this tests nothing.
+    // Both outcomes must occur, otherwise the test is vacuous.
     CHECK(shown > 100);
     CHECK(shown < 2900);
 }

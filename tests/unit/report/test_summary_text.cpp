@@ -1,6 +1,5 @@
-// The text of a summary: what a narrow terminal still says of a place. The recording is a real one;
-// only the names of its places are set here, as the symbolizer finds them where PyTorch is
-// installed.
+// The text of a summary on a narrow terminal. The recording is a real one; only the names of its
+// places are set here, as the symbolizer finds them if PyTorch is installed.
 #include <string>
 
 #include "report/reader.hpp"

@@ -1,5 +1,5 @@
-// The symbolizer against this very program: its own functions, inlined ones, a stale build id, and
-// files that are no binaries.
+// The symbolizer on this program: its functions, inlined ones, a stale build id, and files that are
+// not binaries.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What a terminal is given: nothing that it could take for a command, and never more than fits.
+// Terminal output contains no escape sequences of a recording, and fits the width.
 #include <fcntl.h>
 #include <unistd.h>
 

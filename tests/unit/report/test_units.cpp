@@ -1,4 +1,4 @@
-// Numbers for people: the boundaries where a unit changes, and the smallest and largest values.
+// Formatted numbers: boundaries between units, smallest and largest values.
 #include <cstdlib>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Soundness: what memlab writes is sound, whatever was recorded, and each sum that is changed
-// shows. Symbols: embedded ones are kept, used first, and change nothing else.
+// Validation: reports written by memlab are sound, and a change of any sum is detected. Embedded
+// symbols are kept, preferred, and change nothing else.
 #include "report/validate.hpp"
 
 #include <functional>
@@ -34,7 +34,7 @@ std::string first_problem(const std::string& text) {
     return found.sound() ? "" : found.problems.front();
 }
 
-/// A report in which there is something of everything.
+/// A report with an example of everything.
 json plausible() {
     return json::parse(report_of(test::PlausibleRecords::make(1, 3000, true)));
 }
@@ -50,7 +50,7 @@ TEST_CASE("whatever a program does, its report is sound") {
         CAPTURE(seed);
         CHECK(first_problem(report_of(test::PlausibleRecords::make(seed, 2000, seed % 2 == 0))) ==
               test::nothing);
-        // Figures of no program: they need not add up, but looking at them is safe.
+        // Random figures: they need not be consistent, but validating them must be safe.
         CHECK_NOTHROW(first_problem(report_of(test::WildRecords::make(seed, 2000, true))));
     }
     CHECK(first_problem(report_of({})).empty());
@@ -132,12 +132,12 @@ TEST_CASE("a report and its log differ where figures do, and only there") {
     report["process"]["signal"] = "SIGKILL";
     report["frames"][0]["source"] = {
         {{"function", "f"}, {"file", ""}, {"line", 0}, {"inlined", false}}};
-    CHECK(report::difference(report.dump(), log.dump()).empty());
+    CHECK(report::find_difference(report.dump(), log.dump()).empty());
     add_one(report["sites"][0]["peak_time_ns"]);
-    CHECK(report::difference(report.dump(), log.dump()) == "/sites/0/peak_time_ns");
-    // A log that lost events cannot tell.
+    CHECK(report::find_difference(report.dump(), log.dump()) == "/sites/0/peak_time_ns");
+    // A log that lost events cannot be compared.
     log["log"]["dropped"] = 3;
-    CHECK(report::difference(report.dump(), log.dump()).empty());
+    CHECK(report::find_difference(report.dump(), log.dump()).empty());
 }
 
 TEST_CASE("embedding symbols twice changes nothing, and once nothing but frames") {
@@ -173,7 +173,7 @@ TEST_CASE("a name that the report carries comes first, also where the binary is 
     CHECK(frames[2].problem == "file not found");
     CHECK(resolver.place(1).function == "inner");
     CHECK(resolver.place(1).file == "/src/a.cpp");
-    // Whoever asks for no names gets none.
+    // Without symbolization there are no names.
     report::Resolver plain(report, nullptr);
     CHECK(plain.frames(1)[0].function.empty());
 }

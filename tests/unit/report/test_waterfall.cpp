@@ -1,4 +1,4 @@
-// From what a GPU shows down to what was asked for.
+// The levels of the waterfall, from the used memory of a GPU down to the requested bytes.
 #include "report/reader.hpp"
 #include "report/summary/waterfall.hpp"
 #include "tests/catch.hpp"
@@ -27,11 +27,11 @@ Report peak_in_the_second_row() {
 
 TEST_CASE("the levels at the allocated peak") {
     Report report = peak_in_the_second_row();
-    const auto fall = waterfall_of(report, report.devices[0]);
+    const auto fall = make_waterfall(report, report.devices[0]);
     REQUIRE(fall.has_value());
     CHECK(fall->time_ns == 15);
     CHECK(fall->within_ns == 10);
-    CHECK(fall->device_used == 60);  // the sample behind the growth
+    CHECK(fall->device_used == 60);  // the sample after the growth
     CHECK(fall->reserved == 20);
     CHECK(fall->active == 9);
     CHECK(fall->allocated == 8);
@@ -44,11 +44,11 @@ TEST_CASE("a sample from before memory was reserved tells nothing") {
     for (TimelineRow& each : report.devices[0].timeline.rows) {
         each.curves.back() = TimelineRow::Values{5, 5, 5};
     }
-    CHECK_FALSE(waterfall_of(report, report.devices[0])->device_used.has_value());
+    CHECK_FALSE(make_waterfall(report, report.devices[0])->device_used.has_value());
     for (TimelineRow& each : report.devices[0].timeline.rows) {
         each.curves.back().reset();
     }
-    CHECK_FALSE(waterfall_of(report, report.devices[0])->device_used.has_value());
+    CHECK_FALSE(make_waterfall(report, report.devices[0])->device_used.has_value());
 }
 
 TEST_CASE("what is outside of the pool, by kind") {
@@ -63,14 +63,14 @@ TEST_CASE("what is outside of the pool, by kind") {
     report.sites[3].kind = "pinned";
     report.sites[4].kind = "array";
     report.sites[4].device = 1;
-    const auto fall = waterfall_of(report, report.devices[0]);
+    const auto fall = make_waterfall(report, report.devices[0]);
     CHECK(fall->outside_pool == std::map<std::string, std::uint64_t>{{"vmm", 4}});
 }
 
 TEST_CASE("a file that says anything keeps the levels in order") {
     Report report = peak_in_the_second_row();
     report.devices[0].timeline.rows[1] = row(10, 100, 1, 2, 3, 4);
-    const auto fall = waterfall_of(report, report.devices[0]);
+    const auto fall = make_waterfall(report, report.devices[0]);
     CHECK(fall->requested <= fall->allocated);
     CHECK(fall->allocated <= fall->active);
     CHECK(fall->active <= fall->reserved);
@@ -80,8 +80,8 @@ TEST_CASE("without memory, or before the timeline, there is no waterfall") {
     Report report = peak_in_the_second_row();
     report.devices[0].timeline.rows.erase(report.devices[0].timeline.rows.begin());
     report.devices[0].curves.at(1)->peak_time_ns = 3;
-    CHECK_FALSE(waterfall_of(report, report.devices[0]).has_value());
-    CHECK_FALSE(waterfall_of(report, Device{}).has_value());
+    CHECK_FALSE(make_waterfall(report, report.devices[0]).has_value());
+    CHECK_FALSE(make_waterfall(report, Device{}).has_value());
 }
 
 TEST_CASE("of a recording") {
@@ -89,7 +89,7 @@ TEST_CASE("of a recording") {
         read_report(std::string(MEMLAB_TEST_DATA) + "/h100/jax_platform_allocator.json");
     REQUIRE(read.report);
     const Device& device = read.report->devices.front();
-    const auto fall = waterfall_of(*read.report, device);
+    const auto fall = make_waterfall(*read.report, device);
     REQUIRE(fall);
     CHECK(fall->allocated == device.curve(Curve::allocated).peak_bytes);
     CHECK(fall->outside_pool.at("vmm") == 114ULL << 20);

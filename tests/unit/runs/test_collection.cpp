@@ -1,4 +1,4 @@
-// What is found in folders: real recordings, copies, damage.
+// Recordings in folders: real ones, copies, damaged files.
 #include "report/runs/collection.hpp"
 
 #include <filesystem>

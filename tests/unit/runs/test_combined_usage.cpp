@@ -1,4 +1,4 @@
-// The simultaneous peak against step functions that are known at every moment.
+// Bounds of the combined peak, compared with step functions whose exact peak is known.
 #include "report/runs/combined_usage.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "tests/unit/runs/made_up.hpp"
+#include "tests/unit/runs/synthetic_member.hpp"
 
 using namespace memlab::report;
 
@@ -17,10 +17,10 @@ constexpr auto allocated = static_cast<std::size_t>(Curve::allocated);
 /// A value for each nanosecond of a process's life.
 using Story = std::vector<std::uint64_t>;
 
-/// The story as a timeline with buckets of that width. As the recorder's: a bucket in which nothing
-/// happened has no row, and a row's least and largest value include the one on entry.
+/// The values as a timeline with buckets of that width. As the recorder writes it: a bucket without
+/// changes has no row, and a row's minimum and maximum include the value on entry.
 RunMember tell(const Story& story, std::uint64_t start, std::uint64_t bucket, const char* uuid) {
-    RunMember member = made_up(100 + start, 1, start);
+    RunMember member = synthetic_member(100 + start, 1, start);
     member.report.process.duration_ns = story.size();
     const std::uint64_t peak = *std::max_element(story.begin(), story.end());
     Device& device = give_device(member, uuid, peak, peak);
@@ -66,7 +66,7 @@ TEST_CASE("processes after one another never hold their memory together") {
     RunCollection run;
     run.members.push_back(tell(Story(100, 50), 1000, 1, "GPU-a"));
     run.members.push_back(tell(Story(100, 70), 1100, 1, "GPU-a"));
-    const auto gpus = gpus_together(run);
+    const auto gpus = combined_gpu_usage(run);
     REQUIRE(gpus.size() == 1);
     CHECK(gpus[0].allocated.sum == 120);
     CHECK(gpus[0].allocated.at_most == 70);
@@ -79,20 +79,20 @@ TEST_CASE("one that still runs holds on") {
     RunCollection run;
     run.members.push_back(tell(Story(100, 50), 1000, 1, "GPU-a"));
     run.members.push_back(tell(Story(100, 70), 1500, 1, "GPU-a"));
-    CHECK(gpus_together(run)[0].allocated.at_most == 70);
+    CHECK(combined_gpu_usage(run)[0].allocated.at_most == 70);
     run.members[0].running = true;
-    CHECK(gpus_together(run)[0].allocated.at_most == 120);
-    CHECK(gpus_together(run)[0].allocated.at_least == 120);
+    CHECK(combined_gpu_usage(run)[0].allocated.at_most == 120);
+    CHECK(combined_gpu_usage(run)[0].allocated.at_least == 120);
 }
 
 TEST_CASE("a peak in a wide bucket is not claimed to have met the others' peak") {
-    // Both have a spike somewhere in their bucket; they may or may not have met.
+    // Both have a spike somewhere in their bucket; the spikes may or may not coincide.
     Story story(100, 10);
     story[5] = 100;
     RunCollection run;
     run.members.push_back(tell(story, 1000, 100, "GPU-a"));
     run.members.push_back(tell(story, 1050, 100, "GPU-a"));
-    const TogetherPeak peak = gpus_together(run)[0].allocated;
+    const CombinedPeak peak = combined_gpu_usage(run)[0].allocated;
     CHECK(peak.at_most == 200);
     CHECK(peak.at_least == 100);  // the other may have held nothing at that moment
     CHECK(true_peak({story, story}, {1000, 1050}) == 110);
@@ -107,7 +107,7 @@ TEST_CASE("GPUs are told apart by UUID, and without one by host and index") {
     run.members.push_back(tell(Story(10, 5), 0, 1, ""));
     run.members[2].report.process.host = "a-container";
     run.members[4].report.process.host = "node2";
-    const auto gpus = gpus_together(run);
+    const auto gpus = combined_gpu_usage(run);
     REQUIRE(gpus.size() == 4);
     CHECK(gpus[0].allocated.at_most == 4);
     CHECK(gpus[0].hosts == std::vector<std::string>{"node1", "a-container"});
@@ -138,9 +138,9 @@ TEST_CASE("the true peak lies between the bounds, and fine buckets give it exact
             stories.push_back(std::move(story));
         }
         const std::uint64_t truth = true_peak(stories, starts);
-        const TogetherPeak from_fine = gpus_together(fine)[0].allocated;
-        const TogetherPeak from_coarse = gpus_together(coarse)[0].allocated;
-        // The value on entry counts to a bucket, however narrow: the bound may lie above.
+        const CombinedPeak from_fine = combined_gpu_usage(fine)[0].allocated;
+        const CombinedPeak from_coarse = combined_gpu_usage(coarse)[0].allocated;
+        // A bucket includes the value on entry, however narrow it is: the bound may be too high.
         CHECK(from_fine.at_least <= truth);
         CHECK(from_fine.at_most >= truth);
         CHECK(from_coarse.at_least <= truth);
@@ -149,7 +149,7 @@ TEST_CASE("the true peak lies between the bounds, and fine buckets give it exact
         exact += from_coarse.at_least == from_coarse.at_most ? 1 : 0;
     }
     CHECK(exact > 20);   // single processes at least
-    CHECK(exact < 390);  // and the bounds are not one and the same
+    CHECK(exact < 390);  // otherwise the bounds would always be equal
 }
 
 TEST_CASE("figures that do not add up make no endless sums") {
@@ -160,7 +160,7 @@ TEST_CASE("figures that do not add up make no endless sums") {
         member.report.devices[0].timeline.bucket_ns = ~std::uint64_t{0};
         run.members.push_back(std::move(member));
     }
-    const TogetherPeak peak = gpus_together(run)[0].allocated;
+    const CombinedPeak peak = combined_gpu_usage(run)[0].allocated;
     CHECK(peak.sum == ~std::uint64_t{0});
     CHECK(peak.at_most >= peak.at_least);
 }

@@ -1,4 +1,4 @@
-// Ranks side by side: which process stands for a rank, how uneven they are, where they differ.
+// Comparison of ranks: the process that represents a rank, imbalance, differing places.
 #include "report/runs/ranks.hpp"
 
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "report/runs/render.hpp"
 #include "report/text/units.hpp"
 #include "tests/catch.hpp"
-#include "tests/unit/runs/made_up.hpp"
+#include "tests/unit/runs/synthetic_member.hpp"
 
 using namespace memlab::report;
 
@@ -15,7 +15,7 @@ namespace {
 
 RunMember ranked(std::uint64_t rank, std::uint64_t pid, std::uint64_t parent,
                  std::uint64_t allocated, std::uint64_t world = 4) {
-    RunMember member = made_up(pid, parent, 100 + pid);
+    RunMember member = synthetic_member(pid, parent, 100 + pid);
     member.report.process.ranks = {{"RANK", std::to_string(rank)},
                                    {"LOCAL_RANK", std::to_string(rank % 2)},
                                    {"WORLD_SIZE", std::to_string(world)}};
@@ -52,20 +52,20 @@ RankComparison compare(const RunCollection& run) {
 
 TEST_CASE("the variables of the launchers") {
     Process process;
-    CHECK_FALSE(rank_of(process));
+    CHECK_FALSE(find_rank(process));
     for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
                              "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}) {
         process.ranks = {{name, "12"}, {"LOCAL_RANK", "3"}};
-        CHECK(rank_of(process) == 12);
+        CHECK(find_rank(process) == 12);
     }
     process.ranks = {{"RANK", "1"}, {"SLURM_PROCID", "0"}};
-    CHECK(rank_of(process) == 1);
+    CHECK(find_rank(process) == 1);
     for (const char* value : {"", "x", "1x", "-1", "99999999999999999999"}) {
         process.ranks = {{"RANK", value}};
-        CHECK_FALSE(rank_of(process));
+        CHECK_FALSE(find_rank(process));
     }
     process.ranks = {{"RANK", "none"}, {"PMI_RANK", "2"}};
-    CHECK(rank_of(process) == 2);
+    CHECK(find_rank(process) == 2);
 }
 
 TEST_CASE("imbalance is the largest over the mean") {
@@ -104,7 +104,7 @@ TEST_CASE("helpers of a rank are counted, a second run is said") {
     CHECK(result.notes.empty());
     CHECK(result.ranks[0].processes == 2);
     CHECK(result.ranks[0].allocated_peak == 500);
-    CHECK(result.ranks[1].processes == 1);  // a helper without memory is none
+    CHECK(result.ranks[1].processes == 1);  // helpers without memory are not counted
     run.members.push_back(ranked(1, 31, 1, 50, 2));
     result = compare(run);
     REQUIRE(result.notes.size() == 1);
@@ -132,15 +132,15 @@ TEST_CASE("places that differ, whatever the build of the library; equal ones are
     give_site(run.members[1], 0x20, "bb", 300);
     give_site(run.members[1], 0x30, "bb", 90);
     give_site(run.members[1], 0x30, "bb", 10);              // a second site of that place
-    give_site(run.members[1], 0x40, "bb", 9999, "pinned");  // not the GPU's
+    give_site(run.members[1], 0x40, "bb", 9999, "pinned");  // host memory
     const RankComparison result = compare(run);
     REQUIRE(result.places.size() == 2);
     CHECK(result.places[0].peaks == std::vector<std::uint64_t>{700, 500});
     CHECK(result.places[0].difference() == 200);
-    CHECK(result.places[0].most == 0);
-    CHECK(result.places[0].least == 1);
+    CHECK(result.places[0].max_rank == 0);
+    CHECK(result.places[0].min_rank == 1);
     CHECK(result.places[1].peaks == std::vector<std::uint64_t>{0, 100});
-    CHECK(result.places[1].most == 1);
+    CHECK(result.places[1].max_rank == 1);
 }
 
 TEST_CASE("the mean of the largest figures that there are is one of them") {

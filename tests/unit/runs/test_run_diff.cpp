@@ -1,4 +1,4 @@
-// Two runs of several processes: who is paired with whom, and what is added up.
+// Comparison of two runs of several processes: matching and sums.
 #include "report/runs/run_diff.hpp"
 
 #include <deque>
@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "tests/catch.hpp"
-#include "tests/unit/runs/made_up.hpp"
-#include "tests/unit/views/made_up.hpp"
+#include "tests/unit/runs/synthetic_member.hpp"
+#include "tests/unit/views/synthetic_report.hpp"
 
 using namespace memlab::report;
 
@@ -16,7 +16,7 @@ namespace {
 
 RunMember process(std::uint64_t pid, const std::string& executable,
                   const std::vector<std::string>& arguments = {}) {
-    RunMember member = made_up(pid, 1, 1000 + pid);
+    RunMember member = synthetic_member(pid, 1, 1000 + pid);
     member.report.process.executable = executable;
     member.report.process.arguments = arguments;
     return member;
@@ -25,7 +25,7 @@ RunMember process(std::uint64_t pid, const std::string& executable,
 /// A process that holds `forward` bytes in one place and a MiB in another at its peak.
 RunMember training(std::uint64_t pid, std::uint64_t forward,
                    std::optional<std::uint64_t> rank = std::nullopt) {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"forward", "step"}, forward);
     made.site({"load", "main"}, mib);
     RunMember member = process(pid, "/opt/train");
@@ -50,7 +50,7 @@ RunCollection run_of(std::vector<RunMember> members) {
 /// "12-34 -35 13-": the process ids of each pair.
 std::string pids(const RunCollection& before, const RunCollection& after) {
     std::string text;
-    for (const ProcessPair& pair : pair_processes(before, after).pairs) {
+    for (const ProcessPair& pair : match_processes(before, after).pairs) {
         text += text.empty() ? "" : " ";
         if (pair.before != no_member) {
             text += std::to_string(before.members[pair.before].report.process.pid);
@@ -63,7 +63,7 @@ std::string pids(const RunCollection& before, const RunCollection& after) {
     return text;
 }
 
-/// Both runs as they are compared.
+/// Two runs, ready to be compared.
 class Compared {
   public:
     Compared(std::vector<RunMember> before, std::vector<RunMember> after, DiffOptions options = {})
@@ -117,7 +117,7 @@ TEST_CASE("ranks are paired whatever their programs are called and when they sta
     for (RunMember& member : after.members) {
         member.report.process.executable = "/opt/train_new";
     }
-    CHECK(pair_processes(before, after).by_rank);
+    CHECK(match_processes(before, after).by_rank);
     CHECK(pids(before, after) == "11-20 10-21 -22");
     CHECK(pids(after, before) == "20-11 21-10 22-");
 }
@@ -132,8 +132,8 @@ TEST_CASE("the largest process stands for its rank, and its helpers are paired a
     const RunCollection before = run_of({helper, training(10, mib, 0)});
     const RunCollection after = run_of({training(20, mib, 0), other, stranger});
     CHECK(pids(before, after) == "10-20 9-21 -22");
-    CHECK(pair_processes(before, after).pairs[0].stands_for_rank);
-    CHECK_FALSE(pair_processes(before, after).pairs[1].stands_for_rank);
+    CHECK(match_processes(before, after).pairs[0].stands_for_rank);
+    CHECK_FALSE(match_processes(before, after).pairs[1].stands_for_rank);
 }
 
 TEST_CASE("without ranks it is the program and the order of start") {
@@ -141,7 +141,7 @@ TEST_CASE("without ranks it is the program and the order of start") {
                                          process(3, "/opt/train"), process(4, "/opt/clean")});
     const RunCollection after = run_of({process(11, "/new/train"), process(12, "/new/prepare"),
                                         process(13, "/new/train"), process(14, "/new/train")});
-    CHECK_FALSE(pair_processes(before, after).by_rank);
+    CHECK_FALSE(match_processes(before, after).by_rank);
     CHECK(pids(before, after) == "2-11 1-12 3-13 -14 4-");
 }
 
@@ -166,31 +166,31 @@ TEST_CASE("a rank or a process that is asked for") {
     const RunCollection before = run_of({training(10, mib, 0), training(11, mib, 1)});
     const RunCollection after =
         run_of({training(11, mib, 0), training(21, mib, 1), training(22, mib, 2)});
-    const Pairing pairing = pair_processes(before, after);
+    const ProcessMatching matching = match_processes(before, after);
     std::string problem;
-    REQUIRE(pair_of_rank(before, after, pairing, 1, &problem));
-    CHECK(pair_of_rank(before, after, pairing, 1, &problem)->after == 1);
-    CHECK_FALSE(pair_of_rank(before, after, pairing, 2, &problem));
+    REQUIRE(find_rank_pair(before, after, matching, 1, &problem));
+    CHECK(find_rank_pair(before, after, matching, 1, &problem)->after == 1);
+    CHECK_FALSE(find_rank_pair(before, after, matching, 2, &problem));
     CHECK(problem == "rank 2 is in AFTER alone; memlab-report memlab.x.22.json shows it");
-    CHECK_FALSE(pair_of_rank(before, after, pairing, 7, &problem));
+    CHECK_FALSE(find_rank_pair(before, after, matching, 7, &problem));
     CHECK(problem.starts_with("rank 7 is in neither run; "));
 
-    // An id of both runs is AFTER's.
-    REQUIRE(pair_of_process(before, after, pairing, "11", &problem));
-    CHECK(pair_of_process(before, after, pairing, "11", &problem)->rank == 0);
-    CHECK(pair_of_process(before, after, pairing, "10", &problem)->rank == 0);
-    CHECK_FALSE(pair_of_process(before, after, pairing, "12", &problem));
+    // An id that occurs in both runs refers to AFTER.
+    REQUIRE(find_process_pair(before, after, matching, "11", &problem));
+    CHECK(find_process_pair(before, after, matching, "11", &problem)->rank == 0);
+    CHECK(find_process_pair(before, after, matching, "10", &problem)->rank == 0);
+    CHECK_FALSE(find_process_pair(before, after, matching, "12", &problem));
     CHECK(problem.starts_with("process 12 is in neither run; "));
-    CHECK_FALSE(pair_of_process(before, after, pairing, "train", &problem));
+    CHECK_FALSE(find_process_pair(before, after, matching, "train", &problem));
     CHECK(problem == "2 pairs of processes are called train; name one by its process id: 11, 21");
 
     const RunCollection plain = run_of({process(1, "/opt/a"), process(2, "/opt/b")});
     const RunCollection more = run_of({process(3, "/opt/b"), process(4, "/opt/c")});
-    const Pairing programs = pair_processes(plain, more);
-    CHECK(pair_of_process(plain, more, programs, "b", &problem)->before == 1);
-    CHECK_FALSE(pair_of_process(plain, more, programs, "a", &problem));
+    const ProcessMatching programs = match_processes(plain, more);
+    CHECK(find_process_pair(plain, more, programs, "b", &problem)->before == 1);
+    CHECK_FALSE(find_process_pair(plain, more, programs, "a", &problem));
     CHECK(problem == "process a is in BEFORE alone; memlab-report memlab.x.1.json shows it");
-    CHECK_FALSE(pair_of_rank(plain, more, programs, 0, &problem));
+    CHECK_FALSE(find_rank_pair(plain, more, programs, 0, &problem));
     CHECK(problem.starts_with("not both runs have ranks; "));
 }
 

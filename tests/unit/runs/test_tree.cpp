@@ -1,8 +1,8 @@
-// Who started whom, from process ids, times and what memlab-run saw.
+// The process tree from process ids, times and the facts of memlab-run.
 #include "report/runs/tree.hpp"
 
 #include "tests/catch.hpp"
-#include "tests/unit/runs/made_up.hpp"
+#include "tests/unit/runs/synthetic_member.hpp"
 
 using namespace memlab::report;
 
@@ -26,8 +26,8 @@ RunFacts facts_with(std::uint64_t pid,
 
 TEST_CASE("three levels, in the order of their start") {
     RunCollection run;
-    run.members = {made_up(10, 1, 100), made_up(11, 10, 200), made_up(12, 11, 300),
-                   made_up(13, 10, 400)};
+    run.members = {synthetic_member(10, 1, 100), synthetic_member(11, 10, 200),
+                   synthetic_member(12, 11, 300), synthetic_member(13, 10, 400)};
     const ProcessTree tree = build_tree(run);
     REQUIRE(tree.nodes.size() == 4);
     CHECK(tree.roots == std::vector<std::size_t>{0});
@@ -37,8 +37,8 @@ TEST_CASE("three levels, in the order of their start") {
 
 TEST_CASE("the same process ids on two hosts are two families") {
     RunCollection run;
-    run.members = {made_up(10, 1, 100, "a"), made_up(10, 1, 100, "b"), made_up(11, 10, 200, "a"),
-                   made_up(11, 10, 200, "b")};
+    run.members = {synthetic_member(10, 1, 100, "a"), synthetic_member(10, 1, 100, "b"),
+                   synthetic_member(11, 10, 200, "a"), synthetic_member(11, 10, 200, "b")};
     const ProcessTree tree = build_tree(run);
     CHECK(tree.roots == std::vector<std::size_t>{0, 1});
     CHECK(tree.nodes[2].parent == 0);
@@ -47,17 +47,17 @@ TEST_CASE("the same process ids on two hosts are two families") {
 
 TEST_CASE("an exec keeps the process id; a process id that is used again is another process") {
     RunCollection run;
-    run.members = {cut_off(made_up(10, 5, 100)), cut_off(made_up(10, 5, 200)), made_up(10, 5, 300),
-                   made_up(10, 5, 400)};
+    run.members = {cut_off(synthetic_member(10, 5, 100)), cut_off(synthetic_member(10, 5, 200)),
+                   synthetic_member(10, 5, 300), synthetic_member(10, 5, 400)};
     ProcessTree tree = build_tree(run);
     CHECK(tree.nodes[1].by_exec);
     CHECK(tree.nodes[1].parent == 0);
     CHECK(tree.nodes[2].by_exec);
     CHECK(tree.nodes[2].parent == 1);
-    // The third ended by exit: what follows is no image of it.
+    // The third process ended by exit: the next one is not an image of it.
     CHECK_FALSE(tree.nodes[3].by_exec);
 
-    // Start times say more than how the recording ended.
+    // Start times take precedence over how the recording ended.
     run.members[0].start_ticks = 7;
     run.members[1].start_ticks = 8;
     run.members[2].start_ticks = 8;
@@ -68,13 +68,14 @@ TEST_CASE("an exec keeps the process id; a process id that is used again is anot
 
 TEST_CASE("a child of the later image is its child") {
     RunCollection run;
-    run.members = {cut_off(made_up(10, 5, 100)), made_up(10, 5, 200), made_up(11, 10, 300)};
+    run.members = {cut_off(synthetic_member(10, 5, 100)), synthetic_member(10, 5, 200),
+                   synthetic_member(11, 10, 300)};
     CHECK(build_tree(run).nodes[2].parent == 1);
 }
 
 TEST_CASE("a parent that began to use CUDA after its child") {
     RunCollection run;
-    run.members = {made_up(11, 10, 100), made_up(10, 1, 200)};
+    run.members = {synthetic_member(11, 10, 100), synthetic_member(10, 1, 200)};
     const ProcessTree tree = build_tree(run);
     CHECK(tree.nodes[0].parent == 1);
     CHECK(tree.roots == std::vector<std::size_t>{1});
@@ -82,7 +83,8 @@ TEST_CASE("a parent that began to use CUDA after its child") {
 
 TEST_CASE("processes without CUDA stand where memlab-run saw them") {
     RunCollection run;
-    run.members = {made_up(20, 12, 100), made_up(21, 13, 200), made_up(30, 20, 300)};
+    run.members = {synthetic_member(20, 12, 100), synthetic_member(21, 13, 200),
+                   synthetic_member(30, 20, 300)};
     run.runs.push_back(facts_with(9, {{12, {11, "sh a"}}, {13, {11, "sh b"}}, {11, {9, "bash"}}}));
     const ProcessTree tree = build_tree(run);
     REQUIRE(tree.nodes.size() == 6);
@@ -99,7 +101,8 @@ TEST_CASE("processes without CUDA stand where memlab-run saw them") {
 
 TEST_CASE("an unknown parent is shown where it joins several") {
     RunCollection run;
-    run.members = {made_up(20, 12, 100), made_up(21, 12, 200), made_up(22, 14, 300)};
+    run.members = {synthetic_member(20, 12, 100), synthetic_member(21, 12, 200),
+                   synthetic_member(22, 14, 300)};
     const ProcessTree tree = build_tree(run);
     REQUIRE(tree.roots.size() == 2);
     const TreeNode& joined = tree.nodes[tree.nodes[0].parent];
@@ -110,9 +113,10 @@ TEST_CASE("an unknown parent is shown where it joins several") {
 
 TEST_CASE("contradictions end") {
     RunCollection run;
-    run.members = {made_up(10, 11, 100), made_up(11, 10, 100), made_up(12, 12, 100)};
+    run.members = {synthetic_member(10, 11, 100), synthetic_member(11, 10, 100),
+                   synthetic_member(12, 12, 100)};
     run.runs.push_back(facts_with(9, {{50, {51, "a"}}, {51, {50, "b"}}}));
-    run.members.push_back(made_up(13, 50, 200));
+    run.members.push_back(synthetic_member(13, 50, 200));
     const ProcessTree tree = build_tree(run);
     std::size_t seen = 0;
     for (std::size_t i = 0; i < tree.nodes.size(); ++i) {

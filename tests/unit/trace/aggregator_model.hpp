@@ -1,5 +1,5 @@
-// The aggregator's figures computed the slow and obvious way: everything that lives is in a list,
-// and after every change everything is added up anew.
+// A naive reference model of the aggregator: a list of live allocations, with all figures
+// recomputed after every change.
 #pragma once
 
 #include <algorithm>
@@ -86,7 +86,7 @@ class AggregatorModel {
     std::uint64_t now = 0;
     ScopesModel scopes;
 
-    /// requested, allocated, active, reserved, device_used: added up from what lives.
+    /// requested, allocated, active, reserved, device_used: sums over the live allocations.
     Timeline::Values values(std::uint32_t device) const {
         Timeline::Values sum{};
         for (const Allocation& each : live) {
@@ -372,7 +372,7 @@ class AggregatorModel {
         std::uint64_t bytes[2] = {0, 0};
     };
 
-    /// Free pieces of segments that are split, from the layout as it is.
+    /// The gaps of split segments, from the current layout.
     Splits splits(std::uint32_t index) const {
         Splits result;
         const auto at = devices.find(index);

@@ -1,5 +1,5 @@
-// A recording in memory, and random ones to test with. Everything is a function of the seed: a
-// failing test names it, and the same seed gives the same records anywhere.
+// A recording in memory, and generators of random ones. Everything is a function of the seed: a
+// failing test prints it, and the same seed gives the same records everywhere.
 #pragma once
 
 #include <algorithm>
@@ -22,21 +22,21 @@ using namespace memlab::trace;
 
 using Records = std::vector<AnyRecord>;
 
-/// Keeps what it is given.
-class Recording final : public EveryRecord<Recording> {
+/// A sink that stores all records.
+class Recording final : public GenericSink<Recording> {
   public:
     void take(const LogStopped& record) { stopped = record; }
     void take(const auto& record) { records.emplace_back(record); }
 
     Records records;
-    std::optional<LogStopped> stopped;  ///< the writer's own record: nobody gives it one
+    std::optional<LogStopped> stopped;  ///< only the writer makes this record
 };
 
 inline void feed(const AnyRecord& record, RecordSink& sink) {
     std::visit([&sink](const auto& each) { sink.on(each); }, record);
 }
 
-/// A free that was complete at once is given as one, as the recorder does.
+/// A free that completed immediately is passed by on_freed(), as the recorder does.
 inline void feed(const Records& records, RecordSink& sink) {
     for (std::size_t i = 0; i < records.size(); ++i) {
         const auto* event = std::get_if<Event>(&records[i]);
@@ -51,11 +51,11 @@ inline void feed(const Records& records, RecordSink& sink) {
     }
 }
 
-/// What an error message or a difference() is when all is well: compared to rather than asked for
-/// emptiness, so that a failing test prints the message.
+/// An empty error message or difference(). Compare with it instead of calling empty(), so that a
+/// failing test prints the message.
 inline const std::string nothing;
 
-/// Equal to `nothing` when equal, else where they part.
+/// Empty (`nothing`) when equal, else the first difference.
 inline std::string difference(const Records& got, const Records& expected) {
     for (std::size_t i = 0; i < got.size() && i < expected.size(); ++i) {
         if (got[i] != expected[i]) {
@@ -69,7 +69,7 @@ inline std::string difference(const Records& got, const Records& expected) {
                                                std::to_string(expected.size());
 }
 
-/// Is `part` how `whole` begins?
+/// Whether `part` is a prefix of `whole`.
 inline bool is_prefix(const Records& part, const Records& whole) {
     if (part.size() > whole.size()) {
         return false;
@@ -107,8 +107,8 @@ class Random {
     std::mt19937_64 engine_;
 };
 
-/// Definitions in order and references to them; every other field is anything at all. What a log
-/// must carry, whether or not it makes sense.
+/// Definitions in order and references to them, with arbitrary values in all other fields: what a
+/// log must be able to store.
 class WildRecords {
   public:
     explicit WildRecords(std::uint64_t seed) : random_(seed) {}
@@ -320,9 +320,9 @@ class WildRecords {
     Event last_;
 };
 
-/// What a program and its pool would do: segments, blocks inside them, frees that complete later,
-/// the driver's own allocations of every kind, several threads, devices and contexts; now and then
-/// something that a lossless recording does not have (frees of unknown memory, lost frees).
+/// A realistic program and pool: segments, blocks inside them, frees that complete later, driver
+/// allocations of every kind, several threads, devices and contexts; and sometimes what only a
+/// lossy recording has (frees of unknown memory, lost frees).
 class PlausibleRecords {
   public:
     static Records make(std::uint64_t seed, std::size_t events, bool with_end = true) {
@@ -468,7 +468,7 @@ class PlausibleRecords {
         }
     }
 
-    /// What the program says of itself; ends and labels of nothing among it.
+    /// Annotations, including unmatched ends and labels of unknown memory.
     void note() {
         constexpr EventType types[] = {EventType::mark, EventType::scope_begin,
                                        EventType::scope_end, EventType::scope_end,

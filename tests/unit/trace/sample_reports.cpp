@@ -1,5 +1,5 @@
-// Writes reports of many shapes into a folder, for the schema test; of few records each where a
-// fuzzer begins with them.
+// Writes reports of many shapes into a folder, for the schema test; or small ones, as a fuzzer's
+// seed corpus.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// The figures of scopes computed the slow and obvious way: every open scope is told of everything,
-// and every allocation remembers all scopes that it was made in.
+// A naive reference model of scopes: every event updates all open scopes, and every allocation has
+// a list of the scopes that it was made in.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class ScopesModel {
     std::map<Path, Row> rows;
     UnbalancedScopes unbalanced;
 
-    /// `level`: what is allocated, all devices together.
+    /// `level`: allocated bytes, all devices together.
     void begin(const Event& event, const std::string& name, std::uint64_t level) {
         Entry entry;
         entry.thread = event.thread;
@@ -102,7 +102,7 @@ class ScopesModel {
         live_.erase(at);
     }
 
-    /// Entries that are open, taken in as they are at `now`.
+    /// Includes open entries, as of `now`.
     std::map<Path, Row> rows_at(std::uint64_t now) const {
         std::map<Path, Row> result = rows;
         for (const Entry& entry : open_) {

@@ -1,4 +1,4 @@
-// The aggregator against the obvious model, and its promises one by one.
+// The aggregator against the naive model, and each of its guarantees.
 #include "trace/aggregate/aggregator.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using namespace memlab::trace;
 
 namespace {
 
-/// A bucket's figures straight from the history.
+/// A bucket's figures, computed from the full history.
 Timeline::Bucket bucket_from(const std::vector<AggregatorModel::Moment>& history,
                              std::uint64_t start, std::uint64_t width, std::uint64_t index) {
     Timeline::Bucket bucket;
@@ -486,19 +486,19 @@ TEST_CASE("a call site knows what its allocations were called, at an OOM what it
     REQUIRE(now.size() == 3);
     CHECK((now[1].name == 2 && now[1].count == 2 && now[1].live_count == 1));
     CHECK((now[2].count == 1 && now[2].live_count == 0 && now[2].live_bytes == 0));
-    // Given a name anew, it has the latest.
+    // The latest name counts.
     event(EventType::label, 1 << 20, 0, 2, 0);
     CHECK(aggregator.labels().by_site()[0].name == 2);
     CHECK(aggregator.labels().by_site()[0].live_bytes == 4000);
 }
 
 TEST_CASE("more pairs of site and name than are kept leave the names' own figures right") {
-    LabelFigures labels;
-    constexpr std::uint32_t sites = LabelFigures::max_site_labels + 10;
+    LabelStats labels;
+    constexpr std::uint32_t sites = LabelStats::max_site_labels + 10;
     for (std::uint32_t i = 0; i < sites; ++i) {
         labels.label(i + 1, 1, 10, i);
     }
-    CHECK(labels.by_site().size() == LabelFigures::max_site_labels);
+    CHECK(labels.by_site().size() == LabelStats::max_site_labels);
     CHECK(labels.totals()[0].live_bytes == std::uint64_t{10} * sites);
     for (std::uint32_t i = 0; i < sites; ++i) {
         labels.ended(i + 1, 10);
@@ -636,7 +636,7 @@ TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout
     for (std::uint64_t seed = 1; seed <= 30; ++seed) {
         CAPTURE(seed);
         Random random(seed);
-        PoolFigures pool;
+        PoolLayout pool;
         std::vector<bool> mapped(pages, false);
         std::map<std::uint64_t, std::pair<std::uint64_t, bool>> blocks;  // pages; small
         const auto used = [&](std::uint64_t at) {
@@ -709,7 +709,7 @@ TEST_CASE("mapped segments grow, join, split and shrink with a consistent layout
                 split += any_used ? gaps : 0;
                 split_bytes += any_used ? free : 0;
             }
-            REQUIRE(pool.segments_of(1).size() == segments);
+            REQUIRE(pool.context_segments(1).size() == segments);
             REQUIRE(pool.gap_bytes() == gap_bytes);
             if (random.one_in(3)) {  // what it remembers in between must not grow old
                 REQUIRE(pool.largest_gap() == largest);
@@ -803,7 +803,7 @@ TEST_CASE("kernels at the peak: what ran from the moment of the peak until the m
     kernel(1, 9 * ms, 11 * ms);   // half of it inside
     kernel(2, 12 * ms, 13 * ms);  // inside, while the peak holds
     change(EventType::free_requested, 2, 20 * ms);
-    kernel(2, 19 * ms, 22 * ms);  // told late; a third of it inside
+    kernel(2, 19 * ms, 22 * ms);  // recorded late; a third of it inside
     kernel(1, 21 * ms, 23 * ms);  // after the fall
     aggregator.on(Work{.kind = WorkKind::copy, .start_ns = 10 * ms, .end_ns = 12 * ms, .bytes = 5});
     const auto kernels = aggregator.kernels_at_peak(0);

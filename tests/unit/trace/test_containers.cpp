@@ -33,20 +33,20 @@ void require_equal(const Map& map, const Model& model) {
     REQUIRE(map.empty() == model.empty());
 }
 
-/// What is at a place, or nothing at the end.
-std::optional<std::uint64_t> key_of(const Map& map, Map::Place place) {
-    return place == map.end() ? std::nullopt : std::optional(map.key_at(place));
+/// The key at a position; none at the end.
+std::optional<std::uint64_t> key_at(const Map& map, Map::Position position) {
+    return position == map.end() ? std::nullopt : std::optional(map.key_at(position));
 }
 
 void require_same_answers(const Map& map, const Model& model, std::uint64_t key) {
     const auto above = model.lower_bound(key);
     const auto upper = model.upper_bound(key);
     using Answer = std::optional<std::uint64_t>;
-    REQUIRE(key_of(map, map.lower_bound(key)) ==
+    REQUIRE(key_at(map, map.lower_bound(key)) ==
             (above == model.end() ? Answer() : Answer(above->first)));
-    REQUIRE(key_of(map, map.floor(key)) ==
+    REQUIRE(key_at(map, map.floor(key)) ==
             (upper == model.begin() ? Answer() : Answer(std::prev(upper)->first)));
-    REQUIRE(key_of(map, map.find(key)) == (model.contains(key) ? Answer(key) : Answer()));
+    REQUIRE(key_at(map, map.find(key)) == (model.contains(key) ? Answer(key) : Answer()));
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
     for (std::uint64_t i = 0; i < count; i += 2) {
         table.erase(places[i]);
     }
-    CHECK(table.of_context(1).size() == count / 6);
+    CHECK(table.find_by_context(1).size() == count / 6);
     for (std::uint64_t i = 0; i < count; ++i) {
         REQUIRE(table.find(i * 512, AddressSpace::pointer) ==
                 (i % 2 == 0 ? LiveTable::none : places[i]));
@@ -149,5 +149,5 @@ TEST_CASE("the live table keeps places while they are used, and uses them again"
         table.add(i * 512, AddressSpace::pointer).context = 9;
         REQUIRE(table.find(i * 512, AddressSpace::pointer) < count + 512);
     }
-    CHECK(table.of_context(9).size() == count / 2);
+    CHECK(table.find_by_context(9).size() == count / 2);
 }

@@ -1,5 +1,5 @@
-// The JSON report: the same online and from the log, exact, valid whatever the strings hold, and
-// written whole or not at all.
+// The JSON report: the same online and from the log, exact, valid for any strings, and written
+// completely or not at all.
 #include "trace/json/json_writer.hpp"
 
 #include <fcntl.h>

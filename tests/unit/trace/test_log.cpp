@@ -1,4 +1,4 @@
-// The event log: what goes in comes out, whatever is cut off or damaged.
+// Round trips through the event log, with truncation and damage.
 #include <sys/stat.h>
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
-// The event log against the process's death and the system's limits. Each case runs in a child, so
-// that a signal or a changed limit harms nobody else.
+// The event log under kills and system limits. Each case runs in a child process, so that a signal
+// or a changed limit does not affect other tests.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ using namespace memlab::trace;
 
 namespace {
 
-/// What a child tells its parent.
+/// Shared memory from a child to its parent.
 struct Board {
     std::atomic<std::uint64_t> appended{0};
     std::atomic<std::uint64_t> dropped{0};
@@ -89,7 +89,7 @@ int fill_up(const std::string& path, std::uint64_t limit, LogStorage storage, Bo
     return created.writer->stopped_because().empty() ? 1 : 0;
 }
 
-/// The log holds what was appended before it stopped, then End, which says how much is missing.
+/// Checks that the log has the records before it stopped, then End with the number of missing ones.
 void check_stopped_log(const std::string& path, const Board& board) {
     Recording back;
     const LogReadResult result = read_log(path, back);
@@ -259,7 +259,7 @@ TEST_CASE("a full disk stops the log, without a SIGBUS") {
     std::filesystem::create_directory(disk);
     constexpr int not_permitted = 77;
     const int outcome = in_child([&] {
-        // As root at once; otherwise as root of a user namespace of our own.
+        // Directly as root; otherwise as root of a user namespace of our own.
         if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
             return not_permitted;
         }
@@ -269,7 +269,7 @@ TEST_CASE("a full disk stops the log, without a SIGBUS") {
         }
         const int result = fill_up(disk + "/log", 0, storage, *board);
         if (result == 0) {
-            write_file(copy, read_file(disk + "/log"));  // the mount goes with this process
+            write_file(copy, read_file(disk + "/log"));  // the mount ends with this process
         }
         return result;
     });
@@ -387,7 +387,7 @@ TEST_CASE("a record that finds no room in memory stops a log that a thread write
 }
 
 TEST_CASE("a disk that is full for the last bytes only is an error of the end") {
-    // Nobody appends any more: the failure can be told by finish() alone.
+    // No more appends: only finish() can report the failure.
     WriteBehind* const file =
         WriteBehind::start(OwnDescriptor(open("/dev/full", O_WRONLY | O_CLOEXEC)), 0);
     REQUIRE(file != nullptr);
@@ -435,7 +435,7 @@ TEST_CASE("what a thread has written by a while ago survives a SIGKILL") {
         }
     }
     while (board->size == 0 || std::filesystem::file_size(path) < board->size) {
-        sched_yield();  // nobody asks the thread for it
+        sched_yield();  // the thread does it without a request
     }
     kill(child, SIGKILL);
     int status = 0;

@@ -1,4 +1,4 @@
-"""Real reports are valid by the schema, and the schema is not so lax that anything is.
+"""Real reports are valid by the schema, and broken variants of them are not.
 
 usage: test_schema.py SAMPLE_REPORTS_PROGRAM SCHEMA
 Exit code 77 (a skipped test) when the jsonschema package is not installed.
@@ -18,13 +18,13 @@ except ImportError:
     sys.exit(77)
 
 
-# Members that stand only where there is something to say.
+# Members that are omitted when empty.
 OPTIONAL = {"python_frames", "scopes", "unbalanced_scopes", "steps", "labels", "largest_live"}
 OPTIONAL_OF_DEVICE = {"work", "kernels_at_peak"}
 
 
 def broken_variants(report):
-    """The report with one thing wrong, and what."""
+    """Yields (description, report) with one defect each."""
     for name in report.keys() - OPTIONAL:
         variant = copy.deepcopy(report)
         del variant[name]

@@ -1,4 +1,4 @@
-// Scopes: against the obvious model on random programs, and what the bounds do.
+// Scopes against the naive model on random programs, and at their limits.
 #include "trace/aggregate/scopes.hpp"
 
 #include <map>
@@ -49,7 +49,7 @@ class Program {
         CHECK(figures.unbalanced().too_many_open == 0);
     }
 
-    ScopeFigures figures;
+    ScopeStats figures;
     ScopesModel model;
 
   private:
@@ -160,7 +160,7 @@ class OneThread {
         }
     }
 
-    ScopeFigures figures;
+    ScopeStats figures;
     std::uint64_t now = 0;
     std::uint64_t level = 0;
     std::uint64_t serial = 0;
@@ -193,7 +193,7 @@ TEST_CASE("numbered names are rows of their own until there are too many") {
         thread.begin("layer " + std::to_string(step % 3), steps + 2 + step % 3);
         thread.end();
         thread.end();
-        if (step == ScopeFigures::max_variants) {
+        if (step == ScopeStats::max_variants) {
             CHECK(by_path(thread.figures.totals(0)).count({"step 1", "forward"}) == 1);
         }
     }
@@ -229,14 +229,14 @@ TEST_CASE("a row of numbered names may be merged while one of them is open") {
     for (const auto& [path, row] : rows) {
         entries += row.entries;
     }
-    // The 101st open step is as deep as it goes: max_depth of them were followed.
+    // The 101st open step is at the maximum depth: max_depth of them are tracked.
     CHECK(thread.figures.unbalanced().too_many_open + entries == 1 + 200 * 5);
-    CHECK(thread.figures.open_count() == ScopeFigures::max_depth);
+    CHECK(thread.figures.open_count() == ScopeStats::max_depth);
 }
 
 TEST_CASE("the table of scopes, the depth and the open ranges are bounded") {
     OneThread thread;
-    for (std::uint32_t i = 0; i < 2 * ScopeFigures::max_scopes; ++i) {
+    for (std::uint32_t i = 0; i < 2 * ScopeStats::max_scopes; ++i) {
         std::string name;  // without digits, so that nothing folds
         for (std::uint32_t rest = i + 1; rest != 0; rest /= 26) {
             name += static_cast<char>('a' + rest % 26);
@@ -246,27 +246,27 @@ TEST_CASE("the table of scopes, the depth and the open ranges are bounded") {
         REQUIRE(thread.end());
     }
     const std::vector<ScopeTotals> rows = thread.figures.totals(thread.now);
-    CHECK(rows.size() == ScopeFigures::max_scopes);
+    CHECK(rows.size() == ScopeStats::max_scopes);
     CHECK(rows.back().name == "(other scopes)");
     std::uint64_t entries = 0;
     std::uint64_t escaped = 0;
     for (const ScopeTotals& row : rows) {
         entries += row.entries;
         escaped += row.escaped_bytes;
-        CHECK(row.escaped_from.size() <= ScopeFigures::max_sites);
+        CHECK(row.escaped_from.size() <= ScopeStats::max_sites);
     }
-    CHECK(entries == 2 * ScopeFigures::max_scopes);
+    CHECK(entries == 2 * ScopeStats::max_scopes);
     CHECK(escaped == 5 * entries);
-    CHECK(rows.back().escaped_from.size() == ScopeFigures::max_sites);
+    CHECK(rows.back().escaped_from.size() == ScopeStats::max_sites);
 
     OneThread ranges;
-    constexpr std::uint64_t more = ScopeFigures::max_ranges + 10;
+    constexpr std::uint64_t more = ScopeStats::max_ranges + 10;
     for (std::uint64_t range = 1; range <= more; ++range) {
         ranges.begin("range", 1, range);
     }
-    CHECK(ranges.figures.open_count() == ScopeFigures::max_ranges);
+    CHECK(ranges.figures.open_count() == ScopeStats::max_ranges);
     for (std::uint64_t range = 1; range <= more; ++range) {
-        CHECK(ranges.end(range) == (range <= ScopeFigures::max_ranges));
+        CHECK(ranges.end(range) == (range <= ScopeStats::max_ranges));
     }
     CHECK(ranges.figures.unbalanced().too_many_open == 10);
     CHECK(ranges.figures.unbalanced().ends_without_begin == 0);
@@ -274,14 +274,14 @@ TEST_CASE("the table of scopes, the depth and the open ranges are bounded") {
     CHECK(ranges.figures.unbalanced().ends_without_begin == 1);
 
     OneThread deep;
-    for (std::size_t i = 0; i < 2 * ScopeFigures::max_depth; ++i) {
+    for (std::size_t i = 0; i < 2 * ScopeStats::max_depth; ++i) {
         deep.begin("deep", 1);
     }
     std::size_t ended = 0;
-    for (std::size_t i = 0; i < 2 * ScopeFigures::max_depth; ++i) {
+    for (std::size_t i = 0; i < 2 * ScopeStats::max_depth; ++i) {
         ended += deep.end() ? 1 : 0;
     }
-    CHECK(ended == ScopeFigures::max_depth);
+    CHECK(ended == ScopeStats::max_depth);
     CHECK_FALSE(deep.figures.any_open());
     CHECK(deep.figures.unbalanced().ends_without_begin == 0);
 }
@@ -295,12 +295,12 @@ TEST_CASE("the outermost scopes that repeat are steps") {
     thread.begin("step 1", 2);
     thread.begin("forward", 3);
     CHECK(ended().outermost);  // nothing repeats so far
-    const ScopeFigures::Ended first = ended();
+    const ScopeStats::Ended first = ended();
     CHECK(first.outermost);
     thread.begin("step 2", 4);
     thread.begin("forward", 3);
     CHECK(ended().outermost);
-    const ScopeFigures::Ended second = ended();
+    const ScopeStats::Ended second = ended();
     CHECK(second.outermost);
     CHECK(second.path == first.path);
     CHECK(thread.figures.path_text(first.path) == "train/step #");

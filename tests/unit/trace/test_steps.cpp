@@ -1,4 +1,4 @@
-// Growth from step to step: programs whose verdict is known, and site figures against a recount.
+// Growth from step to step: programs with known verdicts, and site figures against a recount.
 #include "trace/aggregate/steps.hpp"
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Values = std::vector<std::function<std::uint64_t(std::uint64_t)>>;
 
 /// A loop whose sites hold these values at the ends of its steps.
 std::vector<StepTotals> run(const Values& sites, std::uint64_t steps) {
-    StepFigures figures;
+    StepStats figures;
     std::vector<std::uint64_t> live(sites.size());
     for (std::uint64_t step = 0; step < steps; ++step) {
         std::uint64_t level = 0;
@@ -207,11 +207,11 @@ TEST_CASE("blocks of steps hold what a recount finds") {
 }
 
 TEST_CASE("many kinds of steps and many sites stay within bounds") {
-    StepFigures figures;
+    StepStats figures;
     for (int round = 0; round < 20; ++round) {
         for (std::uint32_t path = 0; path < 100; ++path) {
             figures.end(StepKind::scope, path, path, path % 2 == 0);
-            for (std::uint32_t site = 0; site < (round == 3 ? StepFigures::max_sites + 50 : 5);
+            for (std::uint32_t site = 0; site < (round == 3 ? StepStats::max_sites + 50 : 5);
                  ++site) {
                 if (figures.following()) {
                     figures.before_change(site, 1);
@@ -229,7 +229,7 @@ TEST_CASE("many kinds of steps and many sites stay within bounds") {
         followed += each.by_site ? 1 : 0;
         CHECK(each.sites_left_out == (each.by_site ? 50U : 0U));
     }
-    CHECK(followed == StepFigures::max_followed);
+    CHECK(followed == StepStats::max_followed);
 }
 
 }  // namespace memlab::test

@@ -171,7 +171,7 @@ void compare_function(Dwarf_CFI* cfi, const Object& object, const unwind::FrameT
                 CHECK(ours == register_text(frame, reg));
             }
         }
-        const unwind::Rule rule = unwind::Rule::of(row, description.signal_frame);
+        const unwind::Rule rule = unwind::Rule::from_row(row, description.signal_frame);
         ++counts.rows;
         ++counts.kinds[static_cast<int>(rule.kind())];
     }

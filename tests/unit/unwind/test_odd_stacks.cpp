@@ -287,11 +287,11 @@ TEST_CASE("what a call can look like from behind") {
         std::copy(call.bytes.begin(), call.bytes.end(), page.begin() + 32 - call.bytes.size());
         INFO(std::hex << static_cast<unsigned>(*call.bytes.begin()) << ", " << call.bytes.size()
                       << " bytes");
-        CHECK(unwind::is_behind_call(address_of(page.begin() + 32)) == call.is_call);
+        CHECK(unwind::follows_call(address_of(page.begin() + 32)) == call.is_call);
     }
-    CHECK_FALSE(unwind::is_behind_call(address_of(page.begin())));  // nothing is known of before
-    CHECK_FALSE(unwind::is_behind_call(0));
-    CHECK_FALSE(unwind::is_behind_call(~std::uintptr_t{0}));
+    CHECK_FALSE(unwind::follows_call(address_of(page.begin())));  // nothing is known of before
+    CHECK_FALSE(unwind::follows_call(0));
+    CHECK_FALSE(unwind::follows_call(~std::uintptr_t{0}));
 }
 
 TEST_CASE("which memory may be executed") {

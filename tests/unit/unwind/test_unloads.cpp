@@ -41,15 +41,15 @@ TEST_CASE("the epoch moves on when an object goes, and not when a handle goes") 
 }
 
 TEST_CASE("a follower is behind after an unload until it has caught up") {
-    unwind::UnloadFollower follower;
-    follower.catch_up([] {});
-    CHECK_FALSE(follower.is_behind());
+    unwind::EpochTracker follower;
+    follower.refresh([] {});
+    CHECK_FALSE(follower.is_stale());
     close_as_hooked(open_plugin());
-    CHECK(follower.is_behind());
+    CHECK(follower.is_stale());
     int forgotten = 0;
-    follower.catch_up([&forgotten] { ++forgotten; });
+    follower.refresh([&forgotten] { ++forgotten; });
     CHECK(forgotten == 1);
-    CHECK_FALSE(follower.is_behind());
+    CHECK_FALSE(follower.is_stale());
 }
 
 TEST_CASE("a child that is forked while threads unload waits for its own thread's only") {
@@ -73,7 +73,7 @@ TEST_CASE("a child that is forked while threads unload waits for its own thread'
         }
         const pid_t pid = fork();
         if (pid == 0) {
-            unwind::forget_unloads_after_fork();
+            unwind::reset_unloads_after_fork();
             const bool within = unwind::is_unloading() == own;
             here.reset();
             _exit(within && !unwind::is_unloading() ? 0 : 1);

@@ -252,7 +252,7 @@ class SignalStack {
         path.draw();
         path.left = static_cast<int>(path.draw() % 40);
         if (path.draw() % 512 == 0) {
-            unwind::forget_rules();
+            unwind::clear_rules();
         }
         call_paths::go_on(path);
     }
@@ -337,15 +337,16 @@ TEST_CASE("no rule that is kept is believed while something is being unloaded") 
     static thread_local CapturedStack stack;
     unwind::walk_stack(stack, CapturedStack::max_depth, {});
     REQUIRE(stack.depth > 2);
-    unwind::forget_rules();
+    unwind::clear_rules();
     // The caller of this function, as of a frame that has nothing but a return address.
-    unwind::keep_rule(stack.addresses[1] - 1,
-                      unwind::Rule(unwind::Rule(unwind::Rule::Kind::plain).word() | 1U << 6 | 1U));
+    unwind::insert_rule(
+        stack.addresses[1] - 1,
+        unwind::Rule(unwind::Rule(unwind::Rule::Kind::plain).word() | 1U << 6 | 1U));
     const Tally tally;
     {
         const unwind::Unloading unloading;
         compare_walks(CapturedStack::max_depth);
     }
-    unwind::forget_rules();
+    unwind::clear_rules();
     tally.check(1);
 }

@@ -1,4 +1,4 @@
-// What a walk expects of earlier ones: rules, where they found them, and for as long as they hold.
+// The walk cache: matches by stack pointer and address, epochs, replacement, concurrency.
 #include "profiler/unwind/walk_cache.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 const Rule rule(Rule(Rule::Kind::plain).word() | 7U << 6);
 
-// Epochs that no other test of this process has.
+// An epoch that no other test uses.
 std::uint64_t new_epoch() {
     static std::uint64_t epoch = std::uint64_t{1} << 40;
     return ++epoch;
@@ -27,12 +27,12 @@ void walk_through(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
                   std::uintptr_t code = 0x400000) {
     WalkCache walk(epoch, first);
     for (std::uintptr_t i = 0; i < frames; ++i) {
-        walk.went(first + i * 16, code + i, rule);
+        walk.append(first + i * 16, code + i, rule);
     }
-    walk.keep();
+    walk.commit();
 }
 
-// How many of the frames that walk_through() leaves are expected.
+// How many of the frames of walk_through() are found.
 std::size_t expected(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
                      std::uintptr_t code = 0x400000) {
     WalkCache walk(epoch, first);
@@ -45,7 +45,7 @@ std::size_t expected(std::uint64_t epoch, std::uintptr_t first, std::size_t fram
 
 }  // namespace
 
-TEST_CASE("a rule is expected where an earlier walk was: at that address with that stack pointer") {
+TEST_CASE("a rule is found by stack pointer and address of an earlier walk") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
     WalkCache walk(epoch, 0x1000);
@@ -58,7 +58,7 @@ TEST_CASE("a rule is expected where an earlier walk was: at that address with th
     CHECK_FALSE(walk.rule_at(UINTPTR_MAX, 0).is_plain());
 }
 
-TEST_CASE("nothing is expected of another epoch, and nothing kept of none") {
+TEST_CASE("walks of another epoch do not match, those of epoch 0 are not inserted") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
     CHECK(expected(new_epoch(), 0x1000, 3) == 0);
@@ -67,17 +67,17 @@ TEST_CASE("nothing is expected of another epoch, and nothing kept of none") {
     CHECK(expected(epoch, 0x1000, 3) == 3);
 }
 
-TEST_CASE("a walk that is not kept changes nothing") {
+TEST_CASE("a walk that is not committed changes nothing") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
     {
         WalkCache walk(epoch, 0x1000);
-        walk.went(0x9000, 0x500000, rule);
+        walk.append(0x9000, 0x500000, rule);
     }
     CHECK(expected(epoch, 0x1000, 3) == 3);
 }
 
-TEST_CASE("a walk within a walk expects nothing and disturbs nothing") {
+TEST_CASE("a nested walk runs without the cache and does not disturb the outer one") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 3);
     WalkCache outer(epoch, 0x1000);
@@ -87,12 +87,12 @@ TEST_CASE("a walk within a walk expects nothing and disturbs nothing") {
     CHECK(outer.rule_at(0x1010, 0x400001).is_plain());
 }
 
-TEST_CASE("a walk may follow an earlier one as far as it is the same, and go on alone") {
+TEST_CASE("a walk may match an earlier one in part") {
     const std::uint64_t epoch = new_epoch();
     const Rule end(Rule::Kind::end);
     const auto count_from = [&](std::uintptr_t sp, std::uintptr_t address, Rule last) {
         WalkCache walk(epoch, 0x1000);
-        const WalkCache::Frame* frame = walk.same_way(sp, address);
+        const WalkCache::Frame* frame = walk.match(sp, address);
         std::size_t count = 0;
         for (; frame != nullptr && frame->sp != UINTPTR_MAX; ++frame) {
             ++count;
@@ -104,55 +104,55 @@ TEST_CASE("a walk may follow an earlier one as far as it is the same, and go on 
     };
     {
         WalkCache walk(epoch, 0x1000);
-        CHECK(walk.same_way(0x1000, 0x400000) == nullptr);
+        CHECK(walk.match(0x1000, 0x400000) == nullptr);
         for (std::uintptr_t i = 0; i < 10; ++i) {
-            walk.went(0x1000 + i * 16, 0x400000 + i, i == 9 ? end : rule);
+            walk.append(0x1000 + i * 16, 0x400000 + i, i == 9 ? end : rule);
         }
-        walk.keep();
+        walk.commit();
     }
     CHECK(count_from(0x1000, 0x400000, end) == 10);
-    for (int round = 0; round < 2; ++round) {  // all the same: kept as it is
+    for (int round = 0; round < 2; ++round) {  // the same: not inserted again
         WalkCache walk(epoch, 0x1000);
-        const WalkCache::Frame* frame = walk.same_way(0x1000, 0x400000);
+        const WalkCache::Frame* frame = walk.match(0x1000, 0x400000);
         REQUIRE(frame != nullptr);
-        walk.went_along(frame + 9);
-        CHECK(walk.same_way(0x1090, 0x400009) == frame + 9);
-        walk.went_along(frame + 10);
-        walk.keep();
+        walk.append_matched(frame + 9);
+        CHECK(walk.match(0x1090, 0x400009) == frame + 9);
+        walk.append_matched(frame + 10);
+        walk.commit();
     }
     CHECK(count_from(0x1000, 0x400000, end) == 10);
-    {  // in the middle it goes elsewhere, and comes back
+    {  // diverges in the middle, and converges
         WalkCache walk(epoch, 0x1000);
-        walk.went_along(walk.same_way(0x1000, 0x400000) + 3);
-        walk.went(0x1030, 0x600000, rule);
-        CHECK(walk.same_way(0x1038, 0x600001) == nullptr);
-        walk.went(0x1038, 0x600001, rule);
-        const WalkCache::Frame* frame = walk.same_way(0x1040, 0x400004);
+        walk.append_matched(walk.match(0x1000, 0x400000) + 3);
+        walk.append(0x1030, 0x600000, rule);
+        CHECK(walk.match(0x1038, 0x600001) == nullptr);
+        walk.append(0x1038, 0x600001, rule);
+        const WalkCache::Frame* frame = walk.match(0x1040, 0x400004);
         REQUIRE(frame != nullptr);
-        walk.went_along(frame + 6);
-        walk.keep();
+        walk.append_matched(frame + 6);
+        walk.commit();
     }
     CHECK(count_from(0x1000, 0x400000, end) == 11);
     CHECK(count_from(0x1030, 0x600000, end) == 8);
     CHECK(count_from(0x1040, 0x400004, end) == 6);
-    {  // as the first one again: that one is still known
+    {  // the first one again, which is still cached
         WalkCache walk(epoch, 0x1000);
-        walk.went_along(walk.same_way(0x1000, 0x400000) + 3);
-        const WalkCache::Frame* frame = walk.same_way(0x1030, 0x400003);
+        walk.append_matched(walk.match(0x1000, 0x400000) + 3);
+        const WalkCache::Frame* frame = walk.match(0x1030, 0x400003);
         REQUIRE(frame != nullptr);
-        walk.went_along(frame + 7);
-        walk.keep();
+        walk.append_matched(frame + 7);
+        walk.commit();
     }
     CHECK(count_from(0x1000, 0x400000, end) == 10);
-    {  // it ends earlier than the last one, which teaches nothing
+    {  // ends earlier: not inserted
         WalkCache walk(epoch, 0x1000);
-        walk.went_along(walk.same_way(0x1000, 0x400000) + 2);
-        walk.keep();
+        walk.append_matched(walk.match(0x1000, 0x400000) + 2);
+        walk.commit();
     }
     CHECK(count_from(0x1000, 0x400000, end) == 10);
 }
 
-TEST_CASE("a very deep walk that is the same again stays as it is") {
+TEST_CASE("a very deep walk that repeats does not change the cache") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 5000);
     const std::size_t kept = expected(epoch, 0x1000, 5000);
@@ -162,7 +162,7 @@ TEST_CASE("a very deep walk that is the same again stays as it is") {
     CHECK(expected(epoch, 0x1000, 5000) == kept);
 }
 
-TEST_CASE("of a very deep stack the inner part is kept") {
+TEST_CASE("of a very deep stack the inner part is cached") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 5000);
     const std::size_t kept = expected(epoch, 0x1000, 5000);
@@ -170,19 +170,19 @@ TEST_CASE("of a very deep stack the inner part is kept") {
     CHECK(kept < 200);
 }
 
-TEST_CASE("of the walk that began at the same place and of the last one, whichever was there") {
+TEST_CASE("matches the walk with the same initial sp and the last walk") {
     const std::uint64_t epoch = new_epoch();
     walk_through(epoch, 0x1000, 20);
-    walk_through(epoch, 0x0f00, 40, 0x500000);  // above 0x1000 it went where the first did not
+    walk_through(epoch, 0x0f00, 40, 0x500000);  // diverges above 0x1000
     CHECK(expected(epoch, 0x1000, 20) == 20);
     CHECK(expected(epoch, 0x0f00, 40, 0x500000) == 40);
-    // From elsewhere: the outer part of the last walk.
+    // Another initial sp: the outer part of the last walk.
     CHECK(expected(epoch, 0x1010, 20, 0x500000 + 0x11) == 20);
 }
 
 namespace {
 
-// A walk of `frames` frames, the i-th of which is at address(i): how many of them are not known.
+// Walks `frames` frames, the i-th at address(i); returns how many are not cached.
 template <class Address>
 std::size_t unknown_frames(std::uint64_t epoch, std::uintptr_t first, std::size_t frames,
                            const Address& address) {
@@ -190,25 +190,25 @@ std::size_t unknown_frames(std::uint64_t epoch, std::uintptr_t first, std::size_
     std::size_t count = 0;
     for (std::uintptr_t i = 0; i < frames; ++i) {
         const std::uintptr_t sp = first + i * 16;
-        if (const WalkCache::Frame* frame = walk.same_way(sp, address(i))) {
+        if (const WalkCache::Frame* frame = walk.match(sp, address(i))) {
             CHECK(frame->rule.word() == rule.word());
-            walk.went_along(frame + 1);
+            walk.append_matched(frame + 1);
         } else {
-            walk.went(sp, address(i), rule);
+            walk.append(sp, address(i), rule);
             ++count;
         }
     }
-    walk.keep();
+    walk.commit();
     return count;
 }
 
 }  // namespace
 
-TEST_CASE("several ways from one stack pointer, each known to its end") {
+TEST_CASE("several paths from one stack pointer are all cached") {
     const std::uint64_t epoch = new_epoch();
     constexpr std::uintptr_t ways = 4;
     constexpr std::uintptr_t frames = 20;
-    const auto unknown = [&](std::uintptr_t way) {  // the same five frames, then the way's own
+    const auto unknown = [&](std::uintptr_t way) {  // five common frames, then the path's own
         return unknown_frames(epoch, 0x2000, frames, [way](std::uintptr_t i) {
             return 0x400000 + i + (i < 5 ? 0 : way << 12);
         });
@@ -221,7 +221,7 @@ TEST_CASE("several ways from one stack pointer, each known to its end") {
     }
 }
 
-TEST_CASE("more ways from one stack pointer than are kept: some are known, none wrongly") {
+TEST_CASE("more paths from one stack pointer than ways: some match, none wrongly") {
     const std::uint64_t epoch = new_epoch();
     constexpr std::uintptr_t ways = 16;
     constexpr std::uintptr_t frames = 20;
@@ -238,7 +238,7 @@ TEST_CASE("more ways from one stack pointer than are kept: some are known, none 
     CHECK(known > ways);
 }
 
-TEST_CASE("a walk that goes from one way to another again and again") {
+TEST_CASE("a walk that alternates between two cached walks") {
     const std::uint64_t epoch = new_epoch();
     const std::size_t frames = GENERATE(20, 94, 95, 96, 300);
     const std::uintptr_t first = 0x100000 + frames * 0x10000;
@@ -257,9 +257,9 @@ TEST_CASE("a walk that goes from one way to another again and again") {
     }
 }
 
-TEST_CASE("what lies behind a shorter walk in its room is not taken for a part of it") {
+TEST_CASE("stale frames past the end of a shorter walk do not match") {
     const std::uint64_t before = new_epoch();
-    for (int i = 0; i < 4; ++i) {  // all the room that there is for this stack pointer
+    for (int i = 0; i < 4; ++i) {  // all ways of the set
         walk_through(before, 0x3000, 30, 0x400000 + static_cast<std::uintptr_t>(i) * 0x1000);
     }
     const std::uint64_t epoch = new_epoch();
@@ -270,13 +270,13 @@ TEST_CASE("what lies behind a shorter walk in its room is not taken for a part o
         const auto code = 0x400000 + static_cast<std::uintptr_t>(i) * 0x1000;
         WalkCache walk(epoch, 0x3000);
         for (std::uintptr_t frame = 0; frame < 30; ++frame) {
-            CHECK(walk.same_way(0x3000 + frame * 16, code + frame) == nullptr);
-            walk.went(0x3000 + frame * 16, code + frame, rule);
+            CHECK(walk.match(0x3000 + frame * 16, code + frame) == nullptr);
+            walk.append(0x3000 + frame * 16, code + frame, rule);
         }
     }
 }
 
-TEST_CASE("many ways in turn, each as it went the last time") {
+TEST_CASE("many paths in turn, each repeated") {
     const std::uint64_t epoch = new_epoch();
     constexpr std::uintptr_t ways = 40;
     const auto begin = [](std::uintptr_t way) { return 0x7ffe00001000 + way * 48; };
@@ -289,10 +289,10 @@ TEST_CASE("many ways in turn, each as it went the last time") {
     for (std::uintptr_t way = 0; way < ways; ++way) {
         found += expected(epoch, begin(way), 30, 0x400000 + way * 0x1000);
     }
-    CHECK(found >= ways * 30 * 3 / 4);  // some begin at stack pointers that share a place
+    CHECK(found >= ways * 30 * 3 / 4);  // some initial stack pointers share a set
 }
 
-TEST_CASE("threads that walk at once, in one place or in many") {
+TEST_CASE("concurrent walks, in one slot or several") {
     const std::uint64_t epoch = new_epoch();
     std::vector<std::thread> threads;
     threads.reserve(8);

@@ -1,9 +1,9 @@
-// Call stacks as one tree.
+// Call trees.
 #include <nlohmann/json.hpp>
 
 #include "report/views/call_tree.hpp"
 #include "tests/catch.hpp"
-#include "tests/unit/views/made_up.hpp"
+#include "tests/unit/views/synthetic_report.hpp"
 
 using namespace memlab::report;
 
@@ -22,8 +22,8 @@ std::string text_of(const Report& report, const TreeOptions& how, std::size_t to
     return render_tree_text(trees_of(report, options, how), options, how);
 }
 
-MadeUp training() {
-    MadeUp made;
+SyntheticReport training() {
+    SyntheticReport made;
     made.site({"forward", "step", "main"}, 6 * mib);
     made.site({"forward", "validate", "main"}, 3 * mib);
     made.site({"load", "main"}, mib);
@@ -62,10 +62,10 @@ TEST_CASE("top-down: from main to the places") {
 }
 
 TEST_CASE("a function that calls from two of its lines") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"load", "main"}, mib);
     made.site({"save", "main"}, mib);
-    // main's second call stands on another line.
+    // main's second call is on another line.
     made.report.python_frames.push_back(made.report.python_frames[2]);
     made.report.python_frames.back().line = 99;
     made.report.frames.push_back({0, 0, made.report.python_frames.size() - 1});
@@ -80,17 +80,17 @@ TEST_CASE("a function that calls from two of its lines") {
 
 TEST_CASE("small branches and many branches are summed up") {
     TreeOptions how;
-    how.least_share = 0.2;
+    how.min_share = 0.2;
     const std::string small = text_of(training().report, how);
     CHECK(small.find("load") == std::string::npos);
     CHECK(small.find("     1.00 MiB   10.0%          1  [1 other]\n") != std::string::npos);
-    how.least_share = 0;
+    how.min_share = 0;
     const std::string few = text_of(training().report, how, 1);
     CHECK(few.find("     3.00 MiB   30.0%          1    [1 other]\n") != std::string::npos);
 }
 
 TEST_CASE("a function that calls itself is a node for each call") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"f", "f", "f", "main"}, mib);
     const auto trees = trees_of(made.report, {}, {});
     CHECK(trees[0].nodes.size() == 5);
@@ -98,7 +98,7 @@ TEST_CASE("a function that calls itself is a node for each call") {
 }
 
 TEST_CASE("a long way without branches is shown by its ends") {
-    MadeUp made;
+    SyntheticReport made;
     std::vector<std::string> functions;
     functions.reserve(30);
     for (int i = 0; i < 30; ++i) {
@@ -117,7 +117,7 @@ TEST_CASE("a long way without branches is shown by its ends") {
 }
 
 TEST_CASE("stacks of any depth, and none") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"leaf"}, mib);
     made.report.stacks.back().frames.resize(200'000, made.report.stacks.back().frames.front());
     made.site({}, mib);
@@ -131,7 +131,7 @@ TEST_CASE("stacks of any depth, and none") {
 }
 
 TEST_CASE("the figures of a node are the sums of what passes through it") {
-    const MadeUp made = training();
+    const SyntheticReport made = training();
     ViewOptions options;
     const auto json = nlohmann::json::parse(
         render_tree_json("f", trees_of(made.report, options, {}), options, {}));

@@ -1,9 +1,9 @@
-// Two reports side by side.
+// Comparison of two reports.
 #include <nlohmann/json.hpp>
 
 #include "report/views/diff.hpp"
 #include "tests/catch.hpp"
-#include "tests/unit/views/made_up.hpp"
+#include "tests/unit/views/synthetic_report.hpp"
 
 using namespace memlab::report;
 
@@ -25,8 +25,8 @@ struct Sides {
     DiffSide after;
 };
 
-MadeUp two_sites() {
-    MadeUp made;
+SyntheticReport two_sites() {
+    SyntheticReport made;
     made.site({"forward", "step"}, 6 * mib);
     made.site({"load", "main"}, mib);
     made.report.process.ended = "exit";
@@ -55,8 +55,8 @@ TEST_CASE("changes read as people write them") {
 }
 
 TEST_CASE("code that moved, in another folder, is the same site") {
-    MadeUp a = two_sites();
-    MadeUp b = two_sites();
+    SyntheticReport a = two_sites();
+    SyntheticReport b = two_sites();
     for (PythonFrame& frame : b.report.python_frames) {
         frame.line += 100;
         frame.file = "/elsewhere" + frame.file;
@@ -75,8 +75,8 @@ TEST_CASE("code that moved, in another folder, is the same site") {
 }
 
 TEST_CASE("another function, another file, another kind is another site") {
-    MadeUp a = two_sites();
-    MadeUp b;
+    SyntheticReport a = two_sites();
+    SyntheticReport b;
     b.site({"forward", "validate"}, 6 * mib);
     b.site({"load", "main"}, mib, "array");
     const Sides sides(a.report, b.report);
@@ -91,8 +91,8 @@ TEST_CASE("another function, another file, another kind is another site") {
 }
 
 TEST_CASE("what is left out is summed up, and the total is of everything") {
-    MadeUp a = two_sites();
-    MadeUp b;
+    SyntheticReport a = two_sites();
+    SyntheticReport b;
     b.site({"forward", "step"}, 10 * mib);
     b.site({"load", "main"}, 3 * mib);
     b.site({"save", "main"}, mib);
@@ -113,8 +113,8 @@ TEST_CASE("what is left out is summed up, and the total is of everything") {
 }
 
 TEST_CASE("a GPU that only one of them used") {
-    MadeUp a = two_sites();
-    MadeUp b = two_sites();
+    SyntheticReport a = two_sites();
+    SyntheticReport b = two_sites();
     b.report.devices[0].index = 1;
     for (Site& site : b.report.sites) {
         site.device = 1;
@@ -130,8 +130,8 @@ TEST_CASE("a GPU that only one of them used") {
 }
 
 TEST_CASE("callers are shown before folders, since they tell stacks apart") {
-    const MadeUp a;
-    MadeUp c;
+    const SyntheticReport a;
+    SyntheticReport c;
     c.site({"new_tensor", "forward_layer", "main"}, mib);
     c.report.python_frames[1].file = "/a/long/way/to/the/samples/of/it/sample.cu";
     CHECK(text_of({a.report, c.report})
@@ -139,9 +139,9 @@ TEST_CASE("callers are shown before folders, since they tell stacks apart") {
 }
 
 TEST_CASE("scopes by their path") {
-    MadeUp a = two_sites();
-    MadeUp b = two_sites();
-    for (MadeUp* made : {&a, &b}) {
+    SyntheticReport a = two_sites();
+    SyntheticReport b = two_sites();
+    for (SyntheticReport* made : {&a, &b}) {
         made->report.scopes.resize(2);
         made->report.scopes[0].name = "train";
         made->report.scopes[1].name = "forward";
@@ -159,8 +159,8 @@ TEST_CASE("scopes by their path") {
 }
 
 TEST_CASE("what makes it less than exact is said") {
-    MadeUp a = two_sites();
-    MadeUp b = two_sites();
+    SyntheticReport a = two_sites();
+    SyntheticReport b = two_sites();
     b.report.process.ended = "cut off";
     b.report.log.dropped = 7;
     const auto notes = Sides(a.report, b.report).diff({}).notes;
@@ -171,7 +171,7 @@ TEST_CASE("what makes it less than exact is said") {
 
 TEST_CASE("addresses of different builds are not taken for names") {
     const auto build = [](const std::string& id, std::uint64_t address) {
-        MadeUp made;
+        SyntheticReport made;
         made.report.process.ended = "exit";
         made.report.modules.push_back({"/opt/app", id});
         made.report.frames.push_back({1, address, 0});
@@ -179,8 +179,8 @@ TEST_CASE("addresses of different builds are not taken for names") {
         made.site({}, mib).stack = made.report.stacks.size() - 1;
         return made;
     };
-    const MadeUp a = build("aa", 0x10);
-    const MadeUp moved = build("bb", 0x20);
+    const SyntheticReport a = build("aa", 0x10);
+    const SyntheticReport moved = build("bb", 0x20);
     CHECK(Sides(a.report, moved.report).diff({}).devices[0].sites.size() == 2);
     CHECK(Sides(a.report, moved.report).diff({}).notes.size() == 1);
     CHECK(Sides(a.report, a.report).diff({}).devices[0].unchanged == 1);

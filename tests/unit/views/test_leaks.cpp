@@ -1,17 +1,17 @@
-// What was never freed, what of it may stay, and how a user says so.
+// Leaks and suppressions.
 #include <nlohmann/json.hpp>
 
 #include "report/views/leaks.hpp"
 #include "tests/catch.hpp"
-#include "tests/unit/views/made_up.hpp"
+#include "tests/unit/views/synthetic_report.hpp"
 
 using namespace memlab::report;
 
 namespace {
 
-/// forward leaks, a library keeps a workspace, load gave everything back.
-MadeUp leaking() {
-    MadeUp made;
+/// forward leaks, a library keeps a workspace, load freed everything.
+SyntheticReport leaking() {
+    SyntheticReport made;
     made.report.process.ended = "exit";
     made.site({"forward", "step"}, 6 * mib).live_count = 2;
     made.report.sites[0].live_bytes = 3 * mib;
@@ -33,7 +33,7 @@ Leaks leaks_of(const Report& report, const std::vector<Suppression>& suppression
 }
 
 std::string problem_of(std::string_view text) {
-    const ReadSuppressions read = parse_suppressions(text);
+    const SuppressionList read = parse_suppressions(text);
     CHECK((read.problem.empty() || read.list.empty()));
     return read.problem;
 }
@@ -41,7 +41,7 @@ std::string problem_of(std::string_view text) {
 }  // namespace
 
 TEST_CASE("what lives at the end is a leak") {
-    const MadeUp made = leaking();
+    const SyntheticReport made = leaking();
     const Leaks leaks = leaks_of(made.report, {});
     REQUIRE(leaks.devices.size() == 1);
     CHECK(leaks.devices[0].rows.size() == 2);
@@ -50,7 +50,7 @@ TEST_CASE("what lives at the end is a leak") {
 }
 
 TEST_CASE("what libraries keep with their handles is none") {
-    const MadeUp made = leaking();
+    const SyntheticReport made = leaking();
     const Leaks leaks = leaks_of(made.report, default_suppressions());
     const DeviceLeaks& device = leaks.devices[0];
     REQUIRE(device.rows.size() == 1);
@@ -83,7 +83,7 @@ TEST_CASE("each built-in suppression has a name, a reason and a pattern") {
 }
 
 TEST_CASE("a file of suppressions") {
-    const ReadSuppressions read = parse_suppressions(
+    const SuppressionList read = parse_suppressions(
         "# known\r\n\r\n[ masks ]\r\n reason = on purpose = yes\r\nfunc= forward\n"
         "kind = device\n\n[api]\nreason = x\napi = cuMem*");
     REQUIRE(read.problem.empty());
@@ -92,8 +92,8 @@ TEST_CASE("a file of suppressions") {
     CHECK(read.list[0].reason == "on purpose = yes");
     CHECK(read.list[0].filter.text() == "func=forward, kind=device");
     CHECK(read.list[1].api == "cuMem*");
-    const MadeUp made = leaking();
-    // The first that matches takes it.
+    const SyntheticReport made = leaking();
+    // The first suppression that matches applies.
     const Leaks leaks = leaks_of(made.report, read.list);
     CHECK(leaks.devices[0].rows.empty());
     REQUIRE(leaks.devices[0].suppressions.size() == 2);
@@ -102,9 +102,9 @@ TEST_CASE("a file of suppressions") {
 }
 
 TEST_CASE("all patterns of a suppression must match") {
-    const MadeUp made = leaking();
+    const SyntheticReport made = leaking();
     const auto left = [&](const std::string& patterns) {
-        const ReadSuppressions read = parse_suppressions("[a]\nreason = b\n" + patterns);
+        const SuppressionList read = parse_suppressions("[a]\nreason = b\n" + patterns);
         REQUIRE(read.problem.empty());
         return leaks_of(made.report, read.list).devices[0].rows.size();
     };
@@ -118,7 +118,7 @@ TEST_CASE("all patterns of a suppression must match") {
 TEST_CASE("a file with a mistake is refused, and the line is named") {
     CHECK(problem_of("").empty());
     CHECK(problem_of("# nothing\n\n").empty());
-    CHECK(problem_of("\nfunc = a\n").find("line 2: stands before the first [NAME]") == 0);
+    CHECK(problem_of("\nfunc = a\n").find("line 2: is before the first [NAME]") == 0);
     CHECK(problem_of("[a]\nreason = b\n").find("line 1: [a] matches everything") == 0);
     CHECK(problem_of("[a]\nfunc = b\n[c]\n").find("line 1: [a] has no reason") == 0);
     CHECK(problem_of("[a]\nfunction = b\n").find("line 2: takes reason, func,") == 0);
@@ -127,20 +127,20 @@ TEST_CASE("a file with a mistake is refused, and the line is named") {
     CHECK(problem_of("[a]\nfunc =\n").find("line 2: func is empty") == 0);
     CHECK(problem_of("[a\n").find("line 1: a name ends with ]") == 0);
     CHECK(problem_of("[ ]\n").find("line 1: a suppression needs a name") == 0);
-    CHECK(problem_of("[a]\nfunc = b\nreason = c\n[a]\n").find("line 4: [a] is there twice") == 0);
+    CHECK(problem_of("[a]\nfunc = b\nreason = c\n[a]\n").find("line 4: [a] is defined twice") == 0);
     CHECK(problem_of("[a]\nhello\n").find("line 2: is neither [NAME] nor KEY = TEXT") == 0);
     CHECK(problem_of(std::string_view("\0\xff[", 3)).find("line 1: is neither") == 0);
 }
 
 TEST_CASE("generated suppressions suppress what they were made for, whatever its name") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"Matrix<int[3]>::operator*\nreason = gone", "step"}, mib).live_count = 1;
     made.site({}, mib, "pinned").live_count = 1;
     Site& nameless = made.site({" padded "}, mib, "managed");
     nameless.live_count = 1;
     nameless.api = "";
     const std::string text = generate_suppressions(leaks_of(made.report, {}));
-    const ReadSuppressions read = parse_suppressions(text);
+    const SuppressionList read = parse_suppressions(text);
     REQUIRE(read.problem.empty());
     CHECK(read.list.size() == 3);
     CHECK(leaks_of(made.report, read.list).devices[0].rows.empty());
@@ -148,7 +148,7 @@ TEST_CASE("generated suppressions suppress what they were made for, whatever its
 }
 
 TEST_CASE("growth is suppressed by the user only") {
-    MadeUp made = leaking();
+    SyntheticReport made = leaking();
     made.report.steps.resize(1);
     Steps& steps = made.report.steps[0];
     steps.kind = "mark";
@@ -163,7 +163,7 @@ TEST_CASE("growth is suppressed by the user only") {
     REQUIRE(all.steps.size() == 1);
     REQUIRE(all.steps[0].rows.size() == 2);
     CHECK(all.steps[0].rows[0].place.function == "create");
-    const ReadSuppressions known = parse_suppressions("[a]\nreason = b\nfunc = create\n");
+    const SuppressionList known = parse_suppressions("[a]\nreason = b\nfunc = create\n");
     const Leaks rest = leaks_of(made.report, known.list, options);
     CHECK(rest.steps[0].suppressed == 1);
     CHECK(render_leaks_text(made.report, rest, options) ==
@@ -173,14 +173,14 @@ TEST_CASE("growth is suppressed by the user only") {
 }
 
 TEST_CASE("a program that still runs has no leaks yet") {
-    MadeUp made = leaking();
+    SyntheticReport made = leaking();
     made.report.process.ended = "running";
-    CHECK(render_leaks_text(made.report, leaks_of(made.report, {}), {}).find("no leak yet") !=
-          std::string::npos);
+    CHECK(render_leaks_text(made.report, leaks_of(made.report, {}), {})
+              .find("not necessarily a leak") != std::string::npos);
 }
 
 TEST_CASE("leaks for scripts") {
-    const MadeUp made = leaking();
+    const SyntheticReport made = leaking();
     Resolver resolver(made.report, nullptr);
     LeakOptions options;
     options.top = 1;

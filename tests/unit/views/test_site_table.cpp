@@ -4,7 +4,7 @@
 
 #include "report/views/site_table.hpp"
 #include "tests/catch.hpp"
-#include "tests/unit/views/made_up.hpp"
+#include "tests/unit/views/synthetic_report.hpp"
 #include "trace/record.hpp"
 
 using namespace memlab::report;
@@ -16,9 +16,9 @@ std::vector<SiteTable> tables_of(const Report& report, const ViewOptions& option
     return site_tables(report, resolver, std::vector<bool>(report.sites.size(), true), options);
 }
 
-/// forward by two ways, backward, pinned memory of forward, and one without a stack.
-MadeUp many_ways() {
-    MadeUp made;
+/// forward on two call stacks, backward, pinned memory of forward, and one site without a stack.
+SyntheticReport many_ways() {
+    SyntheticReport made;
     made.site({"forward", "step"}, 4 * mib).temporaries = 5;
     made.site({"forward", "validate"}, 2 * mib);
     made.site({"backward", "step"}, 3 * mib).live_bytes = mib;
@@ -38,37 +38,37 @@ TEST_CASE("the kinds of memory that curves count are those that the aggregator c
 }
 
 TEST_CASE("sites of one place and kind are one row") {
-    const MadeUp made = many_ways();
+    const SyntheticReport made = many_ways();
     const auto tables = tables_of(made.report, {});
     REQUIRE(tables.size() == 1);
     const auto& rows = tables[0].rows;
     REQUIRE(rows.size() == 4);
     CHECK(rows[0].place.function == "forward");
-    CHECK(rows[0].figures.peak_bytes == 6 * mib);
-    CHECK(rows[0].figures.count == 2);
+    CHECK(rows[0].stats.peak_bytes == 6 * mib);
+    CHECK(rows[0].stats.count == 2);
     CHECK(rows[0].sites == std::vector<std::size_t>{0, 1});
     CHECK(rows[1].place.function == "backward");
     CHECK_FALSE(rows[2].place.recorded);
     CHECK(rows[3].kind == "pinned");
-    CHECK(rows[3].figures.peak_bytes == 0);  // not in the curve
-    CHECK(rows[3].figures.bytes == 8 * mib);
+    CHECK(rows[3].stats.peak_bytes == 0);  // not in the curve
+    CHECK(rows[3].stats.bytes == 8 * mib);
     CHECK(tables[0].whole == tables[0].taken);
     CHECK(tables[0].whole.peak_bytes == 10 * mib);
 }
 
 TEST_CASE("rows come in the order that was asked for") {
-    const MadeUp made = many_ways();
+    const SyntheticReport made = many_ways();
     ViewOptions options;
-    options.order = order_of("bytes");
+    options.order = parse_order("bytes");
     CHECK(tables_of(made.report, options)[0].rows[0].kind == "pinned");
-    options.order = order_of("live");
+    options.order = parse_order("live");
     CHECK(tables_of(made.report, options)[0].rows[0].place.function == "backward");
-    options.order = order_of("temporaries");
-    CHECK(tables_of(made.report, options)[0].rows[0].figures.temporaries == 5);
+    options.order = parse_order("temporaries");
+    CHECK(tables_of(made.report, options)[0].rows[0].stats.temporaries == 5);
 }
 
 TEST_CASE("the program's names stand below the place, those of all its sites") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"forward", "step"}, 4 * mib).labels = {{"acts\x1b", 2, 1, 4 * mib}};
     made.site({"forward", "validate"}, 2 * mib).labels = {{"acts\x1b", 3, 0, 0},
                                                           {"logits", 9, 0, 0}};
@@ -88,7 +88,7 @@ TEST_CASE("the program's names stand below the place, those of all its sites") {
 }
 
 TEST_CASE("shares are of the device, whatever is taken") {
-    const MadeUp made = many_ways();
+    const SyntheticReport made = many_ways();
     Resolver resolver(made.report, nullptr);
     ViewOptions options;
     options.style.ascii = true;
@@ -104,7 +104,7 @@ TEST_CASE("shares are of the device, whatever is taken") {
 }
 
 TEST_CASE("what does not fit is summed up") {
-    const MadeUp made = many_ways();
+    const SyntheticReport made = many_ways();
     ViewOptions options;
     options.top = 1;
     const auto tables = tables_of(made.report, options);
@@ -120,11 +120,11 @@ TEST_CASE("what does not fit is summed up") {
 }
 
 TEST_CASE("sums that do not fit stop at the largest number") {
-    MadeUp made;
+    SyntheticReport made;
     made.site({"forward"}, std::numeric_limits<std::uint64_t>::max());
     made.site({"forward", "step"}, 5);
     const auto tables = tables_of(made.report, {});
-    CHECK(tables[0].rows[0].figures.bytes == std::numeric_limits<std::uint64_t>::max());
+    CHECK(tables[0].rows[0].stats.bytes == std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST_CASE("a report without memory has no table") {

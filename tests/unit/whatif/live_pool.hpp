@@ -1,5 +1,5 @@
-// A pool on a simulated device whose recording is kept as a log would have it: what a replay or a
-// what-if is tested with. A function of the seed.
+// A pool on a simulated device whose events are recorded as in a log, for tests of replay and
+// what-if. Deterministic by seed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace memlab::test {
 inline constexpr std::uint64_t kib = std::uint64_t{1} << 10;
 inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 
-/// Turns what a pool tells into events, as the live recorder does.
+/// Turns observer callbacks of a pool into events, as the live recorder does.
 class EventObserver final : public allocator::PoolObserver {
   public:
     EventObserver(Records& records, std::uint32_t context) : records_(records), context_(context) {}
@@ -48,7 +48,7 @@ class EventObserver final : public allocator::PoolObserver {
     void on_alloc_retry(std::uint64_t requested, allocator::Tag /*tag*/) override {
         tell(EventType::alloc_retry, 0, requested, 0);
     }
-    void on_make_room(std::uint64_t requested, allocator::Tag /*tag*/) override {
+    void on_reclaim(std::uint64_t requested, allocator::Tag /*tag*/) override {
         tell(EventType::make_room, 0, requested, 0);
     }
     void on_empty_cache() override { tell(EventType::empty_cache, 0, 0, 0); }

@@ -1,5 +1,5 @@
-// PastSpace answers for a moment of the past what FreeRanges, which keeps everything in order all
-// along, knew at that moment.
+// FreeSpaceAtPeak gives the free space at a snapshot that FreeRanges, which is always up to date,
+// had then.
 #include <map>
 #include <vector>
 
@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t unit = 512;
-constexpr std::uint64_t room_of_owner = std::uint64_t{1} << 40;
+constexpr std::uint64_t owner_range = std::uint64_t{1} << 40;
 
-/// The same reservations and blocks for both: pages of a few owners, of which some are reserved.
+/// Applies random reservations and blocks of a few owners to both.
 class Both {
   public:
     explicit Both(std::uint64_t seed) : random_(seed) {}
@@ -35,33 +35,33 @@ class Both {
             case 3:
             case 4:
             case 5:
-                take();
+                allocate();
                 break;
             default:
-                give_back();
+                free();
         }
     }
 
-    void lose_an_owner() {
+    void lose_owner() {
         const auto owner = static_cast<std::uint32_t>(random_.below(owners));
         for (std::size_t i = blocks_.size(); i > 0; --i) {
             if (blocks_[i - 1].owner == owner) {
-                give_back(i - 1);
+                free(i - 1);
             }
         }
-        past_.release_all(owner);
-        free_.erase(owner);
+        tested_.release_all(owner);
+        ranges_.erase(owner);
         reserved_.erase(owner);
     }
 
-    void remember() {
-        past_.remember();
-        remembered_ = now();
+    void snapshot() {
+        tested_.snapshot();
+        expected_ = now();
     }
 
     void check() const {
-        CHECK(past_.then().largest == remembered_.largest);
-        CHECK(past_.then().total == remembered_.total);
+        CHECK(tested_.free_space().largest == expected_.largest);
+        CHECK(tested_.free_space().total == expected_.total);
     }
 
   private:
@@ -71,19 +71,19 @@ class Both {
     struct InUse {
         std::uint32_t owner;
         std::uint64_t size;
-        PastSpace::Place place;
+        FreeSpaceAtPeak::Slot slot;
     };
 
     FreeSpace now() const {
         FreeSpace space;
-        for (const auto& [owner, free] : free_) {
+        for (const auto& [owner, free] : ranges_) {
             space.largest = std::max(space.largest, free.largest());
             space.total += free.total();
         }
         return space;
     }
 
-    /// One to four pages, none of which is reserved or holds a block.
+    /// Reserves one to four unreserved pages.
     void reserve() {
         const auto owner = static_cast<std::uint32_t>(random_.below(owners));
         const std::uint64_t first = random_.below(pages);
@@ -96,69 +96,69 @@ class Both {
         for (std::uint64_t i = first; i < first + count; ++i) {
             reserved_[owner][i] = true;
         }
-        const std::uint64_t address = (owner + 1) * room_of_owner + first * page;
-        past_.reserve(owner, address, count * page);
-        free_[owner].add(address, count * page);
+        const std::uint64_t address = (owner + 1) * owner_range + first * page;
+        tested_.reserve(owner, address, count * page);
+        ranges_[owner].add(address, count * page);
     }
 
-    /// Free pages, whichever calls reserved them.
+    /// Releases free pages, also of several reservations.
     void release() {
         const auto owner = static_cast<std::uint32_t>(random_.below(owners));
         const std::uint64_t first = random_.below(pages);
         const std::uint64_t count = 1 + random_.below(6);
-        const std::uint64_t address = (owner + 1) * room_of_owner + first * page;
-        if (!free_[owner].take_at(address, count * page)) {
+        const std::uint64_t address = (owner + 1) * owner_range + first * page;
+        if (!ranges_[owner].take_at(address, count * page)) {
             return;
         }
         for (std::uint64_t i = first; i < first + count; ++i) {
             reserved_[owner][i] = false;
         }
-        past_.release(owner, address, count * page);
+        tested_.release(owner, address, count * page);
     }
 
-    void take() {
+    void allocate() {
         const auto owner = static_cast<std::uint32_t>(random_.below(owners));
         const std::uint64_t size = unit * (1 + random_.below(12));
         std::uint64_t address = 0;
-        if (free_[owner].take_best(size, &address)) {
-            blocks_.push_back({owner, size, past_.take(address, size)});
+        if (ranges_[owner].take_best(size, &address)) {
+            blocks_.push_back({owner, size, tested_.allocate(address, size)});
         }
     }
 
-    void give_back() {
+    void free() {
         if (!blocks_.empty()) {
-            give_back(random_.below(blocks_.size()));
+            free(random_.below(blocks_.size()));
         }
     }
 
-    void give_back(std::size_t index) {
+    void free(std::size_t index) {
         const InUse block = blocks_[index];
-        free_[block.owner].add(past_.address(block.place), block.size);
-        past_.give_back(block.place);
+        ranges_[block.owner].add(tested_.address(block.slot), block.size);
+        tested_.free(block.slot);
         blocks_[index] = blocks_.back();
         blocks_.pop_back();
     }
 
     Random random_;
-    PastSpace past_;
-    std::map<std::uint32_t, FreeRanges> free_;
+    FreeSpaceAtPeak tested_;
+    std::map<std::uint32_t, FreeRanges> ranges_;
     std::map<std::uint32_t, std::map<std::uint64_t, bool>> reserved_;
     std::vector<InUse> blocks_;
-    FreeSpace remembered_;
+    FreeSpace expected_;
 };
 
 }  // namespace
 
-TEST_CASE("what was free at the last moment that counted is found afterwards") {
+TEST_CASE("the free space at the latest snapshot is found later") {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
         INFO("seed " << seed);
         Both both(seed);
-        both.check();  // no moment yet
-        for (int moment = 0; moment < 20; ++moment) {
+        both.check();  // no snapshot yet
+        for (int round = 0; round < 20; ++round) {
             for (int i = 0; i < 60; ++i) {
                 both.step();
             }
-            both.remember();
+            both.snapshot();
             both.check();
             for (int i = 0; i < 150; ++i) {
                 both.step();
@@ -166,8 +166,8 @@ TEST_CASE("what was free at the last moment that counted is found afterwards") {
                     both.check();
                 }
             }
-            if (moment % 5 == 4) {
-                both.lose_an_owner();
+            if (round % 5 == 4) {
+                both.lose_owner();
                 both.check();
             }
         }
@@ -175,13 +175,13 @@ TEST_CASE("what was free at the last moment that counted is found afterwards") {
 }
 
 TEST_CASE("free pieces that touch are one, across reservations of one owner") {
-    PastSpace past;
-    past.reserve(1, 10 * page, page);
-    past.reserve(1, 11 * page, page);
-    const PastSpace::Place block = past.take(10 * page, unit);
-    past.remember();
-    past.give_back(block);
-    past.release(1, 10 * page + unit, 2 * page - unit);
-    CHECK(past.then().largest == 2 * page - unit);
-    CHECK(past.then().total == 2 * page - unit);
+    FreeSpaceAtPeak space;
+    space.reserve(1, 10 * page, page);
+    space.reserve(1, 11 * page, page);
+    const FreeSpaceAtPeak::Slot block = space.allocate(10 * page, unit);
+    space.snapshot();
+    space.free(block);
+    space.release(1, 10 * page + unit, 2 * page - unit);
+    CHECK(space.free_space().largest == 2 * page - unit);
+    CHECK(space.free_space().total == 2 * page - unit);
 }

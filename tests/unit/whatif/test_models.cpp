@@ -1,5 +1,5 @@
-// The models: small cases whose answer is known from the allocator's own documentation or source,
-// and what must hold for every allocator and every program.
+// The models: small cases whose result follows from the allocator's documentation or source, and
+// invariants of all allocators and programs.
 #include <functional>
 #include <memory>
 
@@ -111,7 +111,7 @@ TEST_CASE("without the options that are ours our pool reserves what PyTorch's do
     options.fragmented_rounding = 0;
     for (std::uint64_t seed = 0; seed < 30; ++seed) {
         Program program = random_program(seed, 600, 64 * mib);
-        // PyTorch's frees are reusable at once: the same here.
+        // Complete at once, as PyTorch's frees are reusable at once.
         std::vector<Step> steps;
         for (const Step& step : program.steps) {
             if (step.kind != StepKind::complete) {
@@ -131,7 +131,7 @@ TEST_CASE("without the options that are ours our pool reserves what PyTorch's do
         run(program, pytorch_model,
             [&](std::size_t, const Model& now) { theirs.push_back(now.meter().reserved()); });
         INFO("seed " << seed);
-        // The two put segments at other addresses, which decides between free blocks of one size.
+        // Segment addresses differ, which decides between free blocks of equal size.
         REQUIRE(ours.size() == theirs.size());
         CHECK(*std::max_element(ours.begin(), ours.end()) ==
               Approx(*std::max_element(theirs.begin(), theirs.end())).epsilon(0.05));
@@ -243,7 +243,7 @@ TEST_CASE("RMM's pool doubles, halves its wish when it cannot, and never shrinks
     RmmModel grows(unlimited, {});
     CHECK(run(writer.program, grows).reserved_peak == 400 * mib);
     CHECK(grows.meter().reserved() == 400 * mib);
-    // 200 MiB are there, 400 wished for: 100 are what is left.
+    // 200 MiB exist, 400 are requested: 100 remain.
     RmmModel short_of_memory(310 * mib, {});
     const Outcome outcome = run(writer.program, short_of_memory);
     CHECK_FALSE(outcome.failure);

@@ -1,4 +1,4 @@
-// Bounds and packings: small cases by hand, and what must hold for random programs.
+// Bounds and packings: small cases, and invariants of random programs.
 #include "report/whatif/packing.hpp"
 
 #include "tests/catch.hpp"
@@ -12,7 +12,7 @@ TEST_CASE("the lower bound is the most that was held at once") {
     ProgramWriter writer;
     const std::uint32_t first = writer.allocate(1000);
     const std::uint32_t second = writer.allocate(2000);
-    writer.request_free(first);  // the application gave it back: no allocator needs it
+    writer.request_free(first);  // freed by the application: no allocator needs it
     writer.allocate(500);
     writer.complete(first);
     writer.free(second);
@@ -31,8 +31,8 @@ TEST_CASE("sizes that no device has do not overflow the bound") {
 }
 
 TEST_CASE("a packing that needs to know the future is found") {
-    // In the order of time b lands between a and c, so that d, as large as a and b together, finds
-    // no hole. Knowing what comes, b goes behind c.
+    // In order of time b is placed between a and c, so that d, as large as a and b together, finds
+    // no hole. With known lifetimes b is placed behind c.
     ProgramWriter writer;
     const std::uint32_t a = writer.allocate(64 * kib);
     const std::uint32_t b = writer.allocate(64 * kib);
@@ -54,7 +54,7 @@ TEST_CASE("packings lie between the bound and the sum, and are sound") {
         const LowerBound bound = lower_bound(program);
         const Packing packing = pack_offline(program);
         INFO("seed " << seed);
-        // An unsound packing would not be counted as one of the best: it must have an order.
+        // An invalid packing is never the best: then `order` would be empty.
         REQUIRE(packing.order != nothing);
         CHECK(packing.bytes >= bound.rounded);
         CHECK(packing.bytes <= bound.rounded + bound.rounded / 4);

@@ -1,5 +1,4 @@
-// The recorded program: what a log amounts to as calls, and that any log amounts to something
-// sound.
+// The recorded program: the calls of a log, and that any log gives a consistent program.
 #include "report/whatif/program.hpp"
 
 #include <set>
@@ -46,7 +45,7 @@ std::vector<StepKind> kinds_of(const Program& program) {
     return kinds;
 }
 
-/// What every model relies on. Empty when it holds.
+/// Checks the invariants that models rely on; "" when they hold.
 std::string problem_of(const Program& program) {
     enum class State { none, live, freed, complete };
     std::vector<State> states(program.allocations.size(), State::none);

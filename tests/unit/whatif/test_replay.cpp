@@ -1,5 +1,4 @@
-// The pool's log, done again: equal for whatever a pool can do, and never equal for a log that was
-// changed.
+// Replays of a pool's log: equal for random programs, different for a log that was changed.
 #include "report/whatif/replay.hpp"
 
 #include <vector>
@@ -88,7 +87,7 @@ TEST_CASE("a thousand random programs are replayed to the last segment") {
             }
         }
     }
-    // What the programs must have done, or this has tested nothing.
+    // The programs must have covered these.
     CHECK(segments > 10000);
     CHECK(unmaps > 1000);
     CHECK(retries > 500);

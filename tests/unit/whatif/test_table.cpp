@@ -1,4 +1,4 @@
-// The table: what is run, what is chosen and why, what is said to the reader.
+// The table: policies, the choice and its reason, the notes.
 #include "report/whatif/table.hpp"
 
 #include <nlohmann/json.hpp>
@@ -30,7 +30,8 @@ bool read_pool(const PoolSettings& settings, allocator::PoolOptions* options, bo
         } else if (name == "MEMLAB_FRAGMENTED_ROUNDING_MB") {
             options->fragmented_rounding = std::stoull(value) * mib;
         } else if (name == "MEMLAB_ROUNDUP_POWER2_DIVISIONS") {
-            *problem = allocator::read_roundup_divisions(value, &options->roundup_power2_divisions);
+            *problem =
+                allocator::parse_roundup_divisions(value, &options->roundup_power2_divisions);
         } else if (!set_pool_option(name, value, options, problem)) {
             return false;
         }
@@ -139,7 +140,7 @@ TEST_CASE("the limit is the device, less what was in use beside the program") {
 
 TEST_CASE("the choice reserves least, and does not live in the driver") {
     ProgramWriter writer;
-    for (int i = 0; i < 200; ++i) {  // PyTorch's segments fit a larger size no more
+    for (int i = 0; i < 200; ++i) {  // no cached PyTorch segment fits the next size
         const std::uint32_t id = writer.allocate((20 + static_cast<std::uint64_t>(i)) * mib);
         writer.free(id);
     }
@@ -152,7 +153,7 @@ TEST_CASE("the choice reserves least, and does not live in the driver") {
     CHECK(table.rows[*table.choice.row].policy.name == "async");
     CHECK_THAT(table.choice.why, !ContainsSubstring("in the driver's calls"));
     CHECK_FALSE(table.choice.ours);
-    // What is quicker does not fit: then the one that lives in the driver, and it is said.
+    // The faster one does not fit: the one that is mostly in the driver is chosen, with a remark.
     ProgramWriter busy;
     const std::uint32_t held = busy.allocate(700 * mib);
     for (int i = 0; i < 2000; ++i) {
@@ -230,7 +231,7 @@ TEST_CASE("the text fits any terminal and says what failed where") {
         recording_of(on_a_device(std::move(writer.program), 512 * mib));
     std::vector<Table> tables;
     tables.push_back(tabulate(recording.programs[0], policies(default_policies()), std::nullopt));
-    const PlaceOf place = [](std::uint32_t stack) {
+    const DescribeStack place = [](std::uint32_t stack) {
         return stack == 7 ? std::string("train.cpp:12") : std::string();
     };
     for (const int width : {40, 60, 80, 120}) {

@@ -1,4 +1,4 @@
-// Small reports whose every figure is known.
+// Small synthetic reports with known figures.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace memlab::report {
 
 inline constexpr std::uint64_t mib = 1 << 20;
 
-/// A report in the making: one GPU, Python frames, which need no symbols.
-class MadeUp {
+/// Builds a report of one GPU with Python frames, which need no symbols.
+class SyntheticReport {
   public:
-    MadeUp() {
+    SyntheticReport() {
         report.devices.resize(1);
         report.devices[0].name = "GPU";
         report.devices[0].kinds["device"].count = 1;
@@ -25,7 +25,7 @@ class MadeUp {
         report.process.executable = "/opt/train";
     }
 
-    /// A call site: functions, innermost first, each on a line of its own in /src/NAME.py.
+    /// Adds a call site: functions, innermost first, each on a line of its own in /src/NAME.py.
     Site& site(const std::vector<std::string>& functions, std::uint64_t at_peak_bytes,
                const std::string& kind = "device") {
         Stack stack;

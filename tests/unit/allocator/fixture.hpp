@@ -1,4 +1,4 @@
-// A pool on a simulated device with the checking observer attached: what most tests begin with.
+// The common test fixture: a pool on a simulated device with the checking observer attached.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace memlab::allocator::testing {
 
-/// What validate() and problem() answer when all is well; compared with, so that a failure shows
-/// the problem itself.
+/// The result of validate() and problem() without a problem. Compare with it, so that a failing
+/// test prints the problem.
 inline constexpr std::string_view sound;
 
 inline constexpr std::uint64_t kib = 1ULL << 10;
@@ -38,8 +38,8 @@ inline PoolOptions unaligned(FreeSync sync = FreeSync::automatic) {
     return options;
 }
 
-struct World {
-    explicit World(std::uint64_t total = 80 * gib, const PoolOptions& options = {})
+struct Fixture {
+    explicit Fixture(std::uint64_t total = 80 * gib, const PoolOptions& options = {})
         : backend(total), observer(options), pool(options, backend, &observer) {}
 
     /// An allocation that must succeed.
@@ -61,7 +61,7 @@ struct World {
     std::int64_t reserved() const { return pool.stats().reserved_bytes.all.current; }
     std::int64_t active() const { return pool.stats().active_bytes.all.current; }
 
-    /// The first thing that is wrong with the pool, the events, the statistics or the backend.
+    /// The first problem of the pool, the events, the statistics or the backend; else empty.
     std::string problem() const {
         if (std::string problem = pool.validate(); !problem.empty()) {
             return "pool: " + problem;
@@ -79,7 +79,7 @@ struct World {
         return stats == seen ? "" : "the statistics differ from the events";
     }
 
-    /// Gives everything back and checks that nothing is left.
+    /// Frees all cached memory and checks that nothing is left.
     std::string problem_at_end() {
         pool.fence_deferred();
         backend.advance_all();
@@ -91,7 +91,7 @@ struct World {
             return std::to_string(backend.fences()) + " fences were not released";
         }
         if (backend.segments() != 0 || backend.used() != 0) {
-            return std::to_string(backend.segments()) + " segments were not given back";
+            return std::to_string(backend.segments()) + " segments were not freed";
         }
         return {};
     }

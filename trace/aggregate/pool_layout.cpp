@@ -1,4 +1,4 @@
-#include "trace/aggregate/pool_figures.hpp"
+#include "trace/aggregate/pool_layout.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -8,17 +8,18 @@
 namespace memlab::trace {
 namespace {
 
-/// The end of a range, which no input makes wrap.
-std::uint64_t end_of(std::uint64_t address, std::uint64_t size) {
-    const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - address;
-    return address + std::min(size, room);
+/// The end of a range, clipped to the address space.
+std::uint64_t range_end(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t max_size = std::numeric_limits<std::uint64_t>::max() - address;
+    return address + std::min(size, max_size);
 }
 
 }  // namespace
 
-/// The first segment that a range from `address` on may touch: the one that holds it, or the next.
-template <typename These>
-auto PoolFigures::first_overlapping(These& segments, std::uint64_t address) {
+/// The first segment that a range from `address` may overlap: the one that contains it, or the
+/// next.
+template <typename SegmentMap>
+auto PoolLayout::first_overlapping(SegmentMap& segments, std::uint64_t address) {
     const auto above = segments.upper_bound(address);
     if (above != segments.begin()) {
         const auto before = std::prev(above);
@@ -29,9 +30,9 @@ auto PoolFigures::first_overlapping(These& segments, std::uint64_t address) {
     return above;
 }
 
-std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::uint64_t size) const {
+std::vector<std::uint64_t> PoolLayout::blocks_in(std::uint64_t address, std::uint64_t size) const {
     std::vector<std::uint64_t> found;
-    const std::uint64_t end = end_of(address, size);
+    const std::uint64_t end = range_end(address, size);
     for (const std::uint64_t base : segments_in(address, size)) {
         const Blocks& blocks = segments_.find(base)->second.blocks;
         auto block = blocks.floor(address);
@@ -51,10 +52,10 @@ std::vector<std::uint64_t> PoolFigures::blocks_in(std::uint64_t address, std::ui
     return found;
 }
 
-std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
-                                                    std::uint64_t size) const {
+std::vector<std::uint64_t> PoolLayout::segments_in(std::uint64_t address,
+                                                   std::uint64_t size) const {
     std::vector<std::uint64_t> found;
-    const std::uint64_t end = end_of(address, size);
+    const std::uint64_t end = range_end(address, size);
     for (auto at = first_overlapping(segments_, address);
          at != segments_.end() && (at->first < end || at->first == address); ++at) {
         found.push_back(at->first);
@@ -62,19 +63,19 @@ std::vector<std::uint64_t> PoolFigures::segments_in(std::uint64_t address,
     return found;
 }
 
-PoolFigures::Split PoolFigures::split_of(const Segment& segment) {
+PoolLayout::Split PoolLayout::split(const Segment& segment) {
     if (segment.active_bytes == 0) {
         return {};
     }
     return {segment.gaps, segment.size - segment.active_bytes};
 }
 
-void PoolFigures::account(bool small, Split before, Split after) {
+void PoolLayout::account(bool small, Split before, Split after) {
     stats.inactive_split.change(small, before.count, after.count);
     stats.inactive_split_bytes.change(small, before.bytes, after.bytes);
 }
 
-PoolFigures::Segment* PoolFigures::segment_of(std::uint64_t address) {
+PoolLayout::Segment* PoolLayout::find_segment(std::uint64_t address) {
     Segment*& hint = hints_[(address >> hint_shift) % hints];
     if (hint != nullptr && address - hint->base < hint->size) {
         return hint;
@@ -87,12 +88,12 @@ PoolFigures::Segment* PoolFigures::segment_of(std::uint64_t address) {
     return hint;
 }
 
-std::uint64_t PoolFigures::segment_size(std::uint64_t address) const {
+std::uint64_t PoolLayout::segment_size(std::uint64_t address) const {
     const auto at = segments_.find(address);
     return at == segments_.end() ? 0 : at->second.size;
 }
 
-std::vector<PoolFigures::Range> PoolFigures::segments() const {
+std::vector<PoolLayout::Range> PoolLayout::segments() const {
     std::vector<Range> all;
     all.reserve(segments_.size());
     for (const auto& [base, segment] : segments_) {
@@ -101,7 +102,7 @@ std::vector<PoolFigures::Range> PoolFigures::segments() const {
     return all;
 }
 
-std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const {
+std::vector<std::uint64_t> PoolLayout::context_segments(std::uint32_t context) const {
     std::vector<std::uint64_t> found;
     for (const auto& [base, segment] : segments_) {
         if (segment.context == context) {
@@ -112,7 +113,7 @@ std::vector<std::uint64_t> PoolFigures::segments_of(std::uint32_t context) const
 }
 
 template <typename Use>
-void PoolFigures::for_each_gap(const Segment& segment, Use use) {
+void PoolLayout::for_each_gap(const Segment& segment, Use use) {
     const Blocks& blocks = segment.blocks;
     std::uint64_t at = segment.base;
     for (auto block = blocks.begin(); block != blocks.end(); block = blocks.next(block)) {
@@ -126,7 +127,7 @@ void PoolFigures::for_each_gap(const Segment& segment, Use use) {
     }
 }
 
-std::uint64_t PoolFigures::largest_gap() {
+std::uint64_t PoolLayout::largest_gap() {
     std::uint64_t largest = 0;
     for (auto& [base, segment] : segments_) {
         if (segment.recount_gaps) {
@@ -141,9 +142,9 @@ std::uint64_t PoolFigures::largest_gap() {
     return largest;
 }
 
-/// The figures of a segment whose range has changed, from its blocks: O(blocks in it), for the rare
-/// changes of mapped segments. It must have been left out.
-void PoolFigures::recount(Segment& segment) {
+/// Recomputes the figures of a segment whose range has changed, in O(blocks in it). For the rare
+/// changes of mapped segments. Needs unaccount() before the change.
+void PoolLayout::recount(Segment& segment) {
     segment.gaps = segment.largest_gap = 0;
     segment.active_bytes = segment.size;
     segment.recount_gaps = false;
@@ -153,17 +154,17 @@ void PoolFigures::recount(Segment& segment) {
         segment.active_bytes -= size;
     });
     gap_bytes_ += segment.size - segment.active_bytes;
-    account(segment.small, {}, split_of(segment));
+    account(segment.small, {}, split(segment));
 }
 
-void PoolFigures::leave_out(const Segment& segment) {
-    account(segment.small, split_of(segment), {});
+void PoolLayout::unaccount(const Segment& segment) {
+    account(segment.small, split(segment), {});
     gap_bytes_ -= segment.size - segment.active_bytes;
 }
 
-std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size,
-                                       std::uint32_t context, bool mapped) {
-    size = end_of(address, size) - address;
+std::uint64_t PoolLayout::add_segment(std::uint64_t address, std::uint64_t size,
+                                      std::uint32_t context, bool mapped) {
+    size = range_end(address, size) - address;
     if (size == 0) {
         return 0;
     }
@@ -189,8 +190,9 @@ std::uint64_t PoolFigures::add_segment(std::uint64_t address, std::uint64_t size
     return size;
 }
 
-/// Grows the neighbour in front, or takes in the one behind, or both: blocks may span the seam.
-void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context) {
+/// Extends the adjacent mapped segments, and merges both if there are two: blocks may span the
+/// boundary.
+void PoolLayout::add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context) {
     const auto joins = [context](const Segment& segment) {
         return segment.mapped && segment.context == context;
     };
@@ -198,7 +200,7 @@ void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uin
     if (behind != segments_.end() && !joins(behind->second)) {
         behind = segments_.end();
     }
-    Segment* front = address == 0 ? nullptr : segment_of(address - 1);
+    Segment* front = address == 0 ? nullptr : find_segment(address - 1);
     if (front != nullptr && !joins(*front)) {
         front = nullptr;
     }
@@ -209,18 +211,18 @@ void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uin
         small = behind->second.small;
     }
     stats.reserved_bytes.increase(small, size);
-    const auto leave = [&](const Segment& segment) {
-        leave_out(segment);
-        if (segment.small != small) {  // the seam joins the two pools: the front's wins
+    const auto detach = [&](const Segment& segment) {
+        unaccount(segment);
+        if (segment.small != small) {  // merges segments of both pools: the lower one's pool wins
             stats.reserved_bytes.decrease(segment.small, segment.size);
             stats.reserved_bytes.increase(small, segment.size);
         }
     };
     if (behind != segments_.end()) {
-        leave(behind->second);
+        detach(behind->second);
     }
     if (front != nullptr) {
-        leave(*front);
+        detach(*front);
         front->size += size;
         if (behind != segments_.end()) {
             front->size += behind->second.size;
@@ -244,12 +246,12 @@ void PoolFigures::add_mapped(std::uint64_t address, std::uint64_t size, std::uin
     recount(segment);
 }
 
-void PoolFigures::set_max_split_size(std::uint64_t bytes) {
-    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-    stats.max_split_size = static_cast<std::int64_t>(std::min(bytes, most));
+void PoolLayout::set_max_split_size(std::uint64_t bytes) {
+    constexpr std::uint64_t max_value = std::numeric_limits<std::int64_t>::max();
+    stats.max_split_size = static_cast<std::int64_t>(std::min(bytes, max_value));
 }
 
-std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
+std::uint64_t PoolLayout::remove_segment(std::uint64_t address) {
     const auto at = segments_.find(address);
     if (at == segments_.end()) {
         return 0;
@@ -264,35 +266,35 @@ std::uint64_t PoolFigures::remove_segment(std::uint64_t address) {
         }
     }
     stats.reserved_bytes.decrease(segment.small, size);
-    leave_out(segment);
+    unaccount(segment);
     erase(at);
     return size;
 }
 
-std::uint64_t PoolFigures::unmap(std::uint64_t address, std::uint64_t size) {
-    const std::uint64_t end = end_of(address, size);
-    std::uint64_t gone = 0;
+std::uint64_t PoolLayout::unmap(std::uint64_t address, std::uint64_t size) {
+    const std::uint64_t end = range_end(address, size);
+    std::uint64_t unmapped = 0;
     for (const std::uint64_t base : segments_in(address, size)) {
         const auto at = segments_.find(base);
         if (!at->second.mapped) {
             continue;
         }
         const Segment segment = std::move(at->second);
-        leave_out(segment);
+        unaccount(segment);
         erase(at);
-        const std::uint64_t cut_from = std::max(base, address);
-        const std::uint64_t cut_to = std::min(segment.end(), end);
-        keep(segment, base, cut_from);
-        keep(segment, cut_to, segment.end());
-        stats.reserved_bytes.decrease(segment.small, cut_to - cut_from);
-        gone += cut_to - cut_from;
+        const std::uint64_t unmap_from = std::max(base, address);
+        const std::uint64_t unmap_to = std::min(segment.end(), end);
+        keep_mapped(segment, base, unmap_from);
+        keep_mapped(segment, unmap_to, segment.end());
+        stats.reserved_bytes.decrease(segment.small, unmap_to - unmap_from);
+        unmapped += unmap_to - unmap_from;
     }
-    stats.num_device_free += gone != 0 ? 1 : 0;
-    return gone;
+    stats.num_device_free += unmapped != 0 ? 1 : 0;
+    return unmapped;
 }
 
-/// [from, to) of a mapped segment that is no longer there stays, as one of its own.
-void PoolFigures::keep(const Segment& of, std::uint64_t from, std::uint64_t to) {
+/// Keeps [from, to) of a removed mapped segment, as a segment of its own.
+void PoolLayout::keep_mapped(const Segment& of, std::uint64_t from, std::uint64_t to) {
     if (from >= to) {
         return;
     }
@@ -306,8 +308,8 @@ void PoolFigures::keep(const Segment& of, std::uint64_t from, std::uint64_t to) 
     recount(piece);
 }
 
-/// Those that lie in `to`.
-void PoolFigures::copy_blocks(const Segment& from, Segment& to) {
+/// Copies the blocks within the range of `to`.
+void PoolLayout::copy_blocks(const Segment& from, Segment& to) {
     const Blocks& blocks = from.blocks;
     for (auto block = blocks.lower_bound(to.base);
          block != blocks.end() && blocks.key_at(block) < to.end(); block = blocks.next(block)) {
@@ -315,21 +317,21 @@ void PoolFigures::copy_blocks(const Segment& from, Segment& to) {
     }
 }
 
-void PoolFigures::erase(Segments::iterator segment) {
+void PoolLayout::erase(Segments::iterator segment) {
     hints_.fill(nullptr);
     segments_.erase(segment);
 }
 
-/// `previous` and `next`: the blocks around it, or end().
-PoolFigures::Gap PoolFigures::gap_between(const Segment& segment, Blocks::Place previous,
-                                          Blocks::Place next) {
+/// `previous` and `next` are the blocks around the gap, or end().
+PoolLayout::Gap PoolLayout::gap_between(const Segment& segment, Blocks::Position previous,
+                                        Blocks::Position next) {
     const Blocks& blocks = segment.blocks;
     return {previous == blocks.end() ? segment.base : blocks.key_at(previous) + blocks.at(previous),
             next == blocks.end() ? segment.end() : blocks.key_at(next)};
 }
 
-PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint64_t size) {
-    Segment* const in = segment_of(address);
+PoolLayout::AddedBlock PoolLayout::add_block(std::uint64_t address, std::uint64_t size) {
+    Segment* const in = find_segment(address);
     if (in == nullptr || size == 0 || size > in->end() - address) [[unlikely]] {
         return add_without_layout(address, size);
     }
@@ -341,7 +343,7 @@ PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint6
         return {.overlaps = true};
     }
     segment.blocks.insert(next, address, size);
-    const Split before = split_of(segment);
+    const Split before = split(segment);
     segment.gaps += static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != end);
     segment.gaps -= 1;
@@ -353,13 +355,13 @@ PoolFigures::AddedBlock PoolFigures::add_block(std::uint64_t address, std::uint6
     } else if (gap.end - gap.start == segment.largest_gap) {
         segment.recount_gaps = true;
     }
-    account(segment.small, before, split_of(segment));
+    account(segment.small, before, split(segment));
     stats.active.increase(segment.small, 1);
     stats.active_bytes.increase(segment.small, size);
     return {.small = segment.small};
 }
 
-PoolFigures::AddedBlock PoolFigures::add_without_layout(std::uint64_t address, std::uint64_t size) {
+PoolLayout::AddedBlock PoolLayout::add_without_layout(std::uint64_t address, std::uint64_t size) {
     if (!blocks_in(address, size).empty()) {
         return {.overlaps = true};
     }
@@ -369,12 +371,12 @@ PoolFigures::AddedBlock PoolFigures::add_without_layout(std::uint64_t address, s
     return {.small = small};
 }
 
-void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool small) {
+void PoolLayout::remove_block(std::uint64_t address, std::uint64_t size, bool small) {
     stats.active.decrease(small, 1);
     stats.active_bytes.decrease(small, size);
-    Segment* const in = segment_of(address);
+    Segment* const in = find_segment(address);
     if (in == nullptr) {
-        return;  // it had no layout
+        return;  // a block without layout
     }
     Segment& segment = *in;
     const auto block = segment.blocks.find(address);
@@ -384,7 +386,7 @@ void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool s
     const Gap gap =
         gap_between(segment, segment.blocks.previous(block), segment.blocks.next(block));
     segment.blocks.erase(block);
-    const Split before = split_of(segment);
+    const Split before = split(segment);
     segment.gaps -= static_cast<std::uint64_t>(gap.start != address) +
                     static_cast<std::uint64_t>(gap.end != address + size);
     segment.gaps += 1;
@@ -396,7 +398,7 @@ void PoolFigures::remove_block(std::uint64_t address, std::uint64_t size, bool s
     } else {
         segment.largest_gap = std::max(segment.largest_gap, gap.end - gap.start);
     }
-    account(small, before, split_of(segment));
+    account(small, before, split(segment));
 }
 
 }  // namespace memlab::trace

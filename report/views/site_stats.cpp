@@ -1,4 +1,4 @@
-#include "report/views/figures.hpp"
+#include "report/views/site_stats.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 namespace memlab::report {
 
-void Figures::add(const Figures& other) {
+void SiteStats::add(const SiteStats& other) {
     add_to(peak_count, other.peak_count);
     add_to(peak_bytes, other.peak_bytes);
     add_to(count, other.count);
@@ -17,21 +17,21 @@ void Figures::add(const Figures& other) {
     add_to(temporaries, other.temporaries);
 }
 
-Figures figures_of(const Site& site) {
-    Figures figures{
+SiteStats site_stats(const Site& site) {
+    SiteStats stats{
         0, 0, site.count, site.bytes, site.live_count, site.live_bytes, site.temporaries};
     if (is_in_curves(site.kind)) {
-        figures.peak_count = site.at_peak_count;
-        figures.peak_bytes = site.at_peak_bytes;
+        stats.peak_count = site.at_peak_count;
+        stats.peak_bytes = site.at_peak_bytes;
     }
-    return figures;
+    return stats;
 }
 
-Figures figures_of(const Report& report, const Device& device) {
-    Figures sum;
+SiteStats device_stats(const Report& report, const Device& device) {
+    SiteStats sum;
     for (const Site& site : report.sites) {
         if (site.device == device.index) {
-            sum.add(figures_of(site));
+            sum.add(site_stats(site));
         }
     }
     return sum;
@@ -42,38 +42,38 @@ const std::vector<std::string>& order_names() {
     return names;
 }
 
-Order order_of(const std::string& name) {
+Order parse_order(const std::string& name) {
     const auto& names = order_names();
     return static_cast<Order>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-std::uint64_t value_of(const Figures& figures, Order order) {
+std::uint64_t sort_value(const SiteStats& stats, Order order) {
     switch (order) {
         case Order::peak:
-            return figures.peak_bytes;
+            return stats.peak_bytes;
         case Order::bytes:
-            return figures.bytes;
+            return stats.bytes;
         case Order::count:
-            return figures.count;
+            return stats.count;
         case Order::live:
-            return figures.live_bytes;
+            return stats.live_bytes;
         case Order::temporaries:
-            return figures.temporaries;
+            return stats.temporaries;
     }
     return 0;
 }
 
-nlohmann::ordered_json figures_json(const Figures& figures) {
-    return {{"at_peak_bytes", figures.peak_bytes},
-            {"at_peak_count", figures.peak_count},
-            {"bytes", figures.bytes},
-            {"count", figures.count},
-            {"live_bytes", figures.live_bytes},
-            {"live_count", figures.live_count},
-            {"temporaries", figures.temporaries}};
+nlohmann::ordered_json site_stats_json(const SiteStats& stats) {
+    return {{"at_peak_bytes", stats.peak_bytes},
+            {"at_peak_count", stats.peak_count},
+            {"bytes", stats.bytes},
+            {"count", stats.count},
+            {"live_bytes", stats.live_bytes},
+            {"live_count", stats.live_count},
+            {"temporaries", stats.temporaries}};
 }
 
-double share_of(std::uint64_t part, std::uint64_t whole) {
+double fraction(std::uint64_t part, std::uint64_t whole) {
     return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 

@@ -1,5 +1,5 @@
-// The simultaneous peak from event logs against what is known at every moment.
-#include "report/runs/moments.hpp"
+// The exact combined peak from event logs, compared with known values.
+#include "report/runs/exact_peaks.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -14,28 +14,28 @@
 
 using namespace memlab;
 using memlab::test::TemporaryFolder;
-using report::GpuTogether;
+using report::GpuUsage;
 using report::RunCollection;
 
 namespace {
 
 constexpr std::uint64_t second = 1'000'000'000;
 
-/// An allocation's bytes, or minus the bytes of one that goes.
+/// The bytes of an allocation, or minus the bytes of a freed one.
 struct Step {
     std::uint64_t time_ns = 0;  ///< since the start of its process
     std::int64_t bytes = 0;
 };
 
 struct Life {
-    std::uint64_t start_ns = 0;  ///< since the machine's
+    std::uint64_t start_ns = 0;  ///< since boot
     std::uint64_t end_ns = 0;    ///< since its own start
     std::vector<Step> steps = {};
 };
 
 constexpr std::uint64_t boot_ns = 1'700'000'000 * second;
 
-/// The log of a life on one GPU. `wall_error_ns`: how wrong the wall clock was at its start.
+/// Writes the log of a process on one GPU. `wall_error_ns`: error of the wall clock at its start.
 void write(const std::string& path, std::uint32_t pid, const Life& life, bool end = true,
            std::uint64_t wall_error_ns = 0) {
     auto created = trace::LogWriter::create(path, 0);
@@ -75,7 +75,7 @@ void write(const std::string& path, std::uint32_t pid, const Life& life, bool en
     log.close();
 }
 
-/// The most that was held together after all that happened at one nanosecond.
+/// The maximum combined bytes, evaluated after all events of a nanosecond.
 std::uint64_t true_peak(const std::vector<Life>& lives) {
     std::map<std::uint64_t, std::int64_t> changes;
     for (const Life& life : lives) {
@@ -115,16 +115,16 @@ Life random_life(std::mt19937_64& random, std::size_t steps) {
     return life;
 }
 
-std::vector<GpuTogether> bounds_of(const RunCollection& run) {
-    return report::gpus_together(run);
+std::vector<GpuUsage> bounds_of(const RunCollection& run) {
+    return report::combined_gpu_usage(run);
 }
-std::vector<GpuTogether> moments_of(const RunCollection& run) {
-    std::vector<GpuTogether> gpus = report::gpus_together(run);
-    report::read_moments(run, gpus);
+std::vector<GpuUsage> moments_of(const RunCollection& run) {
+    std::vector<GpuUsage> gpus = report::combined_gpu_usage(run);
+    report::find_exact_peaks(run, gpus);
     return gpus;
 }
 
-/// Two that overlap so that their timelines leave doubt.
+/// Two processes that overlap so that their timelines only give bounds.
 std::vector<Life> two_lives(std::uint64_t seed = 1) {
     std::mt19937_64 random(seed);
     return {random_life(random, 5000), random_life(random, 5000)};
@@ -155,7 +155,8 @@ TEST_CASE("logs give the peak between the timelines' bounds") {
         const auto bounds = bounds_of(run);
         const auto exact = moments_of(run);
         REQUIRE(exact.size() == 1);
-        CHECK(bounds[0].allocated.at_least < bounds[0].allocated.at_most);  // or it proves nothing
+        CHECK(bounds[0].allocated.at_least <
+              bounds[0].allocated.at_most);  // otherwise the test is vacuous
         CHECK_FALSE(bounds[0].allocated.from_logs);
         CHECK(exact[0].allocated.from_logs);
         CHECK(exact[0].allocated.exact());
@@ -180,7 +181,7 @@ TEST_CASE("clocks that have nothing in common are not compared") {
     const TemporaryFolder folder;
     std::vector<Life> lives = two_lives();
     write(folder / "memlab.x.1.memlog", 1, lives[0]);
-    // By the wall clock an hour later: after the first, as far as anybody can say.
+    // An hour later by the wall clock, which is the only clock that can be compared.
     write(folder / "memlab.x.2.memlog", 2, lives[1], true, 3600 * second);
     lives[1].start_ns += 3600 * second;
     const auto gpus = moments_of(report::collect_run({folder.path()}));
@@ -195,9 +196,9 @@ TEST_CASE("what one process gives back another takes at the same nanosecond") {
     Life other = first;
     other.steps = {{5, 300}, {2 * second, 400}, {2 * second, -400}, {2 * second, 500}};
     RunCollection run = write_two(folder, {first, other});
-    auto gpus = report::gpus_together(run);
-    gpus[0].allocated.at_least = 0;  // as if the timelines had left doubt
-    report::read_moments(run, gpus);
+    auto gpus = report::combined_gpu_usage(run);
+    gpus[0].allocated.at_least = 0;  // as if the timelines only gave bounds
+    report::find_exact_peaks(run, gpus);
     CHECK(gpus[0].allocated.at_most == 900);  // 600 and 300, then 100 and 800
     CHECK(gpus[0].allocated.at_wall_ns == boot_ns + first.start_ns + second);
 }

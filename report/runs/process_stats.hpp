@@ -1,4 +1,4 @@
-// What one process of a run took, summed over the GPUs that it used.
+// The memory use of one process of a run, summed over its GPUs.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace memlab::report {
 
-/// In bytes, but for the number of allocations, which is of all kinds of memory.
-struct ProcessFigures {
+/// Bytes, except `allocations`: a number of allocations, of all kinds of memory.
+struct ProcessStats {
     std::uint64_t allocated_peak = 0;
     std::uint64_t reserved_peak = 0;
     std::uint64_t at_end = 0;  ///< still allocated
     std::uint64_t allocations = 0;
 };
 
-/// `only`: of this GPU alone, by the index that the process knows it by.
-inline ProcessFigures process_figures(const Report& report,
-                                      const std::optional<std::uint64_t>& only = std::nullopt) {
-    ProcessFigures sums;
+/// `only`: of this GPU only, by its index in the process.
+inline ProcessStats process_stats(const Report& report,
+                                  const std::optional<std::uint64_t>& only = std::nullopt) {
+    ProcessStats sums;
     for (const Device& device : report.devices) {
         if (only && device.index != *only) {
             continue;
@@ -29,7 +29,7 @@ inline ProcessFigures process_figures(const Report& report,
         add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);
         add_to(sums.reserved_peak, device.curve(Curve::reserved).peak_bytes);
         add_to(sums.at_end, device.curve(Curve::allocated).at_end_bytes);
-        add_to(sums.allocations, allocations_of(device));
+        add_to(sums.allocations, allocation_count(device));
     }
     return sums;
 }

@@ -1,11 +1,10 @@
-// The peak that is left, against a second computation of it: all curves of all findings, kept
-// whole.
+// The remaining peak against a reference that stores the whole curve of every finding.
 #include <algorithm>
 #include <map>
 #include <random>
 #include <vector>
 
-#include "report/inefficiencies/weigh.hpp"
+#include "report/inefficiencies/estimate_peaks.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
@@ -38,11 +37,12 @@ std::map<std::uint64_t, std::vector<std::uint64_t>> curves_of(const Records& rec
 }
 
 std::uint64_t peak_without(const std::vector<std::uint64_t>& curve,
-                           const std::vector<Avoidable>& avoidable, const Weighed& finding) {
+                           const std::vector<AvoidableSpan>& avoidable,
+                           const PeakEstimate& finding) {
     std::vector<std::uint64_t> left = curve;
-    for (const Avoidable& each : avoidable) {
-        if (each.why != finding.why || std::find(finding.sites.begin(), finding.sites.end(),
-                                                 each.site) == finding.sites.end()) {
+    for (const AvoidableSpan& each : avoidable) {
+        if (each.reason != finding.reason || std::find(finding.sites.begin(), finding.sites.end(),
+                                                       each.site) == finding.sites.end()) {
             continue;
         }
         for (std::uint64_t at = each.begin; at < each.end && at < left.size(); ++at) {
@@ -68,28 +68,29 @@ TEST_CASE("random recordings: the peak that is left of every site is that of the
         REQUIRE(read.report);
         const auto steps =
             read.report->steps.empty() ? std::nullopt : std::optional<std::size_t>(0);
-        const Watched watched = watch(*read.report, path, steps);
-        std::vector<Weighed> findings;
+        const CollectedPatterns patterns = collect_patterns(*read.report, path, steps);
+        std::vector<PeakEstimate> findings;
         for (std::size_t site = 0; site < read.report->sites.size(); ++site) {
-            for (const auto why : {Avoidable::Why::replaced, Avoidable::Why::outlived,
-                                   Avoidable::Why::unused, Avoidable::Why::leaked}) {
-                findings.push_back({read.report->sites[site].device, why, {site}, 0});
+            for (const auto reason :
+                 {AvoidableSpan::Reason::replaced, AvoidableSpan::Reason::outlived,
+                  AvoidableSpan::Reason::unused, AvoidableSpan::Reason::leaked}) {
+                findings.push_back({read.report->sites[site].device, reason, {site}, 0});
             }
         }
-        weigh(path, watched.avoidable, findings);
+        estimate_peaks(path, patterns.avoidable, findings);
         auto curves = curves_of(records);
-        for (const Weighed& finding : findings) {
+        for (const PeakEstimate& finding : findings) {
             const std::vector<std::uint64_t>& curve = curves[finding.device];
-            INFO("seed " << seed << ", site " << finding.sites.front() << ", why "
-                         << static_cast<int>(finding.why));
-            CHECK(finding.peak_bytes == peak_without(curve, watched.avoidable, finding));
+            INFO("seed " << seed << ", site " << finding.sites.front() << ", reason "
+                         << static_cast<int>(finding.reason));
+            CHECK(finding.peak_bytes == peak_without(curve, patterns.avoidable, finding));
             lowered +=
                 !curve.empty() && finding.peak_bytes < *std::max_element(curve.begin(), curve.end())
                     ? 1
                     : 0;
         }
     }
-    CHECK(lowered > 20);  // else the test says nothing
+    CHECK(lowered > 20);  // the test must have covered this
 }
 
 TEST_CASE("random recordings: what is avoidable of a site is never more than it held") {
@@ -102,20 +103,20 @@ TEST_CASE("random recordings: what is avoidable of a site is never more than it 
         created.writer->close();
         const ReadResult read = read_report(path);
         REQUIRE(read.report);
-        const Watched watched = watch(*read.report, path, std::nullopt);
-        for (std::size_t i = 0; i < watched.sites.size(); ++i) {
-            const SiteWatch& watch = watched.sites[i];
+        const CollectedPatterns patterns = collect_patterns(*read.report, path, std::nullopt);
+        for (std::size_t i = 0; i < patterns.sites.size(); ++i) {
+            const SitePatterns& found = patterns.sites[i];
             const memlab::report::Site& site = read.report->sites[i];
-            CHECK(watch.most_live <= site.count);
-            CHECK(watch.replaced_count <= site.count);
-            CHECK(watch.replaced_bytes <= site.bytes);
-            CHECK(watch.rounding_at_peak <=
+            CHECK(found.max_live <= site.count);
+            CHECK(found.replaced_count <= site.count);
+            CHECK(found.replaced_bytes <= site.bytes);
+            CHECK(found.rounding_at_peak <=
                   site.bytes - std::min(site.bytes, site.requested_bytes));
-            CHECK(watch.outlived_count == 0);
+            CHECK(found.outlived_count == 0);
         }
-        for (const Avoidable& each : watched.avoidable) {
+        for (const AvoidableSpan& each : patterns.avoidable) {
             CHECK(each.begin <= each.end);
-            CHECK(each.site < watched.sites.size());
+            CHECK(each.site < patterns.sites.size());
         }
     }
 }

@@ -1,4 +1,4 @@
-#include "report/views/calls.hpp"
+#include "report/views/call_chains.hpp"
 
 #include "report/symbols/frame_choice.hpp"
 #include "report/text/names.hpp"
@@ -12,13 +12,15 @@ bool is_python_binary(const StackFrame& frame) {
     return module.starts_with("python") || module.starts_with("libpython");
 }
 
-/// What every allocation of a framework passes. A frame without a name may be anything.
+/// True for frames that every allocation of a framework has. Unnamed frames only count in Python's
+/// own binaries: elsewhere they may be anything.
 bool is_noise(const StackFrame& frame) {
     return is_framework_plumbing(frame) && (!frame.function.empty() || is_python_binary(frame));
 }
 
-/// Of the C library: what it does before main or a thread's function.
-bool is_librarys(const StackFrame& frame) {
+/// True for frames of the C and C++ runtime libraries, which call main and the functions of
+/// threads.
+bool is_runtime_library(const StackFrame& frame) {
     if (frame.python) {
         return false;
     }
@@ -27,15 +29,16 @@ bool is_librarys(const StackFrame& frame) {
            module.starts_with("libpthread") || module.starts_with("libstdc++.so");
 }
 
-/// How many of the frames lie inside of the C library's start code; `least` at least.
-std::size_t end_of_program(const std::vector<StackFrame>& frames, std::size_t least) {
+/// The number of frames without the outermost ones of startup code; at least `min`.
+std::size_t count_program_frames(const std::vector<StackFrame>& frames, std::size_t min) {
     std::size_t end = frames.size();
-    // _start lies in the program itself, and may have no name.
-    if (end >= least + 2 && (frames[end - 1].function == "_start" ||
-                             (frames[end - 1].function.empty() && is_librarys(frames[end - 2])))) {
+    // _start is in the program itself, and may be unnamed.
+    if (end >= min + 2 &&
+        (frames[end - 1].function == "_start" ||
+         (frames[end - 1].function.empty() && is_runtime_library(frames[end - 2])))) {
         --end;
     }
-    while (end > least && is_librarys(frames[end - 1])) {
+    while (end > min && is_runtime_library(frames[end - 1])) {
         --end;
     }
     return end;
@@ -43,28 +46,28 @@ std::size_t end_of_program(const std::vector<StackFrame>& frames, std::size_t le
 
 }  // namespace
 
-const std::vector<Place>& Calls::of(std::size_t stack) {
-    auto [entry, is_new] = calls_.try_emplace(stack);
-    std::vector<Place>& calls = entry->second;
+const std::vector<Place>& CallChains::chain(std::size_t stack) {
+    auto [entry, is_new] = chains_.try_emplace(stack);
+    std::vector<Place>& chain = entry->second;
     if (!is_new) {
-        return calls;
+        return chain;
     }
     const std::vector<StackFrame>& frames = resolver_.frames(stack);
     if (frames.empty()) {
-        calls.emplace_back();
-        return calls;
+        chain.emplace_back();
+        return chain;
     }
     const std::size_t chosen = resolver_.chosen(stack);
-    const std::size_t end = all_frames_ ? frames.size() : end_of_program(frames, chosen + 1);
+    const std::size_t end = all_frames_ ? frames.size() : count_program_frames(frames, chosen + 1);
     for (std::size_t i = all_frames_ ? 0 : chosen; i < end; ++i) {
         if (all_frames_ || i == chosen || !is_noise(frames[i])) {
-            calls.push_back(place_of(frames[i]));
+            chain.push_back(make_place(frames[i]));
         }
     }
-    return calls;
+    return chain;
 }
 
-Place Calls::place_of(const StackFrame& frame) {
+Place CallChains::make_place(const StackFrame& frame) {
     Place place;
     place.recorded = true;
     if (frame.python) {

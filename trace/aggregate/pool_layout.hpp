@@ -1,11 +1,11 @@
-// PyTorch's memory_stats of a pool that is known only through its events, and how fragmented its
-// free memory is. Segments and active blocks are laid out as the pool has them; a free block is a
-// maximal gap between active ones, since the pool coalesces at once.
+// The layout of a pool, reconstructed from its events, with PyTorch's memory_stats and the
+// fragmentation of the free memory. A free block is a maximal gap between active ones, since the
+// pool coalesces immediately.
 //
-// Invariants, on any input: segments do not overlap; blocks do not overlap and lie wholly in one
-// segment (others are refused: they have no layout). The blocks are kept segment by segment, since
-// most segments have few: O(log blocks in the segment) per event. The largest gap is asked for when
-// the pool grows: a segment then counts its gaps anew if its largest has been used.
+// Invariants, on any input: segments do not overlap; blocks do not overlap, and each is within one
+// segment (others are counted, but have no layout). Blocks are kept per segment, since most
+// segments have few: O(log blocks in the segment) per event. The largest gap is needed when the
+// pool grows; a segment whose largest gap has been used then recomputes it.
 #pragma once
 
 #include <algorithm>
@@ -29,24 +29,24 @@ struct Stat {
     void increase(std::uint64_t by) {
         current += by;
         allocated += by;
-        note_peak();
+        update_peak();
     }
     void decrease(std::uint64_t by) {
         current -= by;
         freed += by;
     }
-    /// One of the two. Which one is not worth a branch that nobody can foresee.
+    /// increase() or decrease(), without an unpredictable branch.
     void change(std::uint64_t from, std::uint64_t to) {
         const std::uint64_t higher = std::max(from, to);
         current += to - from;
         allocated += higher - from;
         freed += higher - to;
-        note_peak();
+        update_peak();
     }
     bool operator==(const Stat&) const = default;
 
   private:
-    void note_peak() {
+    void update_peak() {
         if (current > peak) [[unlikely]] {
             peak = current;
         }
@@ -96,47 +96,47 @@ struct MemoryStats {
     bool operator==(const MemoryStats&) const = default;
 };
 
-/// The segments of one device's pools and the active blocks in them. Functions that may throw
-/// std::bad_alloc leave figures that are no longer exact; the aggregator then stops.
-class PoolFigures {
+/// The segments of one device's pools and the active blocks in them. After a std::bad_alloc the
+/// figures are no longer exact; the aggregator then stops.
+class PoolLayout {
   public:
-    PoolFigures() = default;
-    PoolFigures(const PoolFigures&) = delete;  // hints_ points into segments_
-    PoolFigures& operator=(const PoolFigures&) = delete;
+    PoolLayout() = default;
+    PoolLayout(const PoolLayout&) = delete;  // hints_ points into segments_
+    PoolLayout& operator=(const PoolLayout&) = delete;
 
-    /// Segments up to this size are of the small pool, as PyTorch's are.
+    /// Segments up to this size belong to the small pool, as in PyTorch.
     static constexpr std::uint64_t small_segment = std::uint64_t{2} << 20;
-    /// Where a block's segment is unknown, its size tells the pool.
+    /// Blocks up to this size belong to the small pool, if their segment is unknown.
     static constexpr std::uint64_t small_block = std::uint64_t{1} << 20;
 
     struct AddedBlock {
-        bool overlaps = false;  ///< active blocks are in the way: nothing was added
+        bool overlaps = false;  ///< it overlaps active blocks: nothing was added
         bool small = false;     ///< it is in the small pool
     };
 
-    /// Addresses of the active blocks that overlap [address, address + size): what must end before
-    /// that range is used anew or given back.
+    /// Addresses of the active blocks that overlap [address, address + size): those that must end
+    /// before the range is reused or freed.
     std::vector<std::uint64_t> blocks_in(std::uint64_t address, std::uint64_t size) const;
     /// Base addresses of the segments that overlap the range.
     std::vector<std::uint64_t> segments_in(std::uint64_t address, std::uint64_t size) const;
 
-    /// The range must hold no segment and no block. Returns the bytes that came (a range that
-    /// would pass the end of the address space is cut there).
+    /// The range must contain no segment and no block. Returns the bytes added (a range beyond the
+    /// end of the address space is clipped).
     std::uint64_t add_segment(std::uint64_t address, std::uint64_t size, std::uint32_t context,
                               bool mapped);
-    /// The segment must hold no block. Returns the bytes that went: 0 if there is no such segment.
+    /// The segment must contain no block. Returns the bytes removed: 0 if there is no such segment.
     std::uint64_t remove_segment(std::uint64_t address);
-    /// Takes [address, address + size) out of mapped segments; it must hold no block. Returns the
-    /// bytes that went.
+    /// Removes [address, address + size) from mapped segments; it must contain no block. Returns
+    /// the bytes removed.
     std::uint64_t unmap(std::uint64_t address, std::uint64_t size);
 
-    /// A block becomes active, unless others overlap it. A block in no segment is counted, without
-    /// a layout.
+    /// Adds an active block, unless others overlap it. A block in no segment is counted, without a
+    /// layout.
     AddedBlock add_block(std::uint64_t address, std::uint64_t size);
-    /// `size`, `small` as with add_block().
+    /// `size` as passed to add_block(), `small` as returned by it.
     void remove_block(std::uint64_t address, std::uint64_t size, bool small);
 
-    /// 0 where no segment begins.
+    /// The size of the segment that begins at `address`; 0 if there is none.
     std::uint64_t segment_size(std::uint64_t address) const;
     struct Range {
         std::uint64_t address = 0;
@@ -144,18 +144,18 @@ class PoolFigures {
     };
     /// All segments, by address.
     std::vector<Range> segments() const;
-    /// Base addresses of the segments that live in a context.
-    std::vector<std::uint64_t> segments_of(std::uint32_t context) const;
+    /// Base addresses of the segments of a context.
+    std::vector<std::uint64_t> context_segments(std::uint32_t context) const;
 
-    /// The pool's option of that name; blocks and segments from this size on count as oversize.
-    /// To be set before there are any.
+    /// The pool's option of that name: blocks and segments of at least this size count as oversize.
+    /// Must be called before any are added.
     void set_max_split_size(std::uint64_t bytes);
     bool oversize(std::uint64_t size) const {
         return stats.max_split_size >= 0 &&
                size >= static_cast<std::uint64_t>(stats.max_split_size);
     }
 
-    /// Of the free memory inside segments: the largest piece, and all of it.
+    /// The free memory inside segments: the largest gap, and the sum of all.
     std::uint64_t largest_gap();
     std::uint64_t gap_bytes() const { return gap_bytes_; }
 
@@ -170,16 +170,16 @@ class PoolFigures {
         std::uint64_t gaps = 0;
         std::uint64_t largest_gap = 0;
         std::uint32_t context = 0;
-        bool mapped = false;  ///< came by segment_map: grows and shrinks in place
+        bool mapped = false;  ///< from segment_map: grows and shrinks in place
         bool small = false;
-        bool recount_gaps = false;  ///< largest_gap is not known
+        bool recount_gaps = false;  ///< largest_gap is outdated
         Blocks blocks;              ///< the active ones
 
         std::uint64_t end() const { return base + size; }
     };
     using Segments = std::map<std::uint64_t, Segment>;
 
-    /// What a segment adds to inactive_split: its gaps, if it is split at all.
+    /// A segment's part of inactive_split: its gaps, if it has active blocks.
     struct Split {
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
@@ -189,22 +189,23 @@ class PoolFigures {
         std::uint64_t start = 0;
         std::uint64_t end = 0;
     };
-    static Split split_of(const Segment& segment);
+    static Split split(const Segment& segment);
     void account(bool small, Split before, Split after);
 
-    /// That holds the address, or null.
-    Segment* segment_of(std::uint64_t address);
-    template <typename These>
-    static auto first_overlapping(These& segments, std::uint64_t address);
+    /// The segment that contains the address, or null.
+    Segment* find_segment(std::uint64_t address);
+    template <typename SegmentMap>
+    static auto first_overlapping(SegmentMap& segments, std::uint64_t address);
     AddedBlock add_without_layout(std::uint64_t address, std::uint64_t size);
-    static Gap gap_between(const Segment& segment, Blocks::Place previous, Blocks::Place next);
+    static Gap gap_between(const Segment& segment, Blocks::Position previous,
+                           Blocks::Position next);
     void add_mapped(std::uint64_t address, std::uint64_t size, std::uint32_t context);
-    void keep(const Segment& of, std::uint64_t from, std::uint64_t to);
+    void keep_mapped(const Segment& of, std::uint64_t from, std::uint64_t to);
     static void copy_blocks(const Segment& from, Segment& to);
     void erase(Segments::iterator segment);
     void recount(Segment& segment);
-    /// It is in gap_bytes_ and in inactive_split no longer.
-    void leave_out(const Segment& segment);
+    /// Subtracts the segment from gap_bytes_ and inactive_split.
+    void unaccount(const Segment& segment);
     template <typename Use>
     static void for_each_gap(const Segment& segment, Use use);
 
@@ -212,7 +213,7 @@ class PoolFigures {
     static constexpr unsigned hint_shift = 21;  ///< most segments begin at a multiple of 2 MiB
 
     Segments segments_;
-    std::array<Segment*, hints> hints_{};  ///< where that of an address was found last, or null
+    std::array<Segment*, hints> hints_{};  ///< direct-mapped cache of find_segment(), or null
     std::uint64_t gap_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "report/runs/pairs.hpp"
+#include "report/runs/process_matching.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "report/runs/process_figures.hpp"
+#include "report/runs/process_stats.hpp"
 #include "report/runs/ranks.hpp"
 #include "report/text/names.hpp"
 
@@ -17,28 +17,28 @@ namespace {
 
 using Members = std::vector<std::size_t>;
 
-class Pairer {
+class ProcessMatcher {
   public:
-    Pairer(const RunCollection& before, const RunCollection& after)
+    ProcessMatcher(const RunCollection& before, const RunCollection& after)
         : before_(before), after_(after) {
-        free_before_ = all(before);
-        free_after_ = all(after);
+        unmatched_before_ = all_members(before);
+        unmatched_after_ = all_members(after);
     }
 
-    Pairing pair() {
-        const std::map<std::uint64_t, std::size_t> first = standing(before_);
-        const std::map<std::uint64_t, std::size_t> then = standing(after_);
-        out_.by_rank = !first.empty() && !then.empty();
+    ProcessMatching match() {
+        const std::map<std::uint64_t, std::size_t> ranks_before = representatives(before_);
+        const std::map<std::uint64_t, std::size_t> ranks_after = representatives(after_);
+        out_.by_rank = !ranks_before.empty() && !ranks_after.empty();
         if (out_.by_rank) {
-            pair_ranks(first, then);
+            match_ranks(ranks_before, ranks_after);
         }
-        pair_by([](const Process& process) { return program_name(process); });
-        pair_by([](const Process& process) { return base_name(process.executable); });
-        for (const std::size_t member : free_before_) {
-            out_.pairs.push_back({member, no_member, rank_in(before_, member)});
+        match_by([](const Process& process) { return program_name(process); });
+        match_by([](const Process& process) { return base_name(process.executable); });
+        for (const std::size_t member : unmatched_before_) {
+            out_.pairs.push_back({member, no_member, member_rank(before_, member)});
         }
-        for (const std::size_t member : free_after_) {
-            out_.pairs.push_back({no_member, member, rank_in(after_, member)});
+        for (const std::size_t member : unmatched_after_) {
+            out_.pairs.push_back({no_member, member, member_rank(after_, member)});
         }
         std::stable_sort(
             out_.pairs.begin(), out_.pairs.end(),
@@ -47,7 +47,7 @@ class Pairer {
     }
 
   private:
-    static Members all(const RunCollection& run) {
+    static Members all_members(const RunCollection& run) {
         Members members(run.members.size());
         for (std::size_t i = 0; i < members.size(); ++i) {
             members[i] = i;
@@ -55,8 +55,8 @@ class Pairer {
         return members;
     }
 
-    static std::optional<std::uint64_t> rank_in(const RunCollection& run, std::size_t member) {
-        return rank_of(run.members[member].report.process);
+    static std::optional<std::uint64_t> member_rank(const RunCollection& run, std::size_t member) {
+        return find_rank(run.members[member].report.process);
     }
 
     static std::tuple<bool, std::uint64_t, bool, std::size_t, std::size_t> order(
@@ -64,34 +64,34 @@ class Pairer {
         return {!pair.rank, pair.rank.value_or(0), !pair.stands_for_rank, pair.after, pair.before};
     }
 
-    /// The process that stands for each rank.
-    static std::map<std::uint64_t, std::size_t> standing(const RunCollection& run) {
+    /// The process that represents each rank.
+    static std::map<std::uint64_t, std::size_t> representatives(const RunCollection& run) {
         const auto size = [&run](std::size_t member) {
-            const ProcessFigures figures = process_figures(run.members[member].report);
+            const ProcessStats figures = process_stats(run.members[member].report);
             return std::make_pair(figures.allocated_peak, figures.reserved_peak);
         };
-        std::map<std::uint64_t, std::size_t> standing;
+        std::map<std::uint64_t, std::size_t> representatives;
         for (std::size_t i = 0; i < run.members.size(); ++i) {
-            if (const auto rank = rank_in(run, i)) {
-                const auto [entry, is_new] = standing.try_emplace(*rank, i);
+            if (const auto rank = member_rank(run, i)) {
+                const auto [entry, is_new] = representatives.try_emplace(*rank, i);
                 if (!is_new && size(i) > size(entry->second)) {
                     entry->second = i;
                 }
             }
         }
-        return standing;
+        return representatives;
     }
 
-    void pair_ranks(const std::map<std::uint64_t, std::size_t>& first,
-                    const std::map<std::uint64_t, std::size_t>& then) {
+    void match_ranks(const std::map<std::uint64_t, std::size_t>& ranks_before,
+                     const std::map<std::uint64_t, std::size_t>& ranks_after) {
         std::map<std::uint64_t, ProcessPair> ranks;
-        for (const auto& [rank, member] : first) {
+        for (const auto& [rank, member] : ranks_before) {
             ranks[rank].before = member;
-            std::erase(free_before_, member);
+            std::erase(unmatched_before_, member);
         }
-        for (const auto& [rank, member] : then) {
+        for (const auto& [rank, member] : ranks_after) {
             ranks[rank].after = member;
-            std::erase(free_after_, member);
+            std::erase(unmatched_after_, member);
         }
         for (auto& [rank, pair] : ranks) {
             pair.rank = rank;
@@ -100,44 +100,45 @@ class Pairer {
         }
     }
 
-    /// Pairs of those that are left the nth of a name with the nth of that name; helpers only with
-    /// those of the same rank.
+    /// Pairs the unmatched processes: the nth of a name with the nth of the same name, helpers only
+    /// with helpers of the same rank.
     template <class Name>
-    void pair_by(const Name& name) {
+    void match_by(const Name& name) {
         const auto key = [&](const RunCollection& run, std::size_t member) {
             const std::optional<std::uint64_t> rank =
-                out_.by_rank ? rank_in(run, member) : std::nullopt;
+                out_.by_rank ? member_rank(run, member) : std::nullopt;
             return std::make_pair(rank, name(run.members[member].report.process));
         };
-        std::map<std::pair<std::optional<std::uint64_t>, std::string>, Members> waiting;
-        for (const std::size_t member : free_before_) {
-            waiting[key(before_, member)].push_back(member);
+        std::map<std::pair<std::optional<std::uint64_t>, std::string>, Members> candidates;
+        for (const std::size_t member : unmatched_before_) {
+            candidates[key(before_, member)].push_back(member);
         }
-        std::set<std::size_t> taken;
-        std::erase_if(free_after_, [&](std::size_t member) {
-            const auto found = waiting.find(key(after_, member));
-            if (found == waiting.end() || found->second.empty()) {
+        std::set<std::size_t> matched;
+        std::erase_if(unmatched_after_, [&](std::size_t member) {
+            const auto found = candidates.find(key(after_, member));
+            if (found == candidates.end() || found->second.empty()) {
                 return false;
             }
             const std::size_t partner = found->second.front();
             found->second.erase(found->second.begin());
-            taken.insert(partner);
-            out_.pairs.push_back({partner, member, rank_in(after_, member)});
+            matched.insert(partner);
+            out_.pairs.push_back({partner, member, member_rank(after_, member)});
             return true;
         });
-        std::erase_if(free_before_, [&](std::size_t member) { return taken.contains(member); });
+        std::erase_if(unmatched_before_,
+                      [&](std::size_t member) { return matched.contains(member); });
     }
 
     const RunCollection& before_;
     const RunCollection& after_;
-    Members free_before_;  ///< by start
-    Members free_after_;
-    Pairing out_;
+    Members unmatched_before_;  ///< by start
+    Members unmatched_after_;
+    ProcessMatching out_;
 };
 
-/// `what` ("rank 3") is in one run only: its file says more than a comparison can.
-std::string alone(const RunCollection& before, const RunCollection& after, const ProcessPair& pair,
-                  const std::string& what) {
+/// The message for `what` ("rank 3"), which is in one run only.
+std::string explain_unmatched(const RunCollection& before, const RunCollection& after,
+                              const ProcessPair& pair, const std::string& what) {
     const bool added = pair.before == no_member;
     const std::string& file =
         added ? after.members[pair.after].file : before.members[pair.before].file;
@@ -151,38 +152,39 @@ bool is_number(const std::string& text) {
 
 }  // namespace
 
-Pairing pair_processes(const RunCollection& before, const RunCollection& after) {
-    return Pairer(before, after).pair();
+ProcessMatching match_processes(const RunCollection& before, const RunCollection& after) {
+    return ProcessMatcher(before, after).match();
 }
 
-std::optional<ProcessPair> pair_of_rank(const RunCollection& before, const RunCollection& after,
-                                        const Pairing& pairing, std::uint64_t rank,
-                                        std::string* problem) {
-    if (!pairing.by_rank) {
+std::optional<ProcessPair> find_rank_pair(const RunCollection& before, const RunCollection& after,
+                                          const ProcessMatching& matching, std::uint64_t rank,
+                                          std::string* problem) {
+    if (!matching.by_rank) {
         *problem =
             "not both runs have ranks; --process names a process by its program or process id";
         return std::nullopt;
     }
     const std::string what = "rank " + std::to_string(rank);
     const auto found = std::find_if(
-        pairing.pairs.begin(), pairing.pairs.end(),
+        matching.pairs.begin(), matching.pairs.end(),
         [&](const ProcessPair& pair) { return pair.stands_for_rank && pair.rank == rank; });
-    if (found == pairing.pairs.end()) {
+    if (found == matching.pairs.end()) {
         *problem = what + " is in neither run; memlab-report merge FOLDER lists the ranks";
         return std::nullopt;
     }
     if (!found->both()) {
-        *problem = alone(before, after, *found, what);
+        *problem = explain_unmatched(before, after, *found, what);
         return std::nullopt;
     }
     return *found;
 }
 
-std::optional<ProcessPair> pair_of_process(const RunCollection& before, const RunCollection& after,
-                                           const Pairing& pairing, const std::string& name_or_pid,
-                                           std::string* problem) {
+std::optional<ProcessPair> find_process_pair(const RunCollection& before,
+                                             const RunCollection& after,
+                                             const ProcessMatching& matching,
+                                             const std::string& name_or_pid, std::string* problem) {
     const bool by_id = is_number(name_or_pid);
-    const auto is_meant = [&](const RunCollection& run, std::size_t member) {
+    const auto matches = [&](const RunCollection& run, std::size_t member) {
         if (member == no_member) {
             return false;
         }
@@ -193,15 +195,15 @@ std::optional<ProcessPair> pair_of_process(const RunCollection& before, const Ru
     };
     std::vector<ProcessPair> in_before;
     std::vector<ProcessPair> in_after;
-    for (const ProcessPair& pair : pairing.pairs) {
-        if (is_meant(after, pair.after)) {
+    for (const ProcessPair& pair : matching.pairs) {
+        if (matches(after, pair.after)) {
             in_after.push_back(pair);
-        } else if (is_meant(before, pair.before)) {
+        } else if (matches(before, pair.before)) {
             in_before.push_back(pair);
         }
     }
     std::vector<ProcessPair> found = in_after;
-    // The same id may be another process's in the other run.
+    // In the other run the same id may be of another process.
     if (!by_id || found.empty()) {
         found.insert(found.end(), in_before.begin(), in_before.end());
     }
@@ -210,12 +212,12 @@ std::optional<ProcessPair> pair_of_process(const RunCollection& before, const Ru
         *problem = what + " is in neither run; memlab-report FOLDER lists the processes";
         return std::nullopt;
     }
-    // One that has no partner does not make the name of a pair ambiguous.
+    // A process in one run only does not make the name of a pair ambiguous.
     if (std::any_of(found.begin(), found.end(), [](const auto& pair) { return pair.both(); })) {
         std::erase_if(found, [](const ProcessPair& pair) { return !pair.both(); });
     }
     if (!found.front().both()) {
-        *problem = alone(before, after, found.front(), what);
+        *problem = explain_unmatched(before, after, found.front(), what);
         return std::nullopt;
     }
     if (found.size() > 1) {

@@ -1,4 +1,4 @@
-// Recordings of processes that never were, for tests of what is made of many of them.
+// Synthetic recordings of processes, for tests of runs.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace memlab::report {
 
-inline RunMember made_up(std::uint64_t pid, std::uint64_t parent, std::uint64_t start,
-                         const std::string& host = "node1") {
+inline RunMember synthetic_member(std::uint64_t pid, std::uint64_t parent, std::uint64_t start,
+                                  const std::string& host = "node1") {
     RunMember member;
     member.file = "memlab.x." + std::to_string(pid) + ".json";
     Process& process = member.report.process;
@@ -27,7 +27,7 @@ inline RunMember made_up(std::uint64_t pid, std::uint64_t parent, std::uint64_t 
     return member;
 }
 
-/// The device of `member`, with these peaks of one pool.
+/// Adds a device with these peaks to `member`.
 inline Device& give_device(RunMember& member, const std::string& uuid, std::uint64_t allocated,
                            std::uint64_t reserved) {
     Device device;

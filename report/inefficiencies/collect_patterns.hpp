@@ -1,0 +1,64 @@
+// The first pass over an event log: collects usage patterns of allocations by call site.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/model.hpp"
+#include "report/pool_view/layout.hpp"
+
+namespace memlab::report {
+
+/// The patterns of the allocations of one site.
+struct SitePatterns {
+    std::uint64_t max_live = 0;        ///< live at once
+    std::uint64_t max_size = 0;        ///< bytes of the largest
+    std::uint64_t replaced_count = 0;  ///< freed right after one of the same size was allocated
+    std::uint64_t replaced_bytes = 0;
+    std::uint64_t outlived_count = 0;  ///< freed in a later step than allocated in
+    std::uint64_t outlived_bytes = 0;
+    std::uint64_t outlived_steps = 0;  ///< sum of the steps in between
+    /// Never freed, and at the end more than twice as old as any freed one of the site became.
+    std::uint64_t outstayed_count = 0;
+    std::uint64_t outstayed_bytes = 0;
+    std::uint64_t rounding_at_peak = 0;
+    std::uint64_t count_at_peak = 0;  ///< allocations with rounding at the peak
+    std::uint64_t unused_count = 0;   ///< the GPU was idle during the lifetime
+    std::uint64_t unused_bytes = 0;
+};
+
+/// Bytes of one site that the program did not need from event number `begin` to event number `end`,
+/// where they were freed.
+struct AvoidableSpan {
+    enum class Reason : std::uint8_t { replaced, outlived, unused, leaked };
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t site = 0;
+    Reason reason = Reason::replaced;
+};
+
+/// The pools of a device just before its reserved curve first reached its peak.
+struct Growth {
+    std::uint64_t time_ns = 0;
+    std::vector<SegmentLayout> segments;  ///< by address
+};
+
+struct CollectedPatterns {
+    std::vector<SitePatterns> sites;       ///< by index into Report::sites
+    std::vector<AvoidableSpan> avoidable;  ///< at most `max_avoidable`
+    std::uint64_t omitted = 0;             ///< spans beyond that
+    std::vector<Growth> growth;            ///< by index into Report::devices; time 0: none
+    std::uint64_t steps = 0;               ///< finished
+};
+
+/// Limit of stored spans: 4 million take 128 MiB.
+inline constexpr std::size_t max_avoidable = std::size_t{4} << 20;
+
+/// Reads `log`, the event log of `report`. `steps`: index into Report::steps; none: no steps.
+CollectedPatterns collect_patterns(const Report& report, const std::string& log,
+                                   std::optional<std::size_t> steps);
+
+}  // namespace memlab::report

@@ -1,0 +1,51 @@
+// The memory use of one or several call sites: the columns of all views.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "report/model.hpp"
+
+namespace memlab::report {
+
+/// Sums saturate, since the figures of a file are not trusted.
+struct SiteStats {
+    /// Live at the device's allocated peak; 0 for kinds that the curves do not include.
+    std::uint64_t peak_count = 0;
+    std::uint64_t peak_bytes = 0;
+    std::uint64_t count = 0;  ///< allocated over the whole run
+    std::uint64_t bytes = 0;
+    std::uint64_t live_count = 0;  ///< live at the end
+    std::uint64_t live_bytes = 0;
+    std::uint64_t temporaries = 0;  ///< freed before their thread allocated anything else
+
+    void add(const SiteStats& other);
+    bool operator==(const SiteStats&) const = default;
+};
+
+SiteStats site_stats(const Site& site);
+
+/// The sum over all sites of a device, of all kinds of memory.
+SiteStats device_stats(const Report& report, const Device& device);
+
+/// The sort order of views.
+enum class Order { peak, bytes, count, live, temporaries };
+
+/// "peak", "bytes", "count", "live", "temporaries": in the order of the enumerators.
+const std::vector<std::string>& order_names();
+
+/// `name` must be one of order_names().
+Order parse_order(const std::string& name);
+
+/// The figure that `order` sorts by.
+std::uint64_t sort_value(const SiteStats& stats, Order order);
+
+/// {at_peak_bytes, at_peak_count, bytes, count, live_bytes, live_count, temporaries}.
+nlohmann::ordered_json site_stats_json(const SiteStats& stats);
+
+/// part / whole; 0 if `whole` is 0.
+double fraction(std::uint64_t part, std::uint64_t whole);
+
+}  // namespace memlab::report
