@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 #include <mutex>
@@ -126,7 +127,7 @@ class Recorder::Impl final : private StackDefinitions {
                 continue;
             }
             one.start_ns = since_start(one.start_ns);
-            one.end_ns = since_start(one.end_ns);
+            one.end_ns = std::max(one.start_ns, since_start(one.end_ns));
             emit(one);
         }
     }
@@ -423,30 +424,36 @@ class Recorder::Impl final : private StackDefinitions {
         return !finished_;
     }
 
-    /// Any other record. Undefined references are removed from it and counted: neither the log nor
-    /// the aggregator accepts them.
+    /// Any other record. What neither the log nor the aggregator would accept is repaired, or left
+    /// out, and counted.
     template <class Record>
     void emit(const Record& record) {
-        constexpr bool names_frames = std::is_same_v<Record, trace::StackDef> ||
-                                      std::is_same_v<Record, trace::PythonFrameDef>;
-        if constexpr (names_frames) {
-            if (!definitions_.valid(record)) {
-                Record repaired = record;
-                if (definitions_.repair(repaired)) {
-                    report_missed_locked(
-                        "frames of call stacks were not defined before their use (an error in "
-                        "memlab): they are shown without their names",
-                        0, 1);
-                    emit(repaired);
-                }
-                return;
-            }
+        if (!definitions_.valid(record)) [[unlikely]] {
+            emit_repaired(record);
+        } else if (write(record)) {
+            definitions_.accept(record);
+            aggregator_.on(record);
         }
-        if (!write(record)) {
+    }
+
+    template <class Record>
+    [[gnu::noinline]] void emit_repaired(Record record) {
+        if (finished_) {
             return;
         }
-        definitions_.accept(record);
-        aggregator_.on(record);
+        const bool repaired = definitions_.repair(record);
+        // What telling of it consists of cannot be told of.
+        if constexpr (!std::is_same_v<Record, trace::StringDef> &&
+                      !std::is_same_v<Record, trace::Missed>) {
+            report_missed_locked(repaired ? "names or frames were not defined before their use (an "
+                                            "error in memlab): what uses them is shown without them"
+                                          : "records were lost: what they are about was not "
+                                            "defined before them (an error in memlab)",
+                                 0, 1);
+        }
+        if (repaired) {
+            emit(record);
+        }
     }
 
     struct ThreadName {

@@ -89,7 +89,7 @@ DeriveResult read_file(const std::string& path, const LogSinkFactory& make_sink)
         return failure(explain(errno));
     }
     if (S_ISDIR(status.st_mode)) {
-        return failure("a folder; give it alone, or files: " + path + "/memlab.*.json");
+        return failure("a folder; give one file of it, a memlab.*.json or .memlog");
     }
     if (!S_ISREG(status.st_mode)) {
         return failure("not a regular file; give a memlab.*.json or .memlog file");

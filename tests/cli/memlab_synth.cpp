@@ -121,6 +121,9 @@ class Scenario {
         } else if (name_ == "cut") {
             definitions();
             leak();
+        } else if (name_ == "stopped") {
+            definitions();
+            stopped();
         } else if (name_ == "trouble") {
             definitions();
             trouble();
@@ -308,6 +311,14 @@ class Scenario {
         log_.on(event(EventType::free_requested, 70, base + 900 * mib, 1, 512));
     }
 
+    /// The log ends at its limit, and lacks 12 events.
+    void stopped() {
+        leak();
+        while (log_.events_dropped() < 12) {
+            mark(60, 3);
+        }
+    }
+
     void scope(EventType type, std::uint64_t time, std::uint32_t name) {
         Event result = event(type, time, 0, 0, 0);
         result.origin = Origin::driver;
@@ -383,7 +394,7 @@ class Scenario {
 };
 
 bool write_log(const std::string& scenario, const std::string& path, std::uint32_t pid) {
-    auto created = LogWriter::create(path, 0);
+    auto created = LogWriter::create(path, scenario == "stopped" ? std::uint64_t{64} << 10 : 0);
     if (!created.writer) {
         std::cerr << "memlab-synth: " << created.error << "\n";
         return false;

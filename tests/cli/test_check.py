@@ -188,6 +188,30 @@ class Check(CommandTest):
         whole = self.changed("whole.json", lambda r: r["log"].update(stopped))
         self.call("check", "--peak-allocated", "1TiB", whole)
 
+    def test_a_log_without_an_end_does_not_pass_silently(self):
+        with open(REAL.replace(".json", ".memlog"), "rb") as file:
+            whole = file.read()
+        for part in (3, 10):
+            with open(self.path(f"part{part}.memlog"), "wb") as file:
+                file.write(whole[:len(whole) * part // 11])
+        without_end = "The recording stops without an end (killed, _exit or exec)"
+        stopped = ("stopped after 60.00 ms (the event log reached its limit of 65536 bytes (MEMLAB_LOG_LIMIT)) "
+                   "and lacks 12 later events", "Still allocated when the recording stopped")
+        for log, says, shown in ((self.log("stopped"), *stopped),
+                                 (self.log("cut"), "was cut off after at least 50.00 ms", without_end),
+                                 (self.path("part3.memlog"), "was cut off after at least", without_end),
+                                 (self.path("part10.memlog"), "was cut off after at least", without_end)):
+            with self.subTest(log=log):
+                limits = ("check", "--peak-allocated", "1TiB", "--leaks", "1TiB")
+                refused = self.refused(*limits, log, says=says)
+                self.assertIn("--allow-unfinished", refused.stderr)
+                self.assertNotIn("  ok", refused.stdout)
+                self.assertIn("judged by what there is", self.call(*limits, "--allow-unfinished", log).stdout)
+                self.call("check", "--peak-allocated", "1", "--allow-unfinished", log, code=1)
+                summary = " ".join(self.call("--no-symbols", log).stdout.split())
+                self.assertIn(says, summary)
+                self.assertIn(shown, summary)
+
     def test_budget_file(self):
         log = self.log("leak")
         self.path("ci.toml", '[limits]\npeak_allocated = "16 MiB"\n\n'
@@ -238,6 +262,29 @@ class Check(CommandTest):
         shutil.copy(REAL, self.path("mine.json"))
         self.refused("check", "--baseline", "mine.json", "--update", REAL,
                      says="holds something else than a baseline")
+
+    def test_code_made_at_run_time_is_the_same_in_two_runs(self):
+        """Allocations of two functions of a JIT compiler, which another run has at other addresses."""
+        def edit(report, addresses):
+            for address, site in zip(addresses, report["sites"][:2]):
+                report["frames"].append({"module": 0, "address": address})
+                outer = report["stacks"][site["stack"]]["frames"][-3:]
+                report["stacks"].append({"frames": [len(report["frames"]) - 1, *outer], "truncated": False})
+                site["stack"] = len(report["stacks"]) - 1
+
+        one, two = (self.changed(name, lambda report, a=addresses: edit(report, a)) for name, addresses in
+                    (("1.json", (0x7fd200001234, 0x7fd200005678)), ("2.json", (0x7fc800009abc, 0x7fc800001234))))
+        self.assertIn("[jit]", self.call("sites", "--no-symbols", "--top", "100", one).stdout)
+        for by in ("stack", "place"):
+            compared = json.loads(self.call("diff", "--json", "--no-symbols", "--by", by, one, two).stdout)
+            device, = compared["devices"]
+            self.assertEqual({total["change"] for total in device["totals"].values()}, {0})
+            self.assertEqual(device["sites"], [])
+        limits = ("--no-symbols", "--peak-allocated", "+0", "--leaks", "+0", "--allocations", "+0",
+                  "--limit", "leaks@site:libcublas=+0")
+        self.call("check", *limits, "--baseline", "jit.json", "--update", one)
+        for baseline in (one, "jit.json"):
+            self.assertIn("4 limits are kept\n", self.call("check", *limits, "--baseline", baseline, two).stdout)
 
     def test_every_process_of_a_run_is_checked(self):
         os.mkdir(self.path("run"))
@@ -517,6 +564,12 @@ class Symbolize(CommandTest):
         result = self.call("symbolize", self.log("stale"), "-o", "named.json")
         self.assertIn("is not the binary that ran", result.stdout)
         self.assertNotIn('"source"', self.text("named.json"))
+
+    def test_a_folder_is_refused_by_what_to_give(self):
+        self.refused("symbolize", DATA, "-o", "x.json",
+                     says=DATA + ": a folder; give one file of it, a memlab.*.json or .memlog\n")
+        self.refused("recover", DATA, "-o", "x.json",
+                     says=DATA + ": a folder; give one event log of it, a memlab.*.memlog\n")
 
     def test_never_over_a_file(self):
         self.path("taken.json", "mine")

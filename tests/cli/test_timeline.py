@@ -176,8 +176,12 @@ class Stretches(TimelineTest):
                 for curve in ("requested", "allocated", "active", "reserved", "device_used"):
                     values = [row[curve + "_" + value] for value in ("min", "max", "last")]
                     self.assertEqual([int(value) for value in values if value], wanted[curve] or [])
-        self.refused("--csv", "--json", path, says="--csv")
-        self.refused("--csv", "--at", "peak", path, says="--csv")
+        # The curves alone; the page says so too.
+        self.refused("--csv", "--json", path, says="--csv excludes --json")
+        self.refused("--csv", "--at", "peak", path, says="--at excludes --csv")
+        with open(os.path.join(SOURCE, "docs", "memlab-report.md"), encoding="utf-8") as page:
+            self.assertIn("memlab-report timeline FILE [--from MOMENT] [--to MOMENT] [[--at MOMENT] [--json] | --csv]\n",
+                          page.read())
 
 
 class RandomLogs(TimelineTest):

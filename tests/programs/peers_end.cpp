@@ -1,11 +1,14 @@
 // A context is destroyed by one thread while another frees memory that it had used: cuCtxDestroy
-// waits for work of that context, and nobody touches it afterwards. Then every context ends while
-// one of its streams captures, and memory is freed and had again.
+// waits for work of that context, and nobody touches it afterwards. Or the memory was freed before
+// that, and work of another context is still to use it. Then every context ends while one of its
+// streams captures, and memory is freed and had again.
 //
-// Recorded: "peers" 40 rounds of 3 allocations, "capture" 2 allocations.
+// Recorded: "peers" 40 rounds of 3 allocations, "pending" 6 allocations, "capture" 2 allocations.
 #include <cuda.h>
+#include <dlfcn.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 
@@ -51,12 +54,42 @@ void peers() {
     freeing.join();
 }
 
-void captures() {
-    const CUcontext first = use_device();
+/// Of the device's memory: fits once.
+std::size_t most_bytes() {
     std::size_t free_bytes = 0;
     std::size_t total = 0;
     CHECK(cuMemGetInfo(&free_bytes, &total));
-    const std::size_t most = free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+    return free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+}
+
+void pending() {
+    const CUcontext a = use_device();
+    const std::size_t most = most_bytes();
+    const CUdeviceptr p = allocate(most);
+    CUcontext b = nullptr;
+    CHECK(cuCtxCreate(&b, nullptr, 0, 0));
+    CUstream stream = nullptr;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemcpyDtoDAsync(allocate(mib), p, mib, stream));
+    CHECK(cuCtxSetCurrent(a));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (void* simulated = dlsym(driver, "simcuda_set_work_time"); simulated != nullptr) {
+        reinterpret_cast<int (*)(void*, std::uint64_t)>(simulated)(stream, 1'000'000);
+    }
+    CHECK(cuMemcpyDtoDAsync(p, p + mib, mib, stream));
+    release(p);
+    CHECK(cuCtxDestroy(b));
+    for (int i = 0; i < 3; ++i) {
+        release(allocate(3 * mib));
+    }
+    CHECK(cuStreamSynchronize(stream));
+    release(allocate(most));
+}
+
+void captures() {
+    const CUcontext first = use_device();
+    const std::size_t most = most_bytes();
     const CUdeviceptr p = allocate(most);
     CUcontext second = nullptr;
     CHECK(cuCtxCreate(&second, nullptr, 0, 0));
@@ -74,6 +107,8 @@ void captures() {
 int main(int argc, char** argv) {
     if (argc == 2 && std::strcmp(argv[1], "peers") == 0) {
         peers();
+    } else if (argc == 2 && std::strcmp(argv[1], "pending") == 0) {
+        pending();
     } else if (argc == 2 && std::strcmp(argv[1], "capture") == 0) {
         captures();
     } else {

@@ -4,6 +4,7 @@
  * Nothing here counts as a driver call. All functions are thread-safe. A `stream` is a CUstream of
  * the program; null is the legacy default stream of the calling thread's current context. Unless a
  * test says otherwise nothing takes time and every piece of work completes as it is submitted.
+ * A use of an event after its context's end, undefined in CUDA, ends the process with code 88.
  */
 #ifndef MEMLAB_TESTS_SIMCUDA_H
 #define MEMLAB_TESTS_SIMCUDA_H

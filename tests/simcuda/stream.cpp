@@ -1,6 +1,7 @@
 // Streams and events, and the way of work onto them.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -16,6 +17,8 @@ namespace {
 struct Handles {
     std::map<Stream*, std::shared_ptr<Stream>> streams;  // those with a handle of their own
     std::set<Event*> events;
+    // Of contexts that have ended. Never deleted, so that no other event gets the address.
+    std::set<Event*> ended_events;
     uint64_t next_stream_id = 0;
 };
 
@@ -202,6 +205,12 @@ CUevent handle(Event* event) {
 
 Event* find_event(CUevent event) {
     auto* pointer = reinterpret_cast<Event*>(event);
+    if (handles().ended_events.contains(pointer)) {
+        std::fprintf(
+            stderr, "simcuda: an event of a context that has ended was used, which is undefined\n");
+        std::fflush(nullptr);
+        std::_Exit(88);
+    }
     return handles().events.contains(pointer) ? pointer : nullptr;
 }
 
@@ -264,7 +273,8 @@ void forget_events(Context& context) {
         if (event->context != &context) {
             return false;
         }
-        delete event;
+        event->ops.clear();
+        handles().ended_events.insert(event);
         return true;
     });
 }

@@ -161,6 +161,9 @@ void print_next(const std::string& file) {
 }
 
 int recover(const Conversion& arguments) {
+    if (is_folder(arguments.input)) {
+        return fail(arguments.input + ": a folder; give one event log of it, a memlab.*.memlog");
+    }
     const DeriveResult read = read_json(arguments.input);
     if (!read.error.empty()) {
         return fail(arguments.input + ": " + read.error);

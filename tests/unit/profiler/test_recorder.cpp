@@ -341,6 +341,42 @@ TEST_CASE("a free that is complete at once is two events of one time, with nothi
     CHECK(recorder.aggregate().event_count() == 3);
 }
 
+TEST_CASE(
+    "what names the undefined is kept without it, what is undefined is left out; both count") {
+    Recording recording;
+    Recorder& recorder = *recording.recorder;
+    trace::OomEvent oom;
+    oom.requested = 5;
+    oom.api = 77;
+    oom.stack = 99;
+    recorder.record(oom);
+    trace::Bypass bypass;
+    bypass.device = 1;  // not described
+    recorder.record(bypass);
+    trace::ContextInfo context;
+    context.id = 9;  // not the next one
+    recorder.record(context);
+    context.id = 2;
+    recorder.record(context);
+    recorder.finish(trace::EndKind::exit);
+
+    trace::Aggregator again;
+    REQUIRE(recording.read(again).status == trace::LogStatus::complete);
+    for (const trace::Aggregator* const seen : {&recorder.aggregate(), &std::as_const(again)}) {
+        REQUIRE(seen->ooms().size() == 1);
+        CHECK(seen->ooms()[0].event.requested == 5);
+        CHECK(seen->ooms()[0].event.stack == 0);
+        CHECK(seen->bypassed_count() == 0);
+        CHECK(seen->contexts().size() == 2);
+        REQUIRE(seen->missed().size() == 2);
+        CHECK(seen->missed()[0].count == 1);
+        CHECK(seen->string(seen->missed()[0].reason).find("shown without them") !=
+              std::string::npos);
+        CHECK(seen->missed()[1].count == 2);
+        CHECK(seen->string(seen->missed()[1].reason).find("were lost") != std::string::npos);
+    }
+}
+
 TEST_CASE("without a log only the aggregate is kept") {
     Recorder recorder(nullptr, StackLimits{0}, {});
     CHECK(recorder.capture_call_site() == 0);

@@ -406,7 +406,7 @@ TEST_CASE("files that cannot be read as what they are") {
         return read.error;
     };
     CHECK(error(folder.folder() + "/none").find("no such file") != std::string::npos);
-    CHECK(error(folder.folder()).find("a folder; give it alone") != std::string::npos);
+    CHECK(error(folder.folder()).find("a folder; give one file of it") != std::string::npos);
     CHECK(error("/dev/null").find("not a regular file") != std::string::npos);
     CHECK(error(folder.file("empty", "")).find("empty") != std::string::npos);
     CHECK(error(folder.file("binary", std::string("\x7f"

@@ -287,6 +287,22 @@ TEST_CASE("a reader sees no reference to anything undefined") {
                                            StackDef{.id = 1, .frames = {{0, 1}}}}) == nothing);
 }
 
+TEST_CASE("a log that names what it does not define is damaged there") {
+    std::vector<std::uint8_t> log(format::magic, format::magic + sizeof format::magic);
+    log.resize(format::file_header_size);
+    log[sizeof format::magic] = format::version;
+    log.push_back(format::block_tag);
+    log.resize(format::file_header_size + format::block_header_size);
+    CodecState state;
+    const StackDef sound{.id = 1, .frames = {{.address = 1}}};
+    const StackDef names_undefined{.id = 2, .frames = {{.python = 1}}};
+    RecordEncoder(log, state.bases).encode(sound);
+    RecordEncoder(log, state.bases).encode(names_undefined);
+    Recording back;
+    CHECK(read_log(log.data(), log.size(), back).status == LogStatus::damaged);
+    CHECK(difference(back.records, Records{sound}) == nothing);
+}
+
 TEST_CASE("a record may be longer or shorter than this version's") {
     const auto read = [](std::vector<std::uint8_t> fields, Recording& back) {
         std::vector<std::uint8_t> log(format::magic, format::magic + sizeof format::magic);
