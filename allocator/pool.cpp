@@ -5,7 +5,8 @@
 // `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
 // reference counts. Other threads that need the block wait for that thread (retired_), which is
 // equivalent to waiting for the fence. abandon() may drop everything during the wait; a changed
-// epoch_ shows it.
+// epoch_ shows it. forget_left_wait() leaves the block to all when its thread jumped out of the
+// wait.
 #include "allocator/pool.hpp"
 
 #include <algorithm>
@@ -24,6 +25,14 @@ namespace memlab::allocator {
 namespace {
 
 constexpr BackendStatus no_host_memory{BackendStatus::Kind::error, out_of_memory_code};
+
+/// The block for which the calling thread waits without the lock of `pool`; null: none.
+struct WaitHere {
+    const void* pool;
+    Block* block;
+    std::uint64_t epoch;
+};
+__attribute__((tls_model("initial-exec"))) constinit thread_local WaitHere waiting_here{};
 
 /// Reserves `count` process-wide unique ids; returns the first.
 std::uint64_t take_block_ids(std::uint64_t count) {
@@ -102,6 +111,7 @@ class Pool::Impl {
     std::uint64_t release_cached(bool wait);
     std::uint64_t tick(std::uint64_t now_ns);
     void abandon();
+    void forget_left_wait();
     PoolStats stats() const;
     bool retire(Address address);
     void release_for_retry(std::uint64_t requested, Tag tag);
@@ -142,6 +152,8 @@ class Pool::Impl {
     void retire(Block& block, FenceState state);
     bool frees_immediately(FreeSync sync) const;
     bool host_may_continue(Lock& lock, Block& block);
+    std::uint64_t begin_wait(Lock& lock, Block& block);
+    bool end_wait(Lock& lock, Block& block, std::uint64_t epoch);
     void complete(Block& block);
     void free_block(Block& block);
     void poll_pending(const SizePolicy::Plan& plan);
@@ -549,17 +561,45 @@ bool Pool::Impl::frees_immediately(FreeSync sync) const {
 /// Queries the backend about the caller, without the lock, since that may inspect stacks and
 /// libraries. When the host may continue, the block stays pending like any other.
 [[gnu::hot]] bool Pool::Impl::host_may_continue(Lock& lock, Block& block) {
-    const std::uint64_t epoch = epoch_;
-    block.waited_for = true;
-    lock.unlock();
+    const std::uint64_t epoch = begin_wait(lock, block);
     const bool may_continue = !backend_.caller_needs_host_wait();
-    lock.lock();
-    if (epoch_ != epoch) {
+    if (!end_wait(lock, block, epoch)) {
         return true;
     }
-    block.waited_for = false;
     retired_.notify_all();  // this thread may not retire the block: others must stop relying on it
     return may_continue;
+}
+
+/// Drops the lock for a wait for the block; returns the epoch for end_wait(), which takes it again
+/// and is false where abandon() was called meanwhile.
+[[gnu::hot]] std::uint64_t Pool::Impl::begin_wait(Lock& lock, Block& block) {
+    const std::uint64_t epoch = epoch_;
+    block.waited_for = true;
+    waiting_here = {this, &block, epoch};
+    lock.unlock();
+    return epoch;
+}
+
+[[gnu::hot]] bool Pool::Impl::end_wait(Lock& lock, Block& block, std::uint64_t epoch) {
+    lock.lock();
+    waiting_here.pool = nullptr;
+    if (epoch_ != epoch) {
+        return false;
+    }
+    block.waited_for = false;
+    return true;
+}
+
+void Pool::Impl::forget_left_wait() {
+    if (waiting_here.pool != this) {
+        return;
+    }
+    const Lock lock(mutex_);
+    if (epoch_ == waiting_here.epoch) {
+        waiting_here.block->waited_for = false;
+        retired_.notify_all();
+    }
+    waiting_here.pool = nullptr;
 }
 
 [[gnu::hot]] void Pool::Impl::enqueue_pending(Block& block, Fence fence, std::uint32_t list) {
@@ -717,16 +757,12 @@ Block* Pool::Impl::oldest_unwaited(const BlockList& list) {
 
 /// Waits for a pending block without the lock, then retires it.
 Pool::Impl::HostWait Pool::Impl::wait_for(Lock& lock, Block& block) {
-    const std::uint64_t epoch = epoch_;
     const Fence fence = block.use.fence;
-    block.waited_for = true;
-    lock.unlock();
+    const std::uint64_t epoch = begin_wait(lock, block);
     HostWait wait{backend_.fence_wait_host(fence), true};
-    lock.lock();
-    if (epoch_ != epoch) {
+    if (!end_wait(lock, block, epoch)) {
         return wait;
     }
-    block.waited_for = false;
     const FenceState state = wait.status.ok() ? FenceState::complete : backend_.fence_query(fence);
     wait.retired = state != FenceState::pending;
     retire(block, state);
@@ -1299,6 +1335,10 @@ std::uint64_t Pool::tick(std::uint64_t now_ns) {
 
 void Pool::abandon() {
     impl_->abandon();
+}
+
+void Pool::forget_left_wait() {
+    impl_->forget_left_wait();
 }
 
 PoolStats Pool::stats() const {

@@ -197,6 +197,11 @@ class Pool {
     /// frees the host memory. The statistics count what was there as freed.
     void abandon();
 
+    /// The calling thread is in no call of the pool's: if it left one by a jump (siglongjmp) out of
+    /// a wait for a block's fence, that block is any thread's to retire again. A jump out of
+    /// anything else leaves the pool locked.
+    void forget_left_wait();
+
     PoolStats stats() const;
 
     /// For replay only. Treats the fence of this freed block as complete, independently of earlier

@@ -16,6 +16,7 @@ NestedFrees::Result NestedFrees::note(Api api, CUdeviceptr address) {
             return Result::noted;
         }
     }
+    lost_.fetch_add(1, std::memory_order_relaxed);
     return Result::full;
 }
 

@@ -21,7 +21,7 @@ class NestedFrees {
     enum class Result : std::uint8_t {
         noted,
         duplicate,  ///< the address is queued already
-        full,       ///< no slot left: the block stays allocated
+        full,       ///< no slot left: the block stays allocated, and take_lost() counts it
     };
     Result note(Api api, CUdeviceptr address);
 
@@ -34,14 +34,22 @@ class NestedFrees {
 
     bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
 
-    /// Removes each queued free and calls serve(Api, CUdeviceptr) for it.
-    template <class Serve>
-    void drain(const Serve& serve) {
+    /// The number of frees since the last call for which there was no slot.
+    std::uint32_t take_lost() { return lost_.exchange(0, std::memory_order_relaxed); }
+
+    static constexpr std::size_t capacity = 512;
+
+    /// Removes each queued free of an address for which is_wanted(CUdeviceptr), and calls
+    /// serve(Api, CUdeviceptr) for it.
+    template <class IsWanted, class Serve>
+    void drain(const IsWanted& is_wanted, const Serve& serve) {
         for (std::atomic<std::uint64_t>& slot : slots_) {
             if (!any()) {
                 return;
             }
-            if (const std::uint64_t noted = slot.exchange(0, std::memory_order_acq_rel)) {
+            std::uint64_t noted = slot.load(std::memory_order_acquire);
+            if (noted != 0 && is_wanted(noted & address_mask) &&
+                slot.compare_exchange_strong(noted, 0, std::memory_order_acq_rel)) {
                 count_.fetch_sub(1, std::memory_order_relaxed);
                 serve(static_cast<Api>(noted >> address_bits), noted & address_mask);
             }
@@ -53,7 +61,8 @@ class NestedFrees {
     static constexpr std::uint64_t address_mask = (1ULL << address_bits) - 1;
 
     std::atomic<std::uint32_t> count_{0};
-    std::array<std::atomic<std::uint64_t>, 512> slots_{};
+    std::atomic<std::uint32_t> lost_{0};
+    std::array<std::atomic<std::uint64_t>, capacity> slots_{};
 };
 
 extern constinit NestedFrees nested_frees;

@@ -1,6 +1,8 @@
 // Reentrancy guard: whether a thread, or a code address, is inside memlab.
 #pragma once
 
+#include <cstdint>
+
 namespace memlab::interpose {
 
 /// True when `address` is code of libmemlab.so itself.
@@ -10,11 +12,12 @@ bool is_own_export(const void* address);
 /// profiler's callback that allocates while memlab holds a lock) calls the driver directly.
 ///
 /// A thread may leave memlab without returning: a signal handler jumps out (siglongjmp), or the
-/// stack is unwound by force. An entry at the same or a shallower stack depth than the abandoned
-/// one is therefore not nested.
+/// stack is unwound by force. An entry is therefore nested only while the frame of the function
+/// that entered memlab is still on the stack: below it, with its return address in place.
 class InsideMemlab {
   public:
-    InsideMemlab();
+    [[gnu::always_inline]] InsideMemlab()
+        : InsideMemlab(reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa())) {}
     ~InsideMemlab();
     InsideMemlab(const InsideMemlab&) = delete;
     InsideMemlab& operator=(const InsideMemlab&) = delete;
@@ -22,8 +25,17 @@ class InsideMemlab {
     bool nested() const { return nested_; }
 
   private:
+    /// `frame_end`: the lowest address above the frame of the function that enters.
+    explicit InsideMemlab(std::uintptr_t frame_end);
+
     const bool nested_;
+    std::uintptr_t earlier_address_ = 0;
+    const InsideMemlab* earlier_object_ = nullptr;
 };
+
+/// Set where a thread enters memlab that had left it without returning; whoever acts on that clears
+/// it.
+__attribute__((tls_model("initial-exec"))) extern constinit thread_local bool left_by_a_jump;
 
 /// Whether the calling thread is inside memlab, so that its driver calls are memlab's own.
 bool thread_is_inside_memlab();

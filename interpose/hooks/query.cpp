@@ -109,7 +109,29 @@ void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& poo
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
             break;
-        default:
+        case CU_POINTER_ATTRIBUTE_P2P_TOKENS: {  // the driver made the segment synchronous, too
+            unsigned synchronous = 0;
+            if (mi::call_real(&Driver::cuPointerGetAttribute, static_cast<void*>(&synchronous),
+                              CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block.address) == CUDA_SUCCESS &&
+                synchronous != 0) {
+                synchronous_blocks().set(block, true);
+            }
+            break;
+        }
+        // The segment's are the block's. Each attribute of <cuda.h> is in one of the two lists
+        // (tests/conformance/check_pointer_attributes.py).
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        case CU_POINTER_ATTRIBUTE_MAPPED:
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        default:  // a later driver's
             break;
     }
 }

@@ -5,6 +5,7 @@
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/driver.hpp"
+#include "interpose/driver/nested_frees.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/uuid.hpp"
 #include "interpose/memory/memory.hpp"
@@ -246,6 +247,14 @@ void ContextRegistry::drop(CUcontext handle) {
         std::erase(used_by_graphs_, context);
         generation_.fetch_add(1, std::memory_order_release);
     }
+    // Callbacks in the driver call that ended it may have freed some of its memory. Later its
+    // addresses may be another context's.
+    nested_frees.drain(
+        [&](CUdeviceptr address) { return memory_.segments().find(address) == context; },
+        [&](Api api, CUdeviceptr address) {
+            context->pool().free(address, make_tag(memory_.api_id(api), 0),
+                                 allocator::FenceTiming::deferred);
+        });
     memory_.segments().remove_all(context);
     memory_.live().remove_context(context->id());
     context->pool().abandon();

@@ -1,10 +1,12 @@
 #include "interpose/memory/device_memory.hpp"
 
 #include <array>
+#include <string>
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/nested_frees.hpp"
+#include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
 #include "interpose/driver/sticky_errors.hpp"
 #include "interpose/memory/driver_allocation.hpp"
@@ -144,6 +146,30 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
     return std::nullopt;
 }
 
+/// The thread jumped out of a call of memlab, maybe out of its wait for the device.
+void after_a_jump(Memory& memory) {
+    for (Context* context : memory.contexts().all()) {
+        context->pool().forget_left_wait();
+    }
+    if (memory.recorder() != nullptr) {
+        memory.recorder()->report_missed(
+            "a thread left a call of memlab by a jump (siglongjmp out of a signal handler): what "
+            "that call did may be missing",
+            0);
+    }
+}
+
+/// What earlier calls left to do.
+[[gnu::always_inline]] inline void catch_up(Memory& memory) {
+    if (nested_frees.any()) {
+        serve_nested_frees(memory);
+    }
+    if (left_by_a_jump) [[unlikely]] {
+        left_by_a_jump = false;
+        after_a_jump(memory);
+    }
+}
+
 }  // namespace
 
 [[gnu::hot]] CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address,
@@ -159,9 +185,7 @@ CUresult probe_stream_free(const Context& owner, CUstream stream) {
     if (address == nullptr || bytes == 0 || !memory.pooling()) {
         return from_driver();
     }
-    if (nested_frees.any()) {
-        serve_nested_frees(memory);
-    }
+    catch_up(memory);
     const Passthrough& rules = memory.settings().passthrough;
     if (!rules.empty() && passes_through(rules, bytes)) {
         return from_driver();
@@ -226,20 +250,27 @@ CUresult free_nested(Memory* memory, Api api, CUdeviceptr address, DriverFree re
 
 // The host does not wait here: this runs in another call than the free.
 void serve_nested_frees(Memory& memory) {
-    nested_frees.drain([&](Api api, CUdeviceptr address) {
+    const auto all = [](CUdeviceptr) { return true; };
+    nested_frees.drain(all, [&](Api api, CUdeviceptr address) {
         if (Context* owner = memory.segments().find(address)) {
             owner->pool().free(address, make_tag(memory.api_id(api), 0),
                                memory.captures().capturing() ? FenceTiming::deferred
                                                              : FenceTiming::now_without_wait);
         }
     });
+    if (const std::uint32_t lost = nested_frees.take_lost();
+        lost != 0 && memory.recorder() != nullptr) {
+        memory.recorder()->report_missed(
+            "more than " + std::to_string(NestedFrees::capacity) +
+                " blocks were freed inside one of memlab's own calls (by a profiler's callback or "
+                "a signal handler): the others stay allocated",
+            0, lost);
+    }
 }
 
 [[gnu::hot]] CUresult free_device(Memory& memory, Api api, CUdeviceptr address,
                                   DriverFree real_free) {
-    if (nested_frees.any()) {
-        serve_nested_frees(memory);
-    }
+    catch_up(memory);
     if (address != 0) {
         if (const std::optional<CUresult> result = free_pooled(memory, api, address, no_stream)) {
             return *result;
@@ -250,9 +281,7 @@ void serve_nested_frees(Memory& memory) {
 
 [[gnu::hot]] CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address,
                                         StreamKey stream, DriverFree real_free) {
-    if (nested_frees.any()) {
-        serve_nested_frees(memory);
-    }
+    catch_up(memory);
     if (address != 0) {
         if (const std::optional<CUresult> result = free_pooled(memory, api, address, stream)) {
             return *result;

@@ -26,7 +26,8 @@ CUresult free_device(Memory& memory, Api api, CUdeviceptr address, DriverFree re
 /// and freed by a later call; anything else is passed to the driver.
 CUresult free_nested(Memory* memory, Api api, CUdeviceptr address, DriverFree real_free);
 
-/// Performs the queued frees. Call without any of memlab's locks.
+/// Performs the queued frees, and reports how many the queue had no room for. Call without any of
+/// memlab's locks.
 void serve_nested_frees(Memory& memory);
 
 /// cuMemFreeAsync: as free_device, but the host never waits and only the stream's order counts.

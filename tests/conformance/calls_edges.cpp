@@ -779,6 +779,44 @@ void host_functions() {
     CALL(cuMemFree(got));
 }
 
+// Tokens for kernel modules that reach the memory from another device. As documented, asking for
+// them also makes the allocation's memory operations synchronous.
+void tokens() {
+    start();
+    const auto ask = [](const char* what, CUdeviceptr p) {
+        CUDA_POINTER_ATTRIBUTE_P2P_TOKENS pair{};
+        unsigned set = 7;
+        transcript.scene(what);
+        CALL(cuPointerGetAttribute(&set, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+        transcript.value("it is", set);
+        CALL(cuPointerGetAttribute(&pair, CU_POINTER_ATTRIBUTE_P2P_TOKENS, p));
+        transcript.value("has one", pair.p2pToken != 0);
+        transcript.value("has one of the address space", pair.vaSpaceToken != 0);
+        CALL(cuPointerGetAttribute(&set, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
+        transcript.value("it is", set);
+    };
+    CUdeviceptr p[3] = {};
+    for (CUdeviceptr& each : p) {
+        CALL(cuMemAlloc(&each, large));
+    }
+    CUdeviceptr managed = 0;
+    void* pinned = nullptr;
+    CALL(cuMemAllocManaged(&managed, large, CU_MEM_ATTACH_GLOBAL));
+    CALL(cuMemHostAlloc(&pinned, large, 0));
+    ask("an allocation", p[1]);
+    ask("inside of one", p[0] + 2 * mib);
+    ask("another one", p[2]);
+    ask("managed memory", managed);
+    ask("pinned memory", reinterpret_cast<CUdeviceptr>(pinned));
+    CALL(cuMemFree(p[1]));
+    ask("freed memory", p[1]);
+    ask("no memory", 0x1234);
+    CALL(cuMemFree(p[0]));
+    CALL(cuMemFree(p[2]));
+    CALL(cuMemFree(managed));
+    CALL(cuMemFreeHost(pinned));
+}
+
 constexpr Group groups[] = {
     {"copies", bounds_of_copies},
     {"arrays", bounds_of_arrays},
@@ -794,6 +832,7 @@ constexpr Group groups[] = {
     {"capturing", capturing_contexts},
     {"pages", exported_pages},
     {"mappings", mappings},
+    {"tokens", tokens},
     {"host_function", host_functions},
 };
 

@@ -6,7 +6,7 @@ code 5.
 from __future__ import annotations
 
 from catalogue import BESIDE_CAPTURES, FAULTS_TOLD_BY
-from harness import Outcome, run
+from harness import Outcome, judge_recordings, run
 from support import EndToEnd
 
 OLD_DRIVER = {"SIMCUDA_DRIVER_VERSION": "12040"}
@@ -34,9 +34,8 @@ class Frees(EndToEnd):
             self.same("stream_frees", mode, settings=OLD_DRIVER)
 
     def test_in_a_callback_inside_a_call_of_memlab(self) -> None:
-        native = self.natively(self.program("nested_frees"))
-        outcome = self.under_memlab(self.program("nested_frees"))
-        self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
+        for mode in ((), ("many",), ("ends",)):
+            self.same("nested_frees", *mode)
 
     def test_beside_a_capture(self) -> None:
         for mode in BESIDE_CAPTURES:
@@ -60,6 +59,21 @@ class Frees(EndToEnd):
             outcome = self.under_memlab(self.program("free_waits", "launch"), settings)
             self.assertEqual((outcome.code, outcome.stdout), (0, b"the kernel was done: 1\ndone\n"), outcome.describe())
 
+    def test_a_jump_out_of_a_free_that_waits(self) -> None:
+        """The memory can be had again, all is recorded as before, and the report says what happened."""
+        for settings in ({}, OLD_DRIVER):
+            with self.subTest(**settings):
+                self.output = self.work / f"out{len(settings)}"
+                outcome = self.under_memlab(self.program("free_waits", "jump"), settings)
+                self.assertEqual((outcome.code, outcome.stdout), (0, b"done\n"), outcome.describe())
+                found, problems = judge_recordings(self.layout, self.output, None)
+                self.assert_sound(problems)
+                facts = found[0].audit
+                counts = {name: facts["kinds"]["device"][name]["count"] for name in ("allocs", "frees", "live")}
+                self.assertEqual(counts, {"allocs": 3, "frees": 3, "live": 0})
+                (missed,) = facts["missed"]
+                self.assertIn("left a call of memlab by a jump", str(missed))
+
     def test_contexts_that_end(self) -> None:
-        for mode in ("peers", "capture"):
+        for mode in ("peers", "pending", "capture"):
             self.same("peers_end", mode)

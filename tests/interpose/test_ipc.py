@@ -1,6 +1,6 @@
 """Memory shared with other processes by its handle and the offset in it: the importer sees the exporter's
-memory, or the export is refused in plain words; never other memory. With importers under memlab and
-without.
+memory, or the export is refused in plain words; never other memory. Each block says beforehand which.
+With importers under memlab and without.
 """
 
 from __future__ import annotations
@@ -43,3 +43,7 @@ class Ipc(EndToEnd):
             self.assertEqual(after, EXACT, importer)
             self.assertEqual(stderr.count("cuIpcGetMemHandle of a block inside a pooled segment"),
                              sum(line in refused for line in before), stderr)
+
+    def test_memory_that_grows_in_place_is_refused(self) -> None:
+        before, after, _ = self.shared("plain", {"MEMLAB_BACKEND": "vmm"})
+        self.assertEqual((before, after), ([f"{size}: refused 801" for size in SIZES], EXACT))

@@ -218,6 +218,35 @@ class Runs(EndToEnd):
         finally:
             os.kill(left, signal.SIGKILL)
 
+    def test_without_arguments_nothing_of_a_run_names_them(self) -> None:
+        """Neither its file nor the manifest nor what is said at its end, of a process left behind too."""
+        script = ("\"$1\" 'a(b#secret)'; setsid \"$1\" f~secret > ready 2>&1 & echo $!\n"
+                  "until grep -q ready ready; do sleep 0.02; done; cp \"$MEMLAB_RUN_MANIFEST\" manifest")
+        for way in ("environment", "option"):
+            with self.subTest(way):
+                self.folder = self.work / way
+                (self.cwd / "ready").unlink(missing_ok=True)
+                options, settings = ((), {"MEMLAB_ARGUMENTS": "off"}) if way == "environment" \
+                    else (("--option", "ARGUMENTS=off"), None)
+                program = self.program("tree")[0]
+                outcome = self.under_run(["bash", "-c", script, "bash", program, "secret"], *options,
+                                         settings=settings)
+                self.assertEqual(outcome.code, 0, outcome.describe())
+                left = int(outcome.stdout)
+                try:
+                    self.assertRegex(outcome.stderr.decode("utf-8"), rf"\n  pid {left}  20\.00 MiB  {program}\n"
+                                                                     r"    its parent: pid \d+  \S*\n")
+                    (described,) = self.run_files()
+                    self.assertEqual(described["command"], ["bash"])
+                    self.assertEqual([process["arguments"] for process in described["processes"]],
+                                     [[program]] * 3)
+                    manifest = (self.cwd / "manifest").read_bytes()
+                    self.assertEqual(manifest.count(b"\n"), 3)
+                    for written in (manifest, outcome.stderr, *(path.read_bytes() for path in self.folder.iterdir())):
+                        self.assertNotIn(b"secret", written)
+                finally:
+                    os.kill(left, signal.SIGKILL)
+
     def test_a_process_id_that_is_used_again_is_not_running(self) -> None:
         """The log of a process that was killed is read although its number belongs to another now."""
         script = ("import os, subprocess, sys\n"
@@ -229,6 +258,27 @@ class Runs(EndToEnd):
         self.assertEqual(outcome.code, 0, outcome.describe())
         (process,) = self.run_files()[0]["processes"]
         self.assertEqual((process["ended"], process["recovered"]), ("cut off", True))
+
+    def test_a_zombie_is_not_running(self) -> None:
+        """One that ended and is not waited for, of a parent that is left behind, gets its report."""
+        parent = ("import os, subprocess, sys, time\n"
+                  "child = subprocess.Popen([sys.argv[1], 'b#'])\n"
+                  "os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)\n"
+                  "open('ready', 'w').write(str(child.pid))\n"
+                  "time.sleep(600)\n")
+        program = shlex.quote(str(self.layout.program("tree")))
+        outcome = self.under_run(["bash", "-c", f"setsid {shlex.quote(sys.executable)} -c \"$0\" {program} > log 2>&1 & "
+                                  "echo $!; until [ -s ready ]; do sleep 0.02; done", parent])
+        left = int(outcome.stdout)
+        try:
+            zombie = int((self.cwd / "ready").read_text(encoding="utf-8"))
+            state = harness.Path(f"/proc/{zombie}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            self.assertEqual(state, "Z")
+            self.assertNotIn(b"still running", outcome.stderr)
+            (process,) = self.run_files()[0]["processes"]
+            self.assertEqual((process["pid"], process["ended"], process["recovered"]), (zombie, "cut off", True))
+        finally:
+            os.kill(left, signal.SIGKILL)
 
     # ---- Python's multiprocessing ---------------------------------------------------------------
 

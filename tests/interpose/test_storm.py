@@ -54,5 +54,10 @@ class Storm(EndToEnd):
     def test_a_signal_handler_that_allocates_in_the_middle_of_memlab(self) -> None:
         outcome = self.under_memlab(self.program("reenter", "300"))
         self.assertEqual((outcome.code, outcome.stdout), (0, b"done\n"), outcome.describe())
-        _, problems = judge_recordings(self.layout, self.output, None)
+        found, problems = judge_recordings(self.layout, self.output, None)
         self.assert_sound(problems)
+        audit = found[0].audit
+        self.assertEqual((audit["kinds"]["device"]["live"]["count"], audit["missed"]), (0, []))
+        # Each block that a handler freed was had again.
+        (device,) = found[0].report["devices"]
+        self.assertLess(device["curves"]["reserved"]["peak_bytes"], 64 << 20)

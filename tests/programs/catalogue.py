@@ -209,6 +209,10 @@ def _memory() -> list[Case]:
              (Recording(Kind(301, 301, (3 << 20) + 300 * (8 << 20)), {"pinned": Kind(1, 1, 64)}),)),
         Case("a free in a callback", ("nested_frees",), 0,
              (Recording(Kind(6, 6, 4 * (3 << 20) + (64 << 20) + (3 << 20))),)),
+        Case("more frees in a callback than have room", ("nested_frees", "many"), 0,
+             (Recording(Kind(601, 513, 600 * 1000 + (64 << 20)), missed=1),)),
+        Case("frees in callbacks where contexts end", ("nested_frees", "ends"), 0,
+             (Recording(Kind(12, 10, 12 * (3 << 20), lost=2)),)),
         *(Case(f"beside a capture: {way}", ("beside_captures", way), 0, None)
           for way in BESIDE_CAPTURES),
         *(Case(f"a fault that {way} tells of", ("told_of_faults", way), 0, None)
@@ -217,6 +221,7 @@ def _memory() -> list[Case]:
         Case("graphs that cannot be made executable", ("graph_handles",), 0,
              (Recording(Kind(3, 2, 3 * ((3 << 20) - 12), lost=1)),)),
         Case("a context that ends while others free", ("peers_end", "peers"), 0, None),
+        Case("a context that ends before a free is complete", ("peers_end", "pending"), 0, None),
         Case("a context that ends in a capture", ("peers_end", "capture"), 0, None),
         Case("work that waits for work", ("spin", "alloc"), 0,
              (Recording(Kind(116, 116, _spin_requested()), {"pinned": Kind(1, 1, 64)}),)),

@@ -1,16 +1,20 @@
 // A free that has to wait on the host for running work holds up nobody else, and is not passed by.
 // Runs on the simulated driver only: it needs a driver without context events, events that cannot
-// be made, or a callback at the end of a launch.
+// be made, or a callback in a call of the driver.
 //
 //   free_waits allocate   while one thread's cuMemFree waits for a kernel, another allocates
 //   free_waits capture    ... another captures, and only then lets the kernel end
 //   free_waits events     cuMemFree of most of the GPU's memory after cuEventCreate failed
 //   free_waits launch     cuMemFree in a callback at the end of the driver's cuLaunchKernel
+//   free_waits jump       a signal handler jumps out of a cuMemFree that waits for a kernel; then
+//                         the thread goes on, deeper in its stack, and another one too
 //
 // Ends with code 5 when it hangs.
 #include <cuda.h>
+#include <setjmp.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -81,7 +85,17 @@ CUdeviceptr in_callback = 0;
 CUstream launched = nullptr;
 bool freed = false;
 
+sigjmp_buf before_the_free;
+bool waiting = false;
+
 void driver_call(const char* symbol, int entering) {
+    // The call in which a cuMemFree waits: memlab's, or the program's own.
+    if (entering != 0 && waiting &&
+        (std::strcmp(symbol, "cuEventSynchronize") == 0 ||
+         std::strcmp(symbol, "cuMemFree_v2") == 0)) {
+        waiting = false;
+        ::raise(SIGUSR1);
+    }
     if (entering == 0 && !freed && in_callback != 0 && std::strcmp(symbol, "cuLaunchKernel") == 0) {
         freed = true;
         std::thread opener([] { control<int(void*)>("simcuda_open_stream")(launched); });
@@ -106,6 +120,39 @@ void inside_a_launch() {
     CHECK(cuCtxSynchronize());
 }
 
+[[gnu::noinline]] CUdeviceptr allocate_deeper(std::size_t bytes) {
+    volatile char room[4096] = {};
+    return allocate(bytes) + static_cast<CUdeviceptr>(room[100]);
+}
+
+void jump_out() {
+    const CUcontext context = use_device();
+    std::size_t free_bytes = 0;
+    std::size_t total = 0;
+    CHECK(cuMemGetInfo(&free_bytes, &total));
+    const std::size_t most = free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+    CUstream a = nullptr;
+    CHECK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    static CUdeviceptr p;
+    p = allocate(most);
+    Spin spin(a);
+    spin.start();
+    control<void(const simcuda_tool*)>("simcuda_set_tool")(&tool);
+    std::signal(SIGUSR1, [](int) { siglongjmp(before_the_free, 1); });
+    if (sigsetjmp(before_the_free, 1) == 0) {
+        waiting = true;
+        release(p);
+        SAY("it did not wait\n");
+    }
+    spin.go();
+    CHECK(cuStreamSynchronize(a));
+    release(allocate_deeper(most));
+    std::thread([&] {
+        CHECK(cuCtxSetCurrent(context));
+        release(allocate(most));
+    }).join();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -117,6 +164,8 @@ int main(int argc, char** argv) {
         without_events();
     } else if (std::strcmp(mode, "launch") == 0) {
         inside_a_launch();
+    } else if (std::strcmp(mode, "jump") == 0) {
+        jump_out();
     } else {
         return 2;
     }

@@ -12,7 +12,10 @@
 //   BYTES: refused CODE      cuIpcGetMemHandle or cuIpcOpenMemHandle failed
 //   BYTES: WRONG MEMORY      what must never be
 //
-// Exit code 1 after wrong memory.
+// Before its export each is asked whether it can be exported (IS_LEGACY_CUDA_IPC_CAPABLE), and must
+// say what the export then does.
+//
+// Exit code 1 after wrong memory or such a wrong answer.
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -118,14 +121,21 @@ struct Block {
     unsigned char pattern;
 };
 
-// True unless the importer got wrong memory.
+// True unless the importer got wrong memory, or the block said otherwise than it did.
 bool share(const Block& block, const Importer& importer) {
     const CUdeviceptr middle = block.address + block.bytes / 2;
     CUdeviceptr base = 0;
     std::size_t bytes = 0;
     Message message{};
     CHECK(cuMemGetAddressRange(&base, &bytes, middle));
+    unsigned capable = 99;
+    CHECK(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, middle));
     const CUresult exported = cuIpcGetMemHandle(&message.handle, middle);
+    if (capable != (exported == CUDA_SUCCESS ? 1U : 0U)) {
+        SAY("%zu: IS_LEGACY_CUDA_IPC_CAPABLE is %u, the export's answer %d\n", block.bytes, capable,
+            static_cast<int>(exported));
+        return false;
+    }
     if (exported != CUDA_SUCCESS) {
         SAY("%zu: refused %d\n", block.bytes, static_cast<int>(exported));
         return true;

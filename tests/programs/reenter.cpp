@@ -1,12 +1,12 @@
-// A signal handler that allocates and frees, and that runs when its thread is in the middle of
-// memlab's own code: whatever lock memlab holds there, the handler must not wait for it. (A handler
-// that interrupts the driver itself would wait for the driver's locks, with memlab or without; so
-// the handler looks where its thread was.)
+// A signal handler that allocates and frees, also what the thread had allocated before, and that
+// runs when its thread is in the middle of memlab's own code: whatever lock memlab holds there, the
+// handler must not wait for it. (A handler that interrupts the driver itself would wait for the
+// driver's locks, with memlab or without; so the handler looks where its thread was.)
 //
 //   reenter TIMES    until the handler has allocated that often; without memlab it never does
 //
-// Recorded: all of the main program's pairs; what the handler asked for in the middle of a call
-// went to the driver.
+// Recorded: all of the main program's allocations and their frees, the handler's too; what the
+// handler asked for in the middle of a call went to the driver.
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -23,6 +23,9 @@ namespace {
 MemlabCode memlab_code;
 std::atomic<int> reentered{0};
 std::atomic<bool> failed{false};
+// Allocated by the thread, for the handler to free.
+std::atomic<CUdeviceptr> offered{0};
+std::atomic<int> taken{0};
 
 void on_signal(int, siginfo_t*, void* context) {
     if (!memlab_code.was_interrupted(context)) {
@@ -32,6 +35,14 @@ void on_signal(int, siginfo_t*, void* context) {
     CUdeviceptr address = 0;
     if (cuMemAlloc(&address, 3000) != CUDA_SUCCESS || cuMemFree(address) != CUDA_SUCCESS) {
         failed = true;
+    }
+    if (const CUdeviceptr block = offered.exchange(0)) {
+        CUdeviceptr base = 0;
+        if (cuMemFree(block) != CUDA_SUCCESS || cuMemFree(block) != CUDA_ERROR_INVALID_VALUE ||
+            cuMemGetAddressRange(&base, nullptr, block) == CUDA_SUCCESS) {
+            failed = true;
+        }
+        ++taken;
     }
     ++reentered;
     errno = interrupted_errno;
@@ -57,10 +68,19 @@ int main(int argc, char** argv) {
         }
     });
     for (int pair = 0; memlab_code.is_there() ? reentered < times : pair < 1000; ++pair) {
+        if (offered == 0) {
+            offered = allocate(1 << 20);
+        }
         release(allocate(1 + static_cast<std::size_t>(pair % 5000)));
     }
     over = true;
     sender.join();
+    if (const CUdeviceptr block = offered.exchange(0)) {
+        release(block);
+    }
+    if (memlab_code.is_there() && taken < times / 4) {
+        failed = true;
+    }
     SAY("%s\n", failed ? "a call in the handler failed" : "done");
     return failed ? 1 : 0;
 }

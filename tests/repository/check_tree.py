@@ -166,7 +166,7 @@ MAY_INCLUDE = {
     "profiler": ("trace", "trace/aggregate", "profiler/unwind", "profiler/python"),
     "interpose/include/memlab": (),
     "interpose/options": ("allocator",),
-    "interpose/driver": ("allocator", "trace", "profiler", "interpose/options"),
+    "interpose/driver": ("allocator", "trace", "profiler", "profiler/unwind", "interpose/options"),
     "interpose/memory": ("allocator", "trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",
                          "interpose/options", "interpose/driver"),
     "interpose/process": ("trace", "trace/json", "profiler", "profiler/unwind", "profiler/cupti",

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -38,8 +39,11 @@ std::vector<std::string> stat_of(pid_t pid) {
     return fields;
 }
 
-std::string command_of(pid_t pid) {
+std::string command_of(pid_t pid, bool with_arguments) {
     std::string command = read_all("/proc/" + std::to_string(pid) + "/cmdline");
+    if (!with_arguments) {
+        command.resize(std::min(command.size(), command.find('\0')));
+    }
     while (!command.empty() && command.back() == '\0') {
         command.pop_back();
     }
@@ -112,13 +116,13 @@ bool still_runs(const RunFiles& files) {
                       number_of<std::uint64_t>(stat[start_field]) == files.start_ticks);
 }
 
-LiveProcess describe_live(pid_t pid) {
+LiveProcess describe_live(pid_t pid, bool with_arguments) {
     LiveProcess process;
     const std::vector<std::string> stat = stat_of(pid);
     if (stat.size() > parent_field) {
         process.parent = number_of<pid_t>(stat[parent_field]);
-        process.command = command_of(pid);
-        process.parent_command = command_of(process.parent);
+        process.command = command_of(pid, with_arguments);
+        process.parent_command = command_of(process.parent, with_arguments);
     }
     return process;
 }

@@ -18,7 +18,8 @@ struct LiveProcess {
     std::string parent_command;  ///< empty: unknown
 };
 
-/// The process's data in /proc; members are empty if unavailable.
-LiveProcess describe_live(pid_t pid);
+/// The process's data in /proc; members are empty if unavailable. `with_arguments` false: the
+/// commands are program names only.
+LiveProcess describe_live(pid_t pid, bool with_arguments);
 
 }  // namespace memlab::tools

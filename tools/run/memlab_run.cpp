@@ -363,7 +363,8 @@ int run(const RunArguments& arguments) {
     description.working_directory = working_directory();
     description.command = arguments.command;
     Environment environment = make_environment(arguments, description);
-    if (!keeps_arguments(environment)) {
+    const bool with_arguments = keeps_arguments(environment);
+    if (!with_arguments) {
         description.command.resize(1);
     }
     RunManifest manifest;
@@ -382,6 +383,7 @@ int run(const RunArguments& arguments) {
     RunReportOptions options;
     options.summary = !arguments.no_report;
     options.quiet = arguments.quiet;
+    options.arguments = with_arguments;
     options.working_directory = description.working_directory;
     options.folder = description.folder;
     options.start_wall_ns = description.start_wall_ns;

@@ -159,7 +159,7 @@ class RunReport {
             if (!process.running) {
                 continue;
             }
-            const LiveProcess live = describe_live(process.files.pid);
+            const LiveProcess live = describe_live(process.files.pid, options_.arguments);
             std::cerr << "  pid " << process.files.pid << "  " << format_bytes(process.held_bytes)
                       << "  " << printable(live.command, false) << "\n    its parent: pid "
                       << live.parent << "  " << printable(live.parent_command, false) << "\n";

@@ -12,8 +12,9 @@
 namespace memlab::tools {
 
 struct RunReportOptions {
-    bool summary = true;  ///< print the figures, not only the files
-    bool quiet = false;   ///< print errors only
+    bool summary = true;    ///< print the figures, not only the files
+    bool quiet = false;     ///< print errors only
+    bool arguments = true;  ///< print command lines, not only program names
     std::string working_directory;
     std::string folder;               ///< the run's own; empty: none
     std::uint64_t start_wall_ns = 0;  ///< of the command

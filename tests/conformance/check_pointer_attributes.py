@@ -1,0 +1,44 @@
+"""Checks that no pointer attribute of <cuda.h> is forgotten: memlab's hook says of each whether it corrects
+it or lets it pass, and the transcripts of calls ask for each. A new toolkit may bring new ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NAME = re.compile(r"\bCU_POINTER_ATTRIBUTE_[A-Z0-9_]+\b")
+# What must name each attribute: files, and the part of their text that counts.
+PLACES = {
+    "memlab's hook (query.cpp)": ([ROOT / "interpose/hooks/query.cpp"], re.compile(r"\bcase (CU_POINTER_ATTRIBUTE_\w+):")),
+    "the transcripts of calls": (sorted((ROOT / "tests/conformance").glob("calls_*.cpp")), re.compile(f"({NAME.pattern})")),
+}
+
+
+def declared(compiler: str, include: str) -> set[str]:
+    text = subprocess.run([compiler, "-E", "-P", "-x", "c", "-I", include, "-"], input="#include <cuda.h>\n",
+                          capture_output=True, text=True, check=True).stdout
+    body = re.search(r"enum CUpointer_attribute_enum\s*{(.*?)}", text, re.DOTALL)
+    return set(NAME.findall(body[1])) if body else set()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--include", required=True)
+    arguments = parser.parse_args()
+    attributes = declared(arguments.compiler, arguments.include.split(";")[0])
+    problems = []
+    for place, (paths, pattern) in PLACES.items():
+        named = {name for path in paths for name in pattern.findall(path.read_text(encoding="utf-8"))}
+        problems += [f"{name} of <cuda.h> is not named by {place}" for name in sorted(attributes - named)]
+    print("\n".join([*problems, f"{len(attributes)} attributes checked"]))
+    return 1 if problems or len(attributes) < 21 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
