@@ -22,7 +22,8 @@ struct Entry {
 };
 __attribute__((tls_model("initial-exec"))) constinit thread_local Entry entered{};
 
-std::uintptr_t return_address_below(std::uintptr_t frame_end) {
+/// The slot of a frame that is gone may be anything by now, also what AddressSanitizer guards.
+MEMLAB_READS_STACK std::uintptr_t return_address_below(std::uintptr_t frame_end) {
     return *(reinterpret_cast<const std::uintptr_t*>(frame_end) - 1);
 }
 
