@@ -66,10 +66,7 @@ void beside(bool capture) {
 
 void without_events() {
     use_device();
-    std::size_t free_bytes = 0;
-    std::size_t total = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total));
-    const std::size_t most = free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+    const std::size_t most = most_of_the_device();
     CUdeviceptr p = allocate(most);
     for (int round = 0; round < 3; ++round) {
         CHECK(cuMemsetD8(p, 1, mib));
@@ -127,10 +124,7 @@ void inside_a_launch() {
 
 void jump_out() {
     const CUcontext context = use_device();
-    std::size_t free_bytes = 0;
-    std::size_t total = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total));
-    const std::size_t most = free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
+    const std::size_t most = most_of_the_device();
     CUstream a = nullptr;
     CHECK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
     static CUdeviceptr p;

@@ -5,14 +5,13 @@
 //
 // Recorded: "peers" 40 rounds of 3 allocations, "pending" 6 allocations, "capture" 2 allocations.
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <thread>
 
 #include "program.hpp"
+#include "tests/programs/foreign_work.hpp"
 
 using namespace program;
 
@@ -54,17 +53,9 @@ void peers() {
     freeing.join();
 }
 
-/// Of the device's memory: fits once.
-std::size_t most_bytes() {
-    std::size_t free_bytes = 0;
-    std::size_t total = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total));
-    return free_bytes / 10 * 7 / (2 * mib) * (2 * mib);
-}
-
 void pending() {
     const CUcontext a = use_device();
-    const std::size_t most = most_bytes();
+    const std::size_t most = most_of_the_device();
     const CUdeviceptr p = allocate(most);
     CUcontext b = nullptr;
     CHECK(cuCtxCreate(&b, nullptr, 0, 0));
@@ -73,9 +64,8 @@ void pending() {
     CHECK(cuMemcpyDtoDAsync(allocate(mib), p, mib, stream));
     CHECK(cuCtxSetCurrent(a));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (void* simulated = dlsym(driver, "simcuda_set_work_time"); simulated != nullptr) {
-        reinterpret_cast<int (*)(void*, std::uint64_t)>(simulated)(stream, 1'000'000);
+    if (auto* slow = if_simulated<decltype(simcuda_set_work_time)>("simcuda_set_work_time")) {
+        slow(stream, 1'000'000);
     }
     CHECK(cuMemcpyDtoDAsync(p, p + mib, mib, stream));
     release(p);
@@ -89,7 +79,7 @@ void pending() {
 
 void captures() {
     const CUcontext first = use_device();
-    const std::size_t most = most_bytes();
+    const std::size_t most = most_of_the_device();
     const CUdeviceptr p = allocate(most);
     CUcontext second = nullptr;
     CHECK(cuCtxCreate(&second, nullptr, 0, 0));

@@ -37,6 +37,15 @@ inline CUcontext use_device(int number = 0) {
     return context;
 }
 
+/// Bytes, whole pages of 2 MiB, of an allocation that fits on the current device once.
+inline std::size_t most_of_the_device() {
+    constexpr std::size_t page = std::size_t{2} << 20;
+    std::size_t free_bytes = 0;
+    std::size_t total = 0;
+    CHECK(cuMemGetInfo(&free_bytes, &total));
+    return free_bytes / 10 * 7 / page * page;
+}
+
 /// Not inlined: each program's call sites stay recognizable in the report.
 [[gnu::noinline]] inline CUdeviceptr allocate(std::size_t bytes) {
     CUdeviceptr address = 0;
