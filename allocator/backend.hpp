@@ -61,9 +61,9 @@ class DeviceBackend {
     /// Gets `bytes` (a multiple of 2 MiB) of device memory, at least 512-byte aligned.
     virtual BackendStatus segment_alloc(std::uint64_t bytes, Address* address) = 0;
 
-    /// Frees a whole segment. Like cudaFree it waits for work that may still use it. The pool drops
-    /// the segment even after an error, since reusing it would be unsafe. Called without the pool's
-    /// lock, except for a segment that was just allocated and is unusable.
+    /// Frees a whole segment. Waits for work that may still use it, and for no other. The pool
+    /// drops the segment even after an error, since reusing it would be unsafe. Called without the
+    /// pool's lock, except for a segment that was just allocated and is unusable.
     virtual BackendStatus segment_free(Address address, std::uint64_t bytes) = 0;
 
     // Expandable ranges: reserved addresses into which memory is mapped, and from which it is
@@ -92,9 +92,9 @@ class DeviceBackend {
         return {BackendStatus::Kind::error, not_supported_code};
     }
 
-    /// Unmaps pages: any part of what one or several calls mapped. Like cudaFree it waits for work
-    /// that may still use them, since the pool may only have ordered new work behind it. The pool
-    /// counts the pages as unmapped even after an error, and may map them again.
+    /// Unmaps pages: any part of what one or several calls mapped. Waits for work that may still
+    /// use them, since the pool may only have ordered new work behind it, and for no other. The
+    /// pool counts the pages as unmapped even after an error, and may map them again.
     virtual BackendStatus pages_unmap(Address address, std::uint64_t bytes) {
         static_cast<void>(address);
         static_cast<void>(bytes);
@@ -104,6 +104,10 @@ class DeviceBackend {
     /// The program's limit of device memory in bytes, all kinds together; 0: unknown. Constant for
     /// the pool's lifetime.
     virtual std::uint64_t total_memory() const { return 0; }
+
+    /// Bytes that the device could give now, besides what the pool holds.
+    static constexpr std::uint64_t unknown_memory = ~std::uint64_t{0};
+    virtual std::uint64_t available_memory() const { return unknown_memory; }
 
     /// Records a fence behind all work submitted so far. Fences complete in the order in which they
     /// were recorded; the same value may be returned again (with one more reference) when nothing

@@ -94,7 +94,8 @@ class Pool::Impl {
           backend_(backend),
           observer_(observer != nullptr ? *observer : null_observer_),
           store_(policy_),
-          garbage_limit_(garbage_limit(options, backend)) {
+          garbage_limit_(garbage_limit(options, backend)),
+          trim_delay_ns_(options.trim_after_ns) {
         if (options.max_split_size != PoolOptions::no_limit) {
             stats_.max_split_size = static_cast<std::int64_t>(options.max_split_size);
         }
@@ -132,6 +133,7 @@ class Pool::Impl {
     BackendStatus grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh);
     BackendStatus grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh);
     bool add_range(const SizePolicy::Plan& plan);
+    bool may_fit(const SizePolicy::Plan& plan);
     bool order_device_behind(const SizePolicy::Plan& plan);
 
     /// Stream-ordered frees that are pending behind one stream's work.
@@ -225,6 +227,9 @@ class Pool::Impl {
     std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
     unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
     const std::uint64_t garbage_limit_;   ///< collect_garbage() keeps reserved_bytes below this
+    std::uint64_t trim_delay_ns_;
+    std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
+    bool grown_since_trim_ = false;
     bool ranges_unavailable_ = false;
     static constexpr std::uint64_t id_batch = 1024;
     std::uint64_t next_id_ = 0;
@@ -246,6 +251,9 @@ class Pool::Impl {
     if (attempt.status.kind != BackendStatus::Kind::out_of_memory) {
         return attempt.block != nullptr ? serve(*attempt.block, requested, tag)
                                         : refuse(attempt.status, 0);
+    }
+    if (!may_fit(*plan)) {
+        return refuse(attempt.status, store_.largest_free());
     }
     if (!order_device_behind(*plan)) {
         wait_for_all_pending(lock);
@@ -359,6 +367,7 @@ BackendStatus Pool::Impl::grow(const SizePolicy::Plan& plan, Tag tag, Block** fr
     }
     *fresh = &store_.add_segment(base, bytes, plan.small);
     ++stats_.num_device_alloc;
+    grown_since_trim_ = trimmed_at_ns_ != never_seen;
     increase(stats_.segment, plan.small, 1);
     increase(stats_.reserved_bytes, plan.small, bytes);
     if (policy_.oversize(bytes)) {
@@ -378,6 +387,7 @@ BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag ta
     *fresh = &store_.map(growth);
     const bool small = (*fresh)->segment->small;
     ++stats_.num_device_alloc;
+    grown_since_trim_ = trimmed_at_ns_ != never_seen;
     increase(stats_.segment, small, first ? 1 : 0);
     increase(stats_.reserved_bytes, small, growth.bytes);
     observer_.on_segment_map(growth.begin, growth.bytes, tag);
@@ -402,6 +412,29 @@ bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
     }
     store_.add_range(base, bytes, plan.small);
     return true;
+}
+
+/// False when the request could not be served even if all that is unused went back to the device:
+/// so a size that no device has costs neither the cache nor a wait. Counts what pending frees will
+/// give as unused.
+bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
+    const std::uint64_t available = backend_.available_memory();
+    if (available == DeviceBackend::unknown_memory) {
+        return true;
+    }
+    std::uint64_t unused = 0;
+    if (stats_.active.all.current != stats_.allocation.all.current) {
+        unused = static_cast<std::uint64_t>(stats_.reserved_bytes.all.current -
+                                            stats_.allocated_bytes.all.current);
+    } else {
+        for (const bool small : {false, true}) {
+            for_each_unused(small, [&](const Segment& segment) { unused += segment.size; });
+            for_each_free_pages(small,
+                                [&](const BlockStore::Pages& pages) { unused += pages.bytes; });
+        }
+        unused += 2 * page_bytes;  // growth in place also uses what is free beside whole pages
+    }
+    return plan.size <= unused || plan.size - unused <= available;
 }
 
 /// When memory is short: makes the oldest pending block that is large enough reusable by ordering
@@ -961,6 +994,9 @@ void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
             return;
         }
         if (!reported) {
+            if (!may_fit(plan)) {
+                return;
+            }
             observer_.on_reclaim(requested, tag);
         }
         const std::uint64_t bytes =
@@ -975,15 +1011,14 @@ void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
 
 std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
     Lock lock(mutex_);
-    const std::uint64_t trim_after = policy_.options().trim_after_ns;
-    if (trim_after == 0) {
+    if (trim_delay_ns_ == 0) {
         return 0;
     }
     retire_completed();
     const auto is_due = [&](std::uint64_t idle_since_ns) {
-        return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_after;
+        return now_ns >= idle_since_ns && now_ns - idle_since_ns >= trim_delay_ns_;
     };
-    bool changes = false;
+    bool changes = grown_since_trim_;
     const auto check = [&](std::uint64_t idle_since_ns) {
         changes = changes || idle_since_ns == never_seen || is_due(idle_since_ns);
     };
@@ -996,6 +1031,13 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
         return 0;
     }
     observer_.on_tick(now_ns);
+    if (grown_since_trim_) {
+        if (now_ns - trimmed_at_ns_ <= PoolOptions::regrown_within_ns) {
+            trim_delay_ns_ += std::min(trim_delay_ns_, never_seen - trim_delay_ns_);
+        }
+        trimmed_at_ns_ = never_seen;
+        grown_since_trim_ = false;
+    }
     ReleasedSegments released;
     std::uint64_t unmapped = 0;
     // Whether the idle time has reached the limit; starts it where it was not running.
@@ -1017,6 +1059,9 @@ std::uint64_t Pool::Impl::tick(std::uint64_t now_ns) {
                 unmapped += unmap(*pages.block, pages.begin, pages.bytes);
             }
         });
+    }
+    if (unmapped != 0 || !released.empty()) {
+        trimmed_at_ns_ = now_ns;
     }
     return unmapped + release_segments(lock, released);
 }
@@ -1086,6 +1131,8 @@ void Pool::Impl::abandon() {
     }
     clear_current(stats_.oversize_allocations);
     clear_current(stats_.oversize_segments);
+    trimmed_at_ns_ = never_seen;
+    grown_since_trim_ = false;
     retired_.notify_all();
 }
 

@@ -148,7 +148,8 @@ class Pool {
     /// When the backend is out of memory it tries, in this order: a pending block, with the
     /// device's future work ordered behind its fence; a free block, after a host wait for all
     /// pending frees; a new segment, after releasing every unused one. Then it returns the
-    /// backend's own error.
+    /// backend's own error; immediately where all that is unused, together with what the device
+    /// has, would not suffice.
     AllocResult allocate(std::uint64_t requested, Tag tag);
 
     /// Frees a block: records a fence and, depending on `timing` and PoolOptions::free_sync, may

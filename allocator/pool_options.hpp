@@ -64,8 +64,11 @@ struct PoolOptions {
     /// The size of one such range; 0: twice total_memory, or 256 GiB where that is unknown.
     std::uint64_t expandable_range = 0;
 
-    /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing.
+    /// Pool::tick() frees what has been unused for this long, in nanoseconds; 0: nothing. The delay
+    /// doubles each time that memory is needed again within `regrown_within_ns` of being freed so:
+    /// a program of long steps soon keeps its memory.
     std::uint64_t trim_after_ns = 0;
+    static constexpr std::uint64_t regrown_within_ns = 10'000'000'000;
 
     bool operator==(const PoolOptions&) const = default;
 };

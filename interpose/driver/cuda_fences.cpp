@@ -519,6 +519,28 @@ void CudaFences::wait_for_barriers() {
     }
 }
 
+bool CudaFences::barriers_complete() {
+    Record* last[2] = {};
+    {
+        const std::lock_guard lock(mutex_);
+        last[0] = barrier_;
+        last[1] = ordered_;
+        for (Record* each : last) {
+            if (each != nullptr) {
+                ++each->references;
+            }
+        }
+    }
+    bool complete = true;
+    for (Record* each : last) {
+        if (each != nullptr) {
+            complete = complete && query(reinterpret_cast<Fence>(each)) == FenceState::complete;
+            release(reinterpret_cast<Fence>(each));
+        }
+    }
+    return complete;
+}
+
 // Without the gate: the device may wait for work that another thread submits after beginning a
 // capture.
 CUresult CudaFences::wait_host(Fence fence) {

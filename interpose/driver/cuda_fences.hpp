@@ -61,6 +61,8 @@ class CudaFences {
     /// Waits on the host for the last fences that work was ordered behind. Their memory may have
     /// been declared free by that order alone, with old work still running on it.
     void wait_for_barriers();
+    /// Whether that would return at once. Never blocks.
+    bool barriers_complete();
     void release(allocator::Fence fence) noexcept;
 
     /// True when no running work can use the context's memory. Never blocks.

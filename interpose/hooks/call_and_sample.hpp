@@ -7,12 +7,13 @@
 
 namespace memlab::interpose {
 
-/// Makes the driver call, then samples how much of the current device is in use.
+/// Makes the driver call, once more if it lacked memory that the pools could give back, then
+/// samples how much of the current device is in use.
 template <class Real>
 CUresult call_and_sample(const Real& real) {
     return hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result = retry_after_release(session, real);
             if (Context* context = session.contexts().current()) {
                 sample_device(session, *context);
             }

@@ -5,6 +5,7 @@
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -66,6 +67,13 @@ CUresult release_primary(CUdevice device, const Real& real) {
         real);
 }
 
+// A context takes some hundred MiB of its device.
+template <class Real>
+CUresult make_on(CUdevice device, const Real& real) {
+    return mi::hook(
+        [&](Session& session) { return mi::retry_after_release(session, real, device); }, real);
+}
+
 CUresult on_context(CUresult result, const CUcontext* context) {
     if (result == CUDA_SUCCESS) {
         if (Session* session = Session::current()) {
@@ -106,26 +114,28 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
-    return on_context_created(mi::call_real(&Driver::cuCtxCreate, context, flags, device), context);
+    return on_context_created(
+        make_on(device, mi::real_call(&Driver::cuCtxCreate, context, flags, device)), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
-    return on_context_created(mi::call_real(&Driver::cuCtxCreate_v2, context, flags, device),
-                              context);
+    return on_context_created(
+        make_on(device, mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device)), context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
-    return on_context_created(
-        mi::call_real(&Driver::cuCtxCreate_v3, context, affinity, affinities, flags, device),
-        context);
+    return on_context_created(make_on(device, mi::real_call(&Driver::cuCtxCreate_v3, context,
+                                                            affinity, affinities, flags, device)),
+                              context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
     return on_context_created(
-        mi::call_real(&Driver::cuCtxCreate_v4, context, parameters, flags, device), context);
+        make_on(device, mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device)),
+        context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxDestroy(CUcontext context) {
@@ -171,7 +181,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-    return on_context(mi::call_real(&Driver::cuDevicePrimaryCtxRetain, context, device), context);
+    return on_context(
+        make_on(device, mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device)),
+        context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device) {
@@ -203,7 +215,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, un
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
                                                 CUdevice device, unsigned int flags) {
-    return mi::call_real(&Driver::cuGreenCtxCreate, context, resources, device, flags);
+    return make_on(device,
+                   mi::real_call(&Driver::cuGreenCtxCreate, context, resources, device, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
@@ -255,9 +268,4 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx green) {
             return result;
         },
         real);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green,
-                                                      unsigned int flags, int priority) {
-    return mi::call_real(&Driver::cuGreenCtxStreamCreate, stream, green, flags, priority);
 }

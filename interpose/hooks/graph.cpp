@@ -66,7 +66,7 @@ CUresult add_node(Api api, CUgraph graph, const CUgraphNodeParams* parameters, c
     }
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 record_node(session, api, graph, parameters->alloc.dptr,
                             parameters->alloc.bytesize);
@@ -86,7 +86,7 @@ CUresult make_from(const void* from, const Made* made, const Real& real, const R
             if (refused != CUDA_SUCCESS) {
                 return refused;
             }
-            const CUresult result = real();
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 mi::graph_memory().share(from, *made);
             }
@@ -142,7 +142,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph
                                     count, parameters);
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 record_node(session, Api::cuGraphAddMemAllocNode, graph, parameters->dptr,
                             parameters->bytesize);

@@ -50,7 +50,7 @@ template <class Real>
 CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& real) {
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 int device = 0;
                 if ((flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0 &&
@@ -131,7 +131,7 @@ cuExternalMemoryGetMappedBuffer(CUdeviceptr* address, CUexternalMemory memory,
         mi::real_call(&Driver::cuExternalMemoryGetMappedBuffer, address, memory, descriptor);
     return mi::hook(
         [&](Session& session) {
-            const CUresult result = real();
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 mi::record_driver_allocation(session, Api::cuExternalMemoryGetMappedBuffer,
                                              make_import(descriptor->size), *address);

@@ -61,15 +61,6 @@ CUresult destroy_stream(CUstream stream, const Real& real) {
 
 }  // namespace
 
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamCreate(CUstream* stream, unsigned int flags) {
-    return mi::call_real(&Driver::cuStreamCreate, stream, flags);
-}
-
-MEMLAB_EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* stream, unsigned int flags,
-                                                          int priority) {
-    return mi::call_real(&Driver::cuStreamCreateWithPriority, stream, flags, priority);
-}
-
 MEMLAB_EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
     return destroy_stream(stream, mi::real_call(&Driver::cuStreamDestroy, stream));
 }

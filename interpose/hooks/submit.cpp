@@ -6,7 +6,7 @@
 // the context in which the call runs.
 //
 // The wrappers are instantiated from the types in <cuda.h>. A template has no exported name, so the
-// exported symbols are jumps (submit_stubs.S) through the table below.
+// exported symbols are jumps (stubs.S) through the table below.
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -17,6 +17,7 @@
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/bounds.hpp"
+#include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
 
 namespace mi = memlab::interpose;
@@ -35,6 +36,14 @@ constexpr bool is_fill = ((std::is_same_v<Arguments, unsigned char> ||
                            std::is_same_v<Arguments, unsigned short> ||
                            std::is_same_v<Arguments, unsigned int>) ||
                           ...);
+
+// Work takes memory as well: for code that is loaded at its first launch, for the local memory of a
+// larger kernel. True when the pools gave some back, so that the call can be made once more.
+bool memory_came_back() noexcept {
+    mi::Session* session = mi::Session::current();
+    const mi::InsideMemlab inside;
+    return session != nullptr && !inside.nested() && mi::release_for_driver(*session);
+}
 
 // The error of plain CUDA for a copy or fill past the end of an allocation; CUDA_SUCCESS if it is
 // in bounds. A capture accepts such a fill, but the graph cannot be instantiated.
@@ -203,7 +212,10 @@ struct Submit<Function, per_thread> {
         }
         track_memory_use(arguments...);
         const mi::WorkClock::Submission submission(mi::work_clock);
-        return call_in_order(Function, arguments...);
+        const CUresult result = call_in_order(Function, arguments...);
+        return result == CUDA_ERROR_OUT_OF_MEMORY && memory_came_back()
+                   ? call_in_order(Function, arguments...)
+                   : result;
     }
 };
 

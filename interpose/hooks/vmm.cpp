@@ -83,8 +83,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_
     const auto real = mi::real_call(&Driver::cuMemMap, address, bytes, offset, handle, flags);
     return unless_pooled(
         address, bytes,
-        [&](Session& /*session*/) {
-            const CUresult result = real();
+        [&](Session& session) {
+            const CUresult result = mi::retry_after_release(session, real);
             if (result == CUDA_SUCCESS) {
                 mi::vmm_allocations().mapped(address, bytes, handle);
             }
@@ -112,7 +112,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes,
                                               const CUmemAccessDesc* access, size_t count) {
     const auto real = mi::real_call(&Driver::cuMemSetAccess, address, bytes, access, count);
     return unless_pooled(
-        address, bytes, [&](Session& /*session*/) { return real(); }, real);
+        address, bytes, [&](Session& session) { return mi::retry_after_release(session, real); },
+        real);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,

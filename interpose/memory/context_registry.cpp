@@ -58,6 +58,12 @@ std::uint64_t Context::cached_bytes() const {
     return cached > 0 ? static_cast<std::uint64_t>(cached) : 0;
 }
 
+std::uint64_t Context::unused_bytes() const {
+    const allocator::PoolStats stats = pool_.stats();
+    return static_cast<std::uint64_t>(stats.reserved_bytes.all.current -
+                                      stats.allocated_bytes.all.current);
+}
+
 Context* ContextRegistry::find(CUcontext handle) const {
     const std::shared_lock lock(mutex_);
     const auto it = contexts_.find(handle);
@@ -384,6 +390,20 @@ std::uint64_t ContextRegistry::release_cached(CUdevice device, const Context* bu
         }
     }
     return released;
+}
+
+std::uint64_t ContextRegistry::release_cached_for(CUdevice device, std::uint64_t bytes,
+                                                  const Context* but) {
+    std::uint64_t unused = 0;
+    std::uint64_t released = 0;
+    for (const Context* context : all(device)) {
+        unused += context->unused_bytes();
+        released += context != but ? context->unused_bytes() : 0;
+    }
+    if (released == 0 || (bytes > unused && bytes - unused > memory_.limits().available(device))) {
+        return 0;
+    }
+    return release_cached(device, but);
 }
 
 void ContextRegistry::on_capture_ended() {

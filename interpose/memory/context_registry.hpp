@@ -37,6 +37,10 @@ class Context {
     /// Bytes held by the pool but not in use: reserved - active.
     std::uint64_t cached_bytes() const;
 
+    /// Bytes held by the pool and allocated to nobody, also those whose frees are not complete:
+    /// reserved - allocated.
+    std::uint64_t unused_bytes() const;
+
   private:
     const CUcontext handle_;
     const CUdevice device_;
@@ -109,9 +113,13 @@ class ContextRegistry {
     /// Records the device's properties, once.
     void describe_device(CUdevice device);
 
-    /// Releases the device's cached memory to the driver, except that of context `but` (may be
-    /// null); returns the bytes.
+    /// Releases the device's (-1: every device's) cached memory to the driver, except that of
+    /// context `but` (may be null); returns the bytes.
     std::uint64_t release_cached(CUdevice device, const Context* but);
+
+    /// The same for an allocation that needs at least so many bytes of the device: releases
+    /// nothing, and returns 0, where it could not succeed even then.
+    std::uint64_t release_cached_for(CUdevice device, std::uint64_t bytes, const Context* but);
 
     /// Call when a capture has ended. After the last one the deferred frees get their fences.
     void on_capture_ended();

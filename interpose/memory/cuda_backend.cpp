@@ -65,14 +65,52 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
     return to_status(result);
 }
 
-// In relaxed mode, not behind the gate: cuMemFree waits for the device, which may wait for work
-// that another thread submits after beginning a capture.
+bool CudaBackend::frees_in_order_locked() {
+    if (frees_in_order_ == Support::unknown) {
+        int supported = 0;
+        const CUresult result =
+            call_real(&Driver::cuDeviceGetAttribute, &supported,
+                      CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, context_.device());
+        frees_in_order_ = result == CUDA_SUCCESS && supported != 0 ? Support::yes : Support::no;
+    }
+    return frees_in_order_ == Support::yes;
+}
+
+// Created late, since few programs need it. Null where that is not possible (now).
+CUstream CudaBackend::release_stream() {
+    const std::lock_guard lock(release_mutex_);
+    if (release_stream_ == nullptr && frees_in_order_locked() &&
+        call_real(&Driver::cuStreamCreate, &release_stream_, unsigned{CU_STREAM_NON_BLOCKING}) !=
+            CUDA_SUCCESS) {
+        release_stream_ = nullptr;
+    }
+    return release_stream_;
+}
+
+bool CudaBackend::frees_without_waiting() {
+    {
+        const std::lock_guard lock(release_mutex_);
+        if (frees_in_order_locked() && fences_.barriers_complete()) {
+            return true;
+        }
+    }
+    return fences_.idle();
+}
+
+// In relaxed mode, not behind the gate: the device may wait for work that another thread submits
+// after beginning a capture.
 BackendStatus CudaBackend::segment_free(allocator::Address address, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
+    fences_.wait_for_barriers();
     const RelaxedCapture relaxed(true);
     const CurrentContext current(handle_);
     // Remove it from the index before the driver can reuse the address.
     memory_.segments().remove(address, bytes, &context_);
+    CUstream stream = release_stream();
+    if (stream != nullptr &&
+        call_real(&Driver::cuMemFreeAsync, CUdeviceptr{address}, stream) == CUDA_SUCCESS) {
+        return to_status(call_real(&Driver::cuStreamSynchronize, stream));
+    }
     return to_status(call_real(&Driver::cuMemFree_v2, CUdeviceptr{address}));
 }
 
@@ -125,6 +163,12 @@ std::uint64_t CudaBackend::total_memory() const {
     return call_real(&Driver::cuDeviceTotalMem_v2, &total, context_.device()) == CUDA_SUCCESS
                ? total
                : 0;
+}
+
+// What a limit leaves of the driver's free memory.
+std::uint64_t CudaBackend::available_memory() const {
+    const CurrentContext current(handle_);
+    return memory_.limits().available(context_.device());
 }
 
 [[gnu::hot]] BackendStatus CudaBackend::fence_record(Fence* fence) {

@@ -1,6 +1,12 @@
 // The DeviceBackend of a real CUDA context. Segments come from cuMemAlloc, expandable ranges and
 // their pages from VmmPages; fences are CudaFences.
+//
+// Memory goes back to the driver without waiting for work that does not use it. cuMemFree would
+// wait for all work of the context, a kernel that never ends included; so segments are freed by
+// cuMemFreeAsync in a stream that has no other work, once their own fences are complete.
 #pragma once
+
+#include <mutex>
 
 #include "allocator/backend.hpp"
 #include "interpose/driver/cuda_abi.hpp"
@@ -26,6 +32,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     allocator::BackendStatus pages_map(allocator::Address address, std::uint64_t bytes) override;
     allocator::BackendStatus pages_unmap(allocator::Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override;
+    std::uint64_t available_memory() const override;
     allocator::BackendStatus fence_record(allocator::Fence* fence) override;
     allocator::BackendStatus fence_record_in(allocator::StreamId stream, allocator::Fence* fence,
                                              bool* alone) override;
@@ -42,12 +49,22 @@ class CudaBackend final : public allocator::DeviceBackend {
     CudaFences& fences() { return fences_; }
     VmmPages& pages() { return pages_; }
 
+    /// Whether memory would go back now without waiting for any work.
+    bool frees_without_waiting();
+
   private:
+    bool frees_in_order_locked();
+    CUstream release_stream();
+
     Memory& memory_;
     Context& context_;
     const CUcontext handle_;
     CudaFences fences_;
     VmmPages pages_;
+    std::mutex release_mutex_;           ///< taken last
+    CUstream release_stream_ = nullptr;  ///< ends with the context
+    enum class Support : std::uint8_t { unknown, no, yes };
+    Support frees_in_order_ = Support::unknown;  ///< whether the device has cuMemFreeAsync
 };
 
 }  // namespace memlab::interpose

@@ -1,8 +1,10 @@
 #include "interpose/memory/device_memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
+#include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/nested_frees.hpp"
@@ -84,6 +86,20 @@ bool has_an_address(MemoryKind kind) {
         memory.recorder()->report_missed(
             "the host was out of memory: an allocation was not recorded", allocation.requested);
     }
+}
+
+// At least so many bytes the allocation needs from the device.
+std::uint64_t from_device(const DriverAllocation& allocation) {
+    if (allocation.kind != MemoryKind::async_pool && allocation.kind != MemoryKind::graph) {
+        return allocation.requested;
+    }
+    // The driver's pool may serve a part from what it holds.
+    CUmemoryPool pool = allocation.pool;
+    CUdevice device = allocation.device;
+    if (pool == nullptr && (device >= 0 || call_real(&Driver::cuCtxGetDevice, &device) == 0)) {
+        call_real(&Driver::cuDeviceGetMemPool, &pool, device);
+    }
+    return allocation.requested - std::min(allocation.requested, reserved_bytes_in(pool));
 }
 
 // The counterpart of probe_driver_in_capture() for a stream-ordered free: frees a small driver
@@ -202,7 +218,7 @@ void after_a_jump(Memory& memory) {
     const allocator::Tag tag = make_tag(memory.api_id(api), stack);
     AllocResult result = context->pool().allocate(bytes, tag);
     if (result.status.kind == BackendStatus::Kind::out_of_memory &&
-        memory.contexts().release_cached(context->device(), context) != 0) {
+        memory.contexts().release_cached_for(context->device(), bytes, context) != 0) {
         result = context->pool().allocate(bytes, tag);
     }
     memory.on_memory_growth();
@@ -290,6 +306,18 @@ void serve_nested_frees(Memory& memory) {
     return free_from_driver(memory, api, HandleClass::memory, address, real_free);
 }
 
+bool release_for_driver(Memory& memory, CUdevice device) noexcept {
+    const trace::NoCancellation no_cancellation;
+    if (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS) {
+        device = -1;
+    }
+    try {
+        return memory.contexts().release_cached(device, nullptr) != 0;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
     const Context* const current = memory.contexts().current();
     if (current == nullptr || memory.captures().capturing()) {
@@ -328,8 +356,10 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
     Context* context = nullptr;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         context = memory.contexts().current();
-        if (context != nullptr &&
-            memory.contexts().release_cached(context->device(), nullptr) != 0) {
+        // Host memory is not what the pools hold.
+        if (context != nullptr && trace::counts_as_device_memory(allocation.kind) &&
+            memory.contexts().release_cached_for(context->device(), from_device(allocation),
+                                                 nullptr) != 0) {
             result = within_limit();
         }
     }

@@ -40,6 +40,19 @@ CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address, StreamK
 CUresult allocate_from_driver(Memory& memory, Api api, const DriverAllocation& allocation,
                               FunctionRef<CUresult()> real, FunctionRef<std::uint64_t()> address);
 
+/// The driver lacked memory for a call that takes it implicitly (code, contexts, graphs, streams,
+/// events): releases cached memory of `device` (-1: of the current context's; without one, of all).
+/// False when there was none.
+bool release_for_driver(Memory& memory, CUdevice device = -1) noexcept;
+
+/// Makes such a call, and makes it once more if release_for_driver() was of help.
+template <class Real>
+CUresult retry_after_release(Memory& memory, const Real& real, CUdevice device = -1) {
+    const CUresult result = real();
+    return result == CUDA_ERROR_OUT_OF_MEMORY && release_for_driver(memory, device) ? real()
+                                                                                    : result;
+}
+
 /// Call before `bytes` of managed memory are allocated. The driver never refuses these for lack of
 /// device memory but moves pages to the host. So if the program's managed memory would not fit
 /// beside the pools' cached memory, the latter is released.

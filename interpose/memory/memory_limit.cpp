@@ -1,6 +1,7 @@
 #include "interpose/memory/memory_limit.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
@@ -45,6 +46,15 @@ std::uint64_t MemoryLimits::limit_for(CUdevice device) {
         known_[device].store(known, std::memory_order_relaxed);
     }
     return known - 1;
+}
+
+std::uint64_t MemoryLimits::available(CUdevice device) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) != CUDA_SUCCESS) {
+        return std::numeric_limits<std::uint64_t>::max();
+    }
+    return visible_memory(free, total, 0, limit_for(device)).free;
 }
 
 CUresult MemoryLimits::take(CUdevice device, std::uint64_t bytes, FunctionRef<CUresult()> real) {

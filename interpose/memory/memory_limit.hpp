@@ -36,6 +36,10 @@ class MemoryLimits {
     /// The limit of the device in bytes; 0: none.
     std::uint64_t limit_for(CUdevice device);
 
+    /// What the device could give now, in bytes: the driver's free memory within the limit. The
+    /// highest number when the driver does not tell. Works during captures.
+    std::uint64_t available(CUdevice device);
+
     /// Whether some device of this process is limited. Queries every device; for a warning at
     /// start.
     bool applies();

@@ -226,8 +226,10 @@ constexpr OptionDef options[] = {
      "and shrink in place, page by page, with next to no fragmentation; such memory cannot be "
      "exported (cuIpcGetMemHandle fails with a message).",
      backend_option},
-    {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "0",
-     "Release cached memory to the driver after it was unused for this long. 0: keep it.",
+    {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
+     "Release cached memory to the driver after it was unused for this long, and at once when the "
+     "program starts a child process. The time doubles when the memory is needed again within 10 "
+     "seconds. 0: keep it.",
      trim_after_option},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "

@@ -189,7 +189,9 @@ Session* Session::start_once(bool late) {
     const trace::NoCancellation no_cancellation;
     // Before the lock: otherwise a child forked while the lock is held could never take it.
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, [] { pthread_atfork(nullptr, nullptr, &Session::forget_after_fork); });
+    pthread_once(&once, [] {
+        pthread_atfork(nullptr, &Session::child_starts, &Session::forget_after_fork);
+    });
     const StartLock lock;
     if (state.load(std::memory_order_relaxed) != State::idle) {
         return nullptr;
@@ -413,6 +415,12 @@ void Session::write_final_report() {
 
 // CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
 // threads stay locked, so none of its objects are used again.
+void Session::child_starts() noexcept {
+    if (Session* session = current()) {
+        session->trimmer().child_starts();
+    }
+}
+
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::reset_thread_id();

@@ -47,6 +47,9 @@ class Session final : public Memory {
     /// stopped for good inside memlab: the end of a process must not block.
     static void finish(trace::EndKind kind);
 
+    /// The process starts a child, which may need memory. Async-signal-safe.
+    static void child_starts() noexcept;
+
     TrimThread& trimmer() { return trimmer_; }
     CuptiSubscription& cupti() { return cupti_; }
 

@@ -1,9 +1,11 @@
-// MEMLAB_TRIM_AFTER: a thread that ticks the pools, so that cached memory is released even while
-// the program makes no calls.
+// MEMLAB_TRIM_AFTER: a thread that gives cached memory back to the driver, even while the program
+// makes no calls: what has been unused for long, and all that is unused when the program has
+// started a child process, which may need it. (A context takes the child longer to make than this
+// takes.)
 //
-// Created with the first pool, and only when the option is set; memlab has no other thread. It
-// blocks all signals, so that the program's handlers never run on it, and releases memory only
-// while the device is idle, because the driver waits for the device in that.
+// Created with the first pool; memlab has no other thread. It blocks all signals, so that the
+// program's handlers never run on it. It waits for no work of the program's; where freeing does (a
+// device without cuMemFreeAsync) it frees only while the device is idle.
 #pragma once
 
 #include <pthread.h>
@@ -15,7 +17,7 @@ namespace memlab::interpose {
 
 class Memory;
 
-/// Thread-safety: start() and stop() from any thread.
+/// Thread-safety: all functions, from any thread.
 class TrimThread {
   public:
     TrimThread() = default;
@@ -26,6 +28,9 @@ class TrimThread {
     /// none can be created the pools are not trimmed.
     bool start(Memory& memory, std::uint64_t trim_after_ns);
 
+    /// The process starts a child: wakes the thread. Async-signal-safe.
+    void child_starts() noexcept;
+
     /// Call at process end: no driver call of the thread begins after this. Waits for one under
     /// way, but at most a second: the driver may wait for work that never ends. Also called in
     /// signal handlers.
@@ -34,14 +39,20 @@ class TrimThread {
   private:
     static void* run(void* self);
     void loop();
-    void trim();
+    void trim(bool for_child);
+    void release_for_child(std::uint64_t now_ns);
 
     Memory* memory_ = nullptr;
-    std::uint64_t interval_ns_ = 0;
+    std::uint64_t trim_after_ns_ = 0;
     std::atomic<bool> started_{false};
-    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while the pools are trimmed
-    pthread_cond_t stopped_changed_{};
     std::atomic<bool> stopped_{false};
+    std::atomic<std::uint32_t> child_{0};                ///< a futex: 1 after child_starts()
+    pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while the pools are trimmed
+
+    // The thread's own.
+    std::uint64_t next_child_ns_ = 0;
+    std::uint64_t between_children_ns_ = 0;
+    std::int64_t growths_seen_ = 0;
 };
 
 }  // namespace memlab::interpose

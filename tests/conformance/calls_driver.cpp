@@ -638,6 +638,7 @@ void virtual_memory() {
     CALL(cuMemRelease(memory));
     CALL(cuMemsetD8(range + 6, 42, 1));
     CALL(cuMemAddressFree(range, 4 * step));
+    cuCtxSynchronize();  // unmapping waits for nothing
     CALL(cuMemUnmap(range + 1, step));
     CALL(cuMemUnmap(range, 2 * step));
     some_attributes(range);

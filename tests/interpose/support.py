@@ -43,8 +43,9 @@ class EndToEnd(unittest.TestCase):
                                               output=self.output if to_output else None)
         return run(command, environment, self.cwd, timeout)
 
-    def without_memlab(self, command: list[str], timeout: float = 60) -> Outcome:
-        return run(command, self.layout.environment(memlab=False), self.cwd, timeout)
+    def without_memlab(self, command: list[str], settings: dict[str, str] | None = None,
+                       timeout: float = 60) -> Outcome:
+        return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd, timeout)
 
     def program(self, name: str, *arguments: str) -> list[str]:
         return [str(self.layout.program(name)), *arguments]

@@ -12,6 +12,8 @@ GLIBC_FLOOR = (2, 36)
 
 # What NVTX looks for in the library that NVTX_INJECTION64_PATH names.
 NVTX = ("InitializeInjectionNvtx2", "InitializeInjectionNvtxExtension")
+# Start child processes without the handlers of pthread_atfork().
+CHILDREN = ("vfork", "posix_spawn", "posix_spawnp")
 # CUPTI's functions by which another profiler subscribes.
 SUBSCRIBING = ("cuptiSubscribe", "cuptiSubscribe_v2", "cuptiActivityRegisterCallbacks")
 
@@ -34,20 +36,20 @@ class Library(EndToEnd):
 
     def hooked(self) -> set[str]:
         names = set()
-        for table in ("hooked_functions.inc", "submitting_functions.inc"):
+        for table in ("hooked_functions.inc", "submitting_functions.inc", "implicit_functions.inc"):
             text = (ROOT / "interpose" / "driver" / table).read_text(encoding="utf-8")
             names.update(re.findall(r"^MEMLAB_HOOK\((\w+),", text, re.MULTILINE))
         return names
 
     def test_exports_only_what_it_interposes(self) -> None:
-        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SUBSCRIBING,
-                                   *NVTX}
+        allowed = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
+                                   *SUBSCRIBING, *NVTX}
         strangers = {name for name in self.exported() - allowed if not name.startswith("memlab_")}
         self.assertEqual(strangers, set())
 
     def test_exports_all_that_it_interposes(self) -> None:
-        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *SUBSCRIBING,
-                                  *NVTX}
+        wanted = self.hooked() | {"cuGetProcAddress", "cuGetProcAddress_v2", "dlsym", "dlclose", *CHILDREN,
+                                  *SUBSCRIBING, *NVTX}
         header = (ROOT / "interpose/include/memlab/memlab.h").read_text(encoding="utf-8")
         wanted |= set(re.findall(r"weak\)\) [\w ]+?\b(memlab_api_\w+)\(", header))
         self.assertGreater(len(wanted), 50)

@@ -296,7 +296,7 @@ class Output(EndToEnd):
             written.unlink()
 
     def test_no_thread_of_memlabs_own(self) -> None:
-        """Without an option that needs one."""
+        """Where cached memory is kept; else one."""
         # Beside the first thread that is made, ThreadSanitizer makes one of its own.
         with_trimmer = 3 if Build.sanitizer == "thread" else 2
         for settings, threads in (({}, 1), ({"MEMLAB_TRIM_AFTER": "50ms"}, with_trimmer)):

@@ -51,7 +51,7 @@ class Policy(EndToEnd):
                          ["cached: 30000000 or more", "after the pause: given back",
                           "contents of what is held: kept"])
 
-    def test_without_the_option_the_cache_stays(self) -> None:
+    def test_where_it_is_to_be_kept_the_cache_stays(self) -> None:
         self.assertEqual(self.trimmed(300)[1], "after the pause: still there")
 
     def test_the_cache_makes_room_for_managed_memory(self) -> None:

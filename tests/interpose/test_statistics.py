@@ -45,7 +45,7 @@ class Statistics(EndToEnd):
                               SIMCUDA_CONTEXT_MEMORY="300MiB")
         # Two rounds of 11 pieces of 64 MiB; the second takes what the first gave back.
         self.assertEqual(stats["num_ooms"], 2)
-        self.assertEqual(stats["num_alloc_retries"], 2)
+        self.assertEqual(stats["num_alloc_retries"], 0)  # nothing unused would have helped
         self.assertEqual(stats["num_device_alloc"], 11)
         self.assertEqual(stats["allocation.all.allocated"], 22)
         self.assertEqual(stats["allocation.large_pool.peak"], 11)

@@ -67,6 +67,7 @@ class Case:
     gpus: int = 1
     # Whether the recordings are looked at: not where what the program does costs a part of them.
     judged: bool = True
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 def _ends() -> list[Case]:
@@ -142,6 +143,7 @@ def _two_gpus_requested() -> int:
 
 BESIDE_CAPTURES = ("relaxed", "exchanged", "other_thread", "create", "freed", "thread_ends",
                    "never_ended", "stream", "joined", "invalidated", "legacy", "handle")
+BESIDE_A_KERNEL = ("malloc", "impossible", "host", "async", "create", "array")
 FAULTS_TOLD_BY = ("stream_query", "event_query", "record", "elapsed", "synchronize")
 
 
@@ -217,6 +219,13 @@ def _memory() -> list[Case]:
           for way in BESIDE_CAPTURES),
         *(Case(f"a fault that {way} tells of", ("told_of_faults", way), 0, None)
           for way in FAULTS_TOLD_BY),
+        *(Case(f"freed memory beside a kernel that goes on: {what}", ("gives_way", "beside", what), 0,
+               None, may_warn=what in ("impossible", "host")) for what in BESIDE_A_KERNEL),
+        *(Case(f"freed memory for a graph: {way}", ("gives_way", "graph", way), 0, None)
+          for way in ("upload", "launch")),
+        Case("freed memory for whatever the driver makes", ("gives_way", "calls"), 0, None),
+        *(Case(f"freed memory for a child: {how}", ("gives_way", "child", how), 0, None,
+               settings=(("MEMLAB_TRIM_AFTER", "1s"),)) for how in ("fork", "vfork", "spawn")),
         Case("graphs that copy across contexts", ("graph_copies", "stream"), 0, (graph_copies,)),
         Case("graphs that cannot be made executable", ("graph_handles",), 0,
              (Recording(Kind(3, 2, 3 * ((3 << 20) - 12), lost=1)),)),

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "tests/programs/program.hpp"
@@ -24,17 +25,20 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
+std::atomic<bool> over{false};
+std::mutex working;  // held by the thread beside while it has something of its own
+std::atomic<CUdeviceptr> somewhere{0};
+
 long long heap_bytes() {
+    const std::lock_guard lock(working);
     const struct mallinfo2 info = mallinfo2();
     return static_cast<long long>(info.uordblks) + static_cast<long long>(info.hblkhd);
 }
 
-std::atomic<bool> over{false};
-std::atomic<CUdeviceptr> somewhere{0};
-
 void work_beside(CUcontext context) {
     CHECK(cuCtxSetCurrent(context));
     while (!over) {
+        const std::lock_guard lock(working);
         CUstream stream = nullptr;
         CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         const CUdeviceptr block = allocate(3 * mib);

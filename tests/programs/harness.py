@@ -86,6 +86,8 @@ class Layout:
         preloaded += [str(self.program(name)) for name in preload]
         if memlab:
             preloaded.append(str(self.library))
+            if not inherit:  # what is reserved must not depend on how long a run takes
+                environment["MEMLAB_TRIM_AFTER"] = "0"
             if output is not None:
                 environment["MEMLAB_OUTPUT"] = f"{output}/"
         if preloaded:
@@ -348,7 +350,7 @@ def run_case(layout: Layout, case: Case, work: Path, traffic: bool = False,
     native_cwd, cwd, output = work / "native", work / "memlab", work / "out"
     native_cwd.mkdir(parents=True)
     cwd.mkdir()
-    settings = {"SIMCUDA_DEVICES": str(case.gpus)}
+    settings = {"SIMCUDA_DEVICES": str(case.gpus)} | dict(case.settings)
     native = run(command, layout.environment(memlab=False, preload=case.preload, settings=settings),
                  native_cwd, timeout)
     under = run(command, layout.environment(memlab=True, output=output, preload=case.preload,

@@ -311,6 +311,10 @@ CUresult sim_cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary lib
     return get_global(dptr, bytes, library, name);
 }
 
+CUresult sim_cuFuncLoad(CUfunction function) {
+    return find_function(function) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 CUresult sim_cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
     if (find_function(kernel) == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;

@@ -152,7 +152,7 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, Pool& pool, Stream& stream) {
     Clock after;
     if (!take_free_block(pool, allocation.reserved, stream, allocation, after)) {
         allocation.physical = Physical::create(pool.device, allocation.reserved);
-        if (!allocation.physical) {
+        if (!allocation.physical && pool.reserved != pool.used) {
             wait_for_context(*allocation.context);
             trim(pool, 0);
             allocation.physical = Physical::create(pool.device, allocation.reserved);
@@ -233,6 +233,8 @@ CUresult free_async(CUdeviceptr dptr, CUstream hStream) {
                 forget_accesses(dptr, bytes);
                 release_allocation(dptr);
             };
+            // Whoever used it must be ordered before.
+            work.accesses.push_back({dptr, it->second.bytes, true, owner_driver});
             submit(*stream, std::move(work));
             return CUDA_SUCCESS;
         }

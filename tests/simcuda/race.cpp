@@ -156,6 +156,25 @@ void record_access(const Access& access, const Stream& stream, const Clock& cloc
     }
 }
 
+void check_giving_back(uint64_t address, uint64_t bytes, const Clock& clock) {
+    bool reported = false;
+    detector().accesses.visit(address, address + bytes, [&](std::vector<Past>& pasts) {
+        for (const Past& past : pasts) {
+            if (!reported && !ordered(past, clock)) {
+                reported = true;
+                ++race_count;
+                std::fprintf(
+                    stderr,
+                    "simcuda: race: memory at 0x%llx is given back, and nothing orders that "
+                    "after owner %llu %s it on stream %llu\n",
+                    static_cast<unsigned long long>(address),
+                    static_cast<unsigned long long>(past.owner), past.write ? "wrote" : "read",
+                    static_cast<unsigned long long>(past.stream_id));
+            }
+        }
+    });
+}
+
 void set_owner(uint64_t address, uint64_t bytes, uint64_t owner) {
     if (owner == 0) {
         detector().owners.erase(address, address + bytes);

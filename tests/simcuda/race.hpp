@@ -19,7 +19,14 @@ namespace memlab::simcuda {
 
 constexpr int race_exit_code = 86;
 
+// Owns what is given back in a stream's order.
+constexpr uint64_t owner_driver = UINT64_MAX;
+
 void record_access(const Access& access, const Stream& stream, const Clock& clock);
+
+// The memory goes back to the driver, which does not wait for work that uses it: a race if some is
+// not ordered before `clock`.
+void check_giving_back(uint64_t address, uint64_t bytes, const Clock& clock);
 
 // Says who owns a range from now on; 0 takes earlier words back.
 void set_owner(uint64_t address, uint64_t bytes, uint64_t owner);

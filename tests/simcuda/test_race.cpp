@@ -184,6 +184,47 @@ TEST_CASE_METHOD(DriverFixture, "the driver's own reuse is ordered", "[simcuda]"
     CHECK(simcuda_races() == 0);
 }
 
+TEST_CASE_METHOD(DriverFixture, "memory is given back too early, in a stream's order or unmapped",
+                 "[simcuda]") {
+    CUstream a = stream();
+    CUstream b = stream();
+    const CUdeviceptr p = memory(4096);
+    simcuda_declare_access(a, p, 4096, 0);
+    SECTION("in the stream that used it") {
+        CHECK(cuMemFreeAsync(p, a) == CUDA_SUCCESS);
+        CHECK(simcuda_races() == 0);
+    }
+    SECTION("in another") {
+        CHECK(cuMemFreeAsync(p, b) == CUDA_SUCCESS);
+        CHECK(simcuda_races() == 1);
+    }
+    SECTION("in another, after the host has waited") {
+        CHECK(cuStreamSynchronize(a) == CUDA_SUCCESS);
+        CHECK(cuMemFreeAsync(p, b) == CUDA_SUCCESS);
+        CHECK(simcuda_races() == 0);
+    }
+    SECTION("unmapped") {
+        constexpr std::size_t page = std::size_t{2} << 20;
+        CUmemAllocationProp properties{};
+        properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CUmemGenericAllocationHandle handle = 0;
+        CUdeviceptr range = 0;
+        REQUIRE(cuMemCreate(&handle, page, &properties, 0) == CUDA_SUCCESS);
+        REQUIRE(cuMemAddressReserve(&range, 2 * page, 0, 0, 0) == CUDA_SUCCESS);
+        for (const bool waits : {true, false}) {
+            REQUIRE(cuMemMap(range, page, 0, handle, 0) == CUDA_SUCCESS);
+            simcuda_declare_access(b, range + 64, 64, 1);
+            if (waits) {
+                REQUIRE(cuStreamSynchronize(b) == CUDA_SUCCESS);
+            }
+            CHECK(cuMemUnmap(range, page) == CUDA_SUCCESS);
+            CHECK(simcuda_races() == (waits ? 0 : 1));
+        }
+    }
+    simcuda_forget_races();
+}
+
 TEST_CASE_METHOD(DriverFixture, "work of a launched graph is work of its stream", "[simcuda]") {
     CUstream a = stream();
     CUstream b = stream();

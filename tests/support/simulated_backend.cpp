@@ -86,6 +86,16 @@ BackendStatus SimulatedBackend::segment_alloc(std::uint64_t bytes, Address* addr
     return {};
 }
 
+std::uint64_t SimulatedBackend::available_memory() const {
+    const std::lock_guard lock(mutex_);
+    return knows_available_ ? total_ - used_ : unknown_memory;
+}
+
+void SimulatedBackend::set_knows_available(bool knows) {
+    const std::lock_guard lock(mutex_);
+    knows_available_ = knows;
+}
+
 BackendStatus SimulatedBackend::segment_free(Address address, std::uint64_t bytes) {
     std::unique_lock lock(mutex_);
     call_without_lock(lock, segment_free_hook_);

@@ -40,6 +40,7 @@ class SimulatedBackend final : public DeviceBackend {
     BackendStatus pages_map(Address address, std::uint64_t bytes) override;
     BackendStatus pages_unmap(Address address, std::uint64_t bytes) override;
     std::uint64_t total_memory() const override { return total_; }
+    std::uint64_t available_memory() const override;
     BackendStatus fence_record(Fence* fence) override;
     FenceState fence_query(Fence fence) override;
     BackendStatus fence_wait_device(Fence fence) override;
@@ -94,6 +95,9 @@ class SimulatedBackend final : public DeviceBackend {
 
     /// true: ordered_behind() orders immediately, as while all work goes to one stream.
     void set_one_stream(bool one_stream);
+
+    /// true: available_memory() tells. (Default: it is unknown.)
+    void set_knows_available(bool knows);
 
     // --- failures ---
 
@@ -157,6 +161,7 @@ class SimulatedBackend final : public DeviceBackend {
     const FenceEntry* known(Fence fence, const char* where);
 
     const std::uint64_t total_;
+    bool knows_available_ = false;
     const Address base_;
 
     mutable std::mutex mutex_;

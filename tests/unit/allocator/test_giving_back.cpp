@@ -80,6 +80,31 @@ TEST_CASE("without trim_after a tick does nothing") {
     CHECK(fixture.reserved() == bytes_of(30 * mib));
 }
 
+TEST_CASE("memory that is needed again soon after a trim is kept for twice as long") {
+    constexpr std::uint64_t second = 1'000'000'000;
+    Fixture fixture(gib, trimming(second));
+    // Nanoseconds from the free to the trim, in ticks of half a second.
+    std::uint64_t now = 1;
+    const auto kept = [&](std::uint64_t needed_after) {
+        now += needed_after;
+        const BlockInfo block = fixture.get(30 * mib);
+        CHECK(fixture.pool.tick(now) == 0);
+        fixture.give(block.address);
+        for (std::uint64_t waited = 0;; waited += second / 2) {
+            if (fixture.pool.tick(now) != 0) {
+                return waited;
+            }
+            now += second / 2;
+        }
+    };
+    CHECK(kept(0) == second);
+    CHECK(kept(5 * second) == 2 * second);
+    CHECK(kept(10 * second) == 4 * second);
+    CHECK(kept(11 * second) == 4 * second);
+    CHECK(kept(0) == 8 * second);
+    CHECK(fixture.problem_at_end() == sound);
+}
+
 TEST_CASE("while the backend takes a segment back the pool can be used") {
     PoolOptions options = trimming(1);
     options.garbage_collection_threshold = 0.25;

@@ -106,6 +106,39 @@ TEST_CASE("a size that cannot exist is out of memory without asking the backend"
     CHECK(fixture.problem_at_end() == sound);
 }
 
+TEST_CASE("what could not be served with all the cache costs neither the cache nor a wait") {
+    PoolOptions options = with(FreeSync::never);
+    SECTION("segments") {}
+    SECTION("expandable ranges") {
+        options.expandable = true;
+    }
+    Fixture fixture(100 * mib, options);
+    fixture.backend.set_knows_available(true);
+    const BlockInfo cached = fixture.get(30 * mib);
+    const BlockInfo kept = fixture.get(30 * mib);
+    fixture.give(cached.address);
+    const std::uint64_t reserved = 60 * mib;
+    CHECK(fixture.reserved() == bytes_of(reserved));
+
+    // 40 MiB are the device's, 30 the cache's.
+    CHECK(fixture.pool.allocate(80 * mib, 0).status.code == 2);
+    CHECK(fixture.reserved() == bytes_of(reserved));
+    CHECK(fixture.pool.stats().num_alloc_retries == 0);
+    const BlockInfo most = fixture.get(70 * mib);
+    CHECK(fixture.pool.stats().num_alloc_retries == (options.expandable ? 0 : 1));
+    fixture.give(most.address);
+    CHECK(fixture.pool.release_cached(true) == 70 * mib);
+
+    // What pending frees will give counts, so they are waited for; nothing else would help.
+    fixture.backend.access(kept.id, kept.address, kept.size);
+    fixture.give(kept.address);
+    CHECK(fixture.pool.allocate(101 * mib, 0).status.code == 2);
+    CHECK(fixture.backend.calls(Call::fence_wait_host) == 0);
+    fixture.give(fixture.get(100 * mib).address);
+    CHECK(fixture.backend.calls(Call::fence_wait_host) == 1);
+    CHECK(fixture.problem_at_end() == sound);
+}
+
 TEST_CASE("a pending block is used only when there is no other memory, behind its fence") {
     Fixture fixture(100 * mib, with(FreeSync::never));
     const BlockInfo a = fixture.get(40 * mib);

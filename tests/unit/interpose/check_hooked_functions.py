@@ -82,6 +82,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--table", required=True)
     parser.add_argument("--submitting", required=True)
+    parser.add_argument("--implicit", required=True)
     parser.add_argument("--known", required=True)
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--include", required=True)
@@ -90,12 +91,14 @@ def main():
 
     rows = []
     lines = []
-    for path in (arguments.submitting, arguments.table):
-        submitting = {row[0] for row in rows}
+    submitting = set()
+    for path in (arguments.submitting, arguments.implicit, arguments.table):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         rows += re.findall(r"^MEMLAB_HOOK\((\w+), (\w+), (\d+), ([01])\)$", text, re.M)
         lines += re.findall(r"^MEMLAB_HOOK\(", text, re.M)
+        if path == arguments.submitting:
+            submitting = {row[0] for row in rows}
     with open(arguments.known, encoding="utf-8") as file:
         known = set(re.findall(r"^MEMLAB_KNOWN\((\w+)\)$", file.read(), re.M))
     problems = []

@@ -1,0 +1,33 @@
+// Hooks of the driver functions that take device memory on their own (implicit_functions.inc): the
+// call, once more after the pools gave back what they do not use.
+//
+// The wrappers are instantiated from the types in <cuda.h>; the exported symbols jump to them
+// (stubs.S) through the table below.
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/device_memory.hpp"
+
+namespace mi = memlab::interpose;
+using mi::Driver;
+
+namespace {
+
+template <auto Function>
+struct Implicit;
+
+template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
+struct Implicit<Function> {
+    static CUresult CUDAAPI call(Arguments... arguments) {
+        const auto real = mi::real_call(Function, arguments...);
+        return mi::hook(
+            [&](mi::Session& session) { return mi::retry_after_release(session, real); }, real);
+    }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("hidden"))) void* const memlab_implicit_wrappers[] = {
+#define MEMLAB_HOOK(symbol, base, version, per_thread) \
+    reinterpret_cast<void*>(&Implicit<&Driver::symbol>::call),
+#include "interpose/driver/implicit_functions.inc"
+#undef MEMLAB_HOOK
+};

@@ -1,0 +1,69 @@
+// Children of the process, which may need the memory that the pools hold unused. fork() is seen by
+// a handler of pthread_atfork(); vfork() and posix_spawn() run none. A child that is started inside
+// the C library (system, popen) or by a raw system call goes unseen.
+#include <spawn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "interpose/driver/loader.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/process/session.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+// Called in processes that never use CUDA as well: nothing but a look-up, once.
+template <class Function>
+Function* real_function(std::atomic<Function*>& known, const char* name) {
+    Function* function = known.load(std::memory_order_acquire);
+    if (function == nullptr) {
+        function = reinterpret_cast<Function*>(find_without_memlab(name));
+        known.store(function, std::memory_order_release);
+    }
+    return function;
+}
+
+int no_vfork() {
+    errno = ENOSYS;
+    return -1;
+}
+
+using Spawn = int(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
+                  char* const*, char* const*);
+constinit std::atomic<Spawn*> real_spawn{nullptr};
+constinit std::atomic<Spawn*> real_spawnp{nullptr};
+constinit std::atomic<int (*)()> real_vfork{nullptr};
+
+}  // namespace
+}  // namespace memlab::interpose
+
+namespace mi = memlab::interpose;
+
+// Returns where the stub jumps to.
+extern "C" __attribute__((visibility("hidden"))) int (*memlab_before_vfork())() {
+    int (*const real)() = mi::real_function(mi::real_vfork, "vfork");
+    mi::Session::child_starts();
+    return real != nullptr ? real : mi::no_vfork;
+}
+
+MEMLAB_EXPORT int posix_spawn(pid_t* process, const char* path,
+                              const posix_spawn_file_actions_t* actions,
+                              const posix_spawnattr_t* attributes, char* const* arguments,
+                              char* const* environment) {
+    mi::Spawn* const real = mi::real_function(mi::real_spawn, "posix_spawn");
+    mi::Session::child_starts();
+    return real != nullptr ? real(process, path, actions, attributes, arguments, environment)
+                           : ENOSYS;
+}
+
+MEMLAB_EXPORT int posix_spawnp(pid_t* process, const char* file,
+                               const posix_spawn_file_actions_t* actions,
+                               const posix_spawnattr_t* attributes, char* const* arguments,
+                               char* const* environment) {
+    mi::Spawn* const real = mi::real_function(mi::real_spawnp, "posix_spawnp");
+    mi::Session::child_starts();
+    return real != nullptr ? real(process, file, actions, attributes, arguments, environment)
+                           : ENOSYS;
+}
