@@ -1,0 +1,206 @@
+// Questions about the pool's memory, and the check of its invariants.
+#include "allocator/pool_impl.hpp"
+
+namespace memlab::allocator {
+
+namespace {
+
+std::string compare_stat(const char* name, const Stat& stat, const Stat& truth) {
+    if (stat.current != truth.current) {
+        return std::string(name) + " is " + std::to_string(truth.current) +
+               ", the statistics say " + std::to_string(stat.current);
+    }
+    if (stat.current != stat.allocated - stat.freed || stat.peak < stat.current) {
+        return std::string(name) + ": current, peak and sums disagree";
+    }
+    return {};
+}
+
+}  // namespace
+
+std::optional<BlockInfo> Pool::Impl::find(Address address) const {
+    const Lock lock(mutex_);
+    return find_locked(address);
+}
+
+std::optional<BlockInfo> Pool::Impl::try_find(Address address, bool* busy) const {
+    const Lock lock(mutex_, std::try_to_lock);
+    *busy = !lock.owns_lock();
+    return *busy ? std::nullopt : find_locked(address);
+}
+
+std::optional<BlockInfo> Pool::Impl::find_locked(Address address) const {
+    const Block* block = store_.find(address);
+    if (block == nullptr || block->state != BlockState::live) {
+        return std::nullopt;
+    }
+    return describe(*block);
+}
+
+bool Pool::Impl::owns(Address address) const {
+    const Lock lock(mutex_);
+    return store_.find(address) != nullptr;
+}
+
+Pool::Reach Pool::Impl::reach(Address address, std::uint64_t bytes) {
+    const Lock lock(mutex_);
+    Block* block = store_.find(address);
+    if (block == nullptr) {
+        return Reach::not_ours;
+    }
+    const std::uint64_t offset = address - block->address;
+    const bool within = offset < block->size && bytes <= block->size - offset;
+    switch (block->state) {
+        case BlockState::live:
+            return offset < block->use.requested && bytes <= block->use.requested - offset
+                       ? Reach::inside
+                       : Reach::outside;
+        case BlockState::pending:
+            // A stream-ordered free: accessible until the stream reaches it.
+            return within && block->list != 0 && !block->waited_for &&
+                           backend_.fence_query(block->use.fence) == FenceState::pending
+                       ? Reach::inside
+                       : Reach::outside;
+        case BlockState::deferred:
+            return within ? Reach::inside : Reach::outside;
+        case BlockState::quarantined:
+        case BlockState::free:
+        case BlockState::unmapped:
+            break;
+    }
+    return Reach::outside;
+}
+
+PoolStats Pool::Impl::stats() const {
+    const Lock lock(mutex_);
+    PoolStats stats = stats_;
+    stats.largest_free = static_cast<std::int64_t>(store_.largest_free());
+    return stats;
+}
+
+std::string Pool::Impl::validate_frees() const {
+    std::size_t listed = 0;
+    const Block* previous = nullptr;
+    for (std::uint32_t list = 0; list <= streams_.size(); ++list) {
+        const BlockList& blocks = list == 0 ? pending_ : streams_[list - 1].blocks;
+        previous = nullptr;
+        for (const Block* block = blocks.oldest(); block != nullptr; block = block->use.list_next) {
+            if (block->state != BlockState::pending || block->use.fence == 0 ||
+                block->list != list) {
+                return "a block in a pending list has no fence or belongs in another";
+            }
+            if (block->use.list_previous != previous ||
+                (previous != nullptr && previous->use.order >= block->use.order)) {
+                return "a pending list is out of order";
+            }
+            previous = block;
+            ++listed;
+        }
+        if (previous != blocks.newest()) {
+            return "a pending list does not end with its newest block";
+        }
+    }
+    previous = nullptr;
+    for (const Block* block = deferred_.oldest(); block != nullptr; block = block->use.list_next) {
+        if (block->state != BlockState::deferred || block->use.fence != 0) {
+            return "a block in the deferred list has a fence";
+        }
+        if (block->use.list_previous != previous) {
+            return "the deferred list is linked wrongly";
+        }
+        previous = block;
+        ++listed;
+    }
+    if (previous != deferred_.newest()) {
+        return "the deferred list does not end with its newest block";
+    }
+    const char* problem = "";
+    store_.for_each_block([&](const Block& block) {
+        const bool used = block.state != BlockState::free && block.state != BlockState::unmapped;
+        if (block.state == BlockState::pending || block.state == BlockState::deferred) {
+            --listed;
+        } else if ((used && block.use.fence != 0) || block.waited_for) {
+            problem = "a block that is not pending has a fence or is waited for";
+        }
+    });
+    if (listed != 0) {
+        problem = "the lists of frees do not match the freed blocks";
+    }
+    return problem;
+}
+
+std::string Pool::Impl::validate_stats() const {
+    PoolStats counted;
+    for (const auto& [base, segment] : store_.segments()) {
+        increase(counted.segment, segment.small, segment.mapped != 0 ? 1 : 0);
+        increase(counted.reserved_bytes, segment.small, segment.mapped);
+        if (!segment.expandable && policy_.oversize(segment.size)) {
+            increase(counted.oversize_segments, 1);
+        }
+    }
+    store_.for_each_block([&](const Block& block) {
+        const bool small = block.segment->small;
+        if (block.state == BlockState::unmapped) {
+            return;
+        }
+        if (block.state == BlockState::free) {
+            if (!block.segment->expandable && block.segment->blocks > 1) {
+                increase(counted.inactive_split, small, 1);
+                increase(counted.inactive_split_bytes, small, block.size);
+            }
+            return;
+        }
+        increase(counted.active, small, 1);
+        increase(counted.active_bytes, small, block.size);
+        increase(counted.requested_bytes, small, block.use.requested);
+        if (block.state == BlockState::live) {
+            increase(counted.allocation, small, 1);
+            increase(counted.allocated_bytes, small, block.size);
+            if (policy_.oversize(block.size)) {
+                increase(counted.oversize_allocations, 1);
+            }
+        }
+    });
+    struct Named {
+        const char* name;
+        StatByPool PoolStats::*stat;
+    };
+    constexpr Named all[] = {{"allocation", &PoolStats::allocation},
+                             {"segment", &PoolStats::segment},
+                             {"active", &PoolStats::active},
+                             {"inactive_split", &PoolStats::inactive_split},
+                             {"allocated_bytes", &PoolStats::allocated_bytes},
+                             {"reserved_bytes", &PoolStats::reserved_bytes},
+                             {"active_bytes", &PoolStats::active_bytes},
+                             {"inactive_split_bytes", &PoolStats::inactive_split_bytes},
+                             {"requested_bytes", &PoolStats::requested_bytes}};
+    for (const Named& each : all) {
+        for (Stat StatByPool::*part :
+             {&StatByPool::all, &StatByPool::small_pool, &StatByPool::large_pool}) {
+            const Stat& stat = stats_.*each.stat.*part;
+            const Stat& truth = counted.*each.stat.*part;
+            if (std::string problem = compare_stat(each.name, stat, truth); !problem.empty()) {
+                return problem;
+            }
+        }
+    }
+    if (std::string problem = compare_stat("oversize_allocations", stats_.oversize_allocations,
+                                           counted.oversize_allocations);
+        !problem.empty()) {
+        return problem;
+    }
+    return compare_stat("oversize_segments", stats_.oversize_segments, counted.oversize_segments);
+}
+
+std::string Pool::Impl::validate() const {
+    const Lock lock(mutex_);
+    if (std::string problem = store_.validate(); !problem.empty()) {
+        return problem;
+    }
+    if (std::string problem = validate_frees(); !problem.empty()) {
+        return problem;
+    }
+    return validate_stats();
+}
+
+}  // namespace memlab::allocator

@@ -1,0 +1,189 @@
+// The two state machines of the pool: how an allocation finds memory (pool_allocations.cpp), and
+// how a freed block becomes reusable (pool_frees.cpp); what goes back to the device
+// (pool_cache.cpp). BlockStore does the placement, SizePolicy the sizes.
+//
+// Waiting without the lock: a thread that waits on the host for a block's fence marks the block
+// `waited_for`, and from then on only that thread retires it, so block and fence stay valid without
+// reference counts. Other threads that need the block wait for that thread (retired_), which is
+// equivalent to waiting for the fence. abandon() may drop everything during the wait; a changed
+// epoch_ shows it. forget_left_wait() leaves the block to all when its thread jumped out of the
+// wait.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/block_list.hpp"
+#include "allocator/block_store.hpp"
+#include "allocator/pool.hpp"
+#include "allocator/size_policy.hpp"
+#include "allocator/stat_counter.hpp"
+
+namespace memlab::allocator {
+
+inline BlockInfo describe(const Block& block) {
+    return {block.address,       block.use.requested, block.size,
+            block.segment->base, block.segment->size, block.use.id};
+}
+
+class NullObserver final : public PoolObserver {
+  public:
+    void on_alloc(const BlockInfo&, Tag) override {}
+    void on_free_requested(const BlockInfo&, Tag) override {}
+    void on_free_completed(const BlockInfo&) override {}
+    void on_segment_alloc(Address, std::uint64_t, Tag) override {}
+    void on_segment_free(Address, std::uint64_t) override {}
+    void on_segment_map(Address, std::uint64_t, Tag) override {}
+    void on_segment_unmap(Address, std::uint64_t) override {}
+    void on_alloc_retry(std::uint64_t, Tag) override {}
+    void on_reclaim(std::uint64_t, Tag) override {}
+    void on_empty_cache() override {}
+    void on_tick(std::uint64_t) override {}
+    void on_sync() override {}
+};
+
+class Pool::Impl {
+  public:
+    Impl(const PoolOptions& options, DeviceBackend& backend, PoolObserver* observer);
+
+    AllocResult allocate(std::uint64_t requested, Tag tag);
+    FreeResult free(Address address, Tag tag, FenceTiming timing, StreamId stream);
+    void forget_stream(StreamId stream);
+    void fence_deferred();
+    std::optional<BlockInfo> find(Address address) const;
+    std::optional<BlockInfo> try_find(Address address, bool* busy) const;
+    bool owns(Address address) const;
+    Reach reach(Address address, std::uint64_t bytes);
+    std::uint64_t release_cached(bool wait);
+    std::uint64_t tick(std::uint64_t now_ns);
+    void abandon();
+    void forget_left_wait();
+    PoolStats stats() const;
+    bool retire(Address address);
+    void release_for_retry(std::uint64_t requested, Tag tag);
+    void reclaim(std::uint64_t requested, Tag tag);
+    std::string validate() const;
+
+  private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    AllocResult serve(Block& block, std::uint64_t requested, Tag tag);
+    AllocResult refuse(BackendStatus status, std::uint64_t largest_free_block);
+    struct Attempt {
+        Block* block = nullptr;
+        BackendStatus status;
+    };
+    Attempt take_or_grow(Lock& lock, const SizePolicy::Plan& plan, std::uint64_t requested,
+                         Tag tag);
+    BackendStatus grow(const SizePolicy::Plan& plan, Tag tag, Block** fresh);
+    BackendStatus grow_in_place(const BlockStore::Growth& growth, Tag tag, Block** fresh);
+    bool add_range(const SizePolicy::Plan& plan);
+    bool may_fit(const SizePolicy::Plan& plan);
+    bool order_device_behind(const SizePolicy::Plan& plan);
+
+    /// Stream-ordered frees that are pending behind one stream's work.
+    struct StreamFrees {
+        StreamId stream;
+        BlockList blocks;
+    };
+
+    std::optional<BlockInfo> find_locked(Address address) const;
+    Block* find_live(Address address, FreeResult::Kind* why_not);
+    FreeResult defer(Block& block, Tag tag, BackendStatus status);
+    void count_free(const Block& block);
+    std::uint32_t stream_list(StreamId stream);
+    BlockList& pending_list(const Block& block) {
+        return block.list == 0 ? pending_ : streams_[block.list - 1].blocks;
+    }
+    void enqueue_pending(Block& block, Fence fence, std::uint32_t list);
+    void retire(Block& block, FenceState state);
+    bool frees_immediately(FreeSync sync) const;
+    bool host_may_continue(Lock& lock, Block& block);
+    std::uint64_t begin_wait(Lock& lock, Block& block);
+    bool end_wait(Lock& lock, Block& block, std::uint64_t epoch);
+    void complete(Block& block);
+    void free_block(Block& block);
+    void poll_pending(const SizePolicy::Plan& plan);
+    void retire_recent();
+    void retire_completed();  // in all lists
+    void retire_completed(const BlockList& list);
+    static Block* oldest_unwaited(const BlockList& list);
+    void retire_through(const Block& last);
+    struct HostWait {
+        BackendStatus status;
+        bool retired = false;
+    };
+    HostWait wait_for(Lock& lock, Block& block);
+    void wait_for_all_pending(Lock& lock);
+    void wait_for_all_deferred(Lock& lock);
+
+    void prepare_retry(Lock& lock, std::uint64_t requested, Tag tag);
+    std::uint64_t release_unused(Lock& lock);
+    bool collect_garbage(Lock& lock, std::uint64_t requested, Tag tag);
+    void detach_segment(const Segment& segment, ReleasedSegments& released);
+    std::uint64_t release_segments(Lock& lock, const ReleasedSegments& released);
+    /// Calls visit(Segment&) for each unused segment, by (size, address); it may detach that one.
+    template <typename Visit>
+    void for_each_unused(bool small, Visit visit) {
+        std::uint64_t size = 0;
+        Address base = 0;
+        while (Segment* found = store_.unused_segment(small, size, base)) {
+            size = found->size;
+            base = found->base;
+            visit(*found);
+        }
+    }
+    /// Calls visit(const BlockStore::Pages&) for the whole pages of each free block in a range, by
+    /// (capacity, address); it may unmap those.
+    template <typename Visit>
+    void for_each_free_pages(bool small, Visit visit) {
+        std::uint64_t capacity = 0;
+        Address address = 0;
+        for (;;) {
+            const BlockStore::Pages pages = store_.free_pages(small, capacity, address);
+            if (pages.bytes == 0) {
+                return;
+            }
+            capacity = store_.capacity(*pages.block);
+            address = pages.block->address;
+            visit(pages);
+        }
+    }
+    std::uint64_t unmap(Block& block, Address begin, std::uint64_t bytes);
+    void reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag);
+    void count_split(bool small);
+    std::string validate_frees() const;
+    std::string validate_stats() const;
+
+    const SizePolicy policy_;
+    DeviceBackend& backend_;
+    NullObserver null_observer_;
+    PoolObserver& observer_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable retired_;  ///< signalled when a thread no longer waits for a block
+    BlockStore store_;
+    BlockList pending_;  ///< behind all work, in the order in which the fences were recorded
+    std::vector<StreamFrees> streams_;  ///< the same per stream; entries are never erased
+    BlockList deferred_;                ///< no fence yet, in the order of the frees
+    PoolStats stats_;
+    std::uint64_t fences_recorded_ = 0;
+    std::uint64_t frees_deferred_ = 0;
+    std::size_t last_pending_count_ = 0;  ///< size of pending_ after the last poll
+    unsigned small_polls_skipped_ = 0;    ///< small allocations that skipped polling since then
+    const std::uint64_t garbage_limit_;   ///< collect_garbage() keeps reserved_bytes below this
+    std::uint64_t trim_delay_ns_;
+    std::uint64_t trimmed_at_ns_ = never_seen;  ///< the last tick that freed memory
+    bool grown_since_trim_ = false;
+    bool ranges_unavailable_ = false;
+    static constexpr std::uint64_t id_batch = 1024;
+    std::uint64_t next_id_ = 0;
+    std::uint64_t ids_end_ = 0;
+    std::uint64_t epoch_ = 0;  ///< number of abandon() calls
+};
+
+}  // namespace memlab::allocator
