@@ -19,6 +19,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr_v1* address, unsigned int 
 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address,
                                                                   size_t bytes) {
+    const mi::CallFrame entry(__builtin_dwarf_cfa());
     return mi::hook(
         [&](Session& session) {
             return mi::allocate_device(session, Api::cuMemAlloc_v2, address, bytes);
@@ -31,7 +32,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemFree(CUdeviceptr_v1 address) {
 }
 
 MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
-    const mi::FreeFrame entry(__builtin_dwarf_cfa());
+    const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemFree_v2, address);
     return mi::hook(
         [&](Session& session) {

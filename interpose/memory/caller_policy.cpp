@@ -15,27 +15,27 @@ namespace {
 
 constexpr std::uint8_t unknown = 0;
 constexpr std::uint8_t runtime_kind = 1;       // the CUDA runtime and driver
-constexpr std::uint8_t asynchronous_kind = 2;  // does not rely on the wait
-constexpr std::uint8_t synchronous_kind = 3;
+constexpr std::uint8_t pytorch_kind = 2;
+constexpr std::uint8_t other_kind = 3;
 
 std::uint8_t classify(std::string_view path) {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     if (name.starts_with("libcudart.so") || name.starts_with("libcuda.so")) {
         return runtime_kind;
     }
-    return name.starts_with("libc10_cuda.so") ? asynchronous_kind : synchronous_kind;
+    return name.starts_with("libc10_cuda.so") ? pytorch_kind : other_kind;
 }
 
 constinit ObjectClasses classes;
 
-// Stack slot of the free's own return address; 0 outside a free.
+// Stack slot of the call's own return address; 0 outside an allocation or free.
 __attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entry_slot = 0;
 
 std::uintptr_t word_at(std::uintptr_t slot) {
     return *reinterpret_cast<const std::uintptr_t*>(slot);
 }
 
-// Cache, keyed by the free's own return address: the distance from its stack slot to that of the
+// Cache, keyed by the call's own return address: the distance from its stack slot to that of the
 // caller's return address. One word each (48 bits of address, 16 of distance), so that it is read
 // and written atomically.
 constexpr std::size_t cached_entries = 64;
@@ -96,11 +96,11 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 
 }  // namespace
 
-[[gnu::hot]] FreeFrame::FreeFrame(void* frame) {
+[[gnu::hot]] CallFrame::CallFrame(void* frame) {
     entry_slot = reinterpret_cast<std::uintptr_t>(frame) - sizeof(std::uintptr_t);
 }
 
-[[gnu::hot]] FreeFrame::~FreeFrame() {
+[[gnu::hot]] CallFrame::~CallFrame() {
     entry_slot = 0;
 }
 
@@ -109,20 +109,23 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         return false;
     }
     const std::uintptr_t caller = cached_caller(word_at(entry_slot));
-    return caller != 0 && classes.known(caller) == asynchronous_kind;
+    return caller != 0 && classes.known(caller) == pytorch_kind;
 }
 
-[[gnu::hot]] bool caller_relies_on_host_wait() {
+namespace {
+
+/// unknown: not within an allocation or free, or no caller was found.
+[[gnu::hot]] std::uint8_t caller_kind() {
     if (entry_slot == 0) {
-        return true;
+        return unknown;
     }
     const std::uintptr_t entry = word_at(entry_slot);
     try {
         if (const std::uint8_t kind = cached_kind(entry); kind != unknown) {
-            return kind != asynchronous_kind;
+            return kind;
         }
     } catch (const std::bad_alloc&) {
-        return true;
+        return unknown;
     }
     Search search;
     _Unwind_Backtrace(step, &search);
@@ -131,7 +134,17 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         distance_slot(entry).store(std::uint64_t{entry} << distance_bits | distance,
                                    std::memory_order_relaxed);
     }
-    return search.kind != asynchronous_kind;
+    return search.kind;
+}
+
+}  // namespace
+
+[[gnu::hot]] bool caller_relies_on_host_wait() {
+    return caller_kind() != pytorch_kind;
+}
+
+[[gnu::hot]] bool caller_is_pytorch() {
+    return caller_kind() == pytorch_kind;
 }
 
 }  // namespace memlab::interpose

@@ -1,30 +1,35 @@
-// Decides whether a free must wait for the GPU, by its caller. Plain CUDA's cudaFree also waits
-// until finished results are visible to the host. MEMLAB_FREE_SYNC=auto keeps that guarantee except
-// for callers known not to rely on it.
+// What memlab does differently for a caller that it knows: PyTorch's allocator library,
+// libc10_cuda.so.
 //
-// Known is PyTorch's allocator library, libc10_cuda.so: it frees a tensor's memory when the last
-// reference is dropped, with kernels still running, and reads results through streams and events
-// only. That holds for its uncached mode (uncached_delete calls cudaFree, from
-// CUDACachingAllocator.cpp) and for its cache, which synchronizes events before it releases a
-// segment.
+// A free must wait for the GPU, since plain CUDA's cudaFree waits until finished results are visible
+// to the host. MEMLAB_FREE_SYNC=auto keeps that guarantee except for callers known not to rely on
+// it. PyTorch frees a tensor's memory when the last reference is dropped, with kernels still
+// running, and reads results through streams and events only. That holds for its uncached mode
+// (uncached_delete calls cudaFree, from CUDACachingAllocator.cpp) and for its cache, which
+// synchronizes events before it releases a segment.
+//
+// An allocation comes from the pool, except where the caller keeps a cache of its own: a cache on a
+// cache would hold back what empty_cache() releases, and PyTorch exports its segments to other
+// processes, for which they must be allocations of the driver's.
 //
 // The caller is the first stack frame outside memlab, the CUDA runtime and the driver. Unwinding to
-// it costs 1 to 2 us on each free beside running work. But the frames between a call site in the
-// runtime and the runtime's caller have a fixed size, so the distance is cached per call site.
+// it costs 1 to 2 us. But the frames between a call site in the runtime and the runtime's caller
+// have a fixed size, so the distance is cached per call site.
 #pragma once
 
 #include <cstdint>
 
 namespace memlab::interpose {
 
-/// Records where the calling thread's free entered memlab: `frame` is the exported function's
-/// canonical frame address (__builtin_dwarf_cfa()), just above the return address into its caller.
-class FreeFrame {
+/// Records where the calling thread's allocation or free entered memlab: `frame` is the exported
+/// function's canonical frame address (__builtin_dwarf_cfa()), just above the return address into
+/// its caller.
+class CallFrame {
   public:
-    explicit FreeFrame(void* frame);
-    ~FreeFrame();
-    FreeFrame(const FreeFrame&) = delete;
-    FreeFrame& operator=(const FreeFrame&) = delete;
+    explicit CallFrame(void* frame);
+    ~CallFrame();
+    CallFrame(const CallFrame&) = delete;
+    CallFrame& operator=(const CallFrame&) = delete;
 };
 
 /// True when the cached distance finds such a caller for the free that the calling thread is in;
@@ -34,5 +39,9 @@ bool caller_is_known_asynchronous();
 /// True unless the calling thread is inside a free of a caller known not to rely on the wait.
 /// Thread-safe; lock-free.
 bool caller_relies_on_host_wait();
+
+/// True when the calling thread is inside an allocation by PyTorch's allocator library.
+/// Thread-safe; lock-free.
+bool caller_is_pytorch();
 
 }  // namespace memlab::interpose

@@ -11,6 +11,7 @@
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
 #include "interpose/driver/sticky_errors.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/driver_allocation.hpp"
 #include "interpose/memory/oom_report.hpp"
 #include "interpose/memory/passthrough_sites.hpp"
@@ -203,7 +204,9 @@ void after_a_jump(Memory& memory) {
     }
     catch_up(memory);
     const Passthrough& rules = memory.settings().passthrough;
-    if (!rules.empty() && passes_through(rules, bytes)) {
+    if ((!rules.empty() && passes_through(rules, bytes)) ||
+        (memory.settings().pytorch_caches && memory.settings().detect_ipc &&
+         caller_is_pytorch())) {
         return from_driver();
     }
     if (memory.recorder() != nullptr) {

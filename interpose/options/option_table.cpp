@@ -261,9 +261,9 @@ constexpr OptionDef options[] = {
      "powers of two. 0: to 512 bytes only.",
      roundup_option},
     {"MEMLAB_IPC", "auto, off", "auto",
-     "Memory shared with other processes. auto: once UCX or MPI is loaded, or memory was "
-     "exported, new memory comes from the driver, so that its handles are exact. off: keep "
-     "pooling although they are loaded, for programs that export no memory through them.",
+     "Memory shared with other processes. auto: segments of PyTorch's own cache come from the "
+     "driver, and once UCX or MPI is loaded, or memory was exported, all new memory does, so that "
+     "its handles are exact. off: pool it all the same, for programs that export no memory.",
      ipc_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},
@@ -375,6 +375,8 @@ std::span<const OptionDef> option_table() {
 
 LoadedSettings load_settings(const char* const* environment) {
     LoadedSettings loaded;
+    loaded.settings.pytorch_caches =
+        find_value(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING") == nullptr;
     const auto pytorch_options = replaced_pytorch_options(environment);
     for (const OptionDef& option : options) {
         option.parse(loaded.settings, option.default_value);

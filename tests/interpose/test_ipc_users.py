@@ -32,6 +32,19 @@ class IpcUsers(EndToEnd):
     def reasons(self, found: Found) -> str:
         return " ".join(missed["reason"] for missed in found.report["missed"])
 
+    def segments(self, library: str, **settings: str) -> list[str]:
+        path = self.layout.program("framework_cache").parent / library
+        outcome = self.under_memlab(self.program("framework_cache", str(path)), settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        return outcome.stdout.decode().splitlines()
+
+    def test_segments_of_pytorchs_cache_are_the_drivers(self) -> None:
+        plain = ["exported: 4 of 4", "the driver has it back: yes"]
+        self.assertEqual(self.segments("libc10_cuda.so"), plain)
+        for settings in ({"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, {"MEMLAB_IPC": "off"}):
+            self.assertEqual(self.segments("libc10_cuda.so", **settings)[1], "the driver has it back: no")
+        self.assertEqual(self.segments("libnot_c10_cuda.so")[1], "the driver has it back: no")
+
     def test_without_such_a_library_a_block_inside_is_refused(self) -> None:
         answers, outcome, found = self.export("never")
         self.assertEqual(answers, ["0", REFUSED])

@@ -103,7 +103,7 @@ TEST_CASE("a value inconsistent with the pool's other options is rejected with t
     CHECK(loaded.settings.pool_options.large_rounding == 2ULL << 20);
     CHECK(loaded.settings.pool_options.medium_segment == 20ULL << 20);
     CHECK(loaded.settings.pool_options.garbage_collection_threshold == 0);
-    CHECK(loaded.settings.pool_options.trim_after_ns == 0);
+    CHECK(loaded.settings.pool_options.trim_after_ns == 1'000'000'000);
 }
 
 TEST_CASE("PyTorch's settings apply if its cache is off, and memlab's override them") {
