@@ -6,11 +6,12 @@
 // submitted after the next capture) and runs in relaxed mode instead. Lock order: pool -> gate.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <utility>
 
 #include "interpose/driver/cuda_abi.hpp"
@@ -23,8 +24,8 @@ class CaptureGate {
     /// Held around the check for a capture and the call that must stay out of it. Not recursive.
     class Shared {
       public:
-        explicit Shared(CaptureGate& gate) : gate_(gate) { gate_.mutex_.lock_shared(); }
-        ~Shared() { gate_.mutex_.unlock_shared(); }
+        explicit Shared(CaptureGate& gate) : gate_(gate) { pthread_rwlock_rdlock(&gate_.lock_); }
+        ~Shared() { pthread_rwlock_unlock(&gate_.lock_); }
         Shared(const Shared&) = delete;
         Shared& operator=(const Shared&) = delete;
 
@@ -43,7 +44,7 @@ class CaptureGate {
     /// stream's.
     template <class Begin>
     CUresult begin(CUstream stream, bool per_thread, CUcontext context, const Begin& real_begin) {
-        const std::unique_lock lock(mutex_);
+        const Exclusive exclusive(lock_);
         const CUresult result = real_begin();
         if (result == CUDA_SUCCESS) {
             insert(stream, per_thread, context);
@@ -58,12 +59,23 @@ class CaptureGate {
     bool end_all(CUcontext context);
 
   private:
+    class Exclusive {
+      public:
+        explicit Exclusive(pthread_rwlock_t& lock) : lock_(lock) { pthread_rwlock_wrlock(&lock_); }
+        ~Exclusive() { pthread_rwlock_unlock(&lock_); }
+        Exclusive(const Exclusive&) = delete;
+        Exclusive& operator=(const Exclusive&) = delete;
+
+      private:
+        pthread_rwlock_t& lock_;
+    };
+
     using Key = std::pair<CUstream, std::uint32_t>;  // the per-thread stream is one per thread
     static Key make_key(CUstream stream, bool per_thread);
     void insert(CUstream stream, bool per_thread, CUcontext context);
     void update_count();
 
-    std::shared_mutex mutex_;
+    pthread_rwlock_t lock_ = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
     std::atomic<int> active_{0};
     std::mutex streams_mutex_;
     std::map<Key, CUcontext> streams_;
