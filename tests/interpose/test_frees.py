@@ -13,7 +13,8 @@ OLD_DRIVER = {"SIMCUDA_DRIVER_VERSION": "12040"}
 
 
 class Frees(EndToEnd):
-    """tests/programs/stream_frees.cpp, nested_frees.cpp, free_waits.cpp, peers_end.cpp, capture_storm.cpp."""
+    """tests/programs/stream_frees.cpp, nested_frees.cpp, free_waits.cpp, peers_end.cpp, capture_storm.cpp,
+    endless.cpp."""
 
     def natively(self, command: list[str], settings: dict[str, str] | None = None) -> Outcome:
         return run(command, self.layout.environment(memlab=False, settings=settings), self.cwd)
@@ -87,6 +88,14 @@ class Frees(EndToEnd):
                 meanwhile, bound = (int(one.stderr.split()[0]) for one in (outcome, native))
                 print(f"{meanwhile} frees while captures began, {bound} without memlab")
                 self.assertLess(meanwhile, 2 * bound + 150_000)
+
+    def test_an_endless_kernel_while_the_trim_thread_gives_memory_back(self) -> None:
+        """That thread waits for the kernel for ever; nobody waits for the thread."""
+        native = self.natively(self.program("endless", "0"))
+        self.assertEqual(native.code, 0, native.describe())
+        outcome = self.under_memlab(self.program("endless", "10000"), {"MEMLAB_TRIM_AFTER": "50ms"})
+        self.assertEqual((outcome.code, outcome.stdout, outcome.stderr),
+                         (0, native.stdout, b"launched before memory was given back\n"), outcome.describe())
 
     def test_contexts_that_end(self) -> None:
         for mode in ("peers", "pending", "capture"):
