@@ -8,6 +8,7 @@
 #include "interpose/include/memlab/memlab.h"
 #include "interpose/process/annotations.hpp"
 #include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::profiler::AnnotationName;

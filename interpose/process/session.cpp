@@ -24,7 +24,7 @@
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
 #include "trace/json/framework_caches.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 #include "trace/no_cancellation.hpp"
 
 namespace memlab::interpose {

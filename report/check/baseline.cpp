@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "report/text/signal_cleanup.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 namespace memlab::check {
 

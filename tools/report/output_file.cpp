@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "report/text/signal_cleanup.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 namespace memlab::tools {
 

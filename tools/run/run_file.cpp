@@ -8,7 +8,7 @@
 #include <set>
 
 #include "trace/json/json_output.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 namespace memlab::tools {
 

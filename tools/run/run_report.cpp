@@ -10,7 +10,7 @@
 #include "report/summary/summary.hpp"
 #include "report/text/units.hpp"
 #include "tools/diagnostics.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 namespace memlab::tools {
 

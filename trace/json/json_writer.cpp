@@ -1,61 +1,20 @@
 #include "trace/json/json_writer.hpp"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <new>
 #include <span>
 #include <utility>
 
-#include "trace/aggregate/memory_stat_keys.hpp"
+#include "trace/json/json_device.hpp"
 #include "trace/json/json_output.hpp"
 #include "trace/json/json_scopes.hpp"
 #include "trace/json/oom_explanation.hpp"
-#include "trace/log_file.hpp"
 
 namespace memlab::report {
 namespace {
 
 using trace::Aggregator;
-using trace::Composition;
-using trace::CurveName;
-using trace::DeviceTotals;
-using trace::MemoryStats;
-using trace::Timeline;
 
-constexpr CurveName curve_names[] = {CurveName::requested, CurveName::allocated, CurveName::active,
-                                     CurveName::reserved, CurveName::device_used};
-constexpr std::size_t max_holders = 256;
 constexpr std::size_t max_site_labels = 16;
-constexpr std::size_t max_kernels = 64;
-
-/// A short string without heap allocation.
-class ShortName {
-  public:
-    ShortName& operator<<(std::string_view text) {
-        for (const char c : text) {
-            if (size_ < sizeof text_) {
-                text_[size_++] = c;
-            }
-        }
-        return *this;
-    }
-    explicit operator std::string_view() const { return {text_, size_}; }
-
-  private:
-    char text_[64];
-    std::size_t size_ = 0;
-};
-
-std::string_view view(const ShortName& name) {
-    return static_cast<std::string_view>(name);
-}
 
 // ---- the process
 
@@ -152,263 +111,6 @@ void process(JsonOutput& json, const Aggregator& from, Moment moment) {
     json.end_object();
     json.end_object();
 }
-
-// ---- devices
-
-void curves(JsonOutput& json, const DeviceTotals& device) {
-    json.key("curves");
-    json.begin_object();
-    for (const CurveName name : curve_names) {
-        const trace::Curve& curve = device.curve(name);
-        json.key(trace::name_of(name));
-        json.begin_object();
-        if (name == CurveName::device_used && !device.sampled) {
-            for (const char* member : {"peak_bytes", "peak_time_ns", "at_end_bytes"}) {
-                json.key(member);
-                json.null();
-            }
-        } else {
-            json.member("peak_bytes", curve.peak);
-            json.member("peak_time_ns", curve.peak_time_ns);
-            json.member("at_end_bytes", curve.current);
-        }
-        json.end_object();
-    }
-    json.end_object();
-}
-
-void kinds(JsonOutput& json, const DeviceTotals& device) {
-    json.key("kinds");
-    json.begin_object();
-    for (std::size_t i = 0; i < device.kinds.size(); ++i) {
-        const trace::KindTotals& kind = device.kinds[i];
-        if (kind.count == 0) {
-            continue;
-        }
-        json.key(trace::name_of(static_cast<trace::MemoryKind>(i)));
-        json.begin_object();
-        json.member("count", kind.count);
-        json.member("bytes", kind.bytes);
-        json.member("peak_bytes", kind.peak_bytes);
-        json.member("live_count", kind.live_count);
-        json.member("live_bytes", kind.live_bytes);
-        json.end_object();
-    }
-    json.end_object();
-}
-
-void memory_stats(JsonOutput& json, const MemoryStats& stats) {
-    json.key("memory_stats");
-    json.begin_object();
-    bool split_size_written = false;
-    trace::visit_memory_stats(stats, [&](std::string_view name, std::string_view pool,
-                                         std::string_view figure, std::uint64_t value) {
-        if (!split_size_written && name > "max_split_size") {
-            json.member("max_split_size", stats.max_split_size);
-            split_size_written = true;
-        }
-        json.member(view(ShortName() << name << pool << figure), value);
-    });
-    json.end_object();
-}
-
-/// 1 - part / whole.
-void ratio(JsonOutput& json, std::string_view name, std::uint64_t part, std::uint64_t whole) {
-    json.key(name);
-    if (whole == 0) {
-        json.null();
-        return;
-    }
-    const std::uint64_t missing = whole - std::min(part, whole);
-    json.number(static_cast<double>(missing) / static_cast<double>(whole));
-}
-
-void fragmentation(JsonOutput& json, const trace::Fragmentation& figures) {
-    json.key("fragmentation");
-    json.begin_object();
-    ratio(json, "at_peak", figures.peak_active, figures.peak_reserved);
-    ratio(json, "external", figures.largest_free, figures.total_free);
-    ratio(json, "internal", figures.requested_at_peak, figures.allocated_at_peak);
-    json.member("largest_free_bytes", figures.largest_free);
-    json.member("total_free_bytes", figures.total_free);
-    json.end_object();
-}
-
-void timeline(JsonOutput& json, const Timeline& timeline) {
-    json.key("timeline");
-    json.begin_object();
-    json.member("start_ns", timeline.start_ns());
-    json.member("bucket_ns", timeline.bucket_ns());
-    json.key("columns");
-    json.begin_array();
-    json.string("bucket");
-    for (const CurveName name : curve_names) {
-        for (const char* suffix : {"_min", "_max", "_last"}) {
-            json.string(view(ShortName() << trace::name_of(name) << suffix));
-        }
-    }
-    json.end_array();
-    json.key("rows");
-    json.begin_array();
-    std::uint64_t index = 0;
-    for (const Timeline::Bucket& bucket : timeline.buckets()) {
-        if (bucket.used) {
-            json.new_line();
-            json.begin_array();
-            json.number(index);
-            for (std::size_t curve = 0; curve < trace::curve_count; ++curve) {
-                for (const std::uint64_t value :
-                     {bucket.min[curve], bucket.max[curve], bucket.last[curve]}) {
-                    if (value == Timeline::unknown) {
-                        json.null();
-                    } else {
-                        json.number(value);
-                    }
-                }
-            }
-            json.end_array();
-        }
-        ++index;
-    }
-    json.end_array();
-    json.end_object();
-}
-
-/// The members of a composition, within an object that the caller opened.
-/// `add_members(i)` adds members to the object of the i-th site.
-template <typename AddMembers>
-void composition(JsonOutput& json, const Composition& holders, AddMembers add_members) {
-    json.member("count", holders.count);
-    json.member("bytes", holders.bytes);
-    json.key("sites");
-    json.begin_array();
-    for (std::size_t i = 0; i < holders.sites.size(); ++i) {
-        const trace::Holder& holder = holders.sites[i];
-        json.begin_object();
-        json.member("site", holder.site);
-        json.member("count", holder.count);
-        json.member("bytes", holder.bytes);
-        add_members(i);
-        json.end_object();
-    }
-    json.end_array();
-    json.key("other");
-    json.begin_object();
-    json.member("sites", holders.other_sites);
-    json.member("count", holders.other_count);
-    json.member("bytes", holders.other_bytes);
-    json.end_object();
-}
-
-void composition(JsonOutput& json, const Composition& holders) {
-    composition(json, holders, [](std::size_t) {});
-}
-
-void limit(JsonOutput& json, std::uint64_t bytes) {
-    json.key("limit_bytes");
-    if (bytes == 0) {
-        json.null();
-    } else {
-        json.number(bytes);
-    }
-}
-
-/// If there are records of work: `work`, and the kernels at the allocated peak.
-void work(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
-    const auto has_work = [](const trace::WorkTotals& totals) { return totals.count != 0; };
-    if (std::none_of(device.work.begin(), device.work.end(), has_work)) {
-        return;
-    }
-    json.new_line();
-    json.key("work");
-    json.begin_object();
-    for (int kind = 0; kind < trace::work_kind_count; ++kind) {
-        const trace::WorkTotals& totals = device.work[static_cast<std::size_t>(kind)];
-        json.key(trace::name_of(static_cast<trace::WorkKind>(kind)));
-        json.begin_object();
-        json.member("count", totals.count);
-        json.member("busy_ns", totals.busy_ns);
-        json.member("bytes", totals.bytes);
-        json.end_object();
-    }
-    json.end_object();
-    const std::uint64_t begin = device.curve(CurveName::allocated).peak_time_ns;
-    const std::vector<trace::KernelAtPeak> kernels = from.kernels_at_peak(device.info.index);
-    json.new_line();
-    json.key("kernels_at_peak");
-    json.begin_object();
-    json.member("from_ns", begin);
-    json.member("to_ns", std::min(device.peak_moment.end_ns(begin), from.duration_ns()));
-    json.key("kernels");
-    json.begin_array();
-    std::uint64_t other_names = 0;
-    std::uint64_t other_count = 0;
-    std::uint64_t other_ns = 0;
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
-        const trace::KernelAtPeak& kernel = kernels[i];
-        if (i >= max_kernels) {
-            ++other_names;
-            other_count += kernel.count;
-            other_ns += kernel.busy_ns;
-            continue;
-        }
-        json.begin_object();
-        json.member("name", from.string(kernel.name));
-        json.member("count", kernel.count);
-        json.member("busy_ns", kernel.busy_ns);
-        json.end_object();
-    }
-    json.end_array();
-    json.key("other");
-    json.begin_object();
-    json.member("names", other_names);
-    json.member("count", other_count);
-    json.member("busy_ns", other_ns);
-    json.end_object();
-    json.end_object();
-}
-
-void device(JsonOutput& json, const Aggregator& from, const DeviceTotals& device) {
-    json.begin_object();
-    json.member("index", device.info.index);
-    json.member("name", device.info.name);
-    json.member("uuid", device.info.uuid);
-    json.member("total_bytes", device.info.total_bytes);
-    limit(json, device.info.limit_bytes);
-    json.member("driver_version", device.info.driver_version);
-    json.new_line();
-    curves(json, device);
-    json.new_line();
-    kinds(json, device);
-    json.new_line();
-    memory_stats(json, device.pool.stats);
-    json.new_line();
-    fragmentation(json, device.fragmentation);
-    json.new_line();
-    timeline(json, device.timeline);
-    json.new_line();
-    json.key("at_peak");
-    json.begin_object();
-    json.member("time_ns", device.curve(CurveName::allocated).peak_time_ns);
-    composition(json, from.composition_at_peak(device.info.index, max_holders));
-    json.end_object();
-    json.new_line();
-    json.key("live");
-    json.begin_object();
-    composition(json, from.composition_now(device.info.index, max_holders));
-    json.end_object();
-    work(json, from, device);
-    json.end_object();
-}
-
-/// The current values of four curves, within an object that the caller opened.
-void current(JsonOutput& json, const std::array<std::uint64_t, 4>& values) {
-    json.member("requested_bytes", values[0]);
-    json.member("allocated_bytes", values[1]);
-    json.member("active_bytes", values[2]);
-    json.member("reserved_bytes", values[3]);
-}
-
 // ---- the tables
 
 /// The program's names for a site's memory; absent if there are none.
@@ -603,12 +305,12 @@ void ooms(JsonOutput& json, const Aggregator& from) {
         json.member("requested_bytes", event.requested);
         json.member("device_free_bytes", event.device_free);
         json.member("device_total_bytes", event.device_total);
-        limit(json, event.limit);
+        write_limit(json, event.limit);
         json.member("largest_free_block_bytes", event.largest_free_block);
         json.member("error", event.error);
         json.key("current");
         json.begin_object();
-        current(json, oom.current);
+        write_current(json, oom.current);
         json.end_object();
         json.key("pool");
         json.begin_object();
@@ -630,7 +332,7 @@ void ooms(JsonOutput& json, const Aggregator& from) {
         json.key("holders");
         json.begin_object();
         const OomFigures figures = oom_figures(from, oom);
-        composition(json, oom.holders, [&](std::size_t site) {
+        write_composition(json, oom.holders, [&](std::size_t site) {
             json.member("allocations", oom.allocations[site]);
             memory_labels(json, figures.labels[site]);
         });
@@ -662,7 +364,7 @@ void marks(JsonOutput& json, const Aggregator& from) {
         for (const trace::MarkedDevice& device : mark.devices) {
             json.begin_object();
             json.member("device", device.device);
-            current(json, device.current);
+            write_current(json, device.current);
             json.member("allocated_peak_bytes", device.allocated_peak);
             json.member("reserved_peak_bytes", device.reserved_peak);
             json.end_object();
@@ -742,6 +444,8 @@ void integrity_and_log(JsonOutput& json, const Aggregator& from) {
     json.end_object();
 }
 
+}  // namespace
+
 bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     JsonOutput json(sink);
     json.begin_object();
@@ -763,7 +467,7 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     for (const auto& each : from.devices()) {
         if (each != nullptr) {
             json.new_line();
-            device(json, from, *each);
+            write_device(json, from, *each);
         }
     }
     json.end_array();
@@ -799,189 +503,6 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     integrity_and_log(json, from);
     json.end_object();
     return json.finish();
-}
-
-// ---- output
-
-class DescriptorSink final : public ByteSink {
-  public:
-    explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {
-        struct stat status {};
-        if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) {
-            const off_t at = lseek(descriptor, 0, SEEK_CUR);
-            rlimit limit{};
-            if (at >= 0 && getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-                limit.rlim_cur != RLIM_INFINITY) {
-                const auto position = static_cast<std::uint64_t>(at);
-                space_ = limit.rlim_cur > position ? limit.rlim_cur - position : 0;
-            }
-        }
-    }
-
-    bool write(const char* data, std::size_t size) override {
-        if (size > space_ - bytes_) {
-            error_ = EFBIG;  // another write() would raise SIGXFSZ
-            return false;
-        }
-        while (size > 0) {
-            const ssize_t written = ::write(descriptor_, data, size);
-            if (written < 0 && errno == EINTR) {
-                continue;
-            }
-            if (written <= 0) {
-                error_ = written == 0 ? ENOSPC : errno;
-                return false;
-            }
-            data += written;
-            size -= static_cast<std::size_t>(written);
-            bytes_ += static_cast<std::uint64_t>(written);
-        }
-        return true;
-    }
-
-    std::uint64_t bytes() const { return bytes_; }
-    int error() const { return error_; }
-
-  private:
-    int descriptor_;
-    std::uint64_t space_ = ~std::uint64_t{0};
-    std::uint64_t bytes_ = 0;
-    int error_ = 0;
-};
-
-WriteResult failure(const std::string& path, int error_number) {
-    WriteResult result;
-    result.error = "cannot write the report '" + path + "': " + trace::describe_errno(error_number);
-    result.error_number = error_number;
-    return result;
-}
-
-/// Renames `from` to `to` unless `to` exists; 0 or errno. On file systems with neither
-/// RENAME_NOREPLACE nor hard links it checks first, which is racy between two processes.
-int rename_without_replacing(const std::string& from, const std::string& to) {
-    constexpr unsigned no_replace = 1;  // RENAME_NOREPLACE
-    if (syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), no_replace) == 0) {
-        return 0;
-    }
-    if (errno == EEXIST) {
-        return EEXIST;
-    }
-    if (link(from.c_str(), to.c_str()) == 0) {
-        unlink(from.c_str());
-        return 0;
-    }
-    if (errno == EEXIST) {
-        return EEXIST;
-    }
-    struct stat status {};
-    if (lstat(to.c_str(), &status) == 0) {
-        return EEXIST;
-    }
-    return rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
-}
-
-/// Creates a new file beside `path`, skipping names left over by processes that died.
-int create_temporary(const std::string& path, unsigned mode, std::string& name) {
-    constexpr int attempts = 100;
-    const std::string stem = path + ".tmp." + std::to_string(getpid());
-    for (int attempt = 0; attempt < attempts; ++attempt) {
-        name = attempt == 0 ? stem : stem + "." + std::to_string(attempt);
-        const int descriptor =
-            open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                 static_cast<mode_t>(mode));
-        if (descriptor >= 0) {
-            return trace::move_to_high_descriptor(descriptor);
-        }
-        if (errno != EEXIST) {
-            return descriptor;
-        }
-    }
-    return -1;
-}
-
-/// `write(descriptor)` writes the contents.
-template <typename Write>
-WriteResult write_file(const std::string& path, Existing existing, unsigned mode, Write write) {
-    std::string temporary;
-    const int descriptor = create_temporary(path, mode, temporary);
-    if (descriptor < 0) {
-        return failure(path, errno);
-    }
-    WriteResult result;
-    try {
-        result = write(descriptor);
-    } catch (...) {
-        close(descriptor);
-        unlink(temporary.c_str());
-        throw;
-    }
-    int error = result.error_number;
-    if (close(descriptor) != 0 && error == 0 && errno != EINTR) {
-        error = errno;  // network file systems report a full disk here
-    }
-    if (error == 0) {
-        error = existing == Existing::refuse ? rename_without_replacing(temporary, path)
-                : rename(temporary.c_str(), path.c_str()) == 0 ? 0
-                                                               : errno;
-    }
-    if (error != 0) {
-        unlink(temporary.c_str());
-        return failure(path, error);
-    }
-    return result;
-}
-
-}  // namespace
-
-WriteResult write_report(const trace::Aggregator& aggregator, int descriptor) {
-    WriteResult result;
-    try {
-        DescriptorSink sink(descriptor);
-        if (!write_json(sink, aggregator, Moment::end)) {
-            result.error_number = sink.error();
-            result.error = "cannot write the report: " + trace::describe_errno(sink.error());
-        }
-        result.bytes = sink.bytes();
-    } catch (const std::bad_alloc&) {
-        result.error = "no host memory";  // short enough to need none
-        result.error_number = ENOMEM;
-    }
-    return result;
-}
-
-/// Runs `work`; turns std::bad_alloc into an error.
-template <typename Work>
-static WriteResult catch_bad_alloc(Work work) {
-    try {
-        return work();
-    } catch (const std::bad_alloc&) {
-        WriteResult result;
-        result.error = "no host memory";
-        result.error_number = ENOMEM;
-        return result;
-    }
-}
-
-WriteResult write_report(const trace::Aggregator& aggregator, const std::string& path,
-                         Existing existing, unsigned mode) {
-    return catch_bad_alloc([&] {
-        return write_file(path, existing, mode,
-                          [&](int descriptor) { return write_report(aggregator, descriptor); });
-    });
-}
-
-WriteResult write_text(std::string_view text, const std::string& path, Existing existing) {
-    return catch_bad_alloc([&] {
-        return write_file(path, existing, 0666, [&](int descriptor) {
-            WriteResult result;
-            DescriptorSink sink(descriptor);
-            if (!sink.write(text.data(), text.size())) {
-                result.error_number = sink.error();
-            }
-            result.bytes = sink.bytes();
-            return result;
-        });
-    });
 }
 
 std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {

@@ -4,7 +4,8 @@
 #include <cstdlib>
 
 #include "tests/unit/trace/recording.hpp"
-#include "trace/json/json_writer.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/report_file.hpp"
 
 using namespace memlab::test;
 

@@ -1,6 +1,7 @@
 // The JSON report: the same online and from the log, exact, valid for any strings, and written
 // completely or not at all.
 #include "trace/json/json_writer.hpp"
+#include "trace/json/report_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
