@@ -14,6 +14,8 @@ namespace memlab::report {
 
 namespace {
 
+constexpr const char* no_memory = "needs more memory than there is; read it on a larger machine";
+
 /// DeriveResult::leftover. A killed process leaves a zero byte after its last complete record, then
 /// possibly part of another one; a complete log has nothing after its end.
 std::string find_leftover(const std::string& path, std::uint64_t offset, bool is_complete) {
@@ -36,11 +38,11 @@ std::string find_leftover(const std::string& path, std::uint64_t offset, bool is
 
 }  // namespace
 
-DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink) {
+DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& make_sink,
+                           trace::Aggregator& aggregator) {
     DeriveResult result;
     result.from_log = true;
     try {
-        trace::Aggregator aggregator;
         const std::unique_ptr<trace::RecordSink> sink =
             make_sink ? make_sink(log_path, aggregator) : nullptr;
         const trace::LogReadResult read =
@@ -79,9 +81,22 @@ DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make
                 ": data was appended, perhaps another log. Only the recording before it "
                 "is shown.";
         }
-        result.json = report_to_string(aggregator);
     } catch (const std::bad_alloc&) {
-        result.error = "needs more memory than there is; read it on a larger machine";
+        result.error = no_memory;
+    }
+    return result;
+}
+
+DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink) {
+    DeriveResult result;
+    try {
+        trace::Aggregator aggregator;
+        result = aggregate_log(log_path, make_sink, aggregator);
+        if (result.error.empty()) {
+            result.json = report_to_string(aggregator);
+        }
+    } catch (const std::bad_alloc&) {
+        result.error = no_memory;
     }
     return result;
 }

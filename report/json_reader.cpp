@@ -7,6 +7,8 @@
 
 #include "report/reader.hpp"
 #include "report/table_text.hpp"
+#include "trace/json/json_writer.hpp"
+#include "trace/json/report_tables.hpp"
 
 namespace memlab::report {
 
@@ -388,39 +390,51 @@ Device read_device(const Node& node, std::size_t site_count) {
     return device;
 }
 
-Site read_site(const Node& node, std::size_t stack_count) {
-    Site site;
-    site.device = node.member("device").number();
-    site.kind = node.member("kind").text();
-    site.api = node.member("api").text();
-    site.stack = node.member("stack").index(stack_count, "stacks");
-    site.count = node.member("count").number();
-    site.requested_bytes = node.member("requested_bytes").number();
-    site.bytes = node.member("bytes").number();
-    site.peak_bytes = node.member("peak_bytes").number();
-    site.at_peak_count = node.member("at_peak_count").number();
-    site.at_peak_bytes = node.member("at_peak_bytes").number();
-    site.live_count = node.member("live_count").number();
-    site.live_bytes = node.member("live_bytes").number();
-    site.temporaries = node.member("temporaries").number();
-    site.segment_count = node.member("segment_count").number();
-    site.segment_bytes = node.member("segment_bytes").number();
-    const Node lifetime = node.member("lifetime_ns");
-    if (!lifetime.is_null()) {
-        site.lifetime =
-            Lifetime{lifetime.member("min").number(), lifetime.member("median").number(),
-                     lifetime.member("max").number()};
+/// Reads the fields of a table's entry. `size`: of the table that it refers to.
+class EntryReader {
+  public:
+    EntryReader(const Node& node, std::size_t size) : node_(node), size_(size) {}
+
+    void position(const char*) {}
+    void number(const char* name, std::uint64_t& value) { value = node_.member(name).number(); }
+    void extra(const char* name, std::uint64_t& value) {
+        const JsonValue* const found = node_.optional_member(name);
+        value = found != nullptr && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
     }
-    if (node.optional_member("labels") != nullptr) {
-        node.member("labels").each([&](const Node& label) {
-            site.labels.push_back({.name = label.member("name").text(),
-                                   .count = label.member("count").number(),
-                                   .live_count = label.member("live_count").number(),
-                                   .live_bytes = label.member("live_bytes").number()});
-        });
+    void index(const char* name, std::size_t& value, const char* table) {
+        value = node_.member(name).index(size_, table);
     }
-    return site;
-}
+    void text(const char* name, std::string& value) { value = node_.member(name).text(); }
+    void flag(const char* name, bool& value) { value = node_.member(name).boolean(); }
+    void indexes(const char* name, std::vector<std::size_t>& values, const char* table) {
+        node_.member(name).each(
+            [&](const Node& item) { values.push_back(item.index(size_, table)); });
+    }
+    template <typename Object>
+    void object_or_null(const char* name, std::optional<Object>& value) {
+        if (const Node object = node_.member(name); !object.is_null()) {
+            value = read_entry<Object>(object, size_);
+        }
+    }
+    template <typename Item>
+    void list_if_any(const char* name, std::vector<Item>& items) {
+        if (node_.optional_member(name) != nullptr) {
+            node_.member(name).each(
+                [&](const Node& item) { items.push_back(read_entry<Item>(item, size_)); });
+        }
+    }
+    template <typename Entry>
+    static Entry read_entry(const Node& node, std::size_t size) {
+        Entry entry;
+        EntryReader reader(node, size);
+        Entry::fields(entry, reader);
+        return entry;
+    }
+
+  private:
+    const Node& node_;
+    const std::size_t size_;
+};
 
 Process read_process(const Node& node) {
     Process process;
@@ -616,8 +630,19 @@ void check_identity(const Node& root) {
 /// Thrown if the fast table parser rejects the text: the whole document has to be parsed.
 struct TableRejected {};
 
-/// `tables`: the text of the tables that `root` lacks; null: `root` has them.
-Report read_root(const Node& root, const TableTexts* tables) {
+/// Appends what `root` has of both tables.
+void read_tables(const Node& root, Report& report) {
+    root.member("stacks").each([&](const Node& node) {
+        report.stacks.push_back(EntryReader::read_entry<Stack>(node, report.frames.size()));
+    });
+    root.member("sites").each([&](const Node& node) {
+        report.sites.push_back(EntryReader::read_entry<Site>(node, report.stacks.size()));
+    });
+}
+
+/// `add_tables(report)` adds stacks and sites, which the rest of `root` refers to.
+template <typename AddTables>
+Report read_root(const Node& root, AddTables add_tables) {
     check_identity(root);
     Report report;
     report.memlab_version = root.member("memlab_version").text();
@@ -657,20 +682,8 @@ Report read_root(const Node& root, const TableTexts* tables) {
         frame.address = frame.module == 0 ? 0 : frame.address;
         report.frames.push_back(std::move(frame));
     });
-    if (tables != nullptr && (!read_stacks(tables->stacks, report.frames.size(), report.stacks) ||
-                              !read_sites(tables->sites, report.stacks.size(), report.sites))) {
-        throw TableRejected();
-    }
-    root.member("stacks").each([&](const Node& node) {
-        Stack stack;
-        node.member("frames").each([&](const Node& frame) {
-            stack.frames.push_back(frame.index(report.frames.size(), "frames"));
-        });
-        stack.truncated = node.member("truncated").boolean();
-        report.stacks.push_back(std::move(stack));
-    });
-    root.member("sites").each(
-        [&](const Node& node) { report.sites.push_back(read_site(node, report.stacks.size())); });
+    add_tables(report);
+    read_tables(root, report);
     root.member("devices").each([&](const Node& node) {
         report.devices.push_back(read_device(node, report.sites.size()));
     });
@@ -716,7 +729,12 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
     }
     try {
         const JsonValue root = JsonValue::parse(without_tables(text, tables));
-        return read_root(Node(root), &tables);
+        return read_root(Node(root), [&](Report& report) {
+            if (!read_stacks(tables.stacks, report.frames.size(), report.stacks) ||
+                !read_sites(tables.sites, report.stacks.size(), report.sites)) {
+                throw TableRejected();
+            }
+        });
     } catch (const TableRejected&) {
     } catch (const Invalid&) {
     } catch (const JsonValue::exception&) {
@@ -724,31 +742,16 @@ std::optional<Report> read_with_tables(std::string_view text, const TableTexts& 
     return std::nullopt;
 }
 
-}  // namespace
-
-ReadResult parse_report(std::string_view text) {
+/// `read()`, with what it throws as an error. `size`: of the text.
+template <typename Read>
+ReadResult without_exceptions(std::size_t size, Read read) {
     ReadResult result;
     try {
-        // Depth is checked by scanning brackets. The parser's callback would make parsing
-        // quadratic: with one, nlohmann walks the whole list again after each of its objects.
-        TableTexts tables;
-        if (!scan_tables(text, max_depth, &tables)) {
-            throw Invalid(std::string("is nested too deeply") + advice);
-        }
-        if (std::optional<Report> report = read_with_tables(text, tables)) {
-            result.report = std::move(*report);
-            return result;
-        }
-        const JsonValue root = JsonValue::parse(text.begin(), text.end());
-        if (!root.is_object()) {
-            result.error = "JSON, but not a memlab report; give a memlab.*.json or .memlog file";
-            return result;
-        }
-        result.report = read_root(Node(root), nullptr);
+        result.report = read();
     } catch (const Invalid& error) {
         result.error = error.what();
     } catch (const JsonValue::parse_error& error) {
-        result.error = describe(error, text.size());
+        result.error = describe(error, size);
     } catch (const JsonValue::exception& error) {
         result.error = std::string("has a number out of range") + advice;
     } catch (const std::bad_alloc&) {
@@ -757,6 +760,56 @@ ReadResult parse_report(std::string_view text) {
         result.error = std::string(error.what()) + advice;
     }
     return result;
+}
+
+/// The check that the readers make of each entry.
+void check_index(std::size_t position, std::size_t size, const char* what) {
+    if (position >= size) {
+        throw Invalid(std::string("refers to ") + what + " that is not in it" + advice);
+    }
+}
+
+}  // namespace
+
+ReadResult parse_report(std::string_view text) {
+    return without_exceptions(text.size(), [&]() -> Report {
+        // Depth is checked by scanning brackets. The parser's callback would make parsing
+        // quadratic: with one, nlohmann walks the whole list again after each of its objects.
+        TableTexts tables;
+        if (!scan_tables(text, max_depth, &tables)) {
+            throw Invalid(std::string("is nested too deeply") + advice);
+        }
+        if (std::optional<Report> report = read_with_tables(text, tables)) {
+            return std::move(*report);
+        }
+        const JsonValue root = JsonValue::parse(text.begin(), text.end());
+        if (!root.is_object()) {
+            throw Invalid("JSON, but not a memlab report; give a memlab.*.json or .memlog file");
+        }
+        return read_root(Node(root), [](Report&) {});
+    });
+}
+
+ReadResult make_report(const trace::Aggregator& from, Moment moment) {
+    return without_exceptions(0, [&] {
+        const JsonValue root =
+            JsonValue::parse(report_to_string(from, moment, LargeTables::left_out));
+        return read_root(Node(root), [&](Report& report) {
+            const ReportTables tables(from);
+            report.stacks.reserve(tables.stack_count());
+            for (std::size_t i = 0; i < tables.stack_count(); ++i) {
+                report.stacks.push_back(tables.stack(i));
+                for (const std::size_t frame : report.stacks.back().frames) {
+                    check_index(frame, report.frames.size(), "a frame");
+                }
+            }
+            report.sites.reserve(tables.site_count());
+            for (std::size_t i = 0; i < tables.site_count(); ++i) {
+                report.sites.push_back(tables.site(i));
+                check_index(report.sites.back().stack, report.stacks.size(), "a stack");
+            }
+        });
+    });
 }
 
 }  // namespace memlab::report

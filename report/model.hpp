@@ -12,6 +12,7 @@
 
 #include "report/source_frame.hpp"
 #include "trace/json/memory_label.hpp"
+#include "trace/json/report_entries.hpp"
 
 namespace memlab::report {
 
@@ -148,50 +149,11 @@ struct Device {
     }
 };
 
-struct Lifetime {
-    std::uint64_t min = 0;
-    std::uint64_t median = 0;
-    std::uint64_t max = 0;
-};
-
-/// A name that the program gave to allocations of a site.
-struct SiteLabel {
-    std::string name;
-    std::uint64_t count = 0;  ///< allocations that were given this name
-    std::uint64_t live_count = 0;
-    std::uint64_t live_bytes = 0;
-};
-
-struct Site {
-    std::uint64_t device = 0;
-    std::string kind;
-    std::string api;
-    std::size_t stack = 0;  ///< index into Report::stacks; 0: none
-    std::uint64_t count = 0;
-    std::uint64_t requested_bytes = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;     ///< the site's own peak
-    std::uint64_t at_peak_count = 0;  ///< live at the device's allocated peak
-    std::uint64_t at_peak_bytes = 0;
-    std::uint64_t live_count = 0;
-    std::uint64_t live_bytes = 0;
-    std::uint64_t temporaries = 0;
-    std::uint64_t segment_count = 0;
-    std::uint64_t segment_bytes = 0;
-    std::optional<Lifetime> lifetime;
-    std::vector<SiteLabel> labels;  ///< most live bytes at the end first
-};
-
 /// False for memory on the host, managed memory (it migrates), and memory of another process: the
 /// curves do not include these.
 inline bool is_in_curves(const std::string& kind) {
     return kind != "managed" && kind != "pinned" && kind != "ipc_import";
 }
-
-struct Stack {
-    std::vector<std::size_t> frames;  ///< indexes into Report::frames, the call into CUDA first
-    bool truncated = false;
-};
 
 struct Frame {
     std::size_t module = 0;     ///< index into Report::modules; 0: unknown

@@ -1,7 +1,6 @@
 // Reads reports from untrusted files: they may be truncated, damaged, hostile, or not reports at
 // all. The result is a Report with checked types, ranges and indexes, or one line that says what is
-// wrong and what to do. An event log is first converted to the JSON that the process itself would
-// have written, then parsed like any other report.
+// wrong and what to do. A log gives the report that the process itself would have written.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +19,8 @@ class RecordSink;
 
 namespace memlab::report {
 
+enum class Moment : std::uint8_t;
+
 /// Creates the sink that an event log is read into while it is aggregated into a report. The sink
 /// must forward every record to `aggregator` and may inspect it in between. May throw
 /// std::bad_alloc.
@@ -36,6 +37,10 @@ struct ReadResult {
 
 /// Parses the text of a report. Never throws, whatever the input.
 ReadResult parse_report(std::string_view json);
+
+/// The report of a recording: as parsing its text, but sites and stacks, which grow with the
+/// program, come without text. Never throws.
+ReadResult make_report(const trace::Aggregator& from, Moment moment);
 
 /// Reads the report or event log `path` (distinguished by content, not by name); a log through
 /// `make_sink`, if given. Never throws.
@@ -59,6 +64,10 @@ struct DeriveResult {
     /// process had reserved.
     std::string leftover;
 };
+
+/// Reads an event log into `aggregator`; everything but the text. Never throws.
+DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& make_sink,
+                           trace::Aggregator& aggregator);
 
 /// Aggregates an event log into a JSON report. Never throws.
 DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink = {});

@@ -10,6 +10,8 @@
 #include <ctime>
 
 #include "report/reader.hpp"
+#include "trace/aggregate/aggregator.hpp"
+#include "trace/json/json_writer.hpp"
 #include "trace/log_format.hpp"
 
 namespace memlab::report {
@@ -82,7 +84,9 @@ DeriveResult failure(const std::string& error) {
     return result;
 }
 
-DeriveResult read_file(const std::string& path, const LogSinkFactory& make_sink) {
+/// `derive()` if the file is no JSON, else its text.
+template <typename Derive>
+DeriveResult read_file(const std::string& path, Derive derive) {
     const File file(path);
     struct stat status {};
     if (file.fd() < 0 || fstat(file.fd(), &status) != 0) {
@@ -110,7 +114,7 @@ DeriveResult read_file(const std::string& path, const LogSinkFactory& make_sink)
         }
         return result;
     }
-    return derive_json(path, make_sink);
+    return derive();
 }
 
 std::uint64_t now_ns() {
@@ -118,6 +122,16 @@ std::uint64_t now_ns() {
     clock_gettime(CLOCK_REALTIME, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
            static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// A process that still writes the log has run until now, not until its last event.
+void add_time_until_now(const std::string& log, Process& process) {
+    process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
+    const std::uint64_t now = now_ns();
+    if (process.recording && now > process.start_wall_ns + process.duration_ns) {
+        process.recorded_ns = process.duration_ns;
+        process.duration_ns = now - process.start_wall_ns;
+    }
 }
 
 }  // namespace
@@ -151,30 +165,30 @@ bool is_event_log(const std::string& path) {
 
 DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink) {
     try {
-        return read_file(path, make_sink);
+        return read_file(path, [&] { return derive_json(path, make_sink); });
     } catch (const std::bad_alloc&) {
         return failure("needs more memory than there is; read it on a larger machine");
     }
 }
 
 ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink) {
-    const DeriveResult read = read_json(path, make_sink);
-    if (!read.error.empty()) {
-        ReadResult result;
-        result.error = read.error;
-        return result;
-    }
-    ReadResult result = parse_report(read.json);
-    result.warning = read.warning;
-    if (result.report && read.from_log) {
-        result.report->from_log = true;
-        Process& process = result.report->process;
-        process.recording = process.ended == "cut off" && is_being_written(path, process.pid);
-        const std::uint64_t now = now_ns();
-        if (process.recording && now > process.start_wall_ns + process.duration_ns) {
-            process.recorded_ns = process.duration_ns;
-            process.duration_ns = now - process.start_wall_ns;
+    ReadResult result;
+    try {
+        trace::Aggregator aggregator;
+        const DeriveResult read =
+            read_file(path, [&] { return aggregate_log(path, make_sink, aggregator); });
+        if (!read.error.empty()) {
+            result.error = read.error;
+            return result;
         }
+        result = read.from_log ? make_report(aggregator, Moment::end) : parse_report(read.json);
+        result.warning = read.warning;
+        if (result.report && read.from_log) {
+            result.report->from_log = true;
+            add_time_until_now(path, result.report->process);
+        }
+    } catch (const std::bad_alloc&) {
+        result.error = "needs more memory than there is; read it on a larger machine";
     }
     return result;
 }

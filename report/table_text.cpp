@@ -1,6 +1,5 @@
 #include "report/table_text.hpp"
 
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -73,15 +72,6 @@ class Cursor {
         return take(close);
     }
 
-    /// An object; `member(name)` parses the value of each member.
-    template <class Member>
-    bool object(const Member& member) {
-        return list('{', '}', [&] {
-            std::string_view name;
-            return text(&name) && take(':') && member(name);
-        });
-    }
-
   private:
     void skip_space() {
         while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) {
@@ -93,129 +83,92 @@ class Cursor {
     const char* end_;
 };
 
-/// The numeric members of an object, each of which must occur exactly once.
-template <std::size_t count>
-class Numbers {
+/// Reads the fields of a table's entry, in the order in which memlab writes them. `size`: of the
+/// table that it refers to.
+class EntryParser {
   public:
-    using Fields = std::array<std::pair<std::string_view, std::uint64_t*>, count>;
+    EntryParser(Cursor& cursor, std::size_t size) : cursor_(cursor), size_(size) {}
 
-    explicit Numbers(const Fields& fields) : fields_(fields) {}
-
-    bool has(std::string_view name) {
-        // memlab writes them in order: the next one is the first guess.
-        for (std::size_t i = 0; i < count; ++i, ++next_) {
-            next_ = next_ == count ? 0 : next_;
-            if (fields_[next_].first == name) {
-                return true;
-            }
+    void position(const char* name) {
+        std::uint64_t unused = 0;
+        number(name, unused);
+    }
+    void number(const char* name, std::uint64_t& value) {
+        good_ = key(name) && cursor_.number(&value);
+    }
+    void extra(const char* name, std::uint64_t& value) { number(name, value); }
+    void index(const char* name, std::size_t& value, const char*) {
+        good_ = key(name) && position_in_table(value);
+    }
+    void text(const char* name, std::string& value) {
+        std::string_view read;
+        good_ = key(name) && cursor_.text(&read);
+        value = read;
+    }
+    void flag(const char* name, bool& value) {
+        good_ = key(name) && ((value = cursor_.take("true")) || cursor_.take("false"));
+    }
+    void indexes(const char* name, std::vector<std::size_t>& values, const char*) {
+        read_.clear();
+        good_ = key(name) &&
+                cursor_.list('[', ']', [&] { return position_in_table(read_.emplace_back()); });
+        values = read_;  // without the growth's unused capacity
+    }
+    template <class Object>
+    void object_or_null(const char* name, std::optional<Object>& value) {
+        good_ = key(name) && (cursor_.take("null") || object(value.emplace()));
+    }
+    template <class Item>
+    void list_if_any(const char* name, std::vector<Item>& items) {
+        const Cursor before = cursor_;
+        if (!key(name)) {
+            cursor_ = before;
+            return;
         }
-        return false;
+        good_ = cursor_.list('[', ']', [&] { return object(items.emplace_back()); });
     }
-    /// Parses the member that has() found.
-    bool read(Cursor& cursor) {
-        const std::uint32_t bit = 1U << next_;
-        const bool first = (read_ & bit) == 0;
-        read_ |= bit;
-        return first && cursor.number(fields_[next_++].second);
-    }
-    bool complete() const { return read_ == (1U << count) - 1; }
 
-  private:
-    const Fields fields_;
-    std::size_t next_ = 0;
-    std::uint32_t read_ = 0;
-};
-
-bool read_lifetime(Cursor& cursor, std::optional<Lifetime>* lifetime) {
-    if (cursor.take("null")) {
-        return true;
-    }
-    Lifetime& times = lifetime->emplace();
-    Numbers<3> numbers({{{"min", &times.min}, {"median", &times.median}, {"max", &times.max}}});
-    return cursor.object([&](std::string_view name) {
-        return numbers.has(name) && numbers.read(cursor);
-    }) && numbers.complete();
-}
-
-bool read_label(Cursor& cursor, SiteLabel& label) {
-    Numbers<3> numbers({{{"count", &label.count},
-                         {"live_count", &label.live_count},
-                         {"live_bytes", &label.live_bytes}}});
-    bool named = false;
-    return cursor.object([&](std::string_view name) {
-        if (numbers.has(name)) {
-            return numbers.read(cursor);
-        }
-        std::string_view text;
-        if (named || name != "name" || !cursor.text(&text)) {
+    template <class Object>
+    bool object(Object& value) {
+        if (!good_ || !cursor_.take('{')) {
             return false;
         }
-        named = true;
-        label.name = text;
-        return true;
-    }) && named &&
-           numbers.complete();
-}
+        const bool outer = std::exchange(first_, true);
+        Object::fields(value, *this);
+        first_ = outer;
+        return good_ && cursor_.take('}');
+    }
 
-bool read_site(Cursor& cursor, std::size_t stack_count, Site& site) {
-    std::uint64_t stack = 0;
-    Numbers<13> numbers({{{"device", &site.device},
-                          {"stack", &stack},
-                          {"count", &site.count},
-                          {"requested_bytes", &site.requested_bytes},
-                          {"bytes", &site.bytes},
-                          {"peak_bytes", &site.peak_bytes},
-                          {"at_peak_count", &site.at_peak_count},
-                          {"at_peak_bytes", &site.at_peak_bytes},
-                          {"live_count", &site.live_count},
-                          {"live_bytes", &site.live_bytes},
-                          {"temporaries", &site.temporaries},
-                          {"segment_count", &site.segment_count},
-                          {"segment_bytes", &site.segment_bytes}}});
-    bool kind = false;
-    bool api = false;
-    bool lifetime = false;
-    bool labels = false;
-    const auto first = [](bool& found) { return !std::exchange(found, true); };
-    const auto text = [&cursor](std::string& value) {
-        std::string_view read;
-        const bool plain = cursor.text(&read);
-        value = read;
-        return plain;
-    };
-    const bool plain = cursor.object([&](std::string_view name) {
-        if (name == "id" || name == "peak_time_ns") {  // not part of Site
-            std::uint64_t unused = 0;
-            return cursor.number(&unused);
-        }
-        if (numbers.has(name)) {
-            return numbers.read(cursor);
-        }
-        if (name == "kind") {
-            return first(kind) && text(site.kind);
-        }
-        if (name == "api") {
-            return first(api) && text(site.api);
-        }
-        if (name == "lifetime_ns") {
-            return first(lifetime) && read_lifetime(cursor, &site.lifetime);
-        }
-        return name == "labels" && first(labels) && cursor.list('[', ']', [&] {
-            return read_label(cursor, site.labels.emplace_back());
-        });
-    });
-    site.stack = static_cast<std::size_t>(stack);
-    return plain && numbers.complete() && kind && api && lifetime && stack < stack_count;
-}
+  private:
+    bool key(std::string_view name) {
+        std::string_view found;
+        return good_ && (std::exchange(first_, false) || cursor_.take(',')) &&
+               cursor_.text(&found) && found == name && cursor_.take(':');
+    }
+    bool position_in_table(std::size_t& value) {
+        std::uint64_t position = 0;
+        const bool good = cursor_.number(&position) && position < size_;
+        value = static_cast<std::size_t>(position);
+        return good;
+    }
+
+    Cursor& cursor_;
+    const std::size_t size_;
+    bool good_ = true;
+    bool first_ = true;  ///< no member of the object was read yet
+    std::vector<std::size_t> read_ = {};
+};
 
 /// A comma-separated list up to the end of the text.
 template <class Entry>
-bool read_entries(Cursor& cursor, const Entry& entry) {
+bool read_entries(std::string_view text, std::size_t size, std::vector<Entry>& out) {
+    Cursor cursor(text);
     if (cursor.at_end()) {
         return true;
     }
+    EntryParser parser(cursor, size);
     do {
-        if (!entry()) {
+        if (!parser.object(out.emplace_back())) {
             return false;
         }
     } while (cursor.take(','));
@@ -278,37 +231,11 @@ std::string without_tables(std::string_view text, const TableTexts& tables) {
 }
 
 bool read_stacks(std::string_view text, std::size_t frame_count, std::vector<Stack>& out) {
-    Cursor cursor(text);
-    std::vector<std::size_t> frames;
-    return read_entries(cursor, [&] {
-        frames.clear();
-        Stack stack;
-        bool has_frames = false;
-        bool has_truncated = false;
-        const bool plain = cursor.object([&](std::string_view name) {
-            if (name == "frames" && !std::exchange(has_frames, true)) {
-                return cursor.list('[', ']', [&] {
-                    std::uint64_t frame = 0;
-                    const bool good = cursor.number(&frame) && frame < frame_count;
-                    frames.push_back(static_cast<std::size_t>(frame));
-                    return good;
-                });
-            }
-            if (name == "truncated" && !std::exchange(has_truncated, true)) {
-                stack.truncated = cursor.take("true");
-                return stack.truncated || cursor.take("false");
-            }
-            return false;
-        });
-        stack.frames = frames;
-        out.push_back(std::move(stack));
-        return plain && has_frames && has_truncated;
-    });
+    return read_entries(text, frame_count, out);
 }
 
 bool read_sites(std::string_view text, std::size_t stack_count, std::vector<Site>& out) {
-    Cursor cursor(text);
-    return read_entries(cursor, [&] { return read_site(cursor, stack_count, out.emplace_back()); });
+    return read_entries(text, stack_count, out);
 }
 
 }  // namespace memlab::report

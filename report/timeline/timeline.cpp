@@ -425,7 +425,7 @@ std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns) {
     TimeLimit limit(time_ns);
     ObservedAggregator<TimeLimit> sink(limit);
     read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
-    return parse_report(report_to_string(sink.aggregator(), Moment::running)).report;
+    return make_report(sink.aggregator(), Moment::running).report;
 }
 
 }  // namespace memlab::report

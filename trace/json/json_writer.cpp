@@ -1,20 +1,19 @@
 #include "trace/json/json_writer.hpp"
 
 #include <algorithm>
-#include <span>
+#include <optional>
 #include <utility>
 
 #include "trace/json/json_device.hpp"
 #include "trace/json/json_output.hpp"
 #include "trace/json/json_scopes.hpp"
 #include "trace/json/oom_explanation.hpp"
+#include "trace/json/report_tables.hpp"
 
 namespace memlab::report {
 namespace {
 
 using trace::Aggregator;
-
-constexpr std::size_t max_site_labels = 16;
 
 // ---- the process
 
@@ -120,7 +119,7 @@ void memory_labels(JsonOutput& json, const std::vector<MemoryLabel>& labels) {
     }
     json.key("labels");
     json.begin_array();
-    for (std::size_t i = 0; i < std::min(max_site_labels, labels.size()); ++i) {
+    for (std::size_t i = 0; i < std::min<std::size_t>(max_site_labels, labels.size()); ++i) {
         json.begin_object();
         json.member("name", labels[i].name);
         json.member("count", labels[i].count);
@@ -130,59 +129,68 @@ void memory_labels(JsonOutput& json, const std::vector<MemoryLabel>& labels) {
     json.end_array();
 }
 
-/// The labels of the allocations of one site; absent if there are none.
-void site_labels(JsonOutput& json, const Aggregator& from,
-                 std::span<const trace::SiteLabel> labels) {
-    if (labels.empty()) {
-        return;
+/// Writes the fields of a table's entry.
+class EntryWriter {
+  public:
+    EntryWriter(JsonOutput& json, std::size_t position) : json_(json), position_(position) {}
+
+    void position(const char* name) { json_.member(name, position_); }
+    void number(const char* name, std::uint64_t value) { json_.member(name, value); }
+    void extra(const char* name, std::uint64_t value) { json_.member(name, value); }
+    void index(const char* name, std::size_t value, const char*) { json_.member(name, value); }
+    void text(const char* name, const std::string& value) { json_.member(name, value); }
+    void flag(const char* name, bool value) { json_.member(name, value); }
+    void indexes(const char* name, const std::vector<std::size_t>& values, const char*) {
+        json_.key(name);
+        json_.begin_array();
+        for (const std::size_t value : values) {
+            json_.number(value);
+        }
+        json_.end_array();
     }
-    json.key("labels");
+    template <typename Object>
+    void object_or_null(const char* name, const std::optional<Object>& value) {
+        json_.key(name);
+        if (value) {
+            object(*value);
+        } else {
+            json_.null();
+        }
+    }
+    template <typename Item>
+    void list_if_any(const char* name, const std::vector<Item>& items) {
+        if (items.empty()) {
+            return;
+        }
+        json_.key(name);
+        json_.begin_array();
+        for (const Item& item : items) {
+            object(item);
+        }
+        json_.end_array();
+    }
+    template <typename Object>
+    void object(const Object& value) {
+        json_.begin_object();
+        Object::fields(value, *this);
+        json_.end_object();
+    }
+
+  private:
+    JsonOutput& json_;
+    std::size_t position_;
+};
+
+/// `entry(i)` is the i-th one of `count`.
+template <typename Entry>
+void table(JsonOutput& json, const char* name, std::size_t count, Entry entry) {
+    json.key(name);
     json.begin_array();
-    for (const trace::SiteLabel& label : labels.first(std::min(max_site_labels, labels.size()))) {
-        json.begin_object();
-        json.member("name", label_name(from, label.name));
-        json.member("count", label.count);
-        json.member("live_count", label.live_count);
-        json.member("live_bytes", label.live_bytes);
-        json.end_object();
+    for (std::size_t i = 0; i < count; ++i) {
+        json.new_line();
+        EntryWriter(json, i).object(entry(i));
     }
     json.end_array();
-}
-
-void site(JsonOutput& json, const Aggregator& from, std::uint32_t index,
-          std::span<const trace::SiteLabel> labels) {
-    const trace::Site& site = from.sites()[index];
-    const trace::Holder at_peak = from.held_at_peak(index);
-    json.begin_object();
-    json.member("id", index);
-    json.member("device", site.device);
-    json.member("kind", trace::name_of(site.kind));
-    json.member("api", from.string(site.api));
-    json.member("stack", site.stack);
-    json.member("count", site.count);
-    json.member("requested_bytes", site.requested_bytes);
-    json.member("bytes", site.bytes);
-    json.member("peak_bytes", site.peak_bytes);
-    json.member("peak_time_ns", site.peak_time_ns);
-    json.member("at_peak_count", at_peak.count);
-    json.member("at_peak_bytes", at_peak.bytes);
-    json.member("live_count", site.live_count);
-    json.member("live_bytes", site.live_bytes);
-    json.member("temporaries", site.temporaries);
-    json.member("segment_count", site.segment_count);
-    json.member("segment_bytes", site.segment_bytes);
-    json.key("lifetime_ns");
-    if (site.lifetimes.empty()) {
-        json.null();
-    } else {
-        json.begin_object();
-        json.member("min", site.lifetimes.min());
-        json.member("median", site.lifetimes.median());
-        json.member("max", site.lifetimes.max());
-        json.end_object();
-    }
-    site_labels(json, from, labels);
-    json.end_object();
 }
 
 /// Absent if there are none; the first one is "no Python frame".
@@ -205,23 +213,7 @@ void python_frames(JsonOutput& json, const Aggregator& from) {
     json.new_line();
 }
 
-void stacks(JsonOutput& json, const Aggregator& from) {
-    json.key("stacks");
-    json.begin_array();
-    for (const trace::StackFrames& stack : from.stacks()) {
-        json.new_line();
-        json.begin_object();
-        json.key("frames");
-        json.begin_array();
-        for (const std::uint32_t frame : stack.frames) {
-            json.number(frame);
-        }
-        json.end_array();
-        json.member("truncated", stack.truncated);
-        json.end_object();
-    }
-    json.end_array();
-    json.new_line();
+void frames_and_modules(JsonOutput& json, const Aggregator& from) {
     json.key("frames");
     json.begin_array();
     for (const trace::Frame& frame : from.frames()) {
@@ -446,7 +438,7 @@ void integrity_and_log(JsonOutput& json, const Aggregator& from) {
 
 }  // namespace
 
-bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
+bool write_json(ByteSink& sink, const Aggregator& from, Moment moment, LargeTables large) {
     JsonOutput json(sink);
     json.begin_object();
     json.member("format", "memlab-report");
@@ -475,21 +467,15 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     contexts(json, from);
     threads(json, from);
     json.new_line();
-    json.key("sites");
-    json.begin_array();
-    const std::vector<trace::SiteLabel> by_site = from.labels().by_site();
-    auto named = by_site.begin();
-    for (std::uint32_t index = 0; index < from.sites().size(); ++index) {
-        const auto first = named;
-        while (named != by_site.end() && named->site == index) {
-            ++named;
-        }
-        json.new_line();
-        site(json, from, index, {first, named});
-    }
-    json.end_array();
+    const ReportTables entries(from);
+    const bool written = large == LargeTables::written;
+    table(json, "sites", written ? entries.site_count() : 0,
+          [&](std::size_t i) { return entries.site(i); });
     json.new_line();
-    stacks(json, from);
+    table(json, "stacks", written ? entries.stack_count() : 0,
+          [&](std::size_t i) { return entries.stack(i); });
+    json.new_line();
+    frames_and_modules(json, from);
     json.new_line();
     ooms(json, from);
     json.new_line();
@@ -505,9 +491,10 @@ bool write_json(ByteSink& sink, const Aggregator& from, Moment moment) {
     return json.finish();
 }
 
-std::string report_to_string(const trace::Aggregator& aggregator, Moment moment) {
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment,
+                             LargeTables large) {
     StringSink sink;
-    write_json(sink, aggregator, moment);
+    write_json(sink, aggregator, moment, large);
     return std::move(sink.text);
 }
 

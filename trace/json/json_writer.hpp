@@ -19,11 +19,19 @@ enum class Moment : std::uint8_t {
     running,  ///< a snapshot of a running process
 };
 
+/// Whether the tables that grow with the program are written: sites and stacks.
+enum class LargeTables : std::uint8_t {
+    written,
+    left_out,  ///< for a reader that takes them from ReportTables
+};
+
 /// Writes the report; false if the sink failed. May throw std::bad_alloc.
 /// Thread-safety: the aggregator must not change meanwhile.
-bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment);
+bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment,
+                LargeTables large = LargeTables::written);
 
 /// Returns the same text. May throw std::bad_alloc.
-std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end);
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end,
+                             LargeTables large = LargeTables::written);
 
 }  // namespace memlab::report

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace memlab::report {
@@ -46,6 +47,19 @@ inline int utf8_length(std::string_view text) {
         high = 0xbf;
     }
     return length;
+}
+
+/// `text` with U+FFFD for what is not well formed.
+inline std::string valid_utf8(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        const int length = utf8_length(text);
+        const auto taken = static_cast<std::size_t>(length > 0 ? length : -length);
+        out.append(length > 0 ? text.substr(0, taken) : utf8_replacement);
+        text.remove_prefix(taken);
+    }
+    return out;
 }
 
 }  // namespace memlab::report

@@ -432,7 +432,35 @@ TEST_CASE("an event log reads as the report that the process would have written"
     const auto read = report::read_report(path);
     CHECK(read.error.empty());
     CHECK(read.warning.empty());
-    CHECK(read.report);
+    REQUIRE(read.report);
+    const auto parsed = report::parse_report(valid_report());
+    REQUIRE(parsed.report);
+    CHECK(read.report->stacks == parsed.report->stacks);
+    CHECK(read.report->sites == parsed.report->sites);
+    CHECK(show(*read.report) == show(*parsed.report));
+}
+
+TEST_CASE("sites and stacks of a log are those of its text, names of invalid UTF-8 included") {
+    trace::Aggregator aggregator;
+    record(aggregator);
+    aggregator.on(trace::StringDef{4, "cu\xffMem\xe2\x82"});
+    trace::Event event;
+    event.context = 1;
+    event.api = 4;
+    event.name = 4;
+    event.address = 0x20000000;
+    event.requested = event.size = 512;
+    aggregator.on(event);
+    event.type = trace::EventType::label;
+    aggregator.on(event);
+    const auto made = report::make_report(aggregator, report::Moment::running);
+    const auto parsed =
+        report::parse_report(report::report_to_string(aggregator, report::Moment::running));
+    REQUIRE(made.report);
+    REQUIRE(parsed.report);
+    CHECK(made.report->stacks == parsed.report->stacks);
+    CHECK(made.report->sites == parsed.report->sites);
+    CHECK(made.report->process.ended == "running");
 }
 
 TEST_CASE("a damaged event log is shown up to the damage, with a warning") {
