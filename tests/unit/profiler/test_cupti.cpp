@@ -25,7 +25,7 @@ std::size_t position(const std::vector<std::string>& paths, const std::string& p
 
 }  // namespace
 
-TEST_CASE("an allocation and its record cancel each other, in either order") {
+TEST_CASE("an allocation and its CUPTI record cancel out in either order") {
     Audit audit;
     audit.add_known(16);
     audit.add_record(seen(16));
@@ -41,7 +41,7 @@ TEST_CASE("an allocation and its record cancel each other, in either order") {
     CHECK(!result.overflowed);
 }
 
-TEST_CASE("an address that is used again counts as often as it is used") {
+TEST_CASE("a reused address counts once for each use") {
     Audit audit;
     for (int i = 0; i < 5; ++i) {
         audit.add_known(16);
@@ -55,7 +55,9 @@ TEST_CASE("an address that is used again counts as often as it is used") {
     CHECK(!audit.has_pending());
 }
 
-TEST_CASE("a stranger's record is never taken for memlab's own, and has its name") {
+TEST_CASE(
+    "a record of a call that bypassed memlab is not matched with memlab's own, and keeps its "
+    "name") {
     Audit audit;
     audit.add_bypass_call(7, 3, 4);
     audit.add_record(seen(16, 7, 5));
@@ -69,7 +71,7 @@ TEST_CASE("a stranger's record is never taken for memlab's own, and has its name
     CHECK(result.bypassed[0].stack == 4);
 }
 
-TEST_CASE("memory that a graph takes when it runs bypasses nobody; a stranger's does") {
+TEST_CASE("a graph's memory is no bypass, an unknown caller's is") {
     Audit audit;
     Audit::Allocation record = seen(16, 7);
     record.kind = memlab::trace::MemoryKind::async_pool;
@@ -81,14 +83,14 @@ TEST_CASE("memory that a graph takes when it runs bypasses nobody; a stranger's 
     CHECK(audit.result().bypassed.size() == 1);
 }
 
-TEST_CASE("allocations without a record are nobody's fault") {
+TEST_CASE("allocations without a CUPTI record are not reported as bypassed") {
     Audit audit;
     audit.add_known(16);
     audit.add_known(32);
     CHECK(audit.result().bypassed.empty());
 }
 
-TEST_CASE("whatever the order of two ledgers, what is left is what only one of them has") {
+TEST_CASE("in any order of two ledgers, the rest is what only one of them has") {
     std::mt19937 random(5);
     for (int round = 0; round < 200; ++round) {
         struct Step {
@@ -133,7 +135,7 @@ TEST_CASE("whatever the order of two ledgers, what is left is what only one of t
     }
 }
 
-TEST_CASE("ledgers that drift too far apart end the audit instead of eating memory") {
+TEST_CASE("the audit ends when the ledgers exceed their bound") {
     Audit audit;
     for (std::uint64_t i = 0; i <= Audit::max_open; ++i) {
         audit.add_known(i * 512);
@@ -141,7 +143,7 @@ TEST_CASE("ledgers that drift too far apart end the audit instead of eating memo
     CHECK(audit.result().overflowed);
 }
 
-TEST_CASE("two threads and one audit") {
+TEST_CASE("two threads feed one audit") {
     Audit audit;
     std::thread driver([&] {
         for (std::uint64_t i = 1; i <= 20000; ++i) {
@@ -156,7 +158,7 @@ TEST_CASE("two threads and one audit") {
     CHECK(audit.result().records == 20000);
 }
 
-TEST_CASE("versions are said as people say them") {
+TEST_CASE("CUPTI versions are written as people write them") {
     CHECK(version_text(130001) == "13.0.1");
     CHECK(version_text(131102) == "13.11.2");
     CHECK(version_text(28) == "12 (API version 28)");
@@ -168,7 +170,7 @@ TEST_CASE("versions are said as people say them") {
     CHECK(cuda_major(12) == 0);
 }
 
-TEST_CASE("file names of CUPTI") {
+TEST_CASE("CUPTI's libraries are recognized by file name") {
     CHECK(is_cupti_file("libcupti.so.13"));
     CHECK(is_cupti_file("libcupti.so"));
     CHECK(is_cupti_file("libcupti-0b1c2d.so.12"));
@@ -206,7 +208,7 @@ TEST_CASE(
           candidate_paths({}, "cuda", nullptr).size());
 }
 
-TEST_CASE("buffers: bounded, reused, others' ignored") {
+TEST_CASE("activity buffers are bounded and reused, those of others are ignored") {
     BufferPool pool;
     std::vector<std::uint8_t*> taken;
     for (std::size_t i = 0; i < BufferPool::max_buffers; ++i) {

@@ -147,7 +147,7 @@ const CodeLocationCache& nothing_known() {
 
 }  // namespace
 
-TEST_CASE("activations, their frames and where they lie on the stack") {
+TEST_CASE("activations are read with their frames and stack addresses") {
     World world(11);
     const void* code = world.code("f", "a.py", 10);
     Record records[3];  // innermost first: lower addresses
@@ -265,7 +265,7 @@ TEST_CASE("3.13: an activation ends with the frame that lies on the stack") {
     }
 }
 
-TEST_CASE("a place has one number; another code object at its address has its own") {
+TEST_CASE("a place has one number, and another code object at its address has another") {
     for (const int minor : {11, 12}) {
         World world(minor);
         const void* first = world.code("f", "a.py", 10);
@@ -291,7 +291,7 @@ TEST_CASE("a place has one number; another code object at its address has its ow
     }
 }
 
-TEST_CASE("a frame at a known place needs no second look") {
+TEST_CASE("a frame at a known place is not read again") {
     for (const int minor : {12, 13}) {
         World world(minor);
         const void* code = world.code("f", "a.py", 10);
@@ -350,7 +350,7 @@ TEST_CASE("a frame at a known place needs no second look") {
     }
 }
 
-TEST_CASE("without a number of its own a code object is known by what it says") {
+TEST_CASE("a code object without a version is identified by its contents") {
     World world(12);  // version 0: the interpreter has run out of numbers
     const void* code = world.code("f", "a.py", 10);
     Collected collected;
@@ -371,7 +371,7 @@ TEST_CASE("without a number of its own a code object is known by what it says") 
     CHECK(collected.frames[2].line == 11);
 }
 
-TEST_CASE("threads that number more places than the table holds agree on all of them") {
+TEST_CASE("threads agree on the numbers of more places than the table holds") {
     World world(11);
     constexpr std::size_t functions = 6000;  // two places each: more than there are entries
     std::vector<const void*> codes;

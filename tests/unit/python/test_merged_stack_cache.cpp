@@ -53,7 +53,7 @@ std::uint32_t id_of(const StackHash& hash) {
 
 }  // namespace
 
-TEST_CASE("whatever decides how a stack is merged decides its hash") {
+TEST_CASE("the hash of a stack covers all that decides how it is merged") {
     std::vector<std::function<void(Parts&)>> changes = {
         [](Parts& parts) { ++parts.epoch; },
         [](Parts& parts) { parts.native.truncated = true; },
@@ -89,7 +89,7 @@ TEST_CASE("whatever decides how a stack is merged decides its hash") {
     CHECK(hashes.size() == changes.size() + 1);
 }
 
-TEST_CASE("what is left over from a larger stack does not count") {
+TEST_CASE("leftovers of a deeper stack do not change the hash") {
     const Parts parts = some_parts();
     Parts other = parts;
     other.native.addresses[11] = 1;
@@ -99,7 +99,7 @@ TEST_CASE("what is left over from a larger stack does not count") {
     CHECK(other.hash() == parts.hash());
 }
 
-TEST_CASE("a stack is known once it was kept, and of too many the most are") {
+TEST_CASE("a stored stack is found, and beyond the capacity most are") {
     MergedStackCache cache;
     std::mt19937_64 random(3);
     std::vector<StackHash> hashes;
@@ -127,7 +127,7 @@ TEST_CASE("a stack is known once it was kept, and of too many the most are") {
     CHECK(how_many_are_known() > room * 3 / 4);
 }
 
-TEST_CASE("threads that keep and find at once never find another stack's number") {
+TEST_CASE("concurrent insertions and lookups never return another stack's number") {
     MergedStackCache cache;
     std::vector<std::thread> threads;
     threads.reserve(4);

@@ -64,7 +64,7 @@ TEST_CASE("texts of every width become UTF-8") {
     }
 }
 
-TEST_CASE("what is not a text, or is longer than any name, does no harm") {
+TEST_CASE("objects that are no strings are refused, long strings are cut") {
     const Layout& layout = *find_layout(12);
     const std::vector<unsigned char> letters(10000, 'a');
     const std::string text = read_text(layout, text_object(layout, letters, true));
@@ -84,7 +84,7 @@ TEST_CASE("what is not a text, or is longer than any name, does no harm") {
     CHECK(get_bytes(types, object.data()).empty());
 }
 
-TEST_CASE("only versions that were tested have a layout") {
+TEST_CASE("only tested Python versions have a layout") {
     CHECK(find_layout(10) == nullptr);
     CHECK(find_layout(14) == nullptr);
     CHECK(find_layout(-1) == nullptr);

@@ -179,7 +179,7 @@ void compare_function(Dwarf_CFI* cfi, const Object& object, const unwind::FrameT
 
 }  // namespace
 
-TEST_CASE("every row of every library here is read as elfutils reads it") {
+TEST_CASE("every unwind table row of every loaded library is read as elfutils reads it") {
     for (const char* more :
          {"libcrypto.so.3", "libdw.so.1", "libpython3.11.so.1.0", "libssl.so.3"}) {
         dlopen(more, RTLD_NOW);  // whichever is here: assembly and C of another hand

@@ -102,7 +102,7 @@ TEST_CASE("what can be read, and what cannot") {
     CHECK(errno == 0);
 }
 
-TEST_CASE("a thread's own stack ends where it ends") {
+TEST_CASE("the bounds of the thread's own stack are found") {
     const auto check = [] {
         int local = 0;
         unwind::StackMemory memory(address_of(&local));
@@ -151,7 +151,7 @@ __attribute__((noinline)) void check_goes_on(const Walked& through, const Captur
 
 }  // namespace
 
-TEST_CASE("a walk goes on through code that the loader does not know") {
+TEST_CASE("a walk continues through code unknown to the loader") {
     struct Shape {
         const char* what;
         Code before;
@@ -189,7 +189,7 @@ TEST_CASE("a walk goes on through code that the loader does not know") {
     }
 }
 
-TEST_CASE("code that neither says nor shows its caller is the last frame, and that is said") {
+TEST_CASE("code without a rule or a frame pointer is the last frame, and the walk ends early") {
     // push rbx; mov rbp, 0: no frame pointer, and behind the call something else than an end.
     const MadeCode code({0x55, 0x31, 0xed}, {0x48, 0x89, 0xc0, 0x5d, 0xc3});
     Walked walked;
@@ -200,7 +200,7 @@ TEST_CASE("code that neither says nor shows its caller is the last frame, and th
     CHECK(walked.equal());
 }
 
-TEST_CASE("a walk goes on through an object's code without tables") {
+TEST_CASE("a walk continues through an object's code without unwind tables") {
     Walked walked;
     frame_without_tables(walk, &walked);
     CHECK(walked.ours.depth > 4);
@@ -208,7 +208,7 @@ TEST_CASE("a walk goes on through an object's code without tables") {
     CHECK(walked.equal());
 }
 
-TEST_CASE("a word that is no return address is no frame") {
+TEST_CASE("a word that is no return address is not taken for a frame") {
     const Pages stack(16);
     // Where no code has been before, and no shadow of a sanitizer lies.
 #ifdef __SANITIZE_THREAD__
@@ -260,7 +260,7 @@ TEST_CASE("a word that is no return address is no frame") {
     CHECK(walked.ours.addresses[2] == code.after_call);
 }
 
-TEST_CASE("what a call can look like from behind") {
+TEST_CASE("call instructions are recognized from the return address backwards") {
     struct Call {
         Code bytes;
         bool is_call;
@@ -294,7 +294,7 @@ TEST_CASE("what a call can look like from behind") {
     CHECK_FALSE(unwind::follows_call(~std::uintptr_t{0}));
 }
 
-TEST_CASE("which memory may be executed") {
+TEST_CASE("executable memory is told from other memory") {
     const Pages page(1);
     CHECK(unwind::is_executable(address_of(page.begin())));
     CHECK(unwind::is_executable(address_of(reinterpret_cast<void*>(&walk))));
@@ -304,7 +304,7 @@ TEST_CASE("which memory may be executed") {
     CHECK_FALSE(unwind::is_executable(std::uintptr_t{1} << 63));
 }
 
-TEST_CASE("a signal handler that ends without the C library's help") {
+TEST_CASE("a walk passes a signal handler with its own restorer") {
     // mov $15, %rax; syscall
     constexpr unsigned char code[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
     const Pages page(1);
@@ -326,7 +326,7 @@ TEST_CASE("a signal handler that ends without the C library's help") {
     CHECK(here.equal());
 }
 
-TEST_CASE("a frame pointer that is none ends the walk") {
+TEST_CASE("an invalid frame pointer ends the walk") {
     const Pages pages(1);
     int local = 0;
     const std::uintptr_t here = address_of(&local);
@@ -343,7 +343,7 @@ TEST_CASE("a frame pointer that is none ends the walk") {
     }
 }
 
-TEST_CASE("random frame pointers, and random words in their place, do no harm") {
+TEST_CASE("random frame pointers and return addresses do not crash the walk") {
     const Pages pages(4);
     std::mt19937_64 random(3);
     for (int i = 0; i < 20000; ++i) {
@@ -379,7 +379,7 @@ TEST_CASE("random frame pointers, and random words in their place, do no harm") 
     }
 }
 
-TEST_CASE("a stack made by hand, with a page that is no one's above it") {
+TEST_CASE("a walk does not read the unmapped page above a stack") {
     const Pages pages(16);
     auto* top = reinterpret_cast<std::uintptr_t*>(pages.end()) - 2;
     // The return address of the first frame is any function: its frame would reach beyond the end.
@@ -424,7 +424,7 @@ int walk_from_plugin(void* argument) {
 
 }  // namespace
 
-TEST_CASE("from within the loader, while it binds a function at its first call") {
+TEST_CASE("a walk passes the loader while it binds a function lazily") {
     void* library = dlopen(MEMLAB_PLUGIN_LAZY, RTLD_LAZY | RTLD_LOCAL);
     REQUIRE(library != nullptr);
     Walked walked;
@@ -446,7 +446,7 @@ TEST_CASE("from within the loader, while it binds a function at its first call")
     dlclose(library);
 }
 
-TEST_CASE("a library in another's place has its own rules") {
+TEST_CASE("a library loaded at an unloaded one's address has its own rules") {
     std::vector<PluginCall> places;
     int shared = 0;
     for (int i = 0; i < 200; ++i) {
@@ -460,7 +460,7 @@ TEST_CASE("a library in another's place has its own rules") {
     CHECK(shared > 100);  // else nothing was tried
 }
 
-TEST_CASE("a library in another's place is noticed though nobody saw the other one go") {
+TEST_CASE("a library at an unloaded one's address is noticed although the unload was not seen") {
     void* one = dlopen(MEMLAB_PLUGIN_ONE, RTLD_NOW | RTLD_LOCAL);
     Walked walked;
     reinterpret_cast<PluginCall>(dlsym(one, "plugin_call"))(walk_from_plugin, &walked);
@@ -483,7 +483,7 @@ TEST_CASE("a library in another's place is noticed though nobody saw the other o
     dlclose(other);
 }
 
-TEST_CASE("libraries come and go while threads walk") {
+TEST_CASE("threads walk correctly while libraries are loaded and unloaded") {
     std::atomic<bool> stop{false};
     std::atomic<unsigned long> walks{0};
     std::atomic<unsigned long> wrong{0};

@@ -29,7 +29,7 @@ void close_as_hooked(void* library) {
 
 }  // namespace
 
-TEST_CASE("the epoch moves on when an object goes, and not when a handle goes") {
+TEST_CASE("the epoch advances when an object is unloaded, not when a handle is closed") {
     void* first = open_plugin();
     void* second = open_plugin();
     const std::uint64_t before = unwind::unload_epoch();
@@ -40,7 +40,7 @@ TEST_CASE("the epoch moves on when an object goes, and not when a handle goes") 
     CHECK_FALSE(unwind::is_unloading());
 }
 
-TEST_CASE("a follower is behind after an unload until it has caught up") {
+TEST_CASE("a follower is outdated after an unload until it has caught up") {
     unwind::EpochTracker follower;
     follower.refresh([] {});
     CHECK_FALSE(follower.is_stale());
@@ -52,7 +52,7 @@ TEST_CASE("a follower is behind after an unload until it has caught up") {
     CHECK_FALSE(follower.is_stale());
 }
 
-TEST_CASE("a child that is forked while threads unload waits for its own thread's only") {
+TEST_CASE("a child forked during unloads waits only for those of its own thread") {
     std::atomic<bool> begun{false};
     std::atomic<bool> may_end{false};
     std::thread other([&] {

@@ -304,7 +304,7 @@ constexpr int paths = 20000;
 #endif
 
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("100,000 stacks of all sorts are those that libgcc finds") {
+TEST_CASE("100,000 random stacks match libgcc's unwinder") {
     install_handlers();
     const Tally tally;
     std::vector<std::thread> threads;
@@ -325,7 +325,7 @@ TEST_CASE("100,000 stacks of all sorts are those that libgcc finds") {
 }
 #endif
 
-TEST_CASE("a limit cuts the walk where it cuts libgcc's") {
+TEST_CASE("a frame limit cuts the walk at the same frame as libgcc's") {
     const Tally tally;
     for (const std::size_t limit : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
         compare_walks(limit);
@@ -333,7 +333,7 @@ TEST_CASE("a limit cuts the walk where it cuts libgcc's") {
     tally.check(3);
 }
 
-TEST_CASE("no rule that is kept is believed while something is being unloaded") {
+TEST_CASE("cached unwind rules are not used while an object is being unloaded") {
     static thread_local CapturedStack stack;
     unwind::walk_stack(stack, CapturedStack::max_depth, {});
     REQUIRE(stack.depth > 2);
