@@ -4,6 +4,7 @@
 // program has loaded itself; memlab never loads one. Immutable once published.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "interpose/driver/cuda_abi.hpp"
@@ -71,6 +72,11 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
     }
     return result;
 }
+
+/// Set once a profiler, or code that memlab does not know, has taken a private table of the driver.
+/// While CUPTI 13.0 records memory it crashes in cuMemFreeAsync of memory from cuMemAlloc, whoever
+/// calls that (H100, driver 580).
+inline constinit std::atomic<bool> profiler_attached{false};
 
 /// What plain CUDA would return for an allocation or free in the current context: the sticky error
 /// if the context is broken, else CUDA_SUCCESS. One load until the first sticky error.

@@ -49,6 +49,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch(CUdeviceptr_v1* address, unsigned
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
                                                   size_t height, unsigned int element_size) {
+    const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real =
         mi::real_call(&Driver::cuMemAllocPitch_v2, address, pitch, width, height, element_size);
     return mi::hook(

@@ -14,7 +14,7 @@ namespace memlab::interpose {
 namespace {
 
 constexpr std::uint8_t unknown = 0;
-constexpr std::uint8_t runtime_kind = 1;       // the CUDA runtime and driver
+constexpr std::uint8_t runtime_kind = 1;  // the CUDA runtime and driver
 constexpr std::uint8_t pytorch_kind = 2;
 constexpr std::uint8_t other_kind = 3;
 
@@ -96,12 +96,12 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
 
 }  // namespace
 
-[[gnu::hot]] CallFrame::CallFrame(void* frame) {
+[[gnu::hot]] CallFrame::CallFrame(void* frame) : outer_(entry_slot) {
     entry_slot = reinterpret_cast<std::uintptr_t>(frame) - sizeof(std::uintptr_t);
 }
 
 [[gnu::hot]] CallFrame::~CallFrame() {
-    entry_slot = 0;
+    entry_slot = outer_;
 }
 
 [[gnu::hot]] bool caller_is_known_asynchronous() {

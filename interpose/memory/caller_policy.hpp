@@ -1,11 +1,11 @@
 // What memlab does differently for a caller that it knows: PyTorch's allocator library,
 // libc10_cuda.so.
 //
-// A free must wait for the GPU, since plain CUDA's cudaFree waits until finished results are visible
-// to the host. MEMLAB_FREE_SYNC=auto keeps that guarantee except for callers known not to rely on
-// it. PyTorch frees a tensor's memory when the last reference is dropped, with kernels still
-// running, and reads results through streams and events only. That holds for its uncached mode
-// (uncached_delete calls cudaFree, from CUDACachingAllocator.cpp) and for its cache, which
+// A free must wait for the GPU, since plain CUDA's cudaFree waits until finished results are
+// visible to the host. MEMLAB_FREE_SYNC=auto keeps that guarantee except for callers known not to
+// rely on it. PyTorch frees a tensor's memory when the last reference is dropped, with kernels
+// still running, and reads results through streams and events only. That holds for its uncached
+// mode (uncached_delete calls cudaFree, from CUDACachingAllocator.cpp) and for its cache, which
 // synchronizes events before it releases a segment.
 //
 // An allocation comes from the pool, except where the caller keeps a cache of its own: a cache on a
@@ -23,13 +23,16 @@ namespace memlab::interpose {
 
 /// Records where the calling thread's allocation or free entered memlab: `frame` is the exported
 /// function's canonical frame address (__builtin_dwarf_cfa()), just above the return address into
-/// its caller.
+/// its caller. They nest: a signal handler may allocate in the middle of another call.
 class CallFrame {
   public:
     explicit CallFrame(void* frame);
     ~CallFrame();
     CallFrame(const CallFrame&) = delete;
     CallFrame& operator=(const CallFrame&) = delete;
+
+  private:
+    const std::uintptr_t outer_;
 };
 
 /// True when the cached distance finds such a caller for the free that the calling thread is in;

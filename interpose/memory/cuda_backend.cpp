@@ -73,15 +73,17 @@ bool CudaBackend::frees_in_order_locked() {
                       CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, context_.device());
         frees_in_order_ = result == CUDA_SUCCESS && supported != 0 ? Support::yes : Support::no;
     }
-    return frees_in_order_ == Support::yes;
+    return frees_in_order_ == Support::yes && !profiler_attached.load(std::memory_order_relaxed);
 }
 
 // Created late, since few programs need it. Null where that is not possible (now).
 CUstream CudaBackend::release_stream() {
     const std::lock_guard lock(release_mutex_);
-    if (release_stream_ == nullptr && frees_in_order_locked() &&
-        call_real(&Driver::cuStreamCreate, &release_stream_, unsigned{CU_STREAM_NON_BLOCKING}) !=
-            CUDA_SUCCESS) {
+    if (!frees_in_order_locked()) {
+        return nullptr;
+    }
+    if (release_stream_ == nullptr && call_real(&Driver::cuStreamCreate, &release_stream_,
+                                                unsigned{CU_STREAM_NON_BLOCKING}) != CUDA_SUCCESS) {
         release_stream_ = nullptr;
     }
     return release_stream_;

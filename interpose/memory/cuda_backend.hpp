@@ -3,7 +3,8 @@
 //
 // Memory goes back to the driver without waiting for work that does not use it. cuMemFree would
 // wait for all work of the context, a kernel that never ends included; so segments are freed by
-// cuMemFreeAsync in a stream that has no other work, once their own fences are complete.
+// cuMemFreeAsync in a stream that has no other work, once their own fences are complete. Not beside
+// a profiler (profiler_attached).
 #pragma once
 
 #include <mutex>

@@ -205,8 +205,7 @@ void after_a_jump(Memory& memory) {
     catch_up(memory);
     const Passthrough& rules = memory.settings().passthrough;
     if ((!rules.empty() && passes_through(rules, bytes)) ||
-        (memory.settings().pytorch_caches && memory.settings().detect_ipc &&
-         caller_is_pytorch())) {
+        (memory.settings().pytorch_caches && memory.settings().detect_ipc && caller_is_pytorch())) {
         return from_driver();
     }
     if (memory.recorder() != nullptr) {

@@ -4,7 +4,7 @@
 // Not in builds with a sanitizer, which must see every block and replace these themselves.
 #include <new>
 
-#include "interpose/driver/private_heap.hpp"
+#include "interpose/process/private_heap.hpp"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/driver.hpp"
 #include "interpose/driver/hooked_names.hpp"
 #include "interpose/driver/loader.hpp"
 #include "interpose/driver/one_stream.hpp"
@@ -44,13 +45,13 @@ constexpr Table runtime_tables[] = {
      0x1e},
 };
 
-// File name prefixes: profilers, compilers and the management library, which submit no work of the
-// program's, and libraries whose every kernel was observed to pass the hooks (CUPTI counted the
+// File name prefixes. Profilers, compilers and the management library submit no work of the
+// program's; of the other libraries every kernel was observed to pass the hooks (CUPTI counted the
 // same ones).
+constexpr std::string_view profilers[] = {"libcupti", "libcheckpoint", "libnvperf"};
 constexpr std::string_view harmless_callers[] = {
-    "libcupti",    "libcheckpoint", "libnvperf", "libnvrtc", "libnvJitLink",
-    "libnvvm",     "libnvidia-ml",  "libcublas", "libcudnn", "libcufft",
-    "libcusolver", "libcusparse",   "libcurand"};
+    "libnvrtc", "libnvJitLink", "libnvvm",     "libnvidia-ml", "libcublas",
+    "libcudnn", "libcufft",     "libcusolver", "libcusparse",  "libcurand"};
 
 // The first unknown pool-critical function. Written once, by the thread that sets `claimed`.
 constinit std::atomic_flag claimed = ATOMIC_FLAG_INIT;
@@ -106,8 +107,15 @@ void on_private_table(const CUuuid& table, const void* caller) noexcept {
         return;
     }
     const std::string_view file = object_file_name(caller);
-    if (std::any_of(std::begin(harmless_callers), std::end(harmless_callers),
-                    [file](std::string_view prefix) { return file.starts_with(prefix); })) {
+    const auto is_of = [file](const auto& prefixes) {
+        return std::any_of(std::begin(prefixes), std::end(prefixes),
+                           [file](std::string_view prefix) { return file.starts_with(prefix); });
+    };
+    if (is_of(harmless_callers)) {
+        return;
+    }
+    profiler_attached.store(true, std::memory_order_relaxed);
+    if (is_of(profilers)) {
         return;
     }
     on_untracked_work();

@@ -77,6 +77,10 @@ class Cupti(EndToEnd):
                 self.assertEqual(coverage["bypassed"], [], program)
                 self.assertGreater(coverage["driver_count"], 0, program)
 
+    def test_memory_goes_back_without_the_free_that_cupti_crashes_in(self) -> None:
+        outcome, _ = self.record(self.program("gives_way", "graph", "launch"), MEMLAB_AUDIT="on")
+        self.assertEqual((outcome.code, outcome.stdout), (0, b"launch: 0\n"), outcome.describe())
+
     @unittest.skipIf(Build.sanitizer in ("address", "thread"), "the sanitizer refuses RTLD_DEEPBIND, which the bypass needs")
     def test_a_bypass_is_found_and_named(self) -> None:
         for asked in ({"MEMLAB_AUDIT": "on"}, {"MEMLAB_CUPTI": "on"}):

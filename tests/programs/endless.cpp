@@ -1,6 +1,6 @@
 // A kernel that never ends, launched at the worst moment: when memory that the program has freed is
-// being given back to the driver, which waits for it. Other threads go on allocating, and exit()
-// ends the process.
+// being given back to the driver, which must not wait for it. Other threads go on allocating, and
+// exit() ends the process.
 //
 //   endless MILLISECONDS   how long to wait for somebody to give memory back; then the kernel is
 //                          launched anyway; says on standard error which
@@ -31,9 +31,13 @@ void launch() {
     }
 }
 
-/// Before the driver waits for the device.
+bool gives_back(const char* symbol) {
+    return std::strncmp(symbol, "cuMemFree", 9) == 0 || std::strcmp(symbol, "cuMemUnmap") == 0;
+}
+
+/// Before the driver takes the memory.
 void driver_call(const char* symbol, int entering) {
-    if (entering != 0 && ::gettid() != main_thread && std::strncmp(symbol, "cuMemFree", 9) == 0) {
+    if (entering != 0 && ::gettid() != main_thread && gives_back(symbol)) {
         launch();
     }
 }

@@ -1,6 +1,6 @@
 // A library whose name is what memlab knows of it. Under PyTorch's name it frees as a caller that
-// does not rely on cudaFree's wait, and allocates for a cache of its own; under cuDNN's it may take a
-// private table of the driver.
+// does not rely on cudaFree's wait, and allocates for a cache of its own; under cuDNN's it may take
+// a private table of the driver.
 #include <cuda.h>
 
 extern "C" __attribute__((visibility("default"))) CUresult free_device_memory(CUdeviceptr address) {

@@ -6,6 +6,15 @@
 
 namespace {
 std::atomic<const simcuda_tool*> tool{nullptr};
+std::atomic<bool> free_async_broken{false};
+}  // namespace
+
+bool memlab::simcuda::is_free_async_broken() {
+    return free_async_broken;
+}
+
+void simcuda_break_free_async() {
+    free_async_broken = true;
 }
 
 const simcuda_tool* memlab::simcuda::attached_tool() {

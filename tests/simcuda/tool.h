@@ -23,6 +23,9 @@ struct simcuda_tool {
 
 /* Attaches a tool, or with null none. What it points to must stay. */
 void simcuda_set_tool(const struct simcuda_tool* tool);
+/* From now on a free in a stream's order of memory that is not stream-ordered ends the process with
+ * code 89: CUPTI 13.0 crashes in it while it records memory. */
+void simcuda_break_free_async(void);
 /* The simulated runtime says so through this. */
 void simcuda_runtime_call(const char* name, int entering);
 

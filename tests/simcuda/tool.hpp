@@ -8,6 +8,8 @@ namespace memlab::simcuda {
 /// Null when nobody listens. A forked child has no tool.
 const simcuda_tool* attached_tool();
 
+bool is_free_async_broken();
+
 inline void tell_memory(simcuda_memory_kind kind, uint64_t address, uint64_t bytes, int device) {
     if (const simcuda_tool* tool = attached_tool()) {
         tool->memory(kind, address, bytes, device);

@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/simcuda/simcuda.h"
 #include "tests/simcuda/tool.h"
 
 namespace {
@@ -283,6 +284,22 @@ std::size_t size_of(const CUpti_Activity& record) {
     }
 }
 
+// As CUPTI does before it records anything; and it then crashes in some frees.
+void take_private_table() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver == nullptr) {
+        return;
+    }
+    const auto take =
+        reinterpret_cast<decltype(&cuGetExportTable)>(dlsym(driver, "cuGetExportTable"));
+    CUuuid name;
+    std::memcpy(name.bytes, SIMCUDA_PRIVATE_TABLE, sizeof(name.bytes));
+    const void* table = nullptr;
+    take(&table, &name);
+    reinterpret_cast<decltype(&simcuda_break_free_async)>(
+        dlsym(driver, "simcuda_break_free_async"))();
+}
+
 bool attach() {
     void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (driver == nullptr) {
@@ -371,6 +388,9 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
     if (fault() == Fault::no_activity) {
         return CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+    }
+    if (kind == CUPTI_ACTIVITY_KIND_MEMORY2) {
+        take_private_table();
     }
     const std::lock_guard lock(state().mutex);
     state().kinds.insert(kind);

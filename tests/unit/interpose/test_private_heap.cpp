@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "interpose/driver/private_heap.hpp"
+#include "interpose/process/private_heap.hpp"
 #include "tests/catch.hpp"
 
 using memlab::interpose::PrivateHeap;

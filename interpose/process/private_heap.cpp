@@ -1,4 +1,4 @@
-#include "interpose/driver/private_heap.hpp"
+#include "interpose/process/private_heap.hpp"
 
 #include <sys/mman.h>
 
