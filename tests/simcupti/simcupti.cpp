@@ -234,6 +234,9 @@ void deliver() {
     if (fault() == Fault::silent) {
         return;
     }
+    // A flush returns when all records are delivered, those that another thread is about to as well.
+    static std::mutex& delivering = *new std::mutex;
+    const std::lock_guard one_at_a_time(delivering);
     std::vector<Record> records;
     CUpti_BuffersCallbackRequestFunc request = nullptr;
     CUpti_BuffersCallbackCompleteFunc complete = nullptr;

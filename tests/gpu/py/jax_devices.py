@@ -10,7 +10,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 def main() -> None:
     devices = jax.devices()
     count = len(devices)
-    mesh = jax.make_mesh((count,), ("rows",))
+    # The compiler chooses the shardings of results; newer releases of JAX demand them by default.
+    mesh = jax.make_mesh((count,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = NamedSharding(mesh, PartitionSpec("rows"))
 
     @jax.jit
