@@ -125,7 +125,7 @@ void TrimThread::release_for_child(std::uint64_t now_ns) {
             return;
         }
         growths += context->pool().stats().num_device_alloc;
-        if (context->backend().frees_without_waiting()) {
+        if (context->unused_bytes() != 0 && context->backend().frees_without_waiting()) {
             context->pool().release_cached(false);
         }
     }

@@ -234,7 +234,8 @@ void deliver() {
     if (fault() == Fault::silent) {
         return;
     }
-    // A flush returns when all records are delivered, those that another thread is about to as well.
+    // A flush returns when all records are delivered, those that another thread is about to as
+    // well.
     static std::mutex& delivering = *new std::mutex;
     const std::lock_guard one_at_a_time(delivering);
     std::vector<Record> records;
