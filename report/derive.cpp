@@ -14,8 +14,6 @@ namespace memlab::report {
 
 namespace {
 
-constexpr const char* no_memory = "needs more memory than there is; read it on a larger machine";
-
 /// DeriveResult::leftover. A killed process leaves a zero byte after its last complete record, then
 /// possibly part of another one; a complete log has nothing after its end.
 std::string find_leftover(const std::string& path, std::uint64_t offset, bool is_complete) {
@@ -82,7 +80,7 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
                 "is shown.";
         }
     } catch (const std::bad_alloc&) {
-        result.error = no_memory;
+        result.error = too_large_to_read;
     }
     return result;
 }
@@ -96,7 +94,7 @@ DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make
             result.json = report_to_string(aggregator);
         }
     } catch (const std::bad_alloc&) {
-        result.error = no_memory;
+        result.error = too_large_to_read;
     }
     return result;
 }

@@ -755,7 +755,7 @@ ReadResult without_exceptions(std::size_t size, Read read) {
     } catch (const JsonValue::exception& error) {
         result.error = std::string("has a number out of range") + advice;
     } catch (const std::bad_alloc&) {
-        result.error = "needs more memory than there is; read it on a larger machine";
+        result.error = too_large_to_read;
     } catch (const std::exception& error) {
         result.error = std::string(error.what()) + advice;
     }

@@ -21,6 +21,10 @@ namespace memlab::report {
 
 enum class Moment : std::uint8_t;
 
+/// The error of a recording for which there is no memory.
+inline constexpr char too_large_to_read[] =
+    "needs more memory than there is; read it on a larger machine";
+
 /// Creates the sink that an event log is read into while it is aggregated into a report. The sink
 /// must forward every record to `aggregator` and may inspect it in between. May throw
 /// std::bad_alloc.

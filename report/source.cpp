@@ -167,7 +167,7 @@ DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink)
     try {
         return read_file(path, [&] { return derive_json(path, make_sink); });
     } catch (const std::bad_alloc&) {
-        return failure("needs more memory than there is; read it on a larger machine");
+        return failure(too_large_to_read);
     }
 }
 
@@ -188,7 +188,7 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink)
             add_time_until_now(path, result.report->process);
         }
     } catch (const std::bad_alloc&) {
-        result.error = "needs more memory than there is; read it on a larger machine";
+        result.error = too_large_to_read;
     }
     return result;
 }

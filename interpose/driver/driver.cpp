@@ -270,6 +270,12 @@ int ambiguous_addresses() {
     return loaded != nullptr ? loaded->ambiguous : 0;
 }
 
+bool device_has(CUdevice device, CUdevice_attribute attribute) {
+    int value = 0;
+    return call_real(&Driver::cuDeviceGetAttribute, &value, attribute, device) == CUDA_SUCCESS &&
+           value != 0;
+}
+
 // Freeing address 0 has no effect and returns the context's state.
 [[gnu::hot]] CUresult broken_context() {
     if (!sticky_error_seen.load(std::memory_order_relaxed)) {

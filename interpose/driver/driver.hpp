@@ -73,6 +73,10 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
     return result;
 }
 
+/// Whether the device has the feature that the attribute tells of; false when the driver does not
+/// say.
+bool device_has(CUdevice device, CUdevice_attribute attribute);
+
 /// Set once a profiler, or code that memlab does not know, has taken a private table of the driver.
 /// While CUPTI 13.0 records memory it crashes in cuMemFreeAsync of memory from cuMemAlloc, whoever
 /// calls that (H100, driver 580).

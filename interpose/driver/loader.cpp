@@ -169,12 +169,7 @@ void* next_definition(const void* caller, const char* name) {
 
 DlcloseFunction real_dlclose() {
     static constinit std::atomic<DlcloseFunction> found{nullptr};
-    DlcloseFunction function = found.load(std::memory_order_acquire);
-    if (function == nullptr) {
-        function = reinterpret_cast<DlcloseFunction>(real_dlsym()(RTLD_NEXT, "dlclose"));
-        found.store(function, std::memory_order_release);
-    }
-    return function;
+    return find_once(found, "dlclose");
 }
 
 }  // namespace memlab::interpose

@@ -1,6 +1,8 @@
 // Access to the C library's dlsym and dlclose behind memlab's exports, and to the loader's objects.
 #pragma once
 
+#include <atomic>
+
 #include "profiler/object_symbols.hpp"
 
 namespace memlab::interpose {
@@ -9,6 +11,20 @@ using DlsymFunction = void* (*)(void* handle, const char* name);
 
 /// The real dlsym. Found with dlvsym, so that memlab's own export is not returned.
 DlsymFunction real_dlsym();
+
+/// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
+void* find_without_memlab(const char* name);
+
+/// The same, looked up once.
+template <class Function>
+Function* find_once(std::atomic<Function*>& known, const char* name) {
+    Function* function = known.load(std::memory_order_acquire);
+    if (function == nullptr) {
+        function = reinterpret_cast<Function*>(find_without_memlab(name));
+        known.store(function, std::memory_order_release);
+    }
+    return function;
+}
 
 /// The next dlclose after memlab's: libc's, or another preloaded library's.
 using DlcloseFunction = int (*)(void* handle);
@@ -20,9 +36,6 @@ void* loaded_libcuda();
 /// The symbols of the loaded libcuda.so.1; empty if there is none. Unlike the other functions it
 /// takes no lock that the loader holds while running constructors.
 profiler::ObjectSymbols libcuda_symbols();
-
-/// What a global lookup (RTLD_DEFAULT) would find if memlab exported nothing; null if nothing.
-void* find_without_memlab(const char* name);
 
 /// The loaded object (a handle for dlsym) that contains this code or data, or null.
 void* containing_object(const void* address);

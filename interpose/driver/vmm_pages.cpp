@@ -6,16 +6,6 @@
 #include "interpose/driver/driver.hpp"
 
 namespace memlab::interpose {
-namespace {
-
-bool has(CUdevice device, CUdevice_attribute attribute) {
-    int value = 0;
-    return call_real(&Driver::cuDeviceGetAttribute, &value, attribute, device) == CUDA_SUCCESS &&
-           value != 0;
-}
-
-}  // namespace
-
 VmmPages::VmmPages(CUdevice device) : device_(device), accessors_{device} {}
 
 bool VmmPages::supported() {
@@ -23,14 +13,14 @@ bool VmmPages::supported() {
         return support_ == Support::yes;
     }
     support_ = Support::no;
-    if (!has(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+    if (!device_has(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
         return false;
     }
     properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     properties_.location.id = device_;
     properties_.allocFlags.gpuDirectRDMACapable =
-        has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
+        device_has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
     std::size_t granularity = 0;
     const CUresult result = call_real(&Driver::cuMemGetAllocationGranularity, &granularity,
                                       &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM);

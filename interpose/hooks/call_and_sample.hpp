@@ -7,8 +7,14 @@
 
 namespace memlab::interpose {
 
-/// Makes the driver call, once more if it lacked memory that the pools could give back, then
-/// samples how much of the current device is in use.
+/// Makes the driver call, once more if it lacked memory of `device` (-1: of the current context's)
+/// that the pools could give back.
+template <class Real>
+CUresult call_and_retry(const Real& real, CUdevice device = -1) {
+    return hook([&](Session& session) { return retry_after_release(session, real, device); }, real);
+}
+
+/// The same, then samples how much of the current device is in use.
 template <class Real>
 CUresult call_and_sample(const Real& real) {
     return hook(

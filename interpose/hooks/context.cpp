@@ -4,8 +4,8 @@
 
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
+#include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/memory/device_memory.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -67,13 +67,6 @@ CUresult release_primary(CUdevice device, const Real& real) {
         real);
 }
 
-// A context takes some hundred MiB of its device.
-template <class Real>
-CUresult make_on(CUdevice device, const Real& real) {
-    return mi::hook(
-        [&](Session& session) { return mi::retry_after_release(session, real, device); }, real);
-}
-
 CUresult on_context(CUresult result, const CUcontext* context) {
     if (result == CUDA_SUCCESS) {
         if (Session* session = Session::current()) {
@@ -115,26 +108,30 @@ CUresult enable_peer_access(CUcontext peer, const Real& real) {
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate(CUcontext* context, unsigned int flags,
                                            CUdevice device) {
     return on_context_created(
-        make_on(device, mi::real_call(&Driver::cuCtxCreate, context, flags, device)), context);
+        mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate, context, flags, device), device),
+        context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags,
                                               CUdevice device) {
     return on_context_created(
-        make_on(device, mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device)), context);
+        mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate_v2, context, flags, device), device),
+        context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity,
                                               int affinities, unsigned int flags, CUdevice device) {
-    return on_context_created(make_on(device, mi::real_call(&Driver::cuCtxCreate_v3, context,
-                                                            affinity, affinities, flags, device)),
+    return on_context_created(mi::call_and_retry(mi::real_call(&Driver::cuCtxCreate_v3, context,
+                                                               affinity, affinities, flags, device),
+                                                 device),
                               context);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                                               unsigned int flags, CUdevice device) {
     return on_context_created(
-        make_on(device, mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device)),
+        mi::call_and_retry(
+            mi::real_call(&Driver::cuCtxCreate_v4, context, parameters, flags, device), device),
         context);
 }
 
@@ -182,7 +179,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer) {
 
 MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     return on_context(
-        make_on(device, mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device)),
+        mi::call_and_retry(mi::real_call(&Driver::cuDevicePrimaryCtxRetain, context, device),
+                           device),
         context);
 }
 
@@ -215,8 +213,8 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice device, un
 
 MEMLAB_EXPORT CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc resources,
                                                 CUdevice device, unsigned int flags) {
-    return make_on(device,
-                   mi::real_call(&Driver::cuGreenCtxCreate, context, resources, device, flags));
+    return mi::call_and_retry(
+        mi::real_call(&Driver::cuGreenCtxCreate, context, resources, device, flags), device);
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {

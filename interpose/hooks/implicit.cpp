@@ -3,8 +3,8 @@
 //
 // The wrappers are instantiated from the types in <cuda.h>; the exported symbols jump to them
 // (stubs.S) through the table below.
+#include "interpose/hooks/call_and_sample.hpp"
 #include "interpose/hooks/hook.hpp"
-#include "interpose/memory/device_memory.hpp"
 
 namespace mi = memlab::interpose;
 using mi::Driver;
@@ -17,9 +17,7 @@ struct Implicit;
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...)>
 struct Implicit<Function> {
     static CUresult CUDAAPI call(Arguments... arguments) {
-        const auto real = mi::real_call(Function, arguments...);
-        return mi::hook(
-            [&](mi::Session& session) { return mi::retry_after_release(session, real); }, real);
+        return mi::call_and_retry(mi::real_call(Function, arguments...));
     }
 };
 

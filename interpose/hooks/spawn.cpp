@@ -1,6 +1,7 @@
 // Children of the process, which may need the memory that the pools hold unused. fork() is seen by
 // a handler of pthread_atfork(); vfork() and posix_spawn() run none. A child that is started inside
-// the C library (system, popen) or by a raw system call goes unseen.
+// the C library (system, popen) or by a raw system call goes unseen. These run in processes that
+// never use CUDA as well: nothing but a look-up, once.
 #include <spawn.h>
 #include <unistd.h>
 
@@ -14,17 +15,6 @@
 namespace memlab::interpose {
 namespace {
 
-// Called in processes that never use CUDA as well: nothing but a look-up, once.
-template <class Function>
-Function* real_function(std::atomic<Function*>& known, const char* name) {
-    Function* function = known.load(std::memory_order_acquire);
-    if (function == nullptr) {
-        function = reinterpret_cast<Function*>(find_without_memlab(name));
-        known.store(function, std::memory_order_release);
-    }
-    return function;
-}
-
 int no_vfork() {
     errno = ENOSYS;
     return -1;
@@ -36,6 +26,13 @@ constinit std::atomic<Spawn*> real_spawn{nullptr};
 constinit std::atomic<Spawn*> real_spawnp{nullptr};
 constinit std::atomic<int (*)()> real_vfork{nullptr};
 
+template <class... Arguments>
+int spawn(std::atomic<Spawn*>& known, const char* name, Arguments... arguments) {
+    Spawn* const real = find_once(known, name);
+    Session::child_starts();
+    return real != nullptr ? real(arguments...) : ENOSYS;
+}
+
 }  // namespace
 }  // namespace memlab::interpose
 
@@ -43,7 +40,7 @@ namespace mi = memlab::interpose;
 
 // Returns where the stub jumps to.
 extern "C" __attribute__((visibility("hidden"))) int (*memlab_before_vfork())() {
-    int (*const real)() = mi::real_function(mi::real_vfork, "vfork");
+    int (*const real)() = mi::find_once(mi::real_vfork, "vfork");
     mi::Session::child_starts();
     return real != nullptr ? real : mi::no_vfork;
 }
@@ -52,18 +49,14 @@ MEMLAB_EXPORT int posix_spawn(pid_t* process, const char* path,
                               const posix_spawn_file_actions_t* actions,
                               const posix_spawnattr_t* attributes, char* const* arguments,
                               char* const* environment) {
-    mi::Spawn* const real = mi::real_function(mi::real_spawn, "posix_spawn");
-    mi::Session::child_starts();
-    return real != nullptr ? real(process, path, actions, attributes, arguments, environment)
-                           : ENOSYS;
+    return mi::spawn(mi::real_spawn, "posix_spawn", process, path, actions, attributes, arguments,
+                     environment);
 }
 
 MEMLAB_EXPORT int posix_spawnp(pid_t* process, const char* file,
                                const posix_spawn_file_actions_t* actions,
                                const posix_spawnattr_t* attributes, char* const* arguments,
                                char* const* environment) {
-    mi::Spawn* const real = mi::real_function(mi::real_spawnp, "posix_spawnp");
-    mi::Session::child_starts();
-    return real != nullptr ? real(process, file, actions, attributes, arguments, environment)
-                           : ENOSYS;
+    return mi::spawn(mi::real_spawnp, "posix_spawnp", process, file, actions, attributes, arguments,
+                     environment);
 }

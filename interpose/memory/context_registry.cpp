@@ -397,8 +397,9 @@ std::uint64_t ContextRegistry::release_cached_for(CUdevice device, std::uint64_t
     std::uint64_t unused = 0;
     std::uint64_t released = 0;
     for (const Context* context : all(device)) {
-        unused += context->unused_bytes();
-        released += context != but ? context->unused_bytes() : 0;
+        const std::uint64_t bytes_here = context->unused_bytes();
+        unused += bytes_here;
+        released += context != but ? bytes_here : 0;
     }
     if (released == 0 || (bytes > unused && bytes - unused > memory_.limits().available(device))) {
         return 0;

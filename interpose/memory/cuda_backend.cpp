@@ -65,23 +65,25 @@ BackendStatus CudaBackend::segment_alloc(std::uint64_t bytes, allocator::Address
     return to_status(result);
 }
 
-bool CudaBackend::frees_in_order_locked() {
-    if (frees_in_order_ == Support::unknown) {
-        int supported = 0;
-        const CUresult result =
-            call_real(&Driver::cuDeviceGetAttribute, &supported,
-                      CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, context_.device());
-        frees_in_order_ = result == CUDA_SUCCESS && supported != 0 ? Support::yes : Support::no;
+bool CudaBackend::frees_in_order() {
+    if (profiler_attached.load(std::memory_order_relaxed)) {
+        return false;
     }
-    return frees_in_order_ == Support::yes && !profiler_attached.load(std::memory_order_relaxed);
+    const std::lock_guard lock(release_mutex_);
+    if (has_async_frees_ == Support::unknown) {
+        has_async_frees_ = device_has(context_.device(), CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
+                               ? Support::yes
+                               : Support::no;
+    }
+    return has_async_frees_ == Support::yes;
 }
 
 // Created late, since few programs need it. Null where that is not possible (now).
 CUstream CudaBackend::release_stream() {
-    const std::lock_guard lock(release_mutex_);
-    if (!frees_in_order_locked()) {
+    if (!frees_in_order()) {
         return nullptr;
     }
+    const std::lock_guard lock(release_mutex_);
     if (release_stream_ == nullptr && call_real(&Driver::cuStreamCreate, &release_stream_,
                                                 unsigned{CU_STREAM_NON_BLOCKING}) != CUDA_SUCCESS) {
         release_stream_ = nullptr;
@@ -90,13 +92,7 @@ CUstream CudaBackend::release_stream() {
 }
 
 bool CudaBackend::frees_without_waiting() {
-    {
-        const std::lock_guard lock(release_mutex_);
-        if (frees_in_order_locked() && fences_.barriers_complete()) {
-            return true;
-        }
-    }
-    return fences_.idle();
+    return (frees_in_order() && fences_.barriers_complete()) || fences_.idle();
 }
 
 // In relaxed mode, not behind the gate: the device may wait for work that another thread submits

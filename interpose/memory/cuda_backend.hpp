@@ -54,7 +54,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     bool frees_without_waiting();
 
   private:
-    bool frees_in_order_locked();
+    bool frees_in_order();
     CUstream release_stream();
 
     Memory& memory_;
@@ -65,7 +65,7 @@ class CudaBackend final : public allocator::DeviceBackend {
     std::mutex release_mutex_;           ///< taken last
     CUstream release_stream_ = nullptr;  ///< ends with the context
     enum class Support : std::uint8_t { unknown, no, yes };
-    Support frees_in_order_ = Support::unknown;  ///< whether the device has cuMemFreeAsync
+    Support has_async_frees_ = Support::unknown;  ///< whether the device has cuMemFreeAsync
 };
 
 }  // namespace memlab::interpose

@@ -1,10 +1,8 @@
 #include "interpose/memory/device_memory.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string>
 
-#include "interpose/driver/async_pools.hpp"
 #include "interpose/driver/current_context.hpp"
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/driver/nested_frees.hpp"
@@ -87,20 +85,6 @@ bool has_an_address(MemoryKind kind) {
         memory.recorder()->report_missed(
             "the host was out of memory: an allocation was not recorded", allocation.requested);
     }
-}
-
-// At least so many bytes the allocation needs from the device.
-std::uint64_t from_device(const DriverAllocation& allocation) {
-    if (allocation.kind != MemoryKind::async_pool && allocation.kind != MemoryKind::graph) {
-        return allocation.requested;
-    }
-    // The driver's pool may serve a part from what it holds.
-    CUmemoryPool pool = allocation.pool;
-    CUdevice device = allocation.device;
-    if (pool == nullptr && (device >= 0 || call_real(&Driver::cuCtxGetDevice, &device) == 0)) {
-        call_real(&Driver::cuDeviceGetMemPool, &pool, device);
-    }
-    return allocation.requested - std::min(allocation.requested, reserved_bytes_in(pool));
 }
 
 // The counterpart of probe_driver_in_capture() for a stream-ordered free: frees a small driver
@@ -360,7 +344,7 @@ void reclaim_for_managed(Memory& memory, std::uint64_t bytes) {
         context = memory.contexts().current();
         // Host memory is not what the pools hold.
         if (context != nullptr && trace::counts_as_device_memory(allocation.kind) &&
-            memory.contexts().release_cached_for(context->device(), from_device(allocation),
+            memory.contexts().release_cached_for(context->device(), least_from_device(allocation),
                                                  nullptr) != 0) {
             result = within_limit();
         }

@@ -21,6 +21,19 @@ struct Source {
     std::uint64_t reserved = 0;   ///< bytes that pool holds already
 };
 
+/// The driver's pool that serves a stream-ordered allocation on the device.
+CUmemoryPool serving_pool(const DriverAllocation& allocation, CUdevice device) {
+    CUmemoryPool pool = allocation.pool;
+    if (pool == nullptr) {
+        call_real(&Driver::cuDeviceGetMemPool, &pool, device);
+    }
+    return pool;
+}
+
+std::uint64_t beyond(std::uint64_t requested, std::uint64_t reserved) {
+    return requested - std::min(requested, reserved);
+}
+
 /// nullopt for memory without a limit.
 std::optional<Source> find_source(Memory& memory, const DriverAllocation& allocation) {
     // A graph's memory is taken at its launch.
@@ -38,10 +51,7 @@ std::optional<Source> find_source(Memory& memory, const DriverAllocation& alloca
         source.device = current->device();
     }
     if (allocation.kind == MemoryKind::async_pool) {
-        source.pool = allocation.pool;
-        if (source.pool == nullptr) {
-            call_real(&Driver::cuDeviceGetMemPool, &source.pool, source.device);
-        }
+        source.pool = serving_pool(allocation, source.device);
         source.device = async_pools().find_device(source.pool, source.device);
         source.reserved = reserved_bytes_in(source.pool);
     }
@@ -86,14 +96,20 @@ CUresult take(MemoryLimits& limits, const DriverAllocation& allocation, const So
         return limits.take(source.device, allocation.requested, real);
     }
     // A pool may serve the allocation from memory that it holds: only the excess is certain.
-    const std::uint64_t certain =
-        source.pool == nullptr
-            ? allocation.requested
-            : allocation.requested - std::min(allocation.requested, source.reserved);
-    return limits.take(source.device, certain, real, [&] { undo(allocation, address(), source); });
+    return limits.take(source.device, beyond(allocation.requested, source.reserved), real,
+                       [&] { undo(allocation, address(), source); });
 }
 
 }  // namespace
+
+std::uint64_t least_from_device(const DriverAllocation& allocation) {
+    CUdevice device = allocation.device;
+    if ((allocation.kind != MemoryKind::async_pool && allocation.kind != MemoryKind::graph) ||
+        (device < 0 && call_real(&Driver::cuCtxGetDevice, &device) != CUDA_SUCCESS)) {
+        return allocation.requested;
+    }
+    return beyond(allocation.requested, reserved_bytes_in(serving_pool(allocation, device)));
+}
 
 // A driver allocation of the same kind gets the same error, with the same effect on the capture.
 CUresult probe_driver_in_capture() {

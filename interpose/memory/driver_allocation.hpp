@@ -23,6 +23,10 @@ struct DriverAllocation {
     bool estimated = false;       ///< the driver may take more than `requested`
 };
 
+/// The bytes of the allocation that are certain to come from the device. One of the driver's pools
+/// may serve the rest from what it holds.
+std::uint64_t least_from_device(const DriverAllocation& allocation);
+
 /// What plain CUDA returns, during a capture, for a call that it treats as unsafe; invalidates the
 /// capture if plain CUDA would.
 CUresult probe_driver_in_capture();

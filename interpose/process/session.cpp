@@ -413,14 +413,14 @@ void Session::write_final_report() {
     }
 }
 
-// CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
-// threads stay locked, so none of its objects are used again.
 void Session::child_starts() noexcept {
     if (Session* session = current()) {
         session->trimmer().child_starts();
     }
 }
 
+// CUDA does not survive a fork, and the files are the parent's. Locks held by the parent's other
+// threads stay locked, so none of its objects are used again.
 void Session::forget_after_fork() {
     start_lock = PTHREAD_MUTEX_INITIALIZER;
     profiler::reset_thread_id();

@@ -57,7 +57,7 @@ class GivingWay(EndToEnd):
             self.assertEqual((outcome.code, outcome.stdout), (0, b"context: 0\n"), outcome.describe())
 
     def test_a_request_that_no_cache_can_serve_costs_none(self) -> None:
-        """Nothing reaches the driver but the request, twice where a smaller segment is tried."""
+        """No memory goes back to the driver."""
         for way in ("impossible", "host"):
             outcome = self.under_memlab(self.program("gives_way", "beside", way),
                                         {"SIMCUDA_STATS": str(self.work / "stats")})

@@ -29,15 +29,7 @@ extern char** environ;
 
 namespace {
 
-constexpr std::size_t page = std::size_t{2} << 20;
 constexpr std::size_t pieces = 8;
-
-std::size_t piece_bytes() {
-    std::size_t free_bytes = 0;
-    std::size_t total = 0;
-    CHECK(cuMemGetInfo(&free_bytes, &total));
-    return free_bytes / 10 / page * page;
-}
 
 void allocate_and_free(std::size_t piece) {
     std::vector<CUdeviceptr> blocks;
@@ -70,7 +62,7 @@ CUresult take_physical(std::size_t bytes) {
 }
 
 int beside(const char* what) {
-    const std::size_t piece = piece_bytes();
+    const std::size_t piece = tenths_of_the_device(1);
     allocate_and_free(piece);
     CUstream busy = nullptr;
     CUstream other = nullptr;
@@ -105,7 +97,7 @@ int beside(const char* what) {
 }
 
 int graph_memory(const char* way) {
-    const std::size_t piece = piece_bytes();
+    const std::size_t piece = tenths_of_the_device(1);
     CUstream stream = nullptr;
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUgraph graph = nullptr;
@@ -132,7 +124,7 @@ int graph_memory(const char* way) {
 }
 
 int second_context() {
-    allocate_and_free(piece_bytes());
+    allocate_and_free(tenths_of_the_device(1));
     CUcontext context = nullptr;
     const CUresult result = cuCtxCreate(&context, nullptr, 0, 0);
     SAY("context: %d\n", static_cast<int>(result));
@@ -141,7 +133,7 @@ int second_context() {
 
 /// Each under a fault of the simulated driver in turn.
 int calls() {
-    allocate_and_free(piece_bytes());
+    allocate_and_free(tenths_of_the_device(1));
     CUmodule module = nullptr;
     CHECK(cuModuleLoadData(&module, spin_kernels));
     CUfunction function = nullptr;
@@ -177,17 +169,16 @@ int calls() {
     return 0;
 }
 
-/// On the simulated driver, whose memory is each process's own: whether the device has it.
+/// A context takes a fifth of a second to make; the parent has as long.
 int in_child(std::size_t bytes) {
     use_device();
     CUdeviceptr taken = 0;
-    // A context takes a fifth of a second to make; the parent had as long.
     SAY("the child's memory: %d\n", static_cast<int>(cuMemAlloc(&taken, bytes)));
     return 0;
 }
 
 int child(const char* program, const char* how) {
-    const std::size_t piece = piece_bytes();
+    const std::size_t piece = tenths_of_the_device(1);
     allocate_and_free(piece);
     const std::string bytes = std::to_string(6 * piece);
     const char* arguments[] = {program, "in-child", bytes.c_str(), nullptr};
@@ -204,9 +195,8 @@ int child(const char* program, const char* how) {
     }
     int status = 0;
     (void)waitpid(process, &status, 0);
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    if (auto* const used_bytes =
-            reinterpret_cast<std::uint64_t (*)()>(dlsym(driver, "simcuda_used"))) {
+    // The simulated driver's memory is each process's own: whether the device has it back.
+    if (auto* const used_bytes = simulated<std::uint64_t()>("simcuda_used")) {
         for (int tenths = 0; tenths < 100 && used_bytes() >= piece; ++tenths) {
             (void)usleep(10'000);
         }

@@ -37,13 +37,18 @@ inline CUcontext use_device(int number = 0) {
     return context;
 }
 
-/// Bytes, whole pages of 2 MiB, of an allocation that fits on the current device once.
-inline std::size_t most_of_the_device() {
+/// Bytes, in whole pages of 2 MiB, of so many tenths of what is free on the current device.
+inline std::size_t tenths_of_the_device(std::size_t tenths) {
     constexpr std::size_t page = std::size_t{2} << 20;
     std::size_t free_bytes = 0;
     std::size_t total = 0;
     CHECK(cuMemGetInfo(&free_bytes, &total));
-    return free_bytes / 10 * 7 / page * page;
+    return free_bytes / 10 * tenths / page * page;
+}
+
+/// Of an allocation that fits on the current device once.
+inline std::size_t most_of_the_device() {
+    return tenths_of_the_device(7);
 }
 
 /// Not inlined: each program's call sites stay recognizable in the report.

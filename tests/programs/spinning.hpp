@@ -2,12 +2,11 @@
 // kept from completing on the simulated driver.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <csignal>
 #include <cstring>
 
 #include "tests/programs/program.hpp"
+#include "tests/programs/simulated.hpp"
 
 namespace program {
 
@@ -37,14 +36,10 @@ again:
 
 using SimulatedGate = int(void*);
 
-inline SimulatedGate* simulated(const char* name) {
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return driver == nullptr ? nullptr : reinterpret_cast<SimulatedGate*>(dlsym(driver, name));
-}
-
 class Spin {
   public:
-    explicit Spin(CUstream stream) : stream_(stream), close_(simulated("simcuda_close_stream")) {
+    explicit Spin(CUstream stream)
+        : stream_(stream), close_(simulated<SimulatedGate>("simcuda_close_stream")) {
         CHECK(cuModuleLoadData(&module_, spin_kernels));
         CHECK(cuModuleGetFunction(&spin_, module_, "spin"));
         CHECK(cuModuleGetFunction(&go_, module_, "go"));
@@ -63,7 +58,9 @@ class Spin {
         launch(go_, stream);
         if (close_ != nullptr) {
             CHECK(cuLaunchHostFunc(
-                stream, [](void* closed) { simulated("simcuda_open_stream")(closed); }, stream_));
+                stream,
+                [](void* closed) { simulated<SimulatedGate>("simcuda_open_stream")(closed); },
+                stream_));
         }
     }
 
@@ -71,7 +68,7 @@ class Spin {
     void go() {
         *static_cast<volatile int*>(flag_) = 1;
         if (close_ != nullptr) {
-            simulated("simcuda_open_stream")(stream_);
+            simulated<SimulatedGate>("simcuda_open_stream")(stream_);
         }
     }
 
