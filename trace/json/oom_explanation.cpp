@@ -72,8 +72,13 @@ std::string pool_sentence(const OomTotals& oom, const Situation& now) {
         text += ", " + size_text(now.pending) + " freed but not yet safe to reuse";
     }
     if (now.cached != 0) {
-        text += ", " + size_text(now.cached) + " reserved but unallocated, in segments that are " +
-                "partly in use";
+        // What would not have sufficed was kept, whole segments included; else all that could be
+        // given back was. The smallest segment has 2 MiB.
+        constexpr std::uint64_t smallest_segment = std::uint64_t{2} << 20;
+        const bool kept = now.cached >= smallest_segment &&
+                          oom.event.requested > now.free + now.cached + now.pending;
+        text += ", " + size_text(now.cached) + " reserved but unallocated, " +
+                (kept ? "too little for the request" : "in segments that are partly in use");
         if (oom.pool.largest_free < now.cached) {
             text += " (the largest piece has " + size_text(oom.pool.largest_free) + ")";
         }

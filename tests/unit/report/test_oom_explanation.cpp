@@ -128,6 +128,17 @@ TEST_CASE("fragmentation says in what the memory lies") {
     CHECK(says(figures, "only cudaMalloc's memory comes from there: MEMLAB_POOL=off"));
 }
 
+TEST_CASE("a cache that would not have sufficed was kept whole") {
+    OomFigures figures = plain_figures(70 * gib);
+    figures.oom.pool = {.reserved = 40 * gib, .active = 30 * gib, .allocated = 30 * gib};
+    CHECK(says(figures, "10.00 GiB reserved but unallocated, too little for the request"));
+    figures.oom.event.requested = 45 * gib;
+    CHECK(says(figures, "10.00 GiB reserved but unallocated, in segments that are partly in use"));
+    figures = plain_figures(70 * gib);  // less than a segment
+    figures.oom.pool.allocated = figures.oom.pool.active = 40 * gib - mib;
+    CHECK(says(figures, "1.00 MiB reserved but unallocated, in segments that are partly in use"));
+}
+
 TEST_CASE("advice only where the figures bear it out") {
     OomFigures figures = plain_figures(39 * gib);
     CHECK_FALSE(says(figures, "nvidia-smi"));
