@@ -11,6 +11,12 @@ inline CUcontext current_context() {
     return call_real(&Driver::cuCtxGetCurrent, &context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+/// The device of the calling thread's current context, or -1.
+inline CUdevice current_device() {
+    CUdevice device = -1;
+    return call_real(&Driver::cuCtxGetDevice, &device) == CUDA_SUCCESS ? device : -1;
+}
+
 /// Default streams belong to the current context.
 inline bool is_default_stream(CUstream stream) {
     return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;

@@ -24,10 +24,28 @@ bool VmmPages::supported() {
     std::size_t granularity = 0;
     const CUresult result = call_real(&Driver::cuMemGetAllocationGranularity, &granularity,
                                       &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (result == CUDA_SUCCESS && granularity != 0 && page % granularity == 0) {
+    if (result == CUDA_SUCCESS && granularity != 0 && page % granularity == 0 &&
+        accessible_to_all()) {
         support_ = Support::yes;
     }
     return support_ == Support::yes;
+}
+
+// Where it is not, a copy made in another device's context could not be allowed.
+bool VmmPages::accessible_to_all() const {
+    int devices = 0;
+    if (call_real(&Driver::cuDeviceGetCount, &devices) != CUDA_SUCCESS) {
+        return false;
+    }
+    for (CUdevice other = 0; other < devices; ++other) {
+        int can_access = 0;
+        if (other != device_ && (call_real(&Driver::cuDeviceCanAccessPeer, &can_access, other,
+                                           device_) != CUDA_SUCCESS ||
+                                 can_access == 0)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 CUresult VmmPages::reserve(std::uint64_t bytes, std::uint64_t* base) {
@@ -132,6 +150,19 @@ CUresult VmmPages::set_peer(CUdevice accessor, bool enabled) {
         return CUDA_SUCCESS;
     }
     const std::lock_guard lock(mutex_);
+    // A copy may be under way.
+    const bool copies = (copies_allowed_.load(std::memory_order_relaxed) & bit(accessor)) != 0;
+    return enabled || !copies ? grant(accessor, enabled) : CUDA_SUCCESS;
+}
+
+void VmmPages::allow_first_copy(CUdevice accessor) {
+    const std::lock_guard lock(mutex_);
+    if (grant(accessor, true) == CUDA_SUCCESS) {
+        copies_allowed_.fetch_or(bit(accessor), std::memory_order_relaxed);
+    }
+}
+
+CUresult VmmPages::grant(CUdevice accessor, bool enabled) {
     const auto known = std::find(accessors_.begin(), accessors_.end(), accessor);
     if ((known != accessors_.end()) == enabled) {
         return CUDA_SUCCESS;

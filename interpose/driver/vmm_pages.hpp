@@ -3,10 +3,13 @@
 //
 // Every page is a separate physical allocation, because cuMemUnmap takes whole mappings only. Its
 // handle is released right after mapping; the mapping keeps the memory. Access is granted to the
-// context's device and to every device with peer access. The memory supports GPUDirect RDMA where
-// the device supports that for VMM allocations.
+// context's device, to every device with peer access, and to every device from which the program
+// copies: the driver copies mapped memory only where the current context's device may access it,
+// memory from cuMemAlloc everywhere. The memory supports GPUDirect RDMA where the device supports
+// that for VMM allocations.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -24,7 +27,8 @@ class VmmPages {
     static constexpr std::uint64_t page = 2ULL << 20;
 
     /// Reserves addresses, no memory. CUDA_ERROR_NOT_SUPPORTED where the device or the driver has
-    /// no virtual memory management, or not in pages of 2 MiB.
+    /// no virtual memory management, or not in pages of 2 MiB, or where one of the devices that the
+    /// program sees cannot access this one's memory.
     CUresult reserve(std::uint64_t bytes, std::uint64_t* base);
     CUresult release(std::uint64_t base, std::uint64_t bytes);
 
@@ -42,8 +46,23 @@ class VmmPages {
     /// A context on `accessor` may (or may no longer) use the memory, both mapped and to be mapped.
     CUresult set_peer(CUdevice accessor, bool enabled);
 
+    /// Copies may be made in contexts on `accessor` from now on, with peer access or without.
+    /// Cheap when they are allowed already.
+    void allow_copies(CUdevice accessor) {
+        if (accessor != device_ &&
+            (copies_allowed_.load(std::memory_order_relaxed) & bit(accessor)) == 0) {
+            allow_first_copy(accessor);
+        }
+    }
+
   private:
+    static std::uint64_t bit(CUdevice device) {
+        return device >= 0 && device < 64 ? std::uint64_t{1} << device : 0;
+    }
     bool supported();
+    bool accessible_to_all() const;
+    void allow_first_copy(CUdevice accessor);
+    CUresult grant(CUdevice accessor, bool enabled);
     CUresult map_page(std::uint64_t address);
     CUresult set_access(std::uint64_t address, std::uint64_t bytes);
     void insert_mapped(std::uint64_t address, std::uint64_t bytes);
@@ -55,6 +74,7 @@ class VmmPages {
     enum class Support : std::uint8_t { unknown, no, yes };
     Support support_ = Support::unknown;
     std::vector<CUdevice> accessors_;
+    std::atomic<std::uint64_t> copies_allowed_{0};  ///< a bit for each device
     std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
     std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; adjacent ranges are merged
 };

@@ -1,5 +1,7 @@
 // Graphs with memory nodes. A node's memory is recorded with kind "graph" from the node's creation
 // until no graph derived from it is left, or until the program frees it outside.
+#include <type_traits>
+
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
@@ -7,6 +9,7 @@
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
+
 
 namespace mi = memlab::interpose;
 using mi::Api;
@@ -35,8 +38,13 @@ CUresult node(const Parameters* parameters, CUcontext context, const Real& real)
                     return answer;
                 }
             }
+            // The driver checks a copy's addresses in the current context.
+            const bool copy = !std::is_same_v<Parameters, CUDA_MEMSET_NODE_PARAMS>;
+            const CUdevice device =
+                copy && session.contexts().has_multiple() ? mi::current_device() : -1;
             const auto uses = [&](CUdeviceptr address, std::size_t /*bytes*/) {
                 session.contexts().used_by_graph(address, context);
+                session.contexts().allow_copy(address, device);
             };
             mi::ranges::for_each(uses, parameters);
             return real();

@@ -1,7 +1,8 @@
 // Hooks of all driver functions that submit work: check the stream (one_stream.hpp) and the memory
 // that the call names, then make the real call as a submission of the work clock.
 //
-// A copy needs no peer access to reach memory of another context. In processes with more than one
+// A copy needs no peer access to reach memory of another context, and is allowed to reach mapped
+// memory of another device. In processes with more than one
 // context the call's device addresses are looked up first, so that the fences of that memory cover
 // the context in which the call runs.
 //
@@ -82,9 +83,14 @@ void track_memory_use(Arguments... arguments) noexcept {
     (find_stream(&stream, arguments), ...);
     const bool capturing = session->captures().capturing();
     CUcontext context = nullptr;  // looked up lazily: most calls name no memory
+    CUdevice device = -1;
     const auto used = [&](CUdeviceptr address, std::size_t /*bytes*/) {
         if (context == nullptr) {
             context = mi::stream_context(stream);
+            device = mi::current_device();
+        }
+        if constexpr (!is_fill<Arguments...>) {  // a fill needs peer access
+            session->contexts().allow_copy(address, device);
         }
         session->contexts().used_by_copy(address, context);
         if (capturing) {  // the graph may be launched in any context

@@ -333,6 +333,13 @@ void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
     owner->backend().fences().add_peer(primary_if_green(accessor));
 }
 
+void ContextRegistry::allow_copy(std::uint64_t address, CUdevice device) {
+    Context* owner = device >= 0 ? memory_.segments().find(address) : nullptr;
+    if (owner != nullptr) {
+        owner->backend().pages().allow_copies(device);
+    }
+}
+
 // Work of a green context counts as its primary context's.
 CUcontext ContextRegistry::primary_if_green(CUcontext handle) const {
     const Context* known = find(handle);

@@ -99,6 +99,9 @@ class ContextRegistry {
     /// access, so the fences of the owning context must cover `accessor` from now on.
     void used_by_copy(std::uint64_t address, CUcontext accessor);
 
+    /// A copy that names `address` is about to be made with a context of `device` current.
+    void allow_copy(std::uint64_t address, CUdevice device);
+
     /// A graph node created for the context `accessor` (may be null) uses the pooled memory at
     /// `address`.
     void used_by_graph(std::uint64_t address, CUcontext accessor);

@@ -239,6 +239,9 @@ def _memory() -> list[Case]:
              may_warn=True),
         Case("device reset, shared", ("device_reset",), 0, (reset,)),
         Case("device reset, static", ("device_reset_static",), 0, (reset,), static_runtime=True),
+        *(Case(f"copies between GPUs: {backend}", ("copies_between_gpus",), 0,
+               (Recording(Kind(4, requested=4 * 3 << 19)),), gpus=2, settings=(("MEMLAB_BACKEND", backend),))
+          for backend in ("classic", "vmm")),
         Case("two GPUs, shared", ("two_gpus",), 0, (two_gpus,), gpus=2),
         Case("memory of a process on another GPU", ("ipc_peers", "stream"), 0, (ipc_peers,), gpus=2),
         Case("two GPUs, static", ("two_gpus_static",), 0, (two_gpus,), static_runtime=True, gpus=2),

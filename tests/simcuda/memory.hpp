@@ -84,6 +84,7 @@ struct Allocation {
     Pool* pool = nullptr;  // of async memory
     unsigned opens = 0;    // of an IPC mapping
     bool free_pending = false;
+    uint64_t accessors = 0;  // of virtual memory: a bit for each device
 };
 
 // The address space. Throws nothing; 0 when it is exhausted.

@@ -77,6 +77,32 @@ bool nameable(As as, const std::vector<Rows>& planes) {
              whole(planes.front().from, planes.back().from, planes.back().from_step)));
 }
 
+// Virtual memory can be named by a copy only where the current context's device may access it,
+// whatever the stream; copies that name the contexts go everywhere (measured on two H100).
+bool reachable(uint64_t begin, uint64_t bytes) {
+    Context* context = nullptr;
+    if (current_context(context) != CUDA_SUCCESS) {
+        return true;
+    }
+    const Allocation* first = find_allocation(begin);
+    auto it = first != nullptr ? allocations().find(first->base) : allocations().lower_bound(begin);
+    for (; it != allocations().end() && it->first < begin + bytes; ++it) {
+        if (it->second.kind == Kind::vmm &&
+            (it->second.accessors & (uint64_t{1} << context->device)) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool reachable(const std::vector<Rows>& parts) {
+    return std::all_of(parts.begin(), parts.end(), [](const Rows& rows) {
+        return rows.bytes == 0 ||
+               (reachable(rows.to, (rows.count - 1) * rows.to_step + rows.bytes) &&
+                reachable(rows.from, (rows.count - 1) * rows.from_step + rows.bytes));
+    });
+}
+
 // Pageable host memory is read at once where `staged`.
 Work copy_work(const std::vector<Rows>& parts, bool staged) {
     Work work;
@@ -124,12 +150,15 @@ Work copy_work(const std::vector<Rows>& parts, bool staged) {
     return work;
 }
 
-CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait) {
+// How a copy says where the memory is.
+enum class By { address, context };
+
+CUresult copy(const std::vector<Rows>& parts, CUstream hStream, bool wait, By by = By::address) {
     Stream* stream = nullptr;
     if (CUresult error = find_stream(hStream, stream)) {
         return error;
     }
-    if (!nameable(as(*stream), parts)) {
+    if (!nameable(as(*stream), parts) || (by == By::address && !reachable(parts))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t bytes = 0;
@@ -254,8 +283,9 @@ std::vector<Rows> box(const Side& to, const Side& from, size_t width, size_t hei
     return parts;
 }
 
-CUresult copy_parts(const std::vector<Rows>& parts, CUstream stream, bool wait) {
-    return parts.empty() ? CUDA_SUCCESS : copy(parts, stream, wait);
+CUresult copy_parts(const std::vector<Rows>& parts, CUstream stream, bool wait,
+                    By by = By::address) {
+    return parts.empty() ? CUDA_SUCCESS : copy(parts, stream, wait, by);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream stream, bool wait) {
@@ -283,11 +313,11 @@ bool sides_of(const Parameters* p, Side& to, Side& from) {
 }
 
 template <typename Parameters>
-CUresult copy_3d(const Parameters* p, CUstream stream, bool wait) {
+CUresult copy_3d(const Parameters* p, CUstream stream, bool wait, By by = By::address) {
     Side to;
     Side from;
     return sides_of(p, to, from)
-               ? copy_parts(box(to, from, p->WidthInBytes, p->Height, p->Depth), stream, wait)
+               ? copy_parts(box(to, from, p->WidthInBytes, p->Height, p->Depth), stream, wait, by)
                : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -301,7 +331,7 @@ CUresult copy_node(const CUDA_MEMCPY3D* parameters, Work& work) {
     }
     const std::vector<Rows> parts =
         box(to, from, parameters->WidthInBytes, parameters->Height, parameters->Depth);
-    if (!nameable(As::node, parts)) {
+    if (!nameable(As::node, parts) || !reachable(parts)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     work = copy_work(parts, false);
@@ -368,12 +398,12 @@ CUresult sim_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, 
 
 CUresult sim_cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,
                           size_t ByteCount) {
-    return copy(dstDevice, srcDevice, ByteCount);
+    return copy({Rows{dstDevice, srcDevice, ByteCount}}, nullptr, true, By::context);
 }
 
 CUresult sim_cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,
                                size_t ByteCount, CUstream hStream) {
-    return copy(dstDevice, srcDevice, ByteCount, hStream);
+    return copy({Rows{dstDevice, srcDevice, ByteCount}}, hStream, false, By::context);
 }
 
 CUresult sim_cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
@@ -397,11 +427,11 @@ CUresult sim_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
 }
 
 CUresult sim_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
-    return copy_3d(pCopy, nullptr, true);
+    return copy_3d(pCopy, nullptr, true, By::context);
 }
 
 CUresult sim_cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-    return copy_3d(pCopy, hStream, false);
+    return copy_3d(pCopy, hStream, false, By::context);
 }
 
 CUresult sim_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {

@@ -237,7 +237,7 @@ CUresult sim_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc*
             return CUDA_ERROR_INVALID_DEVICE;
         }
     }
-    // What is modelled is the access of the memory's own device; a peer's takes nothing from it.
+    // Work in the memory's own device needs its access; copies made elsewhere, that device's.
     const Allocation* allocation = find_allocation(ptr);
     bool accessible = pages_state(ptr, size) == 2;
     for (size_t i = 0; i < count; ++i) {
@@ -246,7 +246,21 @@ CUresult sim_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc*
             accessible = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         }
     }
-    return set_pages_accessible(ptr, size, accessible) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!set_pages_accessible(ptr, size, accessible)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (auto it = allocations().lower_bound(ptr);
+         it != allocations().end() && it->first < ptr + size; ++it) {
+        for (size_t i = 0; i < count; ++i) {
+            const uint64_t bit = uint64_t{1} << desc[i].location.id;
+            if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+                it->second.accessors = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE
+                                           ? it->second.accessors & ~bit
+                                           : it->second.accessors | bit;
+            }
+        }
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
