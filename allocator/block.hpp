@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "allocator/backend.hpp"
+#include "allocator/page_set.hpp"
 
 namespace memlab::allocator {
 
@@ -23,6 +24,7 @@ struct Segment {
     std::uint64_t mapped = 0;                  ///< bytes backed by memory: all, if not expandable
     std::uint64_t idle_since_ns = never_seen;  ///< the first tick that saw it wholly free
     std::uint64_t unused_since = 0;            ///< takes() when it became wholly free
+    PageSet chunks;                            ///< of a range: the pages at which chunks begin
 };
 
 enum class BlockState : std::uint8_t {

@@ -7,7 +7,9 @@
 //  - an expandable range is a segment whose blocks need not have memory: those without are whole
 //    pages in the state `unmapped`, no two of them neighbours. The guarantees for other segments
 //    hold for the blocks between two of these;
-//  - only reserve() allocates host memory, so every other function succeeds: a free cannot fail for
+//  - the memory of a range is in chunks (chunk_bytes), and only whole chunks become unmapped;
+//  - only reserve() and add_range() allocate host memory, so every other function succeeds: a free
+//  cannot fail for
 //    lack of it, and an allocation that cannot be recorded fails before anything has changed.
 //
 // Finding a block by its base is O(1), everything else O(log blocks). Blocks come from slabs with a
@@ -40,8 +42,9 @@ class BlockStore {
     BlockStore(const BlockStore&) = delete;
     BlockStore& operator=(const BlockStore&) = delete;
 
-    /// Allocates the host memory for one add_segment() or add_range(), one map() or unmap(), and
-    /// one take(), together. False when there is none; then nothing has changed.
+    /// Allocates the host memory for one add_segment() or add_range() (but for its set of pages),
+    /// one map() or unmap(), and one take(), together. False when there is none; then nothing has
+    /// changed.
     bool reserve() noexcept;
 
     /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits.
@@ -81,8 +84,9 @@ class BlockStore {
     /// Whether the range is possible: whole pages, and otherwise as can_add().
     bool can_add_range(Address base, std::uint64_t size) const noexcept;
 
-    /// Adds an expandable range without memory. can_add_range() must hold.
-    void add_range(Address base, std::uint64_t size, bool small) noexcept;
+    /// Adds an expandable range without memory. can_add_range() must hold. False, with nothing
+    /// changed, without host memory for it.
+    bool add_range(Address base, std::uint64_t size, bool small) noexcept;
 
     /// Removes a range that has no memory.
     void remove_range(Address base) noexcept;
@@ -100,19 +104,26 @@ class BlockStore {
     /// Marks those pages as mapped; returns the free block that contains them.
     Block& map(const Growth& growth) noexcept;
 
-    /// The whole pages inside a free block of an expandable range.
+    /// The whole chunks inside a free block of an expandable range.
     struct Pages {
         Block* block = nullptr;
         Address begin = 0;
         std::uint64_t bytes = 0;  ///< 0: none
     };
-    /// The next free block with whole pages after (after_capacity, after), by (capacity, address).
+    /// The next free block with whole chunks after (after_capacity, after), by (capacity, address).
     /// The pages found so far may be unmapped between calls: pass copies of the key.
     Pages free_pages(bool small, std::uint64_t after_capacity, Address after) const noexcept;
-    /// Those of the largest free block, except the blocks that `growth` extends.
+    /// Those of the largest free block that has some, except the blocks that `growth` extends.
     Pages largest_free_pages(const Growth& growth) const noexcept;
 
-    /// Marks pages inside a free block of an expandable range as unmapped.
+    /// An upper bound of the bytes that a free block of a range has besides whole chunks. O(free
+    /// blocks).
+    std::uint64_t largest_remainder() const noexcept;
+
+    /// The last chunks of `pages`, as few as hold `bytes`.
+    static Pages last_chunks(const Pages& pages, std::uint64_t bytes) noexcept;
+
+    /// Marks whole chunks inside a free block of an expandable range as unmapped.
     void unmap(Block& block, Address begin, std::uint64_t bytes) noexcept;
 
     /// The next wholly free segment after (after_size, after_base), by (size, address); null at the
@@ -216,7 +227,7 @@ class BlockStore {
     static bool counts_as_split(const Block& block) noexcept {
         return !block.segment->expandable && block.segment->blocks > 1;
     }
-    static Pages whole_pages(Block& block) noexcept;
+    static Pages whole_chunks(Block& block) noexcept;
     void unlink_hole(Block& block) noexcept;
     std::string validate_free(const Block& block) const;
     std::string validate_hole(const Block& block) const;

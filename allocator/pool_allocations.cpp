@@ -209,12 +209,11 @@ bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
         ranges_unavailable_ = true;
         return false;
     }
-    if (!store_.can_add_range(base, bytes)) {
+    if (!store_.can_add_range(base, bytes) || !store_.add_range(base, bytes, plan.small)) {
         backend_.range_release(base, bytes);
         ranges_unavailable_ = true;
         return false;
     }
-    store_.add_range(base, bytes, plan.small);
     return true;
 }
 
@@ -236,7 +235,8 @@ bool Pool::Impl::may_fit(const SizePolicy::Plan& plan) {
             for_each_free_pages(small,
                                 [&](const BlockStore::Pages& pages) { unused += pages.bytes; });
         }
-        unused += 2 * page_bytes;  // growth in place also uses what is free beside whole pages
+        // Growth in place also uses what is free beside whole chunks, on both sides.
+        unused += 2 * store_.largest_remainder();
     }
     return plan.size <= unused || plan.size - unused <= available;
 }

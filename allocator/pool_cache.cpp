@@ -62,7 +62,7 @@ std::uint64_t Pool::Impl::release_segments(Lock& lock, const ReleasedSegments& r
     return taken;
 }
 
-/// Frees all unused segments, then the free whole pages of ranges.
+/// Frees all unused segments, then the free whole chunks of ranges.
 std::uint64_t Pool::Impl::release_unused(Lock& lock) {
     ReleasedSegments released;
     for (const bool small : {false, true}) {
@@ -77,7 +77,7 @@ std::uint64_t Pool::Impl::release_unused(Lock& lock) {
     return unmapped + release_segments(lock, released);
 }
 
-/// Unmaps free pages; returns the bytes that the backend took back.
+/// Unmaps free chunks; returns the bytes that the backend took back.
 std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes) {
     if (!store_.reserve()) {
         return 0;
@@ -91,7 +91,7 @@ std::uint64_t Pool::Impl::unmap(Block& block, Address begin, std::uint64_t bytes
     return backend_.pages_unmap(begin, bytes).ok() ? bytes : 0;
 }
 
-/// Keeps the reserved bytes at their high-water mark while there are free whole pages: before a
+/// Keeps the reserved bytes at their high-water mark while there are free whole chunks: before a
 /// growth would exceed it, unmaps the excess, largest free blocks first, but not the blocks that
 /// the growth extends.
 void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t requested, Tag tag) {
@@ -115,13 +115,11 @@ void Pool::Impl::reclaim_pages(const SizePolicy::Plan& plan, std::uint64_t reque
             }
             observer_.on_reclaim(requested, tag);
         }
-        const std::uint64_t bytes =
-            std::min(pages.bytes, (excess + page_bytes - 1) / page_bytes * page_bytes);
-        const Address end = pages.begin + pages.bytes;
+        const BlockStore::Pages last = BlockStore::last_chunks(pages, excess);
         if (!store_.reserve()) {
             return;
         }
-        unmap(*pages.block, end - bytes, bytes);
+        unmap(*last.block, last.begin, last.bytes);
     }
 }
 

@@ -137,7 +137,7 @@ class Pool::Impl {
             visit(*found);
         }
     }
-    /// Calls visit(const BlockStore::Pages&) for the whole pages of each free block in a range, by
+    /// Calls visit(const BlockStore::Pages&) for the whole chunks of each free block in a range, by
     /// (capacity, address); it may unmap those.
     template <typename Visit>
     void for_each_free_pages(bool small, Visit visit) {

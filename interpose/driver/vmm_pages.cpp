@@ -21,6 +21,10 @@ bool VmmPages::supported() {
     properties_.location.id = device_;
     properties_.allocFlags.gpuDirectRDMACapable =
         device_has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
+    if (device_has(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+        properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        shareable_ = true;
+    }
     std::size_t granularity = 0;
     const CUresult result = call_real(&Driver::cuMemGetAllocationGranularity, &granularity,
                                       &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -70,14 +74,23 @@ CUresult VmmPages::release(std::uint64_t base, std::uint64_t bytes) {
     return call_real(&Driver::cuMemAddressFree, CUdeviceptr{base}, std::size_t{bytes});
 }
 
-CUresult VmmPages::map_page(std::uint64_t address) {
+CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
     CUmemGenericAllocationHandle handle = 0;
-    CUresult result = call_real(&Driver::cuMemCreate, &handle, std::size_t{page},
-                                static_cast<const CUmemAllocationProp*>(&properties_), 0ULL);
+    const auto create = [&] {
+        return call_real(&Driver::cuMemCreate, &handle, std::size_t{bytes},
+                         static_cast<const CUmemAllocationProp*>(&properties_), 0ULL);
+    };
+    CUresult result = create();
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY &&
+        properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && mapped_.empty()) {
+        properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;  // some systems refuse it
+        shareable_ = false;
+        result = create();
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = call_real(&Driver::cuMemMap, CUdeviceptr{address}, std::size_t{page}, std::size_t{0},
+    result = call_real(&Driver::cuMemMap, CUdeviceptr{address}, std::size_t{bytes}, std::size_t{0},
                        handle, 0ULL);
     call_real(&Driver::cuMemRelease, handle);
     return result;
@@ -96,13 +109,14 @@ CUresult VmmPages::set_access(std::uint64_t address, std::uint64_t bytes) {
                      static_cast<const CUmemAccessDesc*>(access.data()), access.size());
 }
 
-CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes) {
+CUresult VmmPages::map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk) {
     const std::lock_guard lock(mutex_);
     std::uint64_t done = 0;
     CUresult result = CUDA_SUCCESS;
     while (done != bytes && result == CUDA_SUCCESS) {
-        result = map_page(address + done);
-        done += result == CUDA_SUCCESS ? page : 0;
+        const std::uint64_t piece = std::min(chunk, bytes - done);
+        result = map_chunk(address + done, piece);
+        done += result == CUDA_SUCCESS ? piece : 0;
     }
     if (result == CUDA_SUCCESS) {
         result = set_access(address, bytes);

@@ -1,12 +1,12 @@
 // Virtual address ranges and their physical pages, for the pool's expandable segments: the driver's
 // virtual memory management behind four calls.
 //
-// Every page is a separate physical allocation, because cuMemUnmap takes whole mappings only. Its
-// handle is released right after mapping; the mapping keeps the memory. Access is granted to the
-// context's device, to every device with peer access, and to every device from which the program
-// copies: the driver copies mapped memory only where the current context's device may access it,
-// memory from cuMemAlloc everywhere. The memory supports GPUDirect RDMA where the device supports
-// that for VMM allocations.
+// Every chunk (allocator/backend.hpp) is a separate physical allocation, because cuMemUnmap takes
+// whole mappings only. Its handle is released right after mapping; the mapping keeps the memory.
+// Access is granted to the context's device, to every device with peer access, and to every device
+// from which the program copies: the driver copies mapped memory only where the current context's
+// device may access it, memory from cuMemAlloc everywhere. The memory supports GPUDirect RDMA where
+// the device supports that for VMM allocations.
 #pragma once
 
 #include <atomic>
@@ -32,10 +32,14 @@ class VmmPages {
     CUresult reserve(std::uint64_t bytes, std::uint64_t* base);
     CUresult release(std::uint64_t base, std::uint64_t bytes);
 
-    /// Maps memory at [address, address + bytes), multiples of `page`; all of it or nothing.
-    CUresult map(std::uint64_t address, std::uint64_t bytes);
-    /// Unmaps and releases the memory. No work may be using it.
+    /// Maps memory at [address, address + bytes), multiples of `page`, in pieces of `chunk` bytes
+    /// from the beginning; all of it or nothing.
+    CUresult map(std::uint64_t address, std::uint64_t bytes, std::uint64_t chunk);
+    /// Unmaps and releases the memory: whole chunks. No work may be using it.
     CUresult unmap(std::uint64_t address, std::uint64_t bytes);
+
+    /// Whether the memory at an address can be exported as a file descriptor.
+    bool can_share(std::uint64_t address) { return shareable_.load() && owns(address); }
 
     /// Whether the address is in a range reserved here.
     bool owns(std::uint64_t address);
@@ -63,7 +67,7 @@ class VmmPages {
     bool accessible_to_all() const;
     void allow_first_copy(CUdevice accessor);
     CUresult grant(CUdevice accessor, bool enabled);
-    CUresult map_page(std::uint64_t address);
+    CUresult map_chunk(std::uint64_t address, std::uint64_t bytes);
     CUresult set_access(std::uint64_t address, std::uint64_t bytes);
     void insert_mapped(std::uint64_t address, std::uint64_t bytes);
     void erase_mapped(std::uint64_t address, std::uint64_t bytes);
@@ -73,8 +77,9 @@ class VmmPages {
     CUmemAllocationProp properties_{};
     enum class Support : std::uint8_t { unknown, no, yes };
     Support support_ = Support::unknown;
+    std::atomic<bool> shareable_{false};  ///< so far all memory has the POSIX handle type
     std::vector<CUdevice> accessors_;
-    std::atomic<std::uint64_t> copies_allowed_{0};  ///< a bit for each device
+    std::atomic<std::uint64_t> copies_allowed_{0};     ///< a bit for each device
     std::map<std::uint64_t, std::uint64_t> reserved_;  ///< start to size
     std::map<std::uint64_t, std::uint64_t> mapped_;    ///< start to end; adjacent ranges are merged
 };

@@ -2,6 +2,7 @@
 // until no graph derived from it is left, or until the program frees it outside.
 #include <type_traits>
 
+#include "interpose/driver/current_context.hpp"
 #include "interpose/driver/one_stream.hpp"
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/hooks/call_and_sample.hpp"
@@ -9,7 +10,6 @@
 #include "interpose/memory/bounds.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/graph_memory.hpp"
-
 
 namespace mi = memlab::interpose;
 using mi::Api;

@@ -1,9 +1,10 @@
 // Memory shared with other processes and APIs.
 //
 // A legacy IPC handle names the driver's allocation, that is the pool's segment, not the block: an
-// importer would get the segment's base. A block at its segment's base is exported exactly. Any
-// other export fails with a message; and from the first export on, new memory comes from the driver
-// so that later exports are exact.
+// importer would get the segment's base. A block at its segment's base is exported exactly, a block
+// of mapped memory by a handle of memlab's own (sharing/). Any other export fails with a message;
+// and from the first export on, new memory comes from the driver so that later exports are exact
+// for everybody.
 #include <algorithm>
 
 #include "interpose/driver/diagnostics.hpp"
@@ -11,6 +12,8 @@
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/context_registry.hpp"
 #include "interpose/memory/device_memory.hpp"
+#include "interpose/sharing/exporter.hpp"
+#include "interpose/sharing/importer.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::trace::MemoryKind;
@@ -66,6 +69,44 @@ CUresult open_ipc(Api api, CUdeviceptr* address, unsigned flags, const Real& rea
         real);
 }
 
+// A handle of another process's memlab, or the driver's.
+template <class Real>
+CUresult open_any(Api api, CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags,
+                  const Real& real) {
+    mi::SharedHandle shared;
+    if (!mi::decode(handle, &shared)) {
+        return open_ipc(api, address, flags, real);
+    }
+    return mi::hook(
+        [&](Session& session) -> CUresult {
+            if (address == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+                return CUDA_ERROR_INVALID_VALUE;
+            }
+            mi::Importer::Import import;
+            const CUresult result = mi::retry_after_release(
+                session, [&] { return mi::importer().open(shared, &import); });
+            if (result != CUDA_SUCCESS) {
+                return result;
+            }
+            *address = import.address;
+            if (import.opens == 1) {
+                mi::record_driver_allocation(session, api, make_import(shared.bytes),
+                                             import.address);
+            }
+            return CUDA_SUCCESS;
+        },
+        real);
+}
+
+CUresult close_import(Session& session, CUdeviceptr address) {
+    bool last = false;
+    const CUresult result = mi::importer().close(address, &last);
+    if (last) {
+        mi::record_driver_free(session, Api::cuIpcCloseMemHandle, HandleClass::memory, address);
+    }
+    return result;
+}
+
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
@@ -85,10 +126,20 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
             if (const CUresult broken = mi::broken_context(); broken != CUDA_SUCCESS) {
                 return broken;
             }
+            if (mi::is_shareable(session, *pooled)) {
+                if (memlab::profiler::Recorder* recorder = session.recorder()) {
+                    recorder->report_missed(
+                        "pooled memory was shared with other processes by handles of memlab's own, "
+                        "which a process without memlab cannot open: MEMLAB_POOL=off for such a "
+                        "program",
+                        0);
+                }
+                return mi::exporter().share(session, *pooled, handle);
+            }
             if (pooled->context->backend().pages().owns(address)) {
                 mi::warn(
-                    "cuIpcGetMemHandle cannot export memory of MEMLAB_BACKEND=vmm and was refused; "
-                    "run this program with MEMLAB_BACKEND=classic");
+                    "cuIpcGetMemHandle cannot export this memory of MEMLAB_BACKEND=vmm and was "
+                    "refused; run this program with MEMLAB_BACKEND=classic");
                 return CUDA_ERROR_NOT_SUPPORTED;
             }
             if (mi::exports_exactly(*pooled)) {
@@ -104,13 +155,13 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* handle, CUdevic
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
                                                   unsigned int flags) {
-    return open_ipc(Api::cuIpcOpenMemHandle, address, flags,
+    return open_any(Api::cuIpcOpenMemHandle, address, handle, flags,
                     mi::real_call(&Driver::cuIpcOpenMemHandle, address, handle, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
                                                      unsigned int flags) {
-    return open_ipc(Api::cuIpcOpenMemHandle_v2, address, flags,
+    return open_any(Api::cuIpcOpenMemHandle_v2, address, handle, flags,
                     mi::real_call(&Driver::cuIpcOpenMemHandle_v2, address, handle, flags));
 }
 
@@ -118,6 +169,10 @@ MEMLAB_EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr address) {
     const auto real = mi::real_call(&Driver::cuIpcCloseMemHandle, address);
     return mi::hook(
         [&](Session& session) {
+            const std::optional<mi::Importer::Import> import = mi::importer().find(address);
+            if (import && import->address == address) {
+                return close_import(session, address);
+            }
             return mi::free_from_driver(session, Api::cuIpcCloseMemHandle, HandleClass::memory,
                                         address, real);
         },

@@ -3,9 +3,11 @@
 #include <mutex>
 #include <set>
 
-#include "interpose/driver/diagnostics.hpp"
+#include "interpose/driver/current_context.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/memory/device_memory.hpp"
+#include "interpose/sharing/exporter.hpp"
+#include "interpose/sharing/importer.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::allocator::BlockInfo;
@@ -59,6 +61,19 @@ SynchronousBlocks& synchronous_blocks() {
     return once;
 }
 
+// The driver refuses the attribute for mapped memory. The context's flag means more: all of its
+// memory operations are synchronous.
+CUresult make_synchronous(mi::Context& context) {
+    const mi::CurrentContext current(context.handle());
+    unsigned flags = 0;
+    const CUresult result = mi::call_real(&Driver::cuCtxGetFlags, &flags);
+    constexpr unsigned settable =
+        CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS;
+    return result != CUDA_SUCCESS
+               ? result
+               : mi::call_real(&Driver::cuCtxSetFlags, (flags & settable) | CU_CTX_SYNC_MEMOPS);
+}
+
 // Plain CUDA maps each allocation of more than 1 MiB separately, in units of 2 MiB; smaller ones
 // share a unit, as they do in the pool's segments.
 bool has_own_mapping(const BlockInfo& block) {
@@ -72,7 +87,8 @@ std::size_t own_mapping_size(const BlockInfo& block) {
 }
 
 // Overwrites attributes that describe the segment instead of the block.
-void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& pooled, void* value) {
+void correct_attribute(Session& session, CUpointer_attribute attribute,
+                       const mi::PooledBlock& pooled, void* value) {
     const BlockInfo& block = *pooled.block;
     switch (attribute) {
         case CU_POINTER_ATTRIBUTE_CONTEXT:  // pages of expandable segments have no context
@@ -104,7 +120,12 @@ void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& poo
             break;
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
             *static_cast<unsigned*>(value) =
-                mi::exports_exactly(pooled) ? *static_cast<unsigned*>(value) : 0;
+                mi::is_shareable(session, pooled)
+                    ? 1
+                    : (mi::exports_exactly(pooled) ? *static_cast<unsigned*>(value) : 0);
+            break;
+        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:  // 0 for memory from cuMemAlloc
+            *static_cast<unsigned long long*>(value) = 0;
             break;
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
@@ -126,13 +147,35 @@ void correct_attribute(CUpointer_attribute attribute, const mi::PooledBlock& poo
         case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         case CU_POINTER_ATTRIBUTE_MAPPED:
-        case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         default:  // a later driver's
             break;
+    }
+}
+
+void set_range(const mi::Importer::Import& import, CUdeviceptr* base, std::size_t* size) {
+    if (base != nullptr) {
+        *base = import.address;
+    }
+    if (size != nullptr) {
+        *size = import.handle.bytes;
+    }
+}
+
+// An imported block's range is that of the exporting process, not of the chunks that hold it.
+void correct_import(CUpointer_attribute attribute, CUdeviceptr address, void* value) {
+    if (attribute != CU_POINTER_ATTRIBUTE_RANGE_START_ADDR &&
+        attribute != CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        return;
+    }
+    const std::optional<mi::Importer::Import> import = mi::importer().find(address);
+    if (import && attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        set_range(*import, static_cast<CUdeviceptr*>(value), nullptr);
+    } else if (import) {
+        set_range(*import, nullptr, static_cast<std::size_t*>(value));
     }
 }
 
@@ -200,8 +243,17 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
     return mi::hook_nested(
         [&](Session& session, bool nested) -> CUresult {
             const std::optional<mi::PooledBlock> pooled = mi::find_pooled(session, address, nested);
-            if (!pooled || (base == nullptr && size == nullptr)) {
+            if (base == nullptr && size == nullptr) {
                 return real();
+            }
+            if (!pooled) {
+                const CUresult result = real();
+                const std::optional<mi::Importer::Import> import =
+                    result == CUDA_SUCCESS && !nested ? mi::importer().find(address) : std::nullopt;
+                if (import) {
+                    set_range(*import, base, size);
+                }
+                return result;
             }
             // The driver is called for its errors (no context, a sticky error).
             CUdeviceptr segment = 0;
@@ -233,8 +285,11 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attr
                 return CUDA_ERROR_INVALID_VALUE;
             }
             const CUresult result = real();
+            if (result == CUDA_SUCCESS && !pooled && !nested) {
+                correct_import(attribute, address, value);
+            }
             if (result == CUDA_SUCCESS && pooled) {
-                correct_attribute(attribute, *pooled, value);
+                correct_attribute(session, attribute, *pooled, value);
             }
             return result;
         },
@@ -253,9 +308,12 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned int count,
                 return attributes_of_unallocated(count, attributes, values, address);
             }
             const CUresult result = real();
+            for (unsigned i = 0; result == CUDA_SUCCESS && !pooled && !nested && i < count; ++i) {
+                correct_import(attributes[i], address, values[i]);
+            }
             if (result == CUDA_SUCCESS && pooled) {
                 for (unsigned i = 0; i < count; ++i) {
-                    correct_attribute(attributes[i], *pooled, values[i]);
+                    correct_attribute(session, attributes[i], *pooled, values[i]);
                 }
             }
             return result;
@@ -281,12 +339,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
                 // The driver treats VMM pages differently from cuMemAlloc's memory.
                 return page ? CUDA_ERROR_INVALID_VALUE : real();
             }
-            if (page) {
-                mi::warn(
-                    "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS cannot be set for memory of "
-                    "MEMLAB_BACKEND=vmm; run this program with MEMLAB_BACKEND=classic");
-                return CUDA_ERROR_NOT_SUPPORTED;
-            }
             // Programs that set it (RDMA) set it again for later memory.
             session.disable_pooling_quietly(
                 "synchronous memory operations were requested (GPUDirect RDMA): device "
@@ -294,8 +346,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value,
                 "the allocation it names");
             const unsigned mark = 1;
             const CUresult result =
-                mi::call_real(&Driver::cuPointerSetAttribute, static_cast<const void*>(&mark),
-                              attribute, address);
+                page ? make_synchronous(*pooled->context)
+                     : mi::call_real(&Driver::cuPointerSetAttribute,
+                                     static_cast<const void*>(&mark), attribute, address);
             if (result == CUDA_SUCCESS) {
                 synchronous_blocks().set(*pooled->block, *static_cast<const unsigned*>(value) != 0);
             }

@@ -140,8 +140,9 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
         return to_status(broken);
     }
-    return to_status(memory_.limits().take(context_.device(), bytes,
-                                           [&] { return pages_.map(address, bytes); }));
+    return to_status(memory_.limits().take(context_.device(), bytes, [&] {
+        return pages_.map(address, bytes, allocator::chunk_bytes(bytes));
+    }));
 }
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {

@@ -55,10 +55,11 @@ bool cupti_option(Settings& settings, std::string_view text) {
 }
 
 bool ipc_option(Settings& settings, std::string_view text) {
-    if (text != "auto" && text != "off") {
+    if (text != "auto" && text != "plain" && text != "off") {
         return false;
     }
-    settings.detect_ipc = text == "auto";
+    settings.detect_ipc = text != "off";
+    settings.share_ipc = text == "auto";
     return true;
 }
 
@@ -260,10 +261,13 @@ constexpr OptionDef options[] = {
      "PyTorch's roundup_power2_divisions: sizes are rounded up to this many steps between "
      "powers of two. 0: to 512 bytes only.",
      roundup_option},
-    {"MEMLAB_IPC", "auto, off", "auto",
+    {"MEMLAB_IPC", "auto, plain, off", "auto",
      "Memory shared with other processes. auto: segments of PyTorch's own cache come from the "
      "driver, and once UCX or MPI is loaded, or memory was exported, all new memory does, so that "
-     "its handles are exact. off: pool it all the same, for programs that export no memory.",
+     "its handles are exact; pooled memory of the vmm backend can be opened by processes under "
+     "memlab. plain: the same, but such memory is exported to nobody. off: pool it all the same, "
+     "for "
+     "programs that export no memory.",
      ipc_option},
     {"MEMLAB_RECORD", "on, off", "on", "Record and report; off leaves only the pool.",
      switch_option<&Settings::record>},

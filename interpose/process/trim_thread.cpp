@@ -4,7 +4,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <ctime>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "interpose/memory/memory.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
+#include "trace/own_thread.hpp"
 
 namespace memlab::interpose {
 namespace {
@@ -23,21 +23,6 @@ constexpr std::uint64_t max_interval_ns = 1'000'000'000;
 constexpr std::uint64_t max_wait_at_exit_ns = 1'000'000'000;
 constexpr std::uint64_t max_between_children_ns = 3'600'000'000'000;
 
-class AllSignalsBlocked {
-  public:
-    AllSignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before_);
-    }
-    ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-    AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
-  private:
-    sigset_t before_;
-};
-
 }  // namespace
 
 bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
@@ -46,13 +31,7 @@ bool TrimThread::start(Memory& memory, std::uint64_t trim_after_ns) {
     }
     memory_ = &memory;
     trim_after_ns_ = trim_after_ns;
-    const AllSignalsBlocked blocked;  // the new thread inherits the mask
-    pthread_t thread{};
-    if (pthread_create(&thread, nullptr, &TrimThread::run, this) != 0) {
-        return false;
-    }
-    pthread_detach(thread);
-    return true;
+    return trace::start_own_thread(&TrimThread::run, this);
 }
 
 void TrimThread::child_starts() noexcept {

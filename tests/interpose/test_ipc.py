@@ -8,6 +8,7 @@ from __future__ import annotations
 from support import EndToEnd
 
 SIZES = ("1000", "2000", "100000", "3000000", "30000000")
+INVALID_HANDLE = 400
 EXACT = [f"{size}: exact" for size in SIZES]
 
 
@@ -44,6 +45,14 @@ class Ipc(EndToEnd):
             self.assertEqual(stderr.count("cuIpcGetMemHandle of a block inside a pooled segment"),
                              sum(line in refused for line in before), stderr)
 
-    def test_memory_that_grows_in_place_is_refused(self) -> None:
+    def test_mapped_memory_is_exact_for_importers_under_memlab(self) -> None:
+        self.assertEqual(self.shared("preloaded", {"MEMLAB_BACKEND": "vmm"}), (EXACT, EXACT, ""))
+
+    def test_mapped_memory_is_refused_to_others(self) -> None:
         before, after, _ = self.shared("plain", {"MEMLAB_BACKEND": "vmm"})
-        self.assertEqual((before, after), ([f"{size}: refused 801" for size in SIZES], EXACT))
+        self.assertEqual((before, after), ([f"{size}: refused {INVALID_HANDLE} by the importer" for size in SIZES], EXACT))
+
+    def test_mapped_memory_is_refused_to_all_where_it_is_not_shared(self) -> None:
+        for settings in ({"MEMLAB_IPC": "plain"}, {"SIMCUDA_FAIL": "cuMemCreate:1:800"}):
+            before, after, _ = self.shared("preloaded", {"MEMLAB_BACKEND": "vmm"} | settings)
+            self.assertEqual((before, after), ([f"{size}: refused 801" for size in SIZES], EXACT), settings)

@@ -26,7 +26,7 @@ std::vector<unsigned char> host(bytes);
 unsigned char pattern = 0;
 
 struct Ends {
-    CUdeviceptr to;    // 0: the host's memory
+    CUdeviceptr to;  // 0: the host's memory
     CUdeviceptr from;
     const char* name;
 };
@@ -123,8 +123,8 @@ enum class Form {
     captured,
     node,
 };
-constexpr const char* names[] = {"cuMemcpy", "own stream", "other stream", "null stream", "2D", "3D",
-                                 "batch",    "captured",   "node"};
+constexpr const char* names[] = {"cuMemcpy", "own stream", "other stream", "null stream", "2D",
+                                 "3D",       "batch",      "captured",     "node"};
 
 CUresult copy(Form form, const Ends& ends, const Device& current, const Device& other) {
     CUdeviceptr to = address(ends.to);
@@ -212,7 +212,8 @@ int main() {
     all_copies();
     for (const int i : {0, 1}) {
         CHECK(cuCtxSetCurrent(devices[i].context));
-        SAY("peer access: %d\n", static_cast<int>(cuCtxEnablePeerAccess(devices[1 - i].context, 0)));
+        SAY("peer access: %d\n",
+            static_cast<int>(cuCtxEnablePeerAccess(devices[1 - i].context, 0)));
     }
     all_copies();
     for (const int i : {0, 1}) {

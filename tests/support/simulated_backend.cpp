@@ -178,6 +178,9 @@ BackendStatus SimulatedBackend::pages_map(Address address, std::uint64_t bytes) 
     for (Address page = address; page < address + bytes; page += page_bytes) {
         pages_.insert(pages_.end(), page);
     }
+    for (Address chunk = address; chunk < address + bytes; chunk += chunk_bytes(bytes)) {
+        chunks_.insert(chunk);
+    }
     used_ += bytes;
     peak_ = std::max(peak_, used_);
     return {};
@@ -191,7 +194,14 @@ BackendStatus SimulatedBackend::pages_unmap(Address address, std::uint64_t bytes
         problem("pages_unmap of " + range(address, bytes) + ": no pages with memory there");
         return {BackendStatus::Kind::error, 1};
     }
+    const Address end = address + bytes;
+    if (chunks_.count(address) == 0 || (pages_.count(end) != 0 && chunks_.count(end) == 0 &&
+                                        inside_a_range(address, bytes + page_bytes))) {
+        problem("pages_unmap of " + range(address, bytes) + ": not whole chunks");
+        return {BackendStatus::Kind::error, 1};
+    }
     finish_work_on(address, bytes);
+    chunks_.erase(chunks_.find(address), chunks_.lower_bound(end));
     pages_.erase(pages_.find(address), pages_.lower_bound(address + bytes));
     used_ -= bytes;
     return fails ? status : BackendStatus{};

@@ -168,7 +168,8 @@ class SimulatedBackend final : public DeviceBackend {
     std::condition_variable moved_;
     std::map<Address, std::uint64_t> segments_;
     std::map<Address, std::uint64_t> ranges_;
-    std::set<Address> pages_;  ///< of ranges, those with memory
+    std::set<Address> pages_;   ///< of ranges, those with memory
+    std::set<Address> chunks_;  ///< where they begin
     std::uint64_t used_ = 0;
     std::uint64_t peak_ = 0;
 

@@ -173,9 +173,10 @@ void CheckingObserver::accept_fresh_pages(const BlockInfo& block) {
     }
     for (const bool half : {true, false}) {
         for (const Gap& gap : gaps(half)) {
-            const Address page = (gap.begin + page_bytes - 1) / page_bytes * page_bytes;
-            if (gap.expandable && page + page_bytes <= gap.end && !touches(gap)) {
-                problem("passed its high-water mark with a free page", page);
+            const auto chunk = chunks_.lower_bound(gap.begin);
+            if (gap.expandable && chunk != chunks_.end() &&
+                chunk->first + chunk->second <= gap.end && !touches(gap)) {
+                problem("passed its high-water mark with a free chunk", chunk->first);
             }
         }
     }
@@ -391,6 +392,9 @@ void CheckingObserver::on_segment_map(Address address, std::uint64_t size, Tag t
             problem("mapped a page that has memory", page);
         }
     }
+    for (std::uint64_t done = 0; done < size; done += chunk_bytes(size)) {
+        chunks_[address + done] = std::min(chunk_bytes(size), size - done);
+    }
 }
 
 void CheckingObserver::on_segment_unmap(Address address, std::uint64_t size) {
@@ -407,6 +411,13 @@ void CheckingObserver::on_segment_unmap(Address address, std::uint64_t size) {
          std::prev(used)->first + std::prev(used)->second.size > address)) {
         problem("unmapped pages in use", address);
     }
+    const auto first = chunks_.lower_bound(address);
+    const auto end = chunks_.lower_bound(address + size);
+    if (first == end || first->first != address ||
+        std::prev(end)->first + std::prev(end)->second != address + size) {
+        problem("unmapped what are not whole chunks", address);
+    }
+    chunks_.erase(first, end);
     pages_.erase(pages_.lower_bound(address), pages_.lower_bound(address + size));
     ++stats_.num_device_free;
     change(stats_.reserved_bytes, seen.small, -bytes(size));
@@ -450,6 +461,7 @@ void CheckingObserver::forget() {
     segments_.clear();
     ranges_.clear();
     pages_.clear();
+    chunks_.clear();
     in_use_.clear();
     change(stats_.oversize_allocations, -stats_.oversize_allocations.current);
     change(stats_.oversize_segments, -stats_.oversize_segments.current);

@@ -117,10 +117,11 @@ class CheckingObserver final : public PoolObserver {
     const PoolOptions options_;
     std::map<Address, SegmentSeen> segments_;
     std::map<Address, Range> in_use_;
-    std::map<Address, SegmentSeen> ranges_;  ///< expandable ones
-    std::set<Address> pages_;                ///< of ranges, those with memory
-    Address fresh_segment_ = 0;              ///< the previous event was its segment_alloc
-    Seen fresh_pages_;                       ///< the previous event, where it was a segment_map
+    std::map<Address, SegmentSeen> ranges_;    ///< expandable ones
+    std::set<Address> pages_;                  ///< of ranges, those with memory
+    std::map<Address, std::uint64_t> chunks_;  ///< of ranges: start to size
+    Address fresh_segment_ = 0;                ///< the previous event was its segment_alloc
+    Seen fresh_pages_;                         ///< the previous event, where it was a segment_map
     PoolStats stats_;
     std::vector<Seen> events_;
     std::vector<std::string> problems_;

@@ -9,6 +9,7 @@
 
 #include "allocator/block_index.hpp"
 #include "allocator/ordered_blocks.hpp"
+#include "allocator/page_set.hpp"
 #include "tests/unit/allocator/fixture.hpp"
 #include "tests/unit/allocator/random.hpp"
 
@@ -169,6 +170,30 @@ TEST_CASE("the index finds blocks by their base and by any address inside, as th
         index.clear();
         CHECK(index.find_containing(base) == nullptr);
         CHECK(index.count() == 0);
+    }
+}
+
+TEST_CASE("a set of pages finds its next and previous ones") {
+    for (const std::uint64_t pages : {1, 63, 64, 65, 1000}) {
+        Random random(pages);
+        PageSet set(pages);
+        std::set<std::uint64_t> model;
+        for (int step = 0; step < 2000; ++step) {
+            const std::uint64_t page = random.below(pages);
+            if (random.one_in(2)) {
+                set.insert(page);
+                model.insert(page);
+            } else if (random.one_in(random.one_in(100) ? 1 : 3)) {
+                set.erase(page);
+                model.erase(page);
+            }
+            const std::uint64_t at = random.below(pages + 1);  // the end of the range as well
+            const auto above = model.lower_bound(at);
+            const auto below = model.upper_bound(at);
+            REQUIRE(set.at_or_above(at) == (above == model.end() ? PageSet::none : *above));
+            REQUIRE(set.at_or_below(at) ==
+                    (below == model.begin() ? PageSet::none : *std::prev(below)));
+        }
     }
 }
 

@@ -103,6 +103,58 @@ TEST_CASE("what is cached goes back by whole pages, out of the middle of a range
     CHECK(fixture.problem_at_end() == sound);
 }
 
+TEST_CASE("what was mapped at once goes back in chunks of an eighth") {
+    CHECK(chunk_bytes(2 * mib) == 2 * mib);
+    CHECK(chunk_bytes(16 * mib) == 2 * mib);
+    CHECK(chunk_bytes(18 * mib) == 4 * mib);
+    CHECK(chunk_bytes(200 * mib) == 32 * mib);
+    CHECK(chunk_bytes(gib) == 64 * mib);
+    CHECK(chunk_bytes(100 * gib) == 64 * mib);
+
+    Fixture fixture(gib, expandable());
+    const BlockInfo whole = fixture.get(200 * mib);  // six chunks of 32 MiB, one of 8
+    fixture.give(whole.address);
+    const BlockInfo low = fixture.get(40 * mib);
+    const BlockInfo middle = fixture.get(20 * mib);
+    const BlockInfo high = fixture.get(140 * mib);
+    fixture.give(low.address);
+    fixture.give(high.address);
+    fixture.observer.take_events();
+    // The second chunk, 32 to 64 MiB, is partly in use: what is free beside it stays.
+    CHECK(middle.address == whole.address + 40 * mib);
+    CHECK(fixture.pool.release_cached(false) == 168 * mib);
+    CHECK(only(fixture, What::segment_unmap) ==
+          std::vector<Seen>{{What::segment_unmap, whole.address, 32 * mib, 0, 0},
+                            {What::segment_unmap, whole.address + 64 * mib, 136 * mib, 0, 0}});
+    CHECK(fixture.reserved() == bytes_of(32 * mib));
+    CHECK(fixture.problem() == sound);
+
+    // It is used again, and serves larger blocks together with new memory.
+    CHECK(fixture.get(8 * mib).address == whole.address + 32 * mib);
+    CHECK(fixture.get(10 * mib).address == whole.address + 60 * mib);
+    CHECK(fixture.reserved() == bytes_of(38 * mib));
+    fixture.give(middle.address);
+    CHECK(fixture.problem() == sound);
+}
+
+TEST_CASE("as few chunks as the high-water mark asks for go back, from the end of a block") {
+    Fixture fixture(gib, expandable());
+    const BlockInfo a = fixture.get(160 * mib);  // five chunks of 32 MiB
+    const BlockInfo b = fixture.get(2 * mib);
+    const BlockInfo end = fixture.get(100 * mib);
+    fixture.give(a.address);
+    CHECK(fixture.get(20 * mib).address == a.address);
+    fixture.give(end.address);
+    fixture.observer.take_events();
+    // 140 and 100 MiB are free. The block at the end grows by 50; two chunks make up for it.
+    CHECK(fixture.get(150 * mib).address == end.address);
+    CHECK(only(fixture, What::segment_unmap) ==
+          std::vector<Seen>{{What::segment_unmap, a.address + 96 * mib, 64 * mib, 0, 0}});
+    CHECK(fixture.reserved() == bytes_of((262 - 64 + 50) * mib));
+    CHECK(fixture.pool.owns(b.address));
+    CHECK(fixture.problem() == sound);
+}
+
 TEST_CASE("the fewest new pages decide where to grow, and a hole before the end") {
     Fixture fixture(gib, expandable());
     std::vector<BlockInfo> blocks;

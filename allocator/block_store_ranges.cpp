@@ -1,0 +1,242 @@
+// Expandable ranges: where to map, what can be unmapped.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "allocator/block_store.hpp"
+
+namespace memlab::allocator {
+
+namespace {
+
+std::uint64_t page_in(const Segment& range, Address address) {
+    return (address - range.base) / page_bytes;
+}
+
+}  // namespace
+
+bool BlockStore::can_add_range(Address base, std::uint64_t size) const noexcept {
+    return base % page_bytes == 0 && size != 0 && size % page_bytes == 0 && can_add(base, size);
+}
+
+bool BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcept {
+    PageSet chunks;
+    try {
+        chunks = PageSet(size / page_bytes);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    Block& hole = insert_segment(base, size, small);
+    hole.segment->expandable = true;
+    hole.segment->chunks = std::move(chunks);
+    hole.state = BlockState::unmapped;
+    link_hole(hole);
+    return true;
+}
+
+void BlockStore::remove_range(Address base) noexcept {
+    Block& hole = *segments_.find(base)->second.first;
+    unlink_hole(hole);
+    index_.remove(hole);
+    recycle(hole);
+    segments_.erase(base);
+}
+
+BlockStore::Growth BlockStore::best_growth(std::uint64_t size, bool small) const noexcept {
+    Growth best;
+    const auto offer = [&best](Block& hole, Address begin, std::uint64_t bytes) {
+        const auto rank = [](const Block& of) { return std::pair{of.next == nullptr, of.address}; };
+        if (best.hole == nullptr || bytes < best.bytes ||
+            (bytes == best.bytes && rank(hole) < rank(*best.hole))) {
+            best = {&hole, begin, bytes};
+        }
+    };
+    const auto pages = [](std::uint64_t bytes) {
+        return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+    };
+    const std::uint64_t unit = policy_.alignment_of(size);
+    const OrderedBlocks<BySize>& holes = sub_pool(small).holes;
+    for (Block* each = holes.first(); each != nullptr;
+         each = holes.upper_bound(each->size, each->address)) {
+        Block& hole = *each;
+        const Address end = hole.address + hole.size;
+        const auto is_free = [](const Block* block) {
+            return block != nullptr && block->state == BlockState::free;
+        };
+        // Grow upwards from the free block below, or from the start of the hole ...
+        const Address from = is_free(hole.previous) ? hole.previous->address : hole.address;
+        const std::uint64_t beyond = (from - hole.segment->base) % unit;
+        const Address begin = beyond == 0 ? from : from + (unit - beyond);
+        const std::uint64_t above = is_free(hole.next) ? hole.next->size : 0;
+        if (size <= end - begin) {
+            offer(hole, hole.address, pages(begin + size - hole.address));
+        } else if (size <= end + above - begin) {
+            offer(hole, hole.address, hole.size);
+        }
+        // ... or downwards from the free block above; a page is aligned enough for any block.
+        if (above != 0 && above < size && pages(size - above) <= hole.size) {
+            const std::uint64_t bytes = pages(size - above);
+            offer(hole, end - bytes, bytes);
+        }
+    }
+    return best;
+}
+
+/// Splits a range of bytes off an unlinked block, as a block of its own in the same state; the rest
+/// on either side stays unlinked.
+Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noexcept {
+    Block* middle = &block;
+    if (begin != block.address) {
+        middle = &split(block, begin - block.address);
+        middle->state = block.state;
+    }
+    if (bytes != middle->size) {
+        split(*middle, bytes).state = block.state;
+    }
+    return middle;
+}
+
+Block& BlockStore::map(const Growth& growth) noexcept {
+    Block& hole = *growth.hole;
+    unlink_hole(hole);
+    Block* mapped = isolate(hole, growth.begin, growth.bytes);
+    for (Block* side : {mapped->previous, mapped->next}) {
+        if (side != nullptr && side->state == BlockState::unmapped) {
+            link_hole(*side);
+        }
+    }
+    Segment& range = *mapped->segment;
+    const std::uint64_t chunk = chunk_bytes(growth.bytes);
+    for (std::uint64_t done = 0; done < growth.bytes; done += chunk) {
+        range.chunks.insert(page_in(range, growth.begin + done));
+    }
+    range.mapped += growth.bytes;
+    mapped->idle.since_ns = never_seen;
+    Block* whole = mapped->previous != nullptr && mapped->previous->state == BlockState::free
+                       ? mapped->previous
+                       : mapped;
+    coalesce(*mapped);
+    return *whole;
+}
+
+void BlockStore::unmap(Block& block, Address begin, std::uint64_t bytes) noexcept {
+    unlink(block);
+    Block* hole = isolate(block, begin, bytes);
+    for (Block* side : {hole->previous, hole->next}) {
+        if (side != nullptr && side->state == BlockState::free) {
+            link(*side);
+        }
+    }
+    hole->state = BlockState::unmapped;
+    Segment& range = *hole->segment;
+    range.mapped -= bytes;
+    for (std::uint64_t done = 0; done < bytes; done += page_bytes) {
+        range.chunks.erase(page_in(range, begin + done));
+    }
+    if (Block* above = hole->next; above != nullptr && above->state == BlockState::unmapped) {
+        unlink_hole(*above);
+        merge_next(*hole);
+    }
+    if (Block* below = hole->previous; below != nullptr && below->state == BlockState::unmapped) {
+        unlink_hole(*below);
+        merge_next(*below);
+        hole = below;
+    }
+    link_hole(*hole);
+}
+
+void BlockStore::link_hole(Block& block) noexcept {
+    SubPool& in = sub_pool(block.segment->small);
+    in.holes.insert(block);
+    ++in.hole_count;
+    block.by_size = true;
+}
+
+void BlockStore::unlink_hole(Block& block) noexcept {
+    SubPool& in = sub_pool(block.segment->small);
+    in.holes.remove(block);
+    --in.hole_count;
+    block.by_size = false;
+}
+
+BlockStore::Pages BlockStore::whole_chunks(Block& block) noexcept {
+    const Segment& range = *block.segment;
+    if (!range.expandable) {
+        return {};
+    }
+    const Address block_end = block.address + block.size;
+    const std::uint64_t first =
+        range.chunks.at_or_above(page_in(range, block.address + page_bytes - 1));
+    // The last chunk ends where another begins, or the memory ends.
+    const bool memory_ends = block.next == nullptr || block.next->state == BlockState::unmapped;
+    const std::uint64_t last = memory_ends ? page_in(range, block_end)
+                                           : range.chunks.at_or_below(page_in(range, block_end));
+    if (first == PageSet::none || last == PageSet::none || first >= last) {
+        return {};
+    }
+    return {&block, range.base + first * page_bytes, (last - first) * page_bytes};
+}
+
+std::uint64_t BlockStore::largest_remainder() const noexcept {
+    std::uint64_t largest = page_bytes;  // of blocks that are too small for the order by capacity
+    for (const bool small : {false, true}) {
+        const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+        for (Block* block = order.last(); block != nullptr && block->idle.capacity >= page_bytes;
+             block = order.before(block->idle.capacity, block->address)) {
+            if (block->segment->expandable) {
+                largest = std::max(largest, block->size - whole_chunks(*block).bytes);
+            }
+        }
+    }
+    return largest;
+}
+
+BlockStore::Pages BlockStore::last_chunks(const Pages& pages, std::uint64_t bytes) noexcept {
+    if (bytes >= pages.bytes) {
+        return pages;
+    }
+    const Segment& range = *pages.block->segment;
+    const Address end = pages.begin + pages.bytes;
+    const Address begin =
+        range.base + range.chunks.at_or_below(page_in(range, end - bytes)) * page_bytes;
+    return {pages.block, begin, end - begin};
+}
+
+BlockStore::Pages BlockStore::free_pages(bool small, std::uint64_t after_capacity,
+                                         Address after) const noexcept {
+    // A block with a whole chunk has the capacity for a page, so this order contains it.
+    const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+    Block* block = after_capacity < page_bytes ? order.lower_bound(page_bytes, 0)
+                                               : order.upper_bound(after_capacity, after);
+    for (; block != nullptr; block = order.upper_bound(block->idle.capacity, block->address)) {
+        if (const Pages pages = whole_chunks(*block); pages.bytes != 0) {
+            return pages;
+        }
+    }
+    return {};
+}
+
+BlockStore::Pages BlockStore::largest_free_pages(const Growth& growth) const noexcept {
+    const Block* hole = growth.hole;
+    const auto extended = [&](const Block* block) {
+        return hole != nullptr &&
+               ((block == hole->previous && growth.begin == hole->address) ||
+                (block == hole->next && growth.begin + growth.bytes == hole->address + hole->size));
+    };
+    Pages largest;
+    std::uint64_t max_capacity = page_bytes - 1;
+    for (const bool small : {false, true}) {
+        const SizedBlocks<ByCapacity>& order = sub_pool(small).by_capacity;
+        for (Block* block = order.last(); block != nullptr && block->idle.capacity > max_capacity;
+             block = order.before(block->idle.capacity, block->address)) {
+            const Pages pages = extended(block) ? Pages{} : whole_chunks(*block);
+            if (pages.bytes != 0) {
+                largest = pages;
+                max_capacity = block->idle.capacity;
+            }
+        }
+    }
+    return largest;
+}
+
+}  // namespace memlab::allocator

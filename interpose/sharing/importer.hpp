@@ -1,0 +1,54 @@
+// Memory of other processes, opened by handles that their memlab made (exporter.hpp).
+//
+// The chunks that hold the block are mapped side by side into addresses of this process; what the
+// program gets is the block's own address there. As with the driver's handles, one that is open
+// already gives the same address again, and is closed as often as it was opened.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "interpose/driver/cuda_abi.hpp"
+#include "interpose/sharing/memory_socket.hpp"
+
+namespace memlab::interpose {
+
+/// Thread-safety: all functions, from any thread. None may be called with a lock of memlab's.
+class Importer {
+  public:
+    struct Import {
+        SharedHandle handle;
+        CUdevice device = 0;      ///< of the context in which it was opened
+        CUdeviceptr address = 0;  ///< of the block
+        CUdeviceptr begin = 0;    ///< of the chunks
+        std::uint64_t bytes = 0;  ///< of the chunks
+        unsigned opens = 0;
+    };
+
+    /// Maps the memory for the current context. CUDA_ERROR_INVALID_HANDLE: freed since, or not that
+    /// process's; CUDA_ERROR_MAP_FAILED: the process is gone, stopped, another user's or cannot be
+    /// reached, after two seconds at most; or any error of the driver's.
+    CUresult open(const SharedHandle& handle, Import* import);
+
+    /// The import that holds the address, if any. No lock while nothing is imported.
+    std::optional<Import> find(CUdeviceptr address) const;
+
+    /// Closes the import that was opened at this address once: waits for the current context's work
+    /// and unmaps it if that was the last time, which *last tells.
+    CUresult close(CUdeviceptr address, bool* last);
+
+  private:
+    CUresult open_new(const SharedHandle& handle, Import* import);
+
+    std::mutex opening_;        ///< one thread opens or closes; taken first
+    mutable std::mutex mutex_;  ///< of the table
+    std::vector<Import> imports_;
+    std::atomic<std::size_t> count_{0};
+};
+
+Importer& importer();
+
+}  // namespace memlab::interpose
