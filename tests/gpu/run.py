@@ -31,13 +31,13 @@ sys.path.insert(0, str(HERE.parent / "programs"))
 sys.path.insert(0, str(HERE.parent / "conformance"))
 sys.dont_write_bytecode = True
 
-from catalogue import CASES  # noqa: E402  (the path above)
+from catalogue import CASES, SHARES_AS_PLAIN_CUDA, SHARES_REFUSED  # noqa: E402  (the path above)
 from compare import compare, groups  # noqa: E402
 from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
 import sample_checks  # noqa: E402
-from several_gpus import SeveralGpus  # noqa: E402
+from several_gpus import BACKENDS, SeveralGpus  # noqa: E402
 from verdicts import Verdict, brief, gpu_count, gpu_name  # noqa: E402
 
 SMALL_RECORDING = 1 << 20
@@ -239,10 +239,28 @@ class Suite(SeveralGpus):
 
     def shared_memory(self) -> None:
         """Importers of memlab's memory see the exporter's, or the export was refused; see ipc.cpp."""
-        for importer in ("plain", "preloaded"):
-            name = f"ipc: {importer} importer"
+        for backend, settings in BACKENDS:
+            for importer in ("plain", "preloaded"):
+                name = f"ipc: {importer} importer{backend}"
+                if self.wanted(name):
+                    self.share_memory(name, [importer], settings)
+        for way in (*SHARES_AS_PLAIN_CUDA, *SHARES_REFUSED):
+            name = f"ipc: {way}, vmm"
             if self.wanted(name):
-                self.share_memory(name, [importer], {})
+                self.share_one_block(name, way)
+
+    def share_one_block(self, name: str, way: str) -> None:
+        """A handle of memlab's own is worth what the driver's is; see shares.cpp."""
+        work, start = self.folder(name), time.monotonic()
+        command = [str(self.layout.program("shares")), way]
+        native = run(command, self.layout.environment(memlab=False), work, 90)
+        under = run(command, self.layout.environment(memlab=True, output=work / "out",
+                                                     settings={"MEMLAB_BACKEND": "vmm"}), work, 90)
+        verdict = Verdict(name, str(native.code), brief(under, time.monotonic() - start))
+        expected = b"refused: %d\n" % SHARES_REFUSED[way] if way in SHARES_REFUSED else native.stdout
+        if under.code != 0 or under.stdout != expected:
+            verdict.problems.append(f"it {under.describe()}")
+        self.add(verdict, native, under)
 
     def share_memory(self, name: str, arguments: list[str], settings: dict[str, str]) -> None:
         """`arguments` say who imports, and where."""
@@ -258,8 +276,11 @@ class Suite(SeveralGpus):
         exact = [f"{size}: exact" for size in sizes]
         if native.stdout.decode().splitlines()[1:] != [*exact, "allocated afterwards", *exact]:
             verdict.problems.append(f"plain CUDA is not exact: {native.describe()}")
-        if under.stdout.decode().splitlines()[-len(sizes):] != exact:
+        lines = under.stdout.decode().splitlines()
+        if lines[-len(sizes):] != exact:
             verdict.problems.append(f"not exact after the first export: {under.describe()}")
+        if settings and "preloaded" in arguments and lines[1:1 + len(sizes)] != exact:
+            verdict.problems.append(f"mapped memory was not shared exactly: {under.describe()}")
         self.add(verdict, native, under)
 
     def limits(self) -> None:

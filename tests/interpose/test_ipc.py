@@ -5,6 +5,7 @@ With importers under memlab and without.
 
 from __future__ import annotations
 
+from catalogue import SHARES_AS_PLAIN_CUDA, SHARES_REFUSED
 from support import EndToEnd
 
 SIZES = ("1000", "2000", "100000", "3000000", "30000000")
@@ -51,6 +52,18 @@ class Ipc(EndToEnd):
     def test_mapped_memory_is_refused_to_others(self) -> None:
         before, after, _ = self.shared("plain", {"MEMLAB_BACKEND": "vmm"})
         self.assertEqual((before, after), ([f"{size}: refused {INVALID_HANDLE} by the importer" for size in SIZES], EXACT))
+
+    def test_a_handle_of_mapped_memory_is_worth_what_the_drivers_is(self) -> None:
+        for way in SHARES_AS_PLAIN_CUDA:
+            native = self.without_memlab(self.program("shares", way))
+            under = self.under_memlab(self.program("shares", way), {"MEMLAB_BACKEND": "vmm"})
+            self.assertEqual((under.code, under.stdout), (0, native.stdout), under.describe())
+            self.assertEqual(under.stderr, b"", under.describe())
+
+    def test_memory_that_is_gone_is_refused(self) -> None:
+        for way, code in (*SHARES_REFUSED.items(), ("changed", INVALID_HANDLE)):
+            under = self.under_memlab(self.program("shares", way), {"MEMLAB_BACKEND": "vmm"})
+            self.assertEqual((under.code, under.stdout), (0, b"refused: %d\n" % code), under.describe())
 
     def test_mapped_memory_is_refused_to_all_where_it_is_not_shared(self) -> None:
         for settings in ({"MEMLAB_IPC": "plain"}, {"SIMCUDA_FAIL": "cuMemCreate:1:800"}):

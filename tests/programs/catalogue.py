@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+# Ways of tests/programs/shares.cpp with memlab's own handles: the same as with the driver's, and what
+# plain CUDA leaves open.
+SHARES_AS_PLAIN_CUDA = ("range", "twice", "large", "own")
+SHARES_REFUSED = {"freed": 400, "dead": 205, "stopped": 205}
+
+
 @dataclass(frozen=True)
 class Kind:
     """Allocations of one kind of memory in one recording.
