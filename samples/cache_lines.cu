@@ -3,14 +3,16 @@
 //
 // One tensor of 1,000,000 float32 (4,000,000 bytes) lives and dies, with a mark after each step.
 //
-// Run:       LD_PRELOAD=libmemlab.so ./sample_cache_lines && memlab-report memlab.sample_*.json
+// Run:       MEMLAB_BACKEND=classic LD_PRELOAD=libmemlab.so ./sample_cache_lines &&
+//            memlab-report memlab.sample_*.json
 // Look for:  the marks with the two curves beside them:
 //                start               0.00 MiB allocated     0.00 MiB reserved
 //                after tensor        3.81                  20.00
 //                after del           0.00                  20.00
 //                after empty_cache   0.00                   0.00
 //            3.81 MiB is the tensor; it is served from a 20 MiB segment, the size that the cache
-//            takes for anything between 1 and 10 MiB. nvidia-smi would show the right column.
+//            takes for anything between 1 and 10 MiB, as PyTorch does. nvidia-smi would show the
+//            right column. Where memory is mapped (MEMLAB_BACKEND=vmm) it is 4.00 MiB.
 #include <memlab/memlab.h>
 
 #include <vector>

@@ -21,6 +21,9 @@ bool VmmPages::supported() {
     properties_.location.id = device_;
     properties_.allocFlags.gpuDirectRDMACapable =
         device_has(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) ? 1 : 0;
+    if (device_has(device_, CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK)) {
+        properties_.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;  // as cuMemAlloc's
+    }
     if (device_has(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         shareable_ = true;
@@ -84,6 +87,7 @@ CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY &&
         properties_.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && mapped_.empty()) {
         properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;  // some systems refuse it
+        properties_.allocFlags.usage = 0;
         shareable_ = false;
         result = create();
     }

@@ -160,9 +160,10 @@ bool gc_threshold_option(Settings& settings, std::string_view text) {
 }
 
 bool backend_option(Settings& settings, std::string_view text) {
-    if (text != "classic" && text != "vmm") {
+    if (text != "auto" && text != "classic" && text != "vmm") {
         return false;
     }
+    settings.choose_backend = text == "auto";
     settings.pool_options.expandable = text == "vmm";
     return true;
 }
@@ -222,10 +223,12 @@ constexpr OptionDef options[] = {
      "Allocations that plain CUDA serves instead of the pool: by size, or made from inside "
      "a library whose file name contains NAME.",
      [](Settings& settings, std::string_view text) { return settings.passthrough.parse(text); }},
-    {"MEMLAB_BACKEND", "classic, vmm", "classic",
+    {"MEMLAB_BACKEND", "auto, classic, vmm", "auto",
      "Where the pool's memory comes from. classic: segments from cuMemAlloc. vmm: ranges that grow "
-     "and shrink in place, page by page, with next to no fragmentation; such memory cannot be "
-     "exported (cuIpcGetMemHandle fails with a message).",
+     "and shrink in place, with next to no fragmentation, mapped by the driver's virtual memory "
+     "management. auto: vmm where the process sees one GPU and has loaded no library known to need "
+     "memory from cuMemAlloc, and no option is set that needs segments (MEMLAB_MAX_SPLIT_SIZE_MB, "
+     "MEMLAB_GC_THRESHOLD, MEMLAB_AUDIT, MEMLAB_CUPTI=on); else classic.",
      backend_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
      "Release cached memory to the driver after it was unused for this long, and at once when the "

@@ -28,6 +28,7 @@ struct Settings {
     bool record = true;
     bool work_clock = true;
     bool one_stream = true;
+    bool choose_backend = true;  ///< whether the pool maps its memory depends on the process
     bool keep_log = true;
     bool arguments = true;          ///< record command lines
     std::string output;             ///< pattern of the report's path: %e %p %h %r %%

@@ -16,6 +16,7 @@
 #include "interpose/driver/work_clock.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/process/annotations.hpp"
+#include "interpose/process/backend_choice.hpp"
 #include "interpose/process/fork_warning.hpp"
 #include "interpose/process/interrupted_heap.hpp"
 #include "interpose/process/output_files.hpp"
@@ -192,6 +193,7 @@ Session* Session::start_once(bool late) {
     pthread_once(&once, [] {
         pthread_atfork(nullptr, &Session::child_starts, &Session::forget_after_fork);
     });
+    const bool segments_needed = segments_are_needed();
     const StartLock lock;
     if (state.load(std::memory_order_relaxed) != State::idle) {
         return nullptr;
@@ -206,6 +208,7 @@ Session* Session::start_once(bool late) {
         for (const std::string& problem : loaded.problems) {
             warn(problem);
         }
+        choose_backend(&loaded, segments_needed);
         auto* session = new Session(std::move(loaded), late);
         report_other_nvtx_tool(*session);
         record_early_annotations(*session);

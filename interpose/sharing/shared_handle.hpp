@@ -19,7 +19,7 @@ using SocketToken = std::array<unsigned char, 16>;
 struct SharedHandle {
     SocketToken socket{};
     std::int32_t process = 0;
-    std::uint32_t unused = 0;  ///< so that there are no gaps
+    std::uint32_t unused = 0;   ///< so that there are no gaps
     std::uint64_t address = 0;  ///< in the exporting process
     std::uint64_t block = 0;    ///< BlockInfo::id, unique in that process
     std::uint64_t bytes = 0;    ///< as requested

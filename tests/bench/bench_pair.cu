@@ -144,7 +144,7 @@ constexpr Variant variants[] = {
     {"... never", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never "},
     {"... streams", true, "MEMLAB_RECORD=off MEMLAB_FREE_SYNC=never MEMLAB_ONE_STREAM=off "},
     {"... no clock", true, "MEMLAB_RECORD=off MEMLAB_WORK_CLOCK=off "},
-    {"... vmm", true, "MEMLAB_RECORD=off MEMLAB_BACKEND=vmm "},
+    {"... classic", true, "MEMLAB_RECORD=off MEMLAB_BACKEND=classic "},
     {"cupti on", true, "MEMLAB_CUPTI=on "},
     {"kernels", true, "MEMLAB_KERNELS=on "},
 };

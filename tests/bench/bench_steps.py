@@ -14,7 +14,7 @@ ones only, with none); the peaks of memlab's pool come from one more run that do
 What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python"; memory that the driver's pools or the
 program's own mappings serve: --variants "JAX async,memlab JAX async" and "JAX platform,memlab JAX platform". Two
-builds of memlab beside each other: --before ANOTHER_LIBMEMLAB --variants "before memlab,memlab".
+builds of memlab beside each other: --before ANOTHER_LIBMEMLAB --variants "before memlab vmm,memlab vmm".
 """
 
 import argparse
@@ -61,8 +61,8 @@ VARIANTS = {
     "preloaded": Variant("transformer", True, {}),  # PyTorch's own cache, recorded
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),
-    "memlab": torch_replaced(),
-    "many streams": torch_replaced(MEMLAB_ONE_STREAM="off"),
+    "memlab classic": torch_replaced(MEMLAB_BACKEND="classic"),
+    "many streams": torch_replaced(MEMLAB_ONE_STREAM="off", MEMLAB_BACKEND="classic"),
     "memlab vmm": torch_replaced(MEMLAB_BACKEND="vmm"),
     "many streams vmm": torch_replaced(MEMLAB_ONE_STREAM="off", MEMLAB_BACKEND="vmm"),
     "recording": torch_replaced(MEMLAB_RECORD="on"),
@@ -76,7 +76,7 @@ VARIANTS = {
     "memlab JAX platform": jax("platform", True),
 }
 BEFORE = "before "  # in front of a variant's name: with the library of --before
-DEFAULT = "PyTorch,PyTorch expandable,memlab,memlab vmm"
+DEFAULT = "PyTorch,PyTorch expandable,memlab classic,memlab vmm"
 
 
 class Round(NamedTuple):

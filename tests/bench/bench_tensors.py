@@ -16,7 +16,7 @@ import time
 
 from bench_steps import VARIANTS, environment_of
 
-DEFAULT = "PyTorch,memlab,memlab vmm,many streams"
+DEFAULT = "PyTorch,memlab classic,memlab vmm,many streams"
 BATCHES, COUNT = 40, 500
 SIZES = (("512 B", 128), ("1 MiB", 1 << 18), ("20 MiB", 5 << 20))  # of float
 

@@ -117,7 +117,8 @@ class Fences(EndToEnd):
         """What plain CUDA overwrites, which the control shows, memlab does not."""
         control = run(self.program(*command), self.layout.environment(memlab=False, settings=settings), self.cwd)
         self.assertEqual(control.code, 86, control.describe())
-        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_BACKEND": "vmm"}, {"MEMLAB_WORK_CLOCK": "off"}):
+        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_BACKEND": "vmm"}, {"MEMLAB_BACKEND": "classic"},
+                     {"MEMLAB_WORK_CLOCK": "off"}):
             with self.subTest(command=command, **more):
                 outcome = self.under_memlab(self.program(*command), settings | more)
                 self.assertEqual((outcome.code, outcome.stdout[:3]), (0, b"OK:"), outcome.describe())

@@ -24,7 +24,7 @@ class Frees(EndToEnd):
         settings = settings or {}
         native = self.natively(self.program(*command), settings)
         self.assertEqual(native.code, 0, native.describe())
-        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_WORK_CLOCK": "off"}, {"MEMLAB_BACKEND": "vmm"}):
+        for more in ({}, {"MEMLAB_FREE_SYNC": "never"}, {"MEMLAB_WORK_CLOCK": "off"}, {"MEMLAB_BACKEND": "classic"}):
             with self.subTest(command=command, **more):
                 outcome = self.under_memlab(self.program(*command), settings | more)
                 self.assertEqual((outcome.code, outcome.stdout), (0, native.stdout), outcome.describe())
@@ -95,7 +95,7 @@ class Frees(EndToEnd):
         self.assertEqual(native.code, 0, native.describe())
         # The first stream is the program's, the others are for frees in order.
         no_order = ",".join(f"cuStreamCreate:{call}:801" for call in range(2, 40))
-        for settings in ({}, {"MEMLAB_BACKEND": "vmm"}, {"SIMCUDA_FAIL": no_order}):
+        for settings in ({}, {"MEMLAB_BACKEND": "classic"}, {"SIMCUDA_FAIL": no_order}):
             with self.subTest(**settings):
                 outcome = self.under_memlab(self.program("endless", "10000"),
                                             settings | {"MEMLAB_TRIM_AFTER": "50ms"})

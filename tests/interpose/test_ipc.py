@@ -35,7 +35,7 @@ class Ipc(EndToEnd):
 
     def test_exact_or_refused(self) -> None:
         for importer in ("plain", "preloaded"):
-            before, after, stderr = self.shared(importer)
+            before, after, stderr = self.shared(importer, {"MEMLAB_BACKEND": "classic"})
             refused = [f"{size}: refused 801" for size in SIZES]
             for line, exact, refusal in zip(before, EXACT, refused):
                 self.assertIn(line, (exact, refusal), importer)

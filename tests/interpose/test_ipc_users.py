@@ -46,7 +46,7 @@ class IpcUsers(EndToEnd):
         self.assertEqual(self.segments("libnot_c10_cuda.so")[1], "the driver has it back: no")
 
     def test_without_such_a_library_a_block_inside_is_refused(self) -> None:
-        answers, outcome, found = self.export("never")
+        answers, outcome, found = self.export("never", MEMLAB_BACKEND="classic")
         self.assertEqual(answers, ["0", REFUSED])
         self.assertIn(b"cuIpcGetMemHandle of a block inside a pooled segment", outcome.stderr)
         self.assertNotIn("is loaded", self.reasons(found))
@@ -70,6 +70,6 @@ class IpcUsers(EndToEnd):
         self.assertEqual((answers, outcome.stderr), (["0", "0"], b""))
 
     def test_off_pools_all_the_same(self) -> None:
-        answers, _, found = self.export("before", MEMLAB_IPC="off")
+        answers, _, found = self.export("before", MEMLAB_IPC="off", MEMLAB_BACKEND="classic")
         self.assertEqual(answers, ["0", REFUSED])
         self.assertNotIn("is loaded", self.reasons(found))

@@ -60,7 +60,7 @@ class Limit(EndToEnd):
     def test_every_kind_ends_at_the_limit(self) -> None:
         full = f"{PIECES} pieces, then 2"
         for kind in ("device", "pitch", "vmm", "array", "async", "pool"):
-            for settings in ({}, {"MEMLAB_POOL": "off"}, {"MEMLAB_BACKEND": "vmm"}):
+            for settings in ({}, {"MEMLAB_POOL": "off"}, {"MEMLAB_BACKEND": "classic"}):
                 with self.subTest(kind, **settings):
                     self.assertEqual(self.lines("fill", kind, **settings), [full, full])
 
@@ -71,7 +71,7 @@ class Limit(EndToEnd):
         for pool in ("on", "off"):
             expected = (LIMIT - CONTEXT) // (20 if pool == "on" else 2) * (10 if pool == "on" else 1)
             with self.subTest(pool=pool):
-                lines = self.lines("threads", MEMLAB_POOL=pool)
+                lines = self.lines("threads", MEMLAB_POOL=pool, MEMLAB_BACKEND="classic")
                 self.assertEqual(lines, [f"{expected} pieces"])
         with self.subTest(backend="vmm"):
             self.assertEqual(self.lines("threads", MEMLAB_BACKEND="vmm"),

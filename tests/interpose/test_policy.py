@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness import judge_recordings
 from support import EndToEnd
 
 
@@ -17,8 +18,8 @@ class Policy(EndToEnd):
         return {words[1]: int(words[2]) for words in fields if words[0] == "calls"}
 
     def calls(self, **settings: str) -> tuple[int, int]:
-        """Allocations and frees of device memory that reached the driver."""
-        calls = self.driver_calls(**settings)
+        """Allocations and frees of device memory that reached the driver, with segments."""
+        calls = self.driver_calls(MEMLAB_BACKEND="classic", **settings)
         return calls.get("cuMemAlloc_v2", 0), calls.get("cuMemFree_v2", 0)
 
     def test_by_default_all_is_pooled(self) -> None:
@@ -84,6 +85,33 @@ class Policy(EndToEnd):
                     self.assertEqual(under.stderr.count(b"\n"), 1, under.describe())
                     self.assertIn(b"a version of " + name + b" that this memlab does not know; new memory "
                                   b"now comes from the driver", under.stderr)
+
+    def backend(self, *command: str, **settings: str) -> str:
+        """What MEMLAB_BACKEND=auto is in a process."""
+        programs = str(self.layout.root / "bin" / "programs")
+        paths = self.layout.environment(memlab=False).get("LD_LIBRARY_PATH", "")
+        self.output = self.work / "-".join(("out", *command, *settings.values()))
+        outcome = self.under_memlab(self.program(*(command or ("malloc_free",))),
+                                    {"LD_LIBRARY_PATH": f"{programs}:{paths}", **settings})
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        return found[0].report["options"]["MEMLAB_BACKEND"]
+
+    def test_memory_is_mapped_where_one_device_is_seen(self) -> None:
+        self.assertEqual(self.backend(), "vmm")
+        self.assertEqual(self.backend(SIMCUDA_DEVICES="2"), "classic")
+        self.assertEqual(self.backend(MEMLAB_BACKEND="classic"), "classic")
+        self.assertEqual(self.backend(SIMCUDA_DEVICES="2", MEMLAB_BACKEND="vmm"), "vmm")
+
+    def test_options_of_segments_mean_segments(self) -> None:
+        self.assertEqual(self.backend(MEMLAB_MAX_SPLIT_SIZE_MB="200"), "classic")
+        self.assertEqual(self.backend(MEMLAB_GC_THRESHOLD="0.8"), "classic")
+        self.assertEqual(self.backend(MEMLAB_AUDIT="on"), "classic")
+
+    def test_libraries_that_need_segments_get_them(self) -> None:
+        self.assertEqual(self.backend("ipc_user", "before", MEMLAB_IPC="off"), "classic")
+        self.assertEqual(self.backend("ipc_user", "later", MEMLAB_IPC="off"), "vmm")
 
     def test_expandable_ranges_take_no_segments_but_chunks(self) -> None:
         calls = self.driver_calls(MEMLAB_BACKEND="vmm")

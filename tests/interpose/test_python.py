@@ -293,7 +293,7 @@ class PythonFrames(EndToEnd):
             place = f"{PROGRAMS / 'out_of_memory.py'}:"
             self.assertRegex(asked[0], rf"cuMemAlloc_v2 < {place}\d+ in allocate < {place}\d+ in fill "
                                        rf"< {place}\d+ in <module>$")
-            self.assertTrue(any(" in 6 allocations: cuMemAlloc_v2 < " in line and "in fill" in line
+            self.assertTrue(any(" in 8 allocations: cuMemAlloc_v2 < " in line and "in fill" in line
                                 for line in lines), lines)
             self.assertFalse(any("addr2line" in line for line in lines), lines)
 
@@ -326,7 +326,7 @@ class PythonFrames(EndToEnd):
                 capture_output=True, text=True, check=True,
                 env=self.layout.environment(memlab=False)).stdout
             self.assertIn("## fill", text)
-            self.assertRegex(text, rf"(?m)^ +48\.00 MiB +6 +{allocating}      while allocate\(\) == 0:  "
+            self.assertRegex(text, rf"(?m)^ +64\.00 MiB +8 +{allocating}      while allocate\(\) == 0:  "
                                    r"<- out of memory$")
             self.assertRegex(text, rf"(?m)^ +{allocating - 1}  def fill\(\):$")
             self.assertRegex(text, rf"(?m)^ +{allocating + 1}          pass$")

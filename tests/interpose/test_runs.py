@@ -205,9 +205,9 @@ class Runs(EndToEnd):
         left = int(outcome.stdout)
         try:
             said = outcome.stderr.decode("utf-8")
-            self.assertRegex(said, r"memlab-run: 1 process is still running and holds 20\.00 MiB of GPU memory "
+            self.assertRegex(said, r"memlab-run: 1 process is still running and holds 6\.00 MiB of GPU memory "
                                    r"through memlab; it reports at its end:\n"
-                                   rf"  pid {left}  20\.00 MiB  .*tree f~\n    its parent: pid \d+  ")
+                                   rf"  pid {left}  6\.00 MiB  .*tree f~\n    its parent: pid \d+  ")
             (described,) = self.run_files()
             (process,) = described["processes"]
             self.assertEqual((process["pid"], process["ended"], process["report"]), (left, "running", None))
@@ -234,7 +234,7 @@ class Runs(EndToEnd):
                 self.assertEqual(outcome.code, 0, outcome.describe())
                 left = int(outcome.stdout)
                 try:
-                    self.assertRegex(outcome.stderr.decode("utf-8"), rf"\n  pid {left}  20\.00 MiB  {program}\n"
+                    self.assertRegex(outcome.stderr.decode("utf-8"), rf"\n  pid {left}  6\.00 MiB  {program}\n"
                                                                      r"    its parent: pid \d+  \S*\n")
                     (described,) = self.run_files()
                     self.assertEqual(described["command"], ["bash"])

@@ -41,7 +41,7 @@ class Wrappers(EndToEnd):
         memlab = str(self.layout.library)
         for asks in ("next", "driver"):
             with self.subTest(asks):
-                lines = self.lines([memlab, self.wrapper], WRAPPER_ASKS=asks)
+                lines = self.lines([memlab, self.wrapper], WRAPPER_ASKS=asks, MEMLAB_BACKEND="classic")
                 self.assertEqual(lines[:2], ["the wrapper saw 1 starts, 1 allocations, 0 frees",
                                              "it was given itself 0 times"])
 

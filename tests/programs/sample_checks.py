@@ -20,7 +20,8 @@ RUNS: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 # What each runs with under memlab, and which say on stderr that memory ran out.
-SETTINGS: dict[str, dict[str, str]] = {"result_cache": {"MEMLAB_LIMIT": "2GiB"}}
+SETTINGS: dict[str, dict[str, str]] = {"cache_lines": {"MEMLAB_BACKEND": "classic"},
+                                       "result_cache": {"MEMLAB_LIMIT": "2GiB"}}
 OUT_OF_MEMORY = ("oom_recovery", "result_cache")
 
 # The seed's four lines: mark, allocated and reserved MiB as people read them.

@@ -10,8 +10,8 @@
 //   shares stopped   the exporter is stopped: an answer within four seconds
 //   shares changed   one byte of the handle is another
 //
-// Prints each answer. With plain CUDA "freed", "dead" and "stopped" may open, since the driver needs
-// no process to answer; what must never be is other memory than the exporter's.
+// Prints each answer. With plain CUDA "freed", "dead" and "stopped" may open, since the driver
+// needs no process to answer; what must never be is other memory than the exporter's.
 //
 // Recorded by the importer: ipc_import: range, twice, large: 1 (freed).
 #include <fcntl.h>
@@ -60,8 +60,19 @@ double seconds() {
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-CUresult open(CUdeviceptr* address, const CUipcMemHandle& handle) {
+CUresult open_handle(CUdeviceptr* address, const CUipcMemHandle& handle) {
     return cuIpcOpenMemHandle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+}
+
+bool is_stopped(pid_t process) {
+    char path[64];
+    char text[512] = "";
+    (void)std::snprintf(path, sizeof path, "/proc/%d/stat", process);
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t length = ::read(file, text, sizeof text - 1);
+    ::close(file);
+    const char* state = length > 0 ? std::strrchr(text, ')') : nullptr;
+    return state != nullptr && state[2] == 'T';
 }
 
 void tell_range(CUdeviceptr address, std::size_t bytes) {
@@ -90,14 +101,15 @@ int import_memory(const std::string& way) {
     if (way == "changed") {
         message.handle.reserved[20] = static_cast<char>(message.handle.reserved[20] ^ 0x7f);
     }
-    if (way == "dead") {  // it has: the pipe's other end is closed
-        char end = 0;
-        while (::read(STDIN_FILENO, &end, 1) > 0) {
-        }
+    while (way == "dead" && ::getppid() == message.exporter) {
+        ::usleep(1000);
+    }
+    while (way == "stopped" && !is_stopped(message.exporter)) {
+        ::usleep(1000);
     }
     CUdeviceptr address = 0;
     const double begin = seconds();
-    const CUresult opened = open(&address, message.handle);
+    const CUresult opened = open_handle(&address, message.handle);
     if (opened != CUDA_SUCCESS) {
         SAY("refused%s: %d\n", seconds() - begin > 4 ? " after too long" : "",
             static_cast<int>(opened));
@@ -112,7 +124,7 @@ int import_memory(const std::string& way) {
     }
     if (way == "twice") {
         CUdeviceptr again = 0;
-        const CUresult opened_again = open(&again, message.handle);
+        const CUresult opened_again = open_handle(&again, message.handle);
         SAY("again: %d, %s\n", static_cast<int>(opened_again),
             again == address ? "the same address" : "another address");
         SAY("closed: %d\n", static_cast<int>(cuIpcCloseMemHandle(address)));
@@ -159,7 +171,7 @@ int main(int argc, char** argv) {
     CHECK(cuIpcGetMemHandle(&message.handle, block));
     if (way == "own") {
         CUdeviceptr address = 0;
-        SAY("own: %d\n", static_cast<int>(open(&address, message.handle)));
+        SAY("own: %d\n", static_cast<int>(open_handle(&address, message.handle)));
     }
     if (way == "freed") {
         release(block);

@@ -293,7 +293,8 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Allo
             return put(data, static_cast<unsigned>(allocation.kind == Kind::device ||
                                                    mapped_for_rdma(allocation.base)));
         case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-            return put(data, static_cast<unsigned>(allocation.kind == Kind::device));
+            return put(data, static_cast<unsigned>(allocation.kind == Kind::device ||
+                                                   mapped_for_decompression(allocation.base)));
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

@@ -96,6 +96,8 @@ std::pair<uint64_t, uint64_t> reservation_of(uint64_t address);
 
 // Was the virtual memory that is mapped there created for GPUDirect RDMA?
 bool mapped_for_rdma(uint64_t base);
+// And for hardware decompression?
+bool mapped_for_decompression(uint64_t base);
 
 // The page table.
 void map_pages(uint64_t address, uint64_t bytes, const Physical& physical, uint64_t offset,

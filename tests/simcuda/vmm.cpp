@@ -84,6 +84,13 @@ bool mapped_for_rdma(uint64_t base) {
     return found != nullptr && found->properties.allocFlags.gpuDirectRDMACapable != 0;
 }
 
+bool mapped_for_decompression(uint64_t base) {
+    auto it = vmm().mapped.find(base);
+    const Handle* found = it == vmm().mapped.end() ? nullptr : find_handle(it->second);
+    return found != nullptr &&
+           (found->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0;
+}
+
 std::pair<uint64_t, uint64_t> reservation_of(uint64_t address) {
     auto it = vmm().reservations.upper_bound(address);
     if (it == vmm().reservations.begin()) {

@@ -1,0 +1,68 @@
+#include "interpose/process/backend_choice.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "interpose/driver/driver.hpp"
+#include "interpose/driver/loaded_objects.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+constexpr std::string_view always[] = {
+    "libibverbs.so", "libfabric.so",          "libucp.so", "libuct.so", "libgdrapi.so",
+    "libmooncake",   "libtransfer_engine.so",
+};
+constexpr std::string_view not_beside_pytorch[] = {"libnvshmem", "libcufile.so"};
+
+template <std::size_t count>
+bool is_one_of(std::string_view name, const std::string_view (&prefixes)[count]) {
+    return std::any_of(std::begin(prefixes), std::end(prefixes),
+                       [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool is_loaded(FunctionRef<bool(const char*)> wanted) {
+    unsigned long long loads = 0;
+    return find_loaded_object(&loads, wanted);
+}
+
+bool sees_one_device() {
+    int devices = 0;
+    return call_real(&Driver::cuDeviceGetCount, &devices) == CUDA_SUCCESS && devices == 1;
+}
+
+// CUPTI tells of cuMemAlloc's memory only; that it tells of the pool's is how an audit knows that
+// it tells of any.
+bool has_option_of_segments(const Settings& settings) {
+    return settings.pool_options.max_split_size != allocator::PoolOptions::no_limit ||
+           settings.pool_options.garbage_collection_threshold > 0 || settings.audit ||
+           settings.cupti == CuptiUse::on;
+}
+
+}  // namespace
+
+bool segments_are_needed() {
+    const bool pytorch = is_loaded(
+        [](const char* name) { return std::string_view(name).starts_with("libc10_cuda.so"); });
+    return is_loaded([pytorch](const char* name) { return needs_segments(name, pytorch); });
+}
+
+bool needs_segments(const char* file_name, bool pytorch) {
+    return is_one_of(file_name, always) || (!pytorch && is_one_of(file_name, not_beside_pytorch));
+}
+
+void choose_backend(LoadedSettings* loaded, bool segments_needed) {
+    Settings& settings = loaded->settings;
+    if (!settings.choose_backend) {
+        return;
+    }
+    settings.pool_options.expandable =
+        !segments_needed && sees_one_device() && !has_option_of_segments(settings);
+    for (auto& [name, value] : loaded->values) {
+        if (name == "MEMLAB_BACKEND") {
+            value = settings.pool_options.expandable ? "vmm" : "classic";
+        }
+    }
+}
+
+}  // namespace memlab::interpose

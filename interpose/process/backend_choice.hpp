@@ -1,0 +1,26 @@
+// Chooses where the pool's memory comes from, for MEMLAB_BACKEND=auto, when memlab starts.
+//
+// Mapped memory where the process sees one device; segments from cuMemAlloc where it sees several,
+// where an option is set that needs them (MEMLAB_MAX_SPLIT_SIZE_MB, MEMLAB_GC_THRESHOLD,
+// MEMLAB_AUDIT, MEMLAB_CUPTI=on), and where a library is loaded that gives the program's memory to
+// hardware in ways that were not tried with mapped memory: RDMA, libfabric, UCX, GDRCopy, Mooncake,
+// GPUDirect Storage, NVSHMEM. The last two come with every PyTorch and are loaded even if unused:
+// they do not count beside it.
+#pragma once
+
+#include "interpose/options/option_table.hpp"
+
+namespace memlab::interpose {
+
+/// Whether a library that needs segments is loaded now. Takes the lock of the loader's list: call
+/// without any of memlab's locks.
+bool segments_are_needed();
+
+/// Settles MEMLAB_BACKEND=auto, in both the settings and the values that are recorded.
+void choose_backend(LoadedSettings* loaded, bool segments_needed);
+
+/// Whether a library with this file name needs memory from cuMemAlloc; `pytorch`: PyTorch is
+/// loaded.
+bool needs_segments(const char* file_name, bool pytorch);
+
+}  // namespace memlab::interpose
