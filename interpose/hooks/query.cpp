@@ -127,14 +127,23 @@ void correct_attribute(Session& session, CUpointer_attribute attribute,
         case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:  // 0 for memory from cuMemAlloc
             *static_cast<unsigned long long*>(value) = 0;
             break;
+        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:  // cuMemAlloc's memory always is
+            if (pooled.context->backend().pages().owns(block.address)) {
+                *static_cast<unsigned*>(value) = 1;
+            }
+            break;
         case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
             *static_cast<unsigned*>(value) = synchronous_blocks().contains(block) ? 1 : 0;
             break;
         case CU_POINTER_ATTRIBUTE_P2P_TOKENS: {  // the driver made the segment synchronous, too
             unsigned synchronous = 0;
-            if (mi::call_real(&Driver::cuPointerGetAttribute, static_cast<void*>(&synchronous),
-                              CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block.address) == CUDA_SUCCESS &&
-                synchronous != 0) {
+            if (pooled.context->backend().pages().owns(block.address)) {  // it did not
+                synchronous = make_synchronous(*pooled.context) == CUDA_SUCCESS ? 1 : 0;
+            } else {
+                mi::call_real(&Driver::cuPointerGetAttribute, static_cast<void*>(&synchronous),
+                              CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block.address);
+            }
+            if (synchronous != 0) {
                 synchronous_blocks().set(block, true);
             }
             break;
@@ -150,7 +159,6 @@ void correct_attribute(Session& session, CUpointer_attribute attribute,
         case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         default:  // a later driver's
             break;
     }

@@ -140,9 +140,13 @@ BackendStatus CudaBackend::pages_map(allocator::Address address, std::uint64_t b
     if (const CUresult broken = device_memory_info(&free, &total); broken != CUDA_SUCCESS) {
         return to_status(broken);
     }
-    return to_status(memory_.limits().take(context_.device(), bytes, [&] {
-        return pages_.map(address, bytes, allocator::chunk_bytes(bytes));
-    }));
+    const std::uint64_t chunk = allocator::chunk_bytes(bytes);
+    const CUresult result = memory_.limits().take(
+        context_.device(), bytes, [&] { return pages_.map(address, bytes, chunk); });
+    for (std::uint64_t done = 0; result == CUDA_SUCCESS && done < bytes; done += chunk) {
+        memory_.made(address + done);  // CUPTI has a record for each mapping
+    }
+    return to_status(result);
 }
 
 BackendStatus CudaBackend::pages_unmap(allocator::Address address, std::uint64_t bytes) {

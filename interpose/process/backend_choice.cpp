@@ -31,12 +31,9 @@ bool sees_one_device() {
     return call_real(&Driver::cuDeviceGetCount, &devices) == CUDA_SUCCESS && devices == 1;
 }
 
-// CUPTI tells of cuMemAlloc's memory only; that it tells of the pool's is how an audit knows that
-// it tells of any.
-bool has_option_of_segments(const Settings& settings) {
-    return settings.pool_options.max_split_size != allocator::PoolOptions::no_limit ||
-           settings.pool_options.garbage_collection_threshold > 0 || settings.audit ||
-           settings.cupti == CuptiUse::on;
+bool has_option_of_segments(const allocator::PoolOptions& options) {
+    return options.max_split_size != allocator::PoolOptions::no_limit ||
+           options.garbage_collection_threshold > 0;
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ void choose_backend(LoadedSettings* loaded, bool segments_needed) {
         return;
     }
     settings.pool_options.expandable =
-        !segments_needed && sees_one_device() && !has_option_of_segments(settings);
+        !segments_needed && sees_one_device() && !has_option_of_segments(settings.pool_options);
     for (auto& [name, value] : loaded->values) {
         if (name == "MEMLAB_BACKEND") {
             value = settings.pool_options.expandable ? "vmm" : "classic";

@@ -454,9 +454,10 @@ class Suite(SeveralGpus):
                 self.skip(name, "no libcupti.so.13 here")
                 continue
             work = self.folder(name)
+            # Of mapped memory CUPTI has a record for each chunk, the log an event for each growth.
             environment = self.layout.environment(memlab=True, output=work / "out", settings={
                 "CUDA_INJECTION64_PATH": str(self.packed / "lib" / "cupti_reference.so"),
-                "WITNESS_OUTPUT": str(work / "witness.txt")})
+                "WITNESS_OUTPUT": str(work / "witness.txt"), "MEMLAB_BACKEND": "classic"})
             start = time.monotonic()
             outcome = run(command, environment, work, 90)
             verdict = Verdict(name, "", brief(outcome, time.monotonic() - start))

@@ -107,7 +107,6 @@ class Policy(EndToEnd):
     def test_options_of_segments_mean_segments(self) -> None:
         self.assertEqual(self.backend(MEMLAB_MAX_SPLIT_SIZE_MB="200"), "classic")
         self.assertEqual(self.backend(MEMLAB_GC_THRESHOLD="0.8"), "classic")
-        self.assertEqual(self.backend(MEMLAB_AUDIT="on"), "classic")
 
     def test_libraries_that_need_segments_get_them(self) -> None:
         self.assertEqual(self.backend("ipc_user", "before", MEMLAB_IPC="off"), "classic")

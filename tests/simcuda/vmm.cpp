@@ -19,6 +19,7 @@
 #include "tests/simcuda/share.hpp"
 #include "tests/simcuda/state.hpp"
 #include "tests/simcuda/statistics.hpp"
+#include "tests/simcuda/tool.hpp"
 
 namespace memlab::simcuda {
 namespace {
@@ -193,6 +194,8 @@ CUresult sim_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     allocation.physical = found->physical;
     map_pages(ptr, size, *found->physical, 0, false);
     count_live(static_cast<int64_t>(size));
+    // CUPTI 13.0 has a record for each mapping, as if it were an allocation (measured on an H100).
+    tell_memory(simcuda_device, ptr, size, allocation.device);
     allocations().emplace(ptr, std::move(allocation));
     vmm().mapped.emplace(ptr, handle);
     return CUDA_SUCCESS;
