@@ -8,8 +8,8 @@
 //    pages in the state `unmapped`, no two of them neighbours. The guarantees for other segments
 //    hold for the blocks between two of these;
 //  - the memory of a range is in chunks (chunk_bytes), and only whole chunks become unmapped;
-//  - only reserve() and add_range() allocate host memory, so every other function succeeds: a free
-//  cannot fail for
+//  - only reserve() and reserve_chunks() allocate host memory, so every other function succeeds: a
+//  free cannot fail for
 //    lack of it, and an allocation that cannot be recorded fails before anything has changed.
 //
 // Finding a block by its base is O(1), everything else O(log blocks). Blocks come from slabs with a
@@ -42,9 +42,9 @@ class BlockStore {
     BlockStore(const BlockStore&) = delete;
     BlockStore& operator=(const BlockStore&) = delete;
 
-    /// Allocates the host memory for one add_segment() or add_range() (but for its set of pages),
-    /// one map() or unmap(), and one take(), together. False when there is none; then nothing has
-    /// changed.
+    /// Allocates the host memory for one add_segment() or add_range(), one map() (with
+    /// reserve_chunks()) or unmap(), and one take(), together. False when there is none; then
+    /// nothing has changed.
     bool reserve() noexcept;
 
     /// Takes the best-fitting free block, split to `size`; it becomes live. Null when none fits.
@@ -84,9 +84,8 @@ class BlockStore {
     /// Whether the range is possible: whole pages, and otherwise as can_add().
     bool can_add_range(Address base, std::uint64_t size) const noexcept;
 
-    /// Adds an expandable range without memory. can_add_range() must hold. False, with nothing
-    /// changed, without host memory for it.
-    bool add_range(Address base, std::uint64_t size, bool small) noexcept;
+    /// Adds an expandable range without memory. can_add_range() must hold.
+    void add_range(Address base, std::uint64_t size, bool small) noexcept;
 
     /// Removes a range that has no memory.
     void remove_range(Address base) noexcept;
@@ -100,6 +99,10 @@ class BlockStore {
     /// The smallest sufficient number of pages, extending the free neighbours of a hole in place.
     /// Ties go to holes that are not at the end of a range, then to the lowest address. O(holes).
     Growth best_growth(std::uint64_t size, bool small) const noexcept;
+
+    /// Allocates the host memory to note where the chunks of a growth begin. False when there is
+    /// none; then nothing has changed.
+    bool reserve_chunks(const Growth& growth) noexcept;
 
     /// Marks those pages as mapped; returns the free block that contains them.
     Block& map(const Growth& growth) noexcept;

@@ -19,19 +19,11 @@ bool BlockStore::can_add_range(Address base, std::uint64_t size) const noexcept 
     return base % page_bytes == 0 && size != 0 && size % page_bytes == 0 && can_add(base, size);
 }
 
-bool BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcept {
-    PageSet chunks;
-    try {
-        chunks = PageSet(size / page_bytes);
-    } catch (const std::bad_alloc&) {
-        return false;
-    }
+void BlockStore::add_range(Address base, std::uint64_t size, bool small) noexcept {
     Block& hole = insert_segment(base, size, small);
     hole.segment->expandable = true;
-    hole.segment->chunks = std::move(chunks);
     hole.state = BlockState::unmapped;
     link_hole(hole);
-    return true;
 }
 
 void BlockStore::remove_range(Address base) noexcept {
@@ -94,6 +86,16 @@ Block* BlockStore::isolate(Block& block, Address begin, std::uint64_t bytes) noe
         split(*middle, bytes).state = block.state;
     }
     return middle;
+}
+
+bool BlockStore::reserve_chunks(const Growth& growth) noexcept {
+    Segment& range = *growth.hole->segment;
+    try {
+        range.chunks.cover(page_in(range, growth.begin + growth.bytes));
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
 }
 
 Block& BlockStore::map(const Growth& growth) noexcept {

@@ -1,4 +1,4 @@
-// A set of the pages of an expandable range: one bit each.
+// A set of the pages of an expandable range: a bit each.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,21 @@
 
 namespace memlab::allocator {
 
-/// A set of the pages of a range. All functions but the constructor are noexcept.
+/// Its size follows the highest page that it has to hold, not the range's. All functions but
+/// cover() are noexcept.
 class PageSet {
   public:
     static constexpr std::uint64_t none = ~std::uint64_t{0};
 
-    PageSet() = default;
-    /// An empty set of pages below `pages`. Throws std::bad_alloc.
-    explicit PageSet(std::uint64_t pages) : words_((pages + 63) / 64) {}
+    /// Makes room for the pages below `pages`. Throws std::bad_alloc; then nothing has changed.
+    void cover(std::uint64_t pages) {
+        const std::size_t needed = (pages + 63) / 64;
+        if (needed > words_.size()) {
+            words_.resize(std::max(needed, 2 * words_.size()));
+        }
+    }
 
+    /// `page` must be covered, here and in erase().
     void insert(std::uint64_t page) noexcept { words_[page / 64] |= std::uint64_t{1} << page % 64; }
     void erase(std::uint64_t page) noexcept {
         words_[page / 64] &= ~(std::uint64_t{1} << page % 64);

@@ -187,6 +187,11 @@ BackendStatus Pool::Impl::grow_in_place(const BlockStore::Growth& growth, Tag ta
     if (!status.ok()) {
         return status;
     }
+    // Only now: a growth that the device has no memory for may be of any size.
+    if (!store_.reserve_chunks(growth)) {
+        backend_.pages_unmap(growth.begin, growth.bytes);
+        return no_host_memory;
+    }
     const bool first = growth.hole->segment->mapped == 0;
     *fresh = &store_.map(growth);
     const bool small = (*fresh)->segment->small;
@@ -209,11 +214,12 @@ bool Pool::Impl::add_range(const SizePolicy::Plan& plan) {
         ranges_unavailable_ = true;
         return false;
     }
-    if (!store_.can_add_range(base, bytes) || !store_.add_range(base, bytes, plan.small)) {
+    if (!store_.can_add_range(base, bytes)) {
         backend_.range_release(base, bytes);
         ranges_unavailable_ = true;
         return false;
     }
+    store_.add_range(base, bytes, plan.small);
     return true;
 }
 

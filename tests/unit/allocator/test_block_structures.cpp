@@ -176,7 +176,10 @@ TEST_CASE("the index finds blocks by their base and by any address inside, as th
 TEST_CASE("a set of pages finds its next and previous ones") {
     for (const std::uint64_t pages : {1, 63, 64, 65, 1000}) {
         Random random(pages);
-        PageSet set(pages);
+        PageSet set;
+        CHECK(set.at_or_above(0) == PageSet::none);
+        CHECK(set.at_or_below(pages) == PageSet::none);
+        set.cover(pages);
         std::set<std::uint64_t> model;
         for (int step = 0; step < 2000; ++step) {
             const std::uint64_t page = random.below(pages);
