@@ -11,7 +11,7 @@ same steps one right after the other, on the same two cores; what is printed is 
 bootstrap 95 % interval.
 Timed runs of PyTorch do not record, but for the variants "recording ..." (with Python in their stacks, with native
 ones only, with none); the peaks of memlab's pool come from one more run that does. Those of JAX record.
-What recording costs: --variants "memlab,recording,recording native,recording no stacks"; what PyTorch's
+What recording costs: --variants "memlab vmm,recording,recording native,recording no stacks"; what PyTorch's
 own memory history costs: --variants "PyTorch,history all,history python"; memory that the driver's pools or the
 program's own mappings serve: --variants "JAX async,memlab JAX async" and "JAX platform,memlab JAX platform". Two
 builds of memlab beside each other: --before ANOTHER_LIBMEMLAB --variants "before memlab vmm,memlab vmm".
