@@ -1,7 +1,7 @@
 // The fence protocol: every interleaving within a small scope (explorer.hpp). And the checker
 // itself: each rule of the protocol is broken once, which must be detected.
 //
-//   MEMLAB_TEST_DEPTH=n           operations (default: 5, without optimization 4)
+//   MEMLAB_TEST_DEPTH=n           operations (default: 4, thoroughly 5; not optimized one less)
 //   fence_protocol_test "[full]"  8 operations, more where the program begins with fewer blocks
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/model_check/explorer.hpp"
+#include "tests/support/thorough.hpp"
 #include "tests/unit/allocator/random.hpp"
 
 namespace memlab::model_check {
@@ -22,16 +23,18 @@ namespace {
 
 using allocator::FreeSync;
 using allocator::testing::setting;
+using testing::thoroughly;
 
 constexpr std::string_view sound;
 
 #ifdef NDEBUG
-constexpr unsigned usual_depth = 5;
-constexpr unsigned merge_depth = 4;
-#else
 constexpr unsigned usual_depth = 4;
-constexpr unsigned merge_depth = 3;
+constexpr unsigned full_merge_depth = 4;
+#else
+constexpr unsigned usual_depth = 3;
+constexpr unsigned full_merge_depth = 3;
 #endif
+constexpr unsigned usual_merge_depth = 3;
 
 /// All combinations of the pool's options, the knowledge of its fences and the layout of blocks.
 std::vector<Setting> settings(std::size_t live) {
@@ -367,6 +370,7 @@ TEST_CASE("every broken rule of the fence protocol is found") {
 
 // Justifies visiting equal states once: without that, the same states are found.
 TEST_CASE("states that look the same lead to the same states") {
+    const unsigned depth = thoroughly(full_merge_depth, usual_merge_depth);
     for (const std::size_t live : {1, 3}) {
         std::vector<Setting> all = settings(live);
         Setting one_stream;
@@ -375,16 +379,17 @@ TEST_CASE("states that look the same lead to the same states") {
         all.push_back(one_stream);
         for (Setting each : all) {
             each.captures = true;
-            const std::vector<std::uint64_t> merged = reachable(each, merge_depth, true);
+            const std::vector<std::uint64_t> merged = reachable(each, depth, true);
             CAPTURE(describe(each));
             CHECK(merged.size() > 20);
-            CHECK(merged == reachable(each, merge_depth, false));
+            CHECK(merged == reachable(each, depth, false));
         }
     }
 }
 
 TEST_CASE("the fence protocol is safe and live in a small scope") {
-    explore_all(static_cast<unsigned>(setting("MEMLAB_TEST_DEPTH", usual_depth)));
+    explore_all(static_cast<unsigned>(
+        setting("MEMLAB_TEST_DEPTH", thoroughly(usual_depth + 1, usual_depth))));
 }
 
 TEST_CASE("the fence protocol is safe and live in its full scope", "[.full]") {

@@ -18,6 +18,7 @@
 #include <new>
 
 #include "tests/catch.hpp"
+#include "tests/support/thorough.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
 #include "trace/log_reader.hpp"
@@ -113,7 +114,7 @@ void check_stopped_log(const std::string& path, const Board& board) {
 
 TEST_CASE("everything appended before a SIGKILL reads back", "[kill]") {
     const TemporaryFolder folder;
-    constexpr std::uint64_t seeds = 200;
+    const auto seeds = memlab::testing::thoroughly<std::uint64_t>(200, 60);
     std::uint64_t unfinished = 0;
     std::uint64_t sealed = 0;
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
