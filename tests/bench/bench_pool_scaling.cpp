@@ -9,37 +9,11 @@
 
 #include "allocator/pool.hpp"
 #include "tests/support/counted_heap.hpp"
+#include "tests/support/null_backend.hpp"
 #include "tests/unit/allocator/random.hpp"
 
 namespace memlab::allocator::testing {
 namespace {
-
-/// An idle device with no end of memory.
-class NullBackend final : public DeviceBackend {
-  public:
-    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
-        *address = next_;
-        next_ += bytes;
-        return {};
-    }
-    BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
-    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
-        return segment_alloc(bytes, base);
-    }
-    BackendStatus pages_map(Address, std::uint64_t) override { return {}; }
-    BackendStatus pages_unmap(Address, std::uint64_t) override { return {}; }
-    BackendStatus fence_record(Fence* fence) override {
-        *fence = 0;
-        return {};
-    }
-    FenceState fence_query(Fence) override { return FenceState::complete; }
-    BackendStatus fence_wait_device(Fence) override { return {}; }
-    BackendStatus fence_wait_host(Fence) override { return {}; }
-    void fence_release(Fence) override {}
-
-  private:
-    Address next_ = 1ULL << 40;
-};
 
 struct Row {
     double same_ns = 0;    ///< one size, the same block again and again

@@ -17,7 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/timing.hpp"
+
 namespace {
+
+using memlab::bench::Clock;
+using memlab::bench::median;
 
 struct Command {
     const char* name;
@@ -26,7 +31,6 @@ struct Command {
 };
 
 double milliseconds_of(const Command& command, const std::vector<const char*>& environment) {
-    using Clock = std::chrono::steady_clock;
     std::vector<char*> arguments;
     arguments.reserve(command.arguments.size() + 1);
     for (const char* argument : command.arguments) {
@@ -52,11 +56,6 @@ double milliseconds_of(const Command& command, const std::vector<const char*>& e
     const std::chrono::duration<double, std::milli> time = Clock::now() - start;
     ::posix_spawn_file_actions_destroy(&actions);
     return status == 0 ? time.count() : -1;
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
 }
 
 struct Mode {

@@ -17,9 +17,11 @@
 #include "profiler/unwind/reference.hpp"
 #include "profiler/unwind/rules.hpp"
 #include "profiler/unwind/walk.hpp"
+#include "tests/bench/timing.hpp"
 #include "tests/unit/unwind/call_chain.hpp"
 
 namespace unwind = memlab::profiler::unwind;
+using memlab::bench::median;
 using memlab::profiler::CapturedStack;
 
 namespace {
@@ -93,12 +95,6 @@ void measure(void* argument) {
         std::exit(1);
     }
     task.contender->nanoseconds.push_back(time.count() / task.contender->repetitions);
-}
-
-double median(std::vector<double>& values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
-                     values.end());
-    return values[values.size() / 2];
 }
 
 }  // namespace

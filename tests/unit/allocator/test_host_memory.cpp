@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "tests/support/null_backend.hpp"
 #include "tests/unit/allocator/fixture.hpp"
 
 namespace {
@@ -70,45 +71,10 @@ void operator delete[](void* memory, std::size_t) noexcept {
 
 namespace memlab::allocator::testing {
 
-namespace {
-
-/// A backend that needs no memory itself.
-class Frugal final : public DeviceBackend {
-  public:
-    BackendStatus segment_alloc(std::uint64_t bytes, Address* address) override {
-        *address = next_;
-        next_ += bytes;
-        return {};
-    }
-    BackendStatus segment_free(Address, std::uint64_t) override { return {}; }
-    BackendStatus range_reserve(Address* base, std::uint64_t bytes) override {
-        return segment_alloc(bytes, base);
-    }
-    BackendStatus pages_map(Address, std::uint64_t) override { return {}; }
-    BackendStatus pages_unmap(Address, std::uint64_t) override { return {}; }
-    BackendStatus fence_record(Fence* fence) override {
-        *fence = busy ? 1 : 0;
-        return {};
-    }
-    FenceState fence_query(Fence) override {
-        return busy ? FenceState::pending : FenceState::complete;
-    }
-    BackendStatus fence_wait_device(Fence) override { return {}; }
-    BackendStatus fence_wait_host(Fence) override { return {}; }
-    void fence_release(Fence) override {}
-
-    bool busy = false;
-
-  private:
-    Address next_ = 2 * mib;
-};
-
-}  // namespace
-
 TEST_CASE("without host memory an allocation is refused and the pool unchanged") {
     int failures = 0;
     for (int allowed = 0; allowed < 64; ++allowed) {
-        Frugal backend;
+        NullBackend backend;
         Pool pool({}, backend, nullptr);
         std::vector<Address> addresses;
         addresses.reserve(100);
@@ -142,7 +108,7 @@ TEST_CASE("without host memory an allocation is refused and the pool unchanged")
 
 TEST_CASE("taking memory back needs none") {
     for (const FreeSync sync : {FreeSync::automatic, FreeSync::always, FreeSync::never}) {
-        Frugal backend;
+        NullBackend backend;
         Pool pool(with(sync), backend, nullptr);
         std::vector<Address> addresses;
         for (const std::uint64_t size :
@@ -173,7 +139,7 @@ TEST_CASE("taking memory back into a range needs none, unmapping it may wait for
     options.expandable = true;
     int unmapped = 0;
     for (int count = 1; count < 40; ++count) {
-        Frugal backend;
+        NullBackend backend;
         Pool pool(options, backend, nullptr);
         std::vector<Address> kept;
         std::vector<Address> given;
@@ -202,7 +168,7 @@ TEST_CASE("taking memory back into a range needs none, unmapping it may wait for
 }
 
 TEST_CASE("a steady program costs no host memory") {
-    Frugal backend;
+    NullBackend backend;
     Pool pool({}, backend, nullptr);
     Address held[6] = {};
     const std::uint64_t sizes[6] = {100, 100'000, 700, 4'000'000, 12 * mib, 512};
@@ -227,7 +193,7 @@ TEST_CASE("a steady program costs no host memory") {
 
 TEST_CASE("an abandoned pool keeps no host memory to speak of, and goes on") {
     constexpr std::int64_t little = 8192;
-    Frugal backend;
+    NullBackend backend;
     const std::int64_t before = held;
     const auto pool = std::make_unique<Pool>(with(FreeSync::never), backend, nullptr);
     for (int round = 0; round < 3; ++round) {
@@ -249,7 +215,7 @@ TEST_CASE("an abandoned pool keeps no host memory to speak of, and goes on") {
         CHECK(pool->stats().largest_free == 0);
         CHECK(pool->tick(1) == 0);
         CHECK(pool->release_cached(true) == 0);
-        CHECK(pool->free(2 * mib, 0).kind == FreeResult::Kind::not_ours);
+        CHECK(pool->free(NullBackend::first_address, 0).kind == FreeResult::Kind::not_ours);
     }
 }
 
