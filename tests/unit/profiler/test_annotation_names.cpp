@@ -25,7 +25,7 @@ TEST_CASE("the same text of the same domain is one name") {
     CHECK(names.find(AnnotationNames::own_domain, "")->text.empty());
 }
 
-TEST_CASE("names that never end are folded, and at last one") {
+TEST_CASE("new names without end are shortened, and beyond a bound share one") {
     AnnotationNames names;
     std::set<const AnnotationName*> different;
     for (int i = 0; i < 20000; ++i) {

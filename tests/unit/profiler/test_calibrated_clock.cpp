@@ -54,7 +54,7 @@ double largest_error(Clock& clock, Machine& machine, double duration_ns, std::mt
 
 }  // namespace
 
-TEST_CASE("the calibrated clock is the clock, and mostly does without it") {
+TEST_CASE("the calibrated clock agrees with the system's clock and rarely reads it") {
     std::mt19937_64 random(1);
     for (const double rate : {0.05, 0.9999, 1.0, 2.6, 5.7}) {
         CAPTURE(rate);
@@ -73,7 +73,7 @@ TEST_CASE("the calibrated clock is the clock, and mostly does without it") {
     }
 }
 
-TEST_CASE("the calibrated clock follows a clock that NTP turns") {
+TEST_CASE("the calibrated clock follows a clock whose rate NTP adjusts") {
     std::mt19937_64 random(2);
     Machine machine;
     Clock clock(true, MachinesTime{&machine});
@@ -83,7 +83,9 @@ TEST_CASE("the calibrated clock follows a clock that NTP turns") {
     }
 }
 
-TEST_CASE("the calibrated clock after a sleep, a move and a counter that starts anew") {
+TEST_CASE(
+    "the calibrated clock recovers after a sleep, a move to another machine and a restarted "
+    "counter") {
     std::mt19937_64 random(3);
     Machine machine;
     Clock clock(true, MachinesTime{&machine});
@@ -100,7 +102,7 @@ TEST_CASE("the calibrated clock after a sleep, a move and a counter that starts 
     CHECK(largest_error(clock, machine, 1e9, random) < 50);
 }
 
-TEST_CASE("a counter that does not count is not waited for") {
+TEST_CASE("a counter that stands still is not waited for") {
     std::mt19937_64 random(4);
     for (const double rate : {0.0, 0.001}) {
         Machine machine;
@@ -113,7 +115,7 @@ TEST_CASE("a counter that does not count is not waited for") {
     CHECK(largest_error(clock, machine, 1e8, random) < 1);
 }
 
-TEST_CASE("on this machine the calibrated clock lies between two readings of the clock") {
+TEST_CASE("on this machine the calibrated clock lies between two readings of the system's clock") {
     using memlab::profiler::MachineTime;
     using memlab::profiler::monotonic_ns;
     CalibratedClock<MachineTime> clock(memlab::profiler::counter_is_clock_source());

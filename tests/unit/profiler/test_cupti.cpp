@@ -25,7 +25,7 @@ std::size_t position(const std::vector<std::string>& paths, const std::string& p
 
 }  // namespace
 
-TEST_CASE("an allocation and its CUPTI record cancel out in either order") {
+TEST_CASE("an allocation and its CUPTI record cancel each other out in either order") {
     Audit audit;
     audit.add_known(16);
     audit.add_record(seen(16));
@@ -71,7 +71,7 @@ TEST_CASE(
     CHECK(result.bypassed[0].stack == 4);
 }
 
-TEST_CASE("a graph's memory is no bypass, an unknown caller's is") {
+TEST_CASE("memory of a graph is not reported as bypassed, memory of an unknown caller is") {
     Audit audit;
     Audit::Allocation record = seen(16, 7);
     record.kind = memlab::trace::MemoryKind::async_pool;
@@ -90,7 +90,7 @@ TEST_CASE("allocations without a CUPTI record are not reported as bypassed") {
     CHECK(audit.result().bypassed.empty());
 }
 
-TEST_CASE("in any order of two ledgers, the rest is what only one of them has") {
+TEST_CASE("whatever the order of the two ledgers, what only one of them has remains") {
     std::mt19937 random(5);
     for (int round = 0; round < 200; ++round) {
         struct Step {
@@ -158,7 +158,7 @@ TEST_CASE("two threads feed one audit") {
     CHECK(audit.result().records == 20000);
 }
 
-TEST_CASE("CUPTI versions are written as people write them") {
+TEST_CASE("a CUPTI version is written as CUDA's documentation writes it") {
     CHECK(version_text(130001) == "13.0.1");
     CHECK(version_text(131102) == "13.11.2");
     CHECK(version_text(28) == "12 (API version 28)");
@@ -208,7 +208,7 @@ TEST_CASE(
           candidate_paths({}, "cuda", nullptr).size());
 }
 
-TEST_CASE("activity buffers are bounded and reused, those of others are ignored") {
+TEST_CASE("activity buffers are bounded and reused, and buffers of others are ignored") {
     BufferPool pool;
     std::vector<std::uint8_t*> taken;
     for (std::size_t i = 0; i < BufferPool::max_buffers; ++i) {

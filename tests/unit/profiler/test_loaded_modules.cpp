@@ -22,7 +22,7 @@ std::uintptr_t address_of(const void* symbol) {
 
 }  // namespace
 
-TEST_CASE("a function of libc: path and bias as the loader knows them") {
+TEST_CASE("a function of libc has the path and the bias that the loader knows") {
     void* function = dlsym(RTLD_DEFAULT, "qsort");
     REQUIRE(function != nullptr);
     Dl_info info{};
@@ -36,7 +36,7 @@ TEST_CASE("a function of libc: path and bias as the loader knows them") {
     CHECK(module.end > address_of(function));
 }
 
-TEST_CASE("the program itself: its path, and a build id of hexadecimal digits") {
+TEST_CASE("the program itself has its path and a build id of hexadecimal digits") {
     LoadedModule module;
     REQUIRE(find_loaded_module(address_of(reinterpret_cast<const void*>(&address_of)), &module));
     char path[PATH_MAX];
@@ -46,7 +46,7 @@ TEST_CASE("the program itself: its path, and a build id of hexadecimal digits") 
     CHECK(module.build_id.find_first_not_of("0123456789abcdef") == std::string::npos);
 }
 
-TEST_CASE("no object: the heap, the stack, null") {
+TEST_CASE("addresses of the heap, of the stack and null are in no object") {
     LoadedModule module;
     int on_stack = 0;
     const auto on_heap = std::make_unique<int>(0);

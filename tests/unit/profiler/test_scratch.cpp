@@ -22,7 +22,7 @@ using FourRooms = Scratch<Room, 4>;
 
 }  // namespace
 
-TEST_CASE("nested users have rooms of their own, more of them than there are places") {
+TEST_CASE("nested users have scratch buffers of their own, even more than there are slots") {
     std::vector<std::unique_ptr<FourRooms>> held;
     std::set<Room*> rooms;
     for (int i = 0; i < 12; ++i) {
@@ -40,7 +40,7 @@ TEST_CASE("nested users have rooms of their own, more of them than there are pla
     }
 }
 
-TEST_CASE("a thread gets the room that it had") {
+TEST_CASE("a thread gets the scratch buffer that it had before") {
     Room* const first = FourRooms().get();
     CHECK(FourRooms().get() == first);
     const FourRooms held;
@@ -48,7 +48,7 @@ TEST_CASE("a thread gets the room that it had") {
     CHECK(FourRooms().get() != first);
 }
 
-TEST_CASE("a signal handler gets another room than what it interrupted") {
+TEST_CASE("a signal handler gets another scratch buffer than the code that it interrupted") {
     static std::atomic<Room*> in_handler{nullptr};
     struct sigaction action {};
     struct sigaction before {};
@@ -63,7 +63,7 @@ TEST_CASE("a signal handler gets another room than what it interrupted") {
     sigaction(SIGUSR1, &before, nullptr);
 }
 
-TEST_CASE("threads never share a room") {
+TEST_CASE("threads never share a scratch buffer") {
     std::vector<std::thread> threads;
     std::vector<int> wrong(6);
     threads.reserve(wrong.size());

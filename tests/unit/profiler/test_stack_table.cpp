@@ -63,7 +63,7 @@ class UnloadedLibrary {
 
 }  // namespace
 
-TEST_CASE("a stack has one number, another depth, end or truncation another") {
+TEST_CASE("a stack has one number, and one of another depth, end or truncation has another") {
     Collected collected;
     StackTable table(collected);
     const std::vector<std::uint64_t> stack = stack_number(0x1234567, 9);
@@ -119,7 +119,7 @@ TEST_CASE("threads that define and look up while the table grows agree on every 
     CHECK(wrong == 0);
 }
 
-TEST_CASE("after an unload an address is looked up again: unchanged code keeps its number") {
+TEST_CASE("after an unload addresses are looked up again, and unchanged code keeps its number") {
     Collected collected;
     StackTable table(collected);
     const UnloadedLibrary kept;
@@ -133,7 +133,7 @@ TEST_CASE("after an unload an address is looked up again: unchanged code keeps i
     CHECK(collected.modules[0].path.find("libBrokenLocale") != std::string::npos);
 }
 
-TEST_CASE("while something is being unloaded every stack is looked up anew") {
+TEST_CASE("while a library is being unloaded every stack is looked up anew") {
     Collected collected;
     StackTable table(collected);
     const UnloadedLibrary kept;
@@ -164,7 +164,7 @@ TEST_CASE("a Python frame is a frame of its own, whatever its number") {
     CHECK(frames[2] == trace::Frame{.module = 0, .address = 0x2000, .python = 0});
 }
 
-TEST_CASE("stacks beyond the limit are folded to their innermost frames, and that is said once") {
+TEST_CASE("stacks beyond the limit are cut to their innermost frames, which is said once") {
     Collected collected;
     constexpr std::uint32_t most = 100;
     StackTable table(collected, most);
@@ -209,7 +209,7 @@ TEST_CASE("stacks beyond the limit are folded to their innermost frames, and tha
     CHECK(collected.reasons.size() == 1);
 }
 
-TEST_CASE("any word may be a return address, and none is taken for a Python frame") {
+TEST_CASE("any word may be a return address and is not taken for a Python frame") {
     Collected collected;
     StackTable table(collected);
     const UnloadedLibrary library;
@@ -252,7 +252,7 @@ TEST_CASE("any word may be a return address, and none is taken for a Python fram
     }
 }
 
-TEST_CASE("an address whose library is gone is not named by it; once it is back, it is") {
+TEST_CASE("an address belongs to a library only while that library is loaded") {
     Collected collected;
     StackTable table(collected);
     std::vector<std::uint64_t> stack = {0};
