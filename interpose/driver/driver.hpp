@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "interpose/driver/cuda_abi.hpp"
 #include "interpose/driver/sticky_errors.hpp"
@@ -76,6 +77,9 @@ CUresult call_real(Function Driver::*function, Arguments... arguments) {
 /// Whether the device has the feature that the attribute tells of; false when the driver does not
 /// say.
 bool device_has(CUdevice device, CUdevice_attribute attribute);
+
+/// "GPU-xxxxxxxx-xxxx-...", as nvidia-smi prints it; empty on failure.
+std::string device_uuid(CUdevice device);
 
 /// Set once a profiler, or code that memlab does not know, has taken a private table of the driver.
 /// While CUPTI 13.0 records memory it crashes in cuMemFreeAsync of memory from cuMemAlloc, whoever

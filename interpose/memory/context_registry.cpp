@@ -7,7 +7,6 @@
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/nested_frees.hpp"
 #include "interpose/driver/one_stream.hpp"
-#include "interpose/driver/uuid.hpp"
 #include "interpose/memory/memory.hpp"
 
 namespace memlab::interpose {

@@ -5,7 +5,6 @@
 
 #include "interpose/driver/driver.hpp"
 #include "interpose/driver/relaxed_capture.hpp"
-#include "interpose/driver/uuid.hpp"
 
 namespace memlab::interpose {
 

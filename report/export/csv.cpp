@@ -1,10 +1,16 @@
-#include "report/export/csv.hpp"
-
+// Exports allocations and frees as the log of RMM's logging_resource_adaptor, for its readers
+// (RMM's replay benchmark, scripts): Thread,Time,Action,Pointer,Size,Stream. Actions are allocate,
+// free and "allocate failure", times are local wall clock with microseconds, pointers as printf's
+// %p, streams as a C++ stream prints a pointer.
+//
+// Only memory that a device resource can serve: device, managed, async_pool and graph. Sizes are
+// requested sizes.
 #include <array>
 #include <cstdio>
 #include <ctime>
 #include <string>
 
+#include "report/export/formats.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"

@@ -1,11 +1,18 @@
-#include "report/export/flamegraph.hpp"
-
+// Exports a flame graph as one self-contained SVG file: the outermost function on top, the call
+// into CUDA at the bottom, widths proportional to the chosen weight. In a browser: hover for
+// details, click to zoom, Search highlights frames by regular expression and shows their share.
+// Without scripts (in a document, in a mail) it is a static picture.
+//
+// Deterministic: boxes are sorted by name, colours are hashes of the name.
+//
+// Boxes narrower than 1/5000 of the whole are omitted; their number is shown below the picture.
 #include <algorithm>
 #include <cstdio>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
 #include "report/text/names.hpp"

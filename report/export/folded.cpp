@@ -1,7 +1,10 @@
-#include "report/export/folded.hpp"
-
+// Exports folded stacks, one per line: "main (a.cpp:3);step (b.cpp:7);cuMemAlloc_v2 4194304". Read
+// by flamegraph.pl, inferno, speedscope and many others.
+//
+// Stacks with weight 0 are omitted.
 #include <algorithm>
 
+#include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
 

@@ -4,18 +4,21 @@
 #include <array>
 #include <string_view>
 
-#include "report/export/csv.hpp"
-#include "report/export/flamegraph.hpp"
-#include "report/export/folded.hpp"
 #include "report/export/input.hpp"
-#include "report/export/openmetrics.hpp"
-#include "report/export/perfetto.hpp"
-#include "report/export/pprof.hpp"
-#include "report/export/pytorch.hpp"
-#include "report/export/speedscope.hpp"
 #include "trace/json/json_output.hpp"
 
 namespace memlab::exports {
+
+// One writer for each format, described in its source. Each may throw std::bad_alloc.
+
+Result write_csv(const Input& input, report::ByteSink& sink);
+Result write_flamegraph(const Input& input, report::ByteSink& sink);
+Result write_folded(const Input& input, report::ByteSink& sink);
+Result write_openmetrics(const Input& input, report::ByteSink& sink);
+Result write_perfetto(const Input& input, report::ByteSink& sink);
+Result write_pprof(const Input& input, report::ByteSink& sink);
+Result write_pytorch(const Input& input, report::ByteSink& sink);
+Result write_speedscope(const Input& input, report::ByteSink& sink);
 
 struct Format {
     std::string_view name;

@@ -1,5 +1,5 @@
-#include "report/export/openmetrics.hpp"
-
+// Exports the figures of a run as OpenMetrics text, which Prometheus' textfile collector (node
+// exporter) reads, too. All are gauges: the final values of a finished run.
 #include <array>
 #include <charconv>
 #include <functional>
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/text/names.hpp"
 #include "trace/json/rank_variables.hpp"

@@ -1,5 +1,13 @@
-#include "report/export/perfetto.hpp"
-
+// Exports a trace for https://ui.perfetto.dev and chrome://tracing, in Chrome's JSON format.
+//
+//   counters (ph C)        the curves of each GPU, one event per change
+//   async slices (b, e)    allocations from call to free, named after their place; scopes and
+//   ranges
+//                          of the process. Not ph X: allocations do not nest.
+//   instants (i)           marks, and allocations that failed
+//
+// From a report alone: the curves of its timeline, marks and failures; slices need the events of a
+// log. Times are microseconds since the process started, with three decimals.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -12,13 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include "report/export/formats.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/site_choice.hpp"
 #include "report/read_ahead.hpp"
 #include "report/summary/place_text.hpp"
-#include "report/summary/thread_text.hpp"
-#include "report/symbols/symbolizer.hpp"
+#include "report/summary/stack_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"

@@ -1,5 +1,12 @@
-#include "report/export/pprof.hpp"
-
+// Exports a profile for pprof (https://github.com/google/pprof, proto/profile.proto): gzipped
+// protocol buffers. Each call site is a sample with six values,
+//
+//   allocations/count  space/bytes        all allocations
+//   peak_objects       peak_space         held at the device's allocated peak
+//   inuse_objects      inuse_space        never freed
+//
+// pprof shows Input::by (default_sample_type), and any other with -sample_index. Samples carry the
+// labels device and kind, for -tagfocus.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -8,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "report/export/formats.hpp"
 #include "report/export/gzip.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"

@@ -1,5 +1,15 @@
-#include "report/export/pytorch.hpp"
-
+// Exports a pickled snapshot like that of torch.cuda.memory._snapshot(), for torch.cuda._memory_viz
+// and https://pytorch.org/memory_viz: {segments, device_traces, allocator_settings}, protocol 2,
+// only operations that the page's unpickler supports, lists in batches of at most 1000.
+//
+// Both readers replay the trace backwards from the segments, so for any log
+//   - every live block lies inside one segment at each point of the trace,
+//   - the trace ends in the state that the segments show,
+//   - the blocks of a segment add up to it.
+// memlab's segments and blocks are exported unchanged. An allocation that the pool did not serve
+// (the driver's own pools, arrays, VMM, MEMLAB_POOL=off) becomes a segment with one block; if it
+// has a handle instead of an address, or its address is in use, it gets a synthetic one above 2^52.
+// Sizes in a trace are requested sizes, as in PyTorch. Only device memory is exported.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -8,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "report/export/formats.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
 #include "report/export/pickler.hpp"
 #include "report/export/site_choice.hpp"
+#include "report/export/snapshot_layout.hpp"
 #include "report/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
@@ -22,110 +34,6 @@ namespace memlab::exports {
 using trace::Event;
 
 namespace {
-
-/// Synthetic addresses: above those of GPUs, and exact as JavaScript numbers (below 2^53).
-constexpr std::uint64_t first_synthetic_address = std::uint64_t{1} << 52;
-constexpr std::uint64_t synthetic_address_end = std::uint64_t{1} << 53;
-
-struct Block {
-    std::uint64_t size = 0;
-    std::uint64_t requested = 0;
-    std::uint32_t stack = 0;
-    bool pending = false;
-};
-
-struct Segment {
-    std::uint64_t size = 0;
-    std::uint64_t stream = 0;
-    std::uint32_t stack = 0;
-    bool mapped = false;
-    bool synthetic = false;  ///< of one allocation that the pool did not serve
-};
-
-/// The segments of a device and the blocks in them; neither overlap.
-class Layout {
-  public:
-    using Segments = std::map<std::uint64_t, Segment>;
-    using Blocks = std::map<std::uint64_t, Block>;
-
-    Segments segments;
-    Blocks blocks;
-
-    bool is_free(std::uint64_t address, std::uint64_t size) const {
-        if (size == 0 || size > synthetic_address_end - std::min(address, synthetic_address_end)) {
-            return false;
-        }
-        const auto behind = segments.lower_bound(address + size);
-        return behind == segments.begin() ||
-               std::prev(behind)->first + std::prev(behind)->second.size <= address;
-    }
-
-    /// The segment that holds the whole range; end() for none.
-    Segments::iterator around(std::uint64_t address, std::uint64_t size) {
-        auto at = segments.upper_bound(address);
-        if (at == segments.begin()) {
-            return segments.end();
-        }
-        --at;
-        const std::uint64_t inside = address - at->first;
-        return inside <= at->second.size && size <= at->second.size - inside ? at : segments.end();
-    }
-
-    bool overlaps_block(std::uint64_t address, std::uint64_t size) const {
-        const auto behind = blocks.lower_bound(address + size);
-        return behind != blocks.begin() &&
-               std::prev(behind)->first + std::prev(behind)->second.size > address;
-    }
-
-    /// The lowest free synthetic range of `size` bytes.
-    std::optional<std::uint64_t> find_synthetic_address(std::uint64_t size) const {
-        std::uint64_t address = first_synthetic_address;
-        auto at = segments.lower_bound(first_synthetic_address);
-        if (at != segments.begin()) {  // may reach into the synthetic range
-            address = std::max(address, std::prev(at)->first + std::prev(at)->second.size);
-        }
-        for (; at != segments.end(); ++at) {
-            if (at->first - address >= size) {
-                return address;
-            }
-            address = at->first + at->second.size;
-        }
-        return synthetic_address_end - address >= size ? std::optional(address) : std::nullopt;
-    }
-
-    /// Merges adjacent mapped ranges into one expandable segment.
-    void map(std::uint64_t address, Segment segment) {
-        if (auto next = segments.find(address + segment.size);
-            next != segments.end() && next->second.mapped) {
-            segment.size += next->second.size;
-            segments.erase(next);
-        }
-        if (auto previous = segments.lower_bound(address); previous != segments.begin()) {
-            --previous;
-            if (previous->second.mapped && previous->first + previous->second.size == address) {
-                previous->second.size += segment.size;
-                return;
-            }
-        }
-        segments.emplace(address, segment);
-    }
-
-    /// The range must be inside one mapped segment.
-    void unmap(Segments::iterator at, std::uint64_t address, std::uint64_t size) {
-        const auto [begin, segment] = *at;
-        segments.erase(at);
-        if (begin < address) {
-            Segment front = segment;
-            front.size = address - begin;
-            segments.emplace(begin, front);
-        }
-        if (address + size < begin + segment.size) {
-            Segment rear = segment;
-            rear.size = begin + segment.size - (address + size);
-            segments.emplace(address + size, rear);
-        }
-    }
-};
 
 /// Frames in PyTorch's form; each stack and each frame is pickled once.
 class Frames {
@@ -202,7 +110,7 @@ class Trace final : public History {
 
     void finish() { pickle_.end_list(list_); }
 
-    Layout layout;
+    SnapshotLayout layout;
     std::uint64_t omitted = 0;  ///< allocations without a free address range
 
   protected:
@@ -213,11 +121,11 @@ class Trace final : public History {
             return;
         }
         const bool mapped = event.type == trace::EventType::segment_map;
-        const Segment segment{.size = event.size,
-                              .stream = 0,
-                              .stack = event.stack,
-                              .mapped = mapped,
-                              .synthetic = false};
+        const SnapshotSegment segment{.size = event.size,
+                                      .stream = 0,
+                                      .stack = event.stack,
+                                      .mapped = mapped,
+                                      .synthetic = false};
         if (mapped) {
             layout.map(event.address, segment);
         } else {
@@ -250,10 +158,10 @@ class Trace final : public History {
         }
         const std::uint64_t size =
             std::max<std::uint64_t>({allocation.size, allocation.pooled ? 0 : event.requested, 1});
-        Block block{.size = size,
-                    .requested = std::min(event.requested, size),
-                    .stack = event.stack,
-                    .pending = false};
+        SnapshotBlock block{.size = size,
+                            .requested = std::min(event.requested, size),
+                            .stack = event.stack,
+                            .pending = false};
         std::uint64_t address = event.address;
         std::uint64_t stream = 0;
         const auto segment = layout.around(address, size);
@@ -270,11 +178,11 @@ class Trace final : public History {
                 address = *free;
             }
             stream = event.stream;
-            layout.segments.emplace(address, Segment{.size = size,
-                                                     .stream = stream,
-                                                     .stack = event.stack,
-                                                     .mapped = false,
-                                                     .synthetic = true});
+            layout.segments.emplace(address, SnapshotSegment{.size = size,
+                                                             .stream = stream,
+                                                             .stack = event.stack,
+                                                             .mapped = false,
+                                                             .synthetic = true});
             entry("segment_alloc", address, size, stream, event.stack);
         }
         layout.blocks.emplace(address, block);
@@ -285,7 +193,7 @@ class Trace final : public History {
     void freed(const Allocation& allocation, const Event* by) override {
         const auto shown = addresses_.find(allocation.number);
         if (shown != addresses_.end()) {
-            Block& block = layout.blocks.at(shown->second);
+            SnapshotBlock& block = layout.blocks.at(shown->second);
             block.pending = true;
             entry("free_requested", shown->second, block.requested, stream_at(shown->second),
                   by == nullptr ? 0 : by->stack);
@@ -298,7 +206,7 @@ class Trace final : public History {
             return;
         }
         const std::uint64_t address = shown->second;
-        const Block block = layout.blocks.at(address);
+        const SnapshotBlock block = layout.blocks.at(address);
         const std::uint64_t stream = stream_at(address);
         entry("free_completed", address, block.requested, stream, by == nullptr ? 0 : by->stack);
         layout.blocks.erase(address);
@@ -421,8 +329,8 @@ class Snapshot {
                });
     }
 
-    void write_segment(std::uint64_t device, const Layout& layout, std::uint64_t address,
-                       const Segment& segment) {
+    void write_segment(std::uint64_t device, const SnapshotLayout& layout, std::uint64_t address,
+                       const SnapshotSegment& segment) {
         const auto first = layout.blocks.lower_bound(address);
         const auto behind = layout.blocks.lower_bound(address + segment.size);
         std::uint64_t allocated = 0;
@@ -469,7 +377,7 @@ class Snapshot {
         pickle_.end_dict();
     }
 
-    void write_block(Pickler::List& list, std::uint64_t address, const Block& block,
+    void write_block(Pickler::List& list, std::uint64_t address, const SnapshotBlock& block,
                      const char* state) {
         pickle_.item(list);
         pickle_.begin_dict();
@@ -510,7 +418,7 @@ class Snapshot {
     Output out_;
     Pickler pickle_;
     Frames frames_;
-    std::map<std::uint64_t, Layout> layouts_;  ///< by device: at the end of its trace
+    std::map<std::uint64_t, SnapshotLayout> layouts_;  ///< by device: at the end of its trace
     std::uint64_t omitted_ = 0;
 };
 

@@ -1,7 +1,11 @@
-#include "report/export/speedscope.hpp"
-
+// Exports the file format of https://www.speedscope.app
+// (https://www.speedscope.app/file-format-schema.json): one sampled profile in bytes (no unit for
+// counts), one sample per call stack.
+//
+// Stacks with weight 0 are omitted.
 #include <functional>
 
+#include "report/export/formats.hpp"
 #include "report/export/output.hpp"
 #include "report/export/stacks.hpp"
 #include "report/text/names.hpp"

@@ -1,23 +1,12 @@
 // Finds memory inefficiencies in a recording and suggests changes.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "report/inefficiencies/finding.hpp"
-#include "report/views/suppressions.hpp"
+#include "report/inefficiencies/detect_patterns.hpp"
 
 namespace memlab::report {
-
-struct InefficiencyQuery {
-    std::optional<std::uint64_t> device;  ///< only this device
-    std::vector<Pattern> patterns;        ///< only these; empty: all
-    std::string step;  ///< name of the mark or scope that ends a step; empty: the most frequent
-    std::vector<bool> taken;                                 ///< by site: whether it is examined
-    const std::vector<Suppression>* suppressions = nullptr;  ///< of leaks; null: none
-};
 
 struct Inefficiencies {
     std::vector<DeviceFindings> devices;

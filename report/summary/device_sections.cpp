@@ -11,7 +11,6 @@
 #include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/summary/waterfall.hpp"
-#include "report/symbols/symbolizer.hpp"
 #include "report/text/names.hpp"
 #include "report/text/plot.hpp"
 #include "report/text/text.hpp"

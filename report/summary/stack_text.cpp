@@ -52,4 +52,15 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
     return lines;
 }
 
+std::string thread_text(const Report& report, std::uint64_t thread) {
+    const auto named = report.thread_names.find(thread);
+    std::string name;
+    if (named != report.thread_names.end()) {
+        name = named->second;
+    } else if (thread == report.process.pid) {
+        name = "main";
+    }
+    return "thread " + std::to_string(thread) + (name.empty() ? "" : " (" + name + ")");
+}
+
 }  // namespace memlab::report

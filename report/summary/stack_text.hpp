@@ -1,7 +1,8 @@
-// Formats a call stack, one line per frame.
+// Where an event happened: its call stack, one line per frame, and its thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,9 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
 
 /// The reason why the outer frames of a truncated stack are missing.
 std::string missing_frames(const Report& report, std::size_t stack);
+
+/// "thread 5976 (pt_autograd_0)"; "thread 5975 (main)" for the initial thread of the process,
+/// unless the program named it; "thread 5977" without a name. Not passed through printable().
+std::string thread_text(const Report& report, std::uint64_t thread);
 
 }  // namespace memlab::report

@@ -31,7 +31,6 @@
 #include "report/summary/json_values.hpp"
 #include "report/summary/summary.hpp"
 #include "report/summary/waterfall.hpp"
-#include "report/symbols/symbolizer.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {

@@ -1,6 +1,5 @@
 #include "report/symbols/symbolizer.hpp"
 
-#include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "report/symbols/debuginfod.hpp"
+#include "report/symbols/dwarf_functions.hpp"
 
 namespace memlab::report {
 
@@ -86,209 +86,6 @@ const Dwfl_Callbacks dwfl_callbacks = {
     .section_address = dwfl_offline_section_address,
     .debuginfo_path = nullptr,
 };
-
-/// A relative name in the line table is relative to the compilation directory. Where that is
-/// relative, too, both were rewritten for reproducible builds (-ffile-prefix-map) independently, so
-/// the name alone is used.
-std::string absolute_file(const char* file, const char* directory) {
-    if (file == nullptr) {
-        return {};
-    }
-    if (file[0] == '/' || directory == nullptr || directory[0] != '/') {
-        return file;
-    }
-    return std::string(directory) + "/" + file;
-}
-
-/// The declaration of which `die` is an instance or definition. Unlike `die`, it is inside its
-/// namespace and class.
-Dwarf_Die find_declaration(Dwarf_Die die) {
-    Dwarf_Attribute attribute;
-    Dwarf_Die next;
-    // Bounded: damaged debug information may have cycles.
-    for (int i = 0; i < 8; ++i) {
-        Dwarf_Attribute* link = dwarf_attr(&die, DW_AT_abstract_origin, &attribute);
-        if (link == nullptr) {
-            link = dwarf_attr(&die, DW_AT_specification, &attribute);
-        }
-        if (link == nullptr || dwarf_formref_die(link, &next) == nullptr) {
-            break;
-        }
-        die = next;
-    }
-    return die;
-}
-
-/// The qualifier of a DIE: "(anonymous namespace)::Trainer::", "main::{lambda}::".
-std::string make_qualifier(Dwarf_Die die) {
-    std::string qualifier;
-    Dwarf_Die declaration = find_declaration(die);
-    const char* own_name = dwarf_diename(&declaration);
-    Dwarf_Die* scopes = nullptr;
-    const int count = dwarf_getscopes_die(&declaration, &scopes);
-    for (int i = 1; i < count; ++i) {
-        const char* name = dwarf_diename(&scopes[i]);
-        switch (dwarf_tag(&scopes[i])) {
-            case DW_TAG_namespace:
-                name = name == nullptr ? "(anonymous namespace)" : name;
-                break;
-            case DW_TAG_class_type:
-            case DW_TAG_structure_type:
-            case DW_TAG_union_type:
-                if (name == nullptr) {
-                    const bool calls =
-                        own_name != nullptr && std::strcmp(own_name, "operator()") == 0;
-                    name = calls ? "{lambda}" : "{unnamed}";
-                }
-                break;
-            case DW_TAG_subprogram: {
-                Dwarf_Die function = find_declaration(scopes[i]);
-                name = dwarf_diename(&function);
-                break;
-            }
-            case DW_TAG_lexical_block:
-            case DW_TAG_inlined_subroutine:
-                continue;
-            default:
-                i = count;
-                continue;
-        }
-        if (name != nullptr) {
-            qualifier.insert(0, std::string(name) + "::");
-        }
-    }
-    std::free(scopes);
-    return qualifier;
-}
-
-/// The demangled linkage name of a function; empty where its DIE has none.
-std::string linkage_name(Dwarf_Die* die) {
-    Dwarf_Attribute attribute;
-    Dwarf_Attribute* linkage = dwarf_attr_integrate(die, DW_AT_linkage_name, &attribute);
-    if (linkage == nullptr) {
-        linkage = dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute);
-    }
-    const char* mangled = linkage == nullptr ? nullptr : dwarf_formstring(linkage);
-    return mangled == nullptr ? std::string() : demangle(mangled);
-}
-
-/// The qualified source name of a function: those without linkage have no linkage name.
-std::string source_name(Dwarf_Die* die) {
-    const char* name = dwarf_diename(die);
-    return name == nullptr ? std::string() : make_qualifier(*die) + name;
-}
-
-/// A map from code addresses to DIEs.
-class CodeRanges {
-  public:
-    /// `in_code(begin, end)`: whether the program has code there. Functions that the linker
-    /// discarded still have debug information, at addresses such as 0.
-    template <typename InCode>
-    void add(Dwarf_Die die, const InCode& in_code) {
-        Dwarf_Addr base = 0;
-        Dwarf_Addr begin = 0;
-        Dwarf_Addr end = 0;
-        std::ptrdiff_t next = 0;
-        while ((next = dwarf_ranges(&die, next, &base, &begin, &end)) > 0) {
-            if (begin < end && in_code(begin, end)) {
-                ranges_.push_back({begin, end, end, die});
-            }
-        }
-    }
-
-    /// After the last add(), before find().
-    void sort() {
-        std::stable_sort(ranges_.begin(), ranges_.end(),
-                         [](const Range& a, const Range& b) { return a.begin < b.begin; });
-        for (std::size_t i = 1; i < ranges_.size(); ++i) {
-            ranges_[i].last_end = std::max(ranges_[i].end, ranges_[i - 1].last_end);
-        }
-    }
-
-    /// Null where no DIE has code at `pc`.
-    Dwarf_Die* find(Dwarf_Addr pc) {
-        auto after =
-            std::upper_bound(ranges_.begin(), ranges_.end(), pc,
-                             [](Dwarf_Addr at, const Range& range) { return at < range.begin; });
-        // Ranges overlap only where the linker has folded identical functions.
-        while (after != ranges_.begin() && std::prev(after)->last_end > pc) {
-            --after;
-            if (after->end > pc) {
-                return &after->die;
-            }
-        }
-        return nullptr;
-    }
-
-  private:
-    struct Range {
-        Dwarf_Addr begin;
-        Dwarf_Addr end;
-        Dwarf_Addr last_end;  ///< of all ranges up to this one
-        Dwarf_Die die;
-    };
-    std::vector<Range> ranges_;
-};
-
-/// Adds all functions with their own code, wherever they are declared.
-template <typename InCode>
-void add_functions(Dwarf_Die parent, const InCode& in_code, CodeRanges& functions) {
-    // Iterative: damaged debug information may nest arbitrarily deep.
-    std::vector<Dwarf_Die> parents = {parent};
-    while (!parents.empty()) {
-        Dwarf_Die die = parents.back();
-        parents.pop_back();
-        if (dwarf_child(&die, &die) != 0) {
-            continue;
-        }
-        do {
-            switch (dwarf_tag(&die)) {
-                case DW_TAG_subprogram:
-                    functions.add(die, in_code);
-                    [[fallthrough]];
-                case DW_TAG_namespace:
-                case DW_TAG_module:
-                case DW_TAG_class_type:
-                case DW_TAG_structure_type:
-                case DW_TAG_union_type:
-                case DW_TAG_lexical_block:
-                    parents.push_back(die);
-                    break;
-                default:
-                    break;
-            }
-        } while (dwarf_siblingof(&die, &die) == 0);
-    }
-    functions.sort();
-}
-
-/// The functions inlined into `function` at `pc`, outermost first.
-std::vector<Dwarf_Die> inlined_at(Dwarf_Die function, Dwarf_Addr pc) {
-    std::vector<Dwarf_Die> inlined;
-    Dwarf_Die die;
-    constexpr int max_depth = 1000;
-    for (int depth = 0; depth < max_depth && dwarf_child(&function, &die) == 0; ++depth) {
-        bool found = false;
-        do {
-            const int tag = dwarf_tag(&die);
-            const bool is_inlined = tag == DW_TAG_inlined_subroutine;
-            if ((is_inlined || tag == DW_TAG_lexical_block || tag == DW_TAG_try_block ||
-                 tag == DW_TAG_catch_block) &&
-                dwarf_haspc(&die, pc) > 0) {
-                if (is_inlined) {
-                    inlined.push_back(die);
-                }
-                found = true;
-                break;
-            }
-        } while (dwarf_siblingof(&die, &die) == 0);
-        if (!found) {
-            break;
-        }
-        function = die;
-    }
-    return inlined;
-}
 
 /// One binary, opened at most once.
 class SymbolModule {
@@ -582,22 +379,6 @@ Symbolizer::~Symbolizer() = default;
 const ResolvedAddress& Symbolizer::resolve(const std::string& path, const std::string& build_id,
                                            std::uint64_t return_address) {
     return impl_->resolve(path, build_id, return_address);
-}
-
-std::string demangle(const char* mangled) {
-    // Only C++ names: "i" alone would come out as "int".
-    if (mangled[0] != '_' || mangled[1] != 'Z') {
-        return mangled;
-    }
-    int status = 0;
-    char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-    if (status != 0 || text == nullptr) {
-        std::free(text);
-        return mangled;
-    }
-    std::string result = text;
-    std::free(text);
-    return result;
 }
 
 }  // namespace memlab::report

@@ -43,7 +43,4 @@ class Symbolizer {
     std::unique_ptr<Impl> impl_;
 };
 
-/// `mangled` as a C++ declaration, or itself when it is no C++ name.
-std::string demangle(const char* mangled);
-
 }  // namespace memlab::report

@@ -1,6 +1,9 @@
 #include "report/text/names.hpp"
 
+#include <cxxabi.h>
+
 #include <array>
+#include <cstdlib>
 #include <vector>
 
 namespace memlab::report {
@@ -249,6 +252,22 @@ std::string collapse_templates(std::string_view name, bool ascii) {
         }
         i = end;
     }
+    return result;
+}
+
+std::string demangle(const char* mangled) {
+    // Only C++ names: "i" alone would come out as "int".
+    if (mangled[0] != '_' || mangled[1] != 'Z') {
+        return mangled;
+    }
+    int status = 0;
+    char* text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+    if (status != 0 || text == nullptr) {
+        std::free(text);
+        return mangled;
+    }
+    std::string result = text;
+    std::free(text);
     return result;
 }
 

@@ -26,4 +26,7 @@ std::string without_anonymous(std::string name);
 /// names ("A.run.<locals>.<lambda>") are returned unchanged.
 std::string collapse_templates(std::string_view name, bool ascii);
 
+/// `mangled` as a C++ declaration, or itself when it is no C++ name.
+std::string demangle(const char* mangled);
+
 }  // namespace memlab::report

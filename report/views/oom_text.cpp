@@ -5,7 +5,6 @@
 
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
-#include "report/summary/thread_text.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"

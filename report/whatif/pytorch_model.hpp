@@ -45,6 +45,9 @@ struct PyTorchSettings {
 bool parse_pytorch_settings(std::string_view text, PyTorchSettings* settings, std::string* problem);
 
 class PyTorchModel final : public Model {
+    static constexpr std::uint64_t small_segment = std::uint64_t{2} << 20;
+    static constexpr std::uint64_t large_segment = std::uint64_t{20} << 20;
+
   public:
     PyTorchModel(std::uint64_t capacity, const PyTorchSettings& settings)
         : Model(capacity), settings_(settings) {}

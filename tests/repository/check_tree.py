@@ -207,6 +207,33 @@ CYCLES = [
 # More than this nobody looks through.
 MOST_FILES = 40
 
+# A source shorter than this explains less than it costs to open, a longer one holds more than one idea.
+LEAST_LINES = 30
+MOST_LINES = 500
+
+# Sources beyond these bounds all the same, and why.
+SIZE_EXCEPTIONS = {
+    "a definition that has to stand before an include": [
+        "interpose/driver/cuda_abi.hpp"],
+    "assembly, or what the linker must be able to leave out": [
+        "interpose/driver/glibc_floor.cpp", "interpose/hooks/stubs.S", "interpose/hooks/vfork_stub.S"],
+    "a list that is included several times": [
+        "interpose/driver/used_functions.inc"],
+    "one word of several modules that share no other header": [
+        "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
+        "report/device_allocations.hpp", "report/source_frame.hpp",
+        "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
+        "trace/json/python_source.hpp", "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
+        "trace/own_thread.hpp",
+        "trace/prefetch.hpp"],
+    "the face of two sources, one for text and one for JSON": [
+        "report/whatif/render.hpp"],
+    "each record once, or a function for each": [
+        "trace/aggregate/aggregator.cpp", "trace/record.hpp"],
+    "the order of its locks, which no second file should know": [
+        "profiler/recorder.cpp"],
+}
+
 
 def product_includes(tree):
     """(name, line number, included name) for the product's own files that include each other."""
@@ -281,6 +308,26 @@ def check_folder_sizes(tree):
             yield f"{folder}:1: has {count} files, more than {MOST_FILES}"
 
 
+def check_source_sizes(tree):
+    """The product's sources are neither fragments nor more than one reads at once. A header and its source count
+    together against the lower bound, each alone against the upper one."""
+    lengths, modules = {}, {}
+    for name in tree.names:
+        path = pathlib.PurePath(name)
+        if str(path.parent) in MAY_INCLUDE and path.suffix in C_FAMILY | {".inc"}:
+            lengths[name] = len((tree.text(name) or "").splitlines())
+            module = str(path.with_suffix(""))
+            modules[module] = modules.get(module, 0) + lengths[name]
+    excepted = {name for names in SIZE_EXCEPTIONS.values() for name in names}
+    for name, length in lengths.items():
+        long = length > MOST_LINES
+        short = modules[str(pathlib.PurePath(name).with_suffix(""))] < LEAST_LINES
+        if (long or short) and name not in excepted:
+            yield f"{name}:1: has {length} lines, {f'more than {MOST_LINES}' if long else f'fewer than {LEAST_LINES}'}"
+        elif name in excepted and not long and not short:
+            yield f"{name}:1: has {length} lines and needs no exception (SIZE_EXCEPTIONS)"
+
+
 def check_preload_includes(tree):
     """What lives inside other people's programs stays clear of the C++ library's heavy parts."""
     pattern = re.compile(r"\s*#\s*include\s+<(iostream|regex|filesystem|locale|thread|future)>")
@@ -303,6 +350,7 @@ CHECKS = [
     check_directions,
     check_cycles,
     check_folder_sizes,
+    check_source_sizes,
     check_preload_includes,
 ]
 

@@ -86,6 +86,15 @@ class CheckTree(unittest.TestCase):
         files["trace/more.hpp"] = ""
         self.assert_finds(check_tree.check_folder_sizes, files, "trace")
 
+    def test_source_sizes(self):
+        line, excepted = "//\n", check_tree.SIZE_EXCEPTIONS["each record once, or a function for each"][0]
+        least, most = check_tree.LEAST_LINES, check_tree.MOST_LINES
+        self.assert_finds(check_tree.check_source_sizes, {
+            "trace/short.hpp": line * (least - 1), "trace/two.hpp": line * (least - 1), "trace/two.cpp": line,
+            "trace/long.cpp": line * (most + 1), "trace/whole.cpp": line * most, "tests/short.hpp": line,
+            excepted: line * (most + 1)}, "trace/long.cpp", "trace/short.hpp")
+        self.assert_finds(check_tree.check_source_sizes, {excepted: line * most}, excepted)
+
     def test_preload_includes(self):
         self.assert_finds(check_tree.check_preload_includes, {
             "interpose/a.cpp": "#include <iostream>\n", "tools/b.cpp": "#include <iostream>\n"},

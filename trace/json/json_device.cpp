@@ -1,4 +1,5 @@
-#include "trace/json/json_device.hpp"
+// The JSON of one device of a report.
+#include "trace/json/json_members.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
-#include "trace/json/json_scopes.hpp"
+// The JSON of what the program's annotations give: scopes, steps and labels.
+#include "trace/json/json_members.hpp"
 
 #include <algorithm>
 

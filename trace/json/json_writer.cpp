@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "trace/json/json_device.hpp"
+#include "trace/json/entry_writer.hpp"
+#include "trace/json/json_members.hpp"
 #include "trace/json/json_output.hpp"
-#include "trace/json/json_scopes.hpp"
 #include "trace/json/oom_explanation.hpp"
 #include "trace/json/report_tables.hpp"
 
@@ -128,58 +128,6 @@ void memory_labels(JsonOutput& json, const std::vector<MemoryLabel>& labels) {
     }
     json.end_array();
 }
-
-/// Writes the fields of a table's entry.
-class EntryWriter {
-  public:
-    EntryWriter(JsonOutput& json, std::size_t position) : json_(json), position_(position) {}
-
-    void position(const char* name) { json_.member(name, position_); }
-    void number(const char* name, std::uint64_t value) { json_.member(name, value); }
-    void extra(const char* name, std::uint64_t value) { json_.member(name, value); }
-    void index(const char* name, std::size_t value, const char*) { json_.member(name, value); }
-    void text(const char* name, const std::string& value) { json_.member(name, value); }
-    void flag(const char* name, bool value) { json_.member(name, value); }
-    void indexes(const char* name, const std::vector<std::size_t>& values, const char*) {
-        json_.key(name);
-        json_.begin_array();
-        for (const std::size_t value : values) {
-            json_.number(value);
-        }
-        json_.end_array();
-    }
-    template <typename Object>
-    void object_or_null(const char* name, const std::optional<Object>& value) {
-        json_.key(name);
-        if (value) {
-            object(*value);
-        } else {
-            json_.null();
-        }
-    }
-    template <typename Item>
-    void list_if_any(const char* name, const std::vector<Item>& items) {
-        if (items.empty()) {
-            return;
-        }
-        json_.key(name);
-        json_.begin_array();
-        for (const Item& item : items) {
-            object(item);
-        }
-        json_.end_array();
-    }
-    template <typename Object>
-    void object(const Object& value) {
-        json_.begin_object();
-        Object::fields(value, *this);
-        json_.end_object();
-    }
-
-  private:
-    JsonOutput& json_;
-    std::size_t position_;
-};
 
 /// `entry(i)` is the i-th one of `count`.
 template <typename Entry>

@@ -15,8 +15,8 @@
 
 #include "report/reader.hpp"
 #include "report/summary/place_text.hpp"
+#include "report/summary/stack_text.hpp"
 #include "report/summary/summary.hpp"
-#include "report/summary/thread_text.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/table_text.hpp"
 #include "tests/catch.hpp"

@@ -1,4 +1,5 @@
-// The JSON of one device of a report, and the parts that other members of the report have too.
+// The members of a report that have sources of their own: devices, and what comes from the
+// program's annotations (docs/scopes.md). And the parts that several members have.
 #pragma once
 
 #include <array>
@@ -12,6 +13,10 @@ namespace memlab::report {
 
 void write_device(JsonOutput& json, const trace::Aggregator& from,
                   const trace::DeviceTotals& device);
+
+/// Writes the members `scopes`, `unbalanced_scopes`, `steps`, `labels` and `largest_live` into the
+/// open object; empty ones are omitted. May throw std::bad_alloc.
+void write_scopes(JsonOutput& json, const trace::Aggregator& from);
 
 /// The members of a composition, within an object that the caller opened.
 /// `add_members(i)` adds members to the object of the i-th site.

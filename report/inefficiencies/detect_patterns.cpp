@@ -1,0 +1,471 @@
+#include "report/inefficiencies/detect_patterns.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "report/device_allocations.hpp"
+#include "report/inefficiencies/estimate_peaks.hpp"
+#include "report/text/units.hpp"
+#include "report/views/site_table.hpp"
+#include "trace/record.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+constexpr std::uint64_t min_cases = 4;        ///< of a repeated pattern
+constexpr std::uint64_t min_calls = 100;      ///< to be saved
+constexpr std::uint64_t calls_a_buffer = 10;  ///< allocations that one buffer must replace
+constexpr std::uint64_t min_part = 100;       ///< 1/100 of the peak or of all calls
+constexpr std::uint64_t pinned_part = 4;      ///< a pinned segment is at most 1/4 full
+constexpr std::size_t max_estimates = 64;     ///< findings estimated in the second pass
+constexpr std::uint64_t min_steps = 4;        ///< for a finding about steps
+
+std::string were(std::uint64_t count, const char* singular) {
+    return format_plural(count, singular) + (count == 1 ? " was" : " were");
+}
+
+class PatternDetector {
+  public:
+    PatternDetector(const Report& report, Resolver& resolver, const InefficiencyQuery& query,
+                    const CollectedPatterns& patterns, const Steps* steps)
+        : report_(report), resolver_(resolver), query_(query), patterns_(patterns), steps_(steps) {}
+
+    void examine(const Device& device) {
+        found_.push_back({&device, allocation_count(device), {}, {}});
+        const std::vector<SiteRow> rows = rows_of(device);
+        for (const SiteRow& row : rows) {
+            leak(device, row);
+            replaced(device, row);
+            outlived(device, row);
+            unused(device, row);
+            rounding(row);
+            calls(row);
+        }
+        growth(device, rows);
+    }
+
+    /// Returns the findings; reads the log again when peaks have to be computed.
+    std::vector<DeviceFindings> finish(const std::string& log) {
+        estimate_saved_peaks(log);
+        for (DeviceFindings& found : found_) {
+            std::erase_if(found.findings, [&](const Finding& finding) {
+                return !is_worth_it(*found.device, finding);
+            });
+            sort(&found);
+        }
+        return std::move(found_);
+    }
+
+  private:
+    bool wanted(Pattern pattern) const {
+        return query_.patterns.empty() || std::find(query_.patterns.begin(), query_.patterns.end(),
+                                                    pattern) != query_.patterns.end();
+    }
+
+    std::vector<SiteRow> rows_of(const Device& device) {
+        SiteRows rows;
+        for (std::size_t i = 0; i < report_.sites.size(); ++i) {
+            const Site& site = report_.sites[i];
+            if (site.device == device.index && site.count != 0 && query_.taken.at(i)) {
+                rows.add(resolver_.place(site.stack), site, i);
+            }
+        }
+        return rows.take();
+    }
+
+    std::uint64_t sum(const SiteRow& row, std::uint64_t SitePatterns::*value) const {
+        std::uint64_t total = 0;
+        for (const std::size_t site : row.sites) {
+            total += patterns_.sites[site].*value;
+        }
+        return total;
+    }
+
+    static Finding make_finding(Pattern pattern, Confidence confidence, const SiteRow& row) {
+        Finding finding;
+        finding.pattern = pattern;
+        finding.confidence = confidence;
+        finding.place = row.place;
+        finding.kind = row.kind;
+        finding.api = row.api;
+        finding.sites = row.sites;
+        return finding;
+    }
+
+    void add(Finding finding) { found_.back().findings.push_back(std::move(finding)); }
+
+    /// Adds a finding whose saving at the peak is computed in the second pass.
+    void add_with_estimate(const Device& device, Finding finding, AvoidableSpan::Reason reason) {
+        estimates_.push_back({{device.index, reason, finding.sites, 0},
+                              found_.size() - 1,
+                              found_.back().findings.size()});
+        add(std::move(finding));
+    }
+
+    bool is_suppressed(const Site& site, LeakKind leak) {
+        return query_.suppressions != nullptr &&
+               find_suppression(*query_.suppressions, site, resolver_.frames(site.stack), leak) !=
+                   nullptr;
+    }
+
+    /// Growth of a site in bytes per step; none: it does not grow.
+    std::optional<double> growth_per_step(std::size_t site) const {
+        if (steps_ == nullptr) {
+            return std::nullopt;
+        }
+        const auto found =
+            std::find_if(steps_->growing.begin(), steps_->growing.end(),
+                         [site](const Steps::Growing& growing) { return growing.site == site; });
+        return found == steps_->growing.end() ? std::nullopt
+                                              : std::optional(found->trend.bytes_per_step);
+    }
+
+    void leak(const Device& device, const SiteRow& row) {
+        if (!wanted(Pattern::leak) || !is_in_curves(row.kind)) {
+            return;
+        }
+        SiteRow growing{row.place, row.kind, row.api, {}, {}, {}};
+        SiteRow forgotten = growing;
+        double per_step = 0;
+        for (const std::size_t index : row.sites) {
+            const Site& site = report_.sites[index];
+            if (site.live_count == 0) {
+                continue;
+            }
+            // Suppressions last: only they need the names of all frames.
+            if (const auto rate = growth_per_step(index)) {
+                if (!is_suppressed(site, LeakKind::growing)) {
+                    growing.add(site, index);
+                    per_step += *rate;
+                }
+            } else if (patterns_.sites[index].outstayed_count != 0 &&
+                       !is_suppressed(site, LeakKind::at_end)) {
+                forgotten.add(site, index);
+            }
+        }
+        if (!growing.sites.empty()) {
+            leak(device, growing, Confidence::certain, growing.stats.live_count,
+                 growing.stats.live_bytes,
+                 "It grows by " + format_bytes(rounded(per_step)) + " at every step.",
+                 "Free it at the end of its step, or keep a fixed number of them.");
+        }
+        // A single one is often the last value of a variable.
+        const std::uint64_t outstayed = sum(forgotten, &SitePatterns::outstayed_count);
+        if (outstayed > 1 && has_ended()) {
+            leak(
+                device, forgotten, Confidence::likely, outstayed,
+                sum(forgotten, &SitePatterns::outstayed_bytes),
+                "No other allocation of this place lived half as long.",
+                "Look for the path on which it is not freed: an early return, an exception, a list "
+                "or cache that keeps it.");
+        }
+    }
+
+    void leak(const Device& device, const SiteRow& row, Confidence confidence, std::uint64_t count,
+              std::uint64_t bytes, const std::string& also, const std::string& change) {
+        Finding finding = make_finding(Pattern::leak, confidence, row);
+        finding.count = count;
+        finding.bytes = bytes;
+        finding.saving.end_bytes = bytes;
+        finding.what = were(finding.count, "allocation") + " never freed (" +
+                       format_bytes(finding.bytes) + "). " + also;
+        finding.change = change;
+        if (confidence == Confidence::certain) {
+            add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::leaked);
+        } else {
+            add(std::move(finding));
+        }
+    }
+
+    bool has_ended() const {
+        return report_.process.ended == "exit" || report_.process.ended == "quick_exit";
+    }
+
+    static std::uint64_t rounded(double bytes) {
+        constexpr double max_bytes = 9e18;
+        return static_cast<std::uint64_t>(std::llround(std::clamp(bytes, 0.0, max_bytes)));
+    }
+
+    void replaced(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SitePatterns::replaced_count);
+        if (!wanted(Pattern::late_deallocation) || count < min_cases) {
+            return;
+        }
+        Finding finding = make_finding(Pattern::late_deallocation, Confidence::likely, row);
+        finding.count = count;
+        finding.bytes = sum(row, &SitePatterns::replaced_bytes);
+        finding.what = format_count(count) + " of " + format_count(row.stats.count) +
+                       " were freed right after the next one of the same size had been made: both "
+                       "were held at once.";
+        finding.change = std::string("Free the old one before the new one is made") +
+                         (row.place.file.ends_with(".py") ? " (del x, then x = ...)" : "") +
+                         ", or write the new values into it.";
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::replaced);
+    }
+
+    void outlived(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SitePatterns::outlived_count);
+        if (!wanted(Pattern::over_long_life) || patterns_.steps < min_steps || count < min_cases) {
+            return;
+        }
+        Finding finding = make_finding(Pattern::over_long_life, Confidence::possible, row);
+        finding.count = count;
+        finding.bytes = sum(row, &SitePatterns::outlived_bytes);
+        const std::uint64_t later = sum(row, &SitePatterns::outlived_steps);
+        finding.what = format_count(count) + " of " + format_count(row.stats.count) +
+                       " lived on when their step had ended, and were freed " +
+                       format_plural((later + count / 2) / count, "step") + " later.";
+        finding.change = "If no later step reads it, free it at the end of its own.";
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::outlived);
+    }
+
+    void unused(const Device& device, const SiteRow& row) {
+        const std::uint64_t count = sum(row, &SitePatterns::unused_count);
+        if (!wanted(Pattern::unused_allocation) || count == 0) {
+            return;
+        }
+        Finding finding = make_finding(Pattern::unused_allocation, Confidence::likely, row);
+        finding.count = count;
+        finding.bytes = sum(row, &SitePatterns::unused_bytes);
+        finding.what = "No kernel, copy or fill ran on any GPU while " + format_count(count) +
+                       " of " + format_count(row.stats.count) + " lived.";
+        finding.change =
+            "Do not allocate it where it is not used. (Access by a network card or from the host "
+            "is in no recording.)";
+        add_with_estimate(device, std::move(finding), AvoidableSpan::Reason::unused);
+    }
+
+    void rounding(const SiteRow& row) {
+        const std::uint64_t bytes = sum(row, &SitePatterns::rounding_at_peak);
+        if (!wanted(Pattern::oversized_alignment) || bytes == 0) {
+            return;
+        }
+        Finding finding = make_finding(Pattern::oversized_alignment, Confidence::certain, row);
+        finding.count = sum(row, &SitePatterns::count_at_peak);
+        finding.bytes = bytes;
+        finding.saving.peak_bytes = bytes;
+        const std::uint64_t taken = row.stats.peak_bytes;
+        finding.what = "At the peak " + format_plural(finding.count, "allocation") +
+                       (taken > bytes ? " took " + format_bytes(taken) + " for " +
+                                            format_bytes(taken - bytes) + ": the rest is rounding."
+                                      : " had " + format_bytes(bytes) + " of rounding.");
+        finding.change =
+            finding.count > 1
+                ? "Make one allocation for many of them, or ask for sizes that need "
+                  "no rounding (docs/pool.md has the steps)."
+                : "Ask for a size that needs no rounding (docs/pool.md has the steps).";
+        add(std::move(finding));
+    }
+
+    /// Places whose allocations could be replaced by a few buffers.
+    void calls(const SiteRow& row) {
+        const std::uint64_t count = row.stats.count;
+        const std::uint64_t buffers = sum(row, &SitePatterns::max_live);
+        const std::uint64_t saved = count - std::min(count, buffers);
+        const bool churn = 2 * row.stats.temporaries >= count;
+        const Pattern pattern = churn ? Pattern::temporary_churn : Pattern::redundant_allocation;
+        if (!wanted(pattern) || saved < min_calls || saved < found_.back().allocations / min_part ||
+            buffers > count / calls_a_buffer) {
+            return;
+        }
+        Finding finding = make_finding(pattern, Confidence::certain, row);
+        finding.count = count;
+        finding.bytes = row.stats.bytes;
+        finding.buffers = buffers;
+        for (const std::size_t site : row.sites) {
+            finding.buffer_bytes = std::max(finding.buffer_bytes, patterns_.sites[site].max_size);
+        }
+        finding.saving.calls = saved;
+        finding.what = format_count(count) + " allocations, at most " + format_count(buffers) +
+                       " of them at a time.";
+        finding.change = std::string("Keep ") +
+                         (buffers == 1 ? "one buffer" : format_count(buffers) + " buffers") +
+                         " of " + format_bytes(finding.buffer_bytes) + " and use " +
+                         (buffers == 1 ? "it" : "them") + " again.";
+        found_.back().calls.push_back(std::move(finding));
+    }
+
+    /// The pool just before its reserved peak: blocks that kept free memory from being reused.
+    void growth(const Device& device, const std::vector<SiteRow>& rows) {
+        const auto at = static_cast<std::size_t>(&device - report_.devices.data());
+        const Growth& moment = patterns_.growth[at];
+        std::map<std::size_t, std::size_t> row_of;
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            for (const std::size_t site : rows[i].sites) {
+                row_of.emplace(site, i);
+            }
+        }
+        struct Kept {
+            std::uint64_t count = 0;
+            std::uint64_t bytes = 0;
+            std::uint64_t segments = 0;
+            std::uint64_t free_bytes = 0;
+            std::uint64_t oldest_ns = std::numeric_limits<std::uint64_t>::max();
+        };
+        std::map<std::size_t, Kept> pending;
+        std::map<std::size_t, Kept> pinning;
+        for (const SegmentLayout& segment : moment.segments) {
+            std::set<std::size_t> in_it;
+            bool known = true;
+            Kept blocks;
+            for (const BlockLayout& block : segment.blocks) {
+                const auto row = row_of.find(block.site);
+                known = known && row != row_of.end();
+                if (row == row_of.end()) {
+                    continue;
+                }
+                in_it.insert(row->second);
+                ++blocks.count;
+                blocks.bytes += block.size;
+                blocks.oldest_ns = std::min(blocks.oldest_ns, block.time_ns);
+                if (block.pending) {
+                    ++pending[row->second].count;
+                    pending[row->second].bytes += block.size;
+                }
+            }
+            if (known && in_it.size() == 1 && blocks.bytes <= segment.size / pinned_part) {
+                Kept& kept = pinning[*in_it.begin()];
+                kept.count += blocks.count;
+                kept.bytes += blocks.bytes;
+                kept.segments += 1;
+                kept.free_bytes += segment.free_bytes();
+                kept.oldest_ns = std::min(kept.oldest_ns, blocks.oldest_ns);
+            }
+        }
+        const std::string when =
+            "When the pool grew to its largest, at " + format_duration(moment.time_ns) + ", ";
+        for (const auto& [row, kept] : pending) {
+            if (wanted(Pattern::late_reuse)) {
+                late_reuse(rows[row], when, kept.count, kept.bytes);
+            }
+        }
+        for (const auto& [row, kept] : pinning) {
+            if (!wanted(Pattern::fragmentation_source)) {
+                continue;
+            }
+            Finding finding =
+                make_finding(Pattern::fragmentation_source, Confidence::certain, rows[row]);
+            finding.count = kept.count;
+            finding.bytes = kept.bytes;
+            finding.saving.reserved_bytes = kept.free_bytes;
+            finding.what =
+                when + format_plural(kept.count, "block") + " of " + format_bytes(kept.bytes) +
+                " in all kept " + format_plural(kept.segments, "segment") + " with " +
+                format_bytes(kept.free_bytes) +
+                " free that could not serve what was asked for. The oldest was there for " +
+                format_duration(moment.time_ns - std::min(moment.time_ns, kept.oldest_ns)) + ".";
+            finding.change =
+                "Make long-lived allocations before short-lived ones, or let segments shrink: "
+                "MEMLAB_BACKEND=vmm (memlab-report whatif says what that saves).";
+            add(std::move(finding));
+        }
+    }
+
+    void late_reuse(const SiteRow& row, const std::string& when, std::uint64_t count,
+                    std::uint64_t bytes) {
+        Finding finding = make_finding(Pattern::late_reuse, Confidence::likely, row);
+        finding.count = count;
+        finding.bytes = bytes;
+        finding.saving.reserved_bytes = bytes;
+        finding.what = when + format_plural(count, "block") + " of " + format_bytes(bytes) +
+                       " in all had been freed, but the GPU might still have been using " +
+                       (count == 1 ? "it." : "them.");
+        finding.change =
+            "Reuse such a buffer in stream order instead of freeing it, or free it "
+            "before the work that follows is submitted.";
+        add(std::move(finding));
+    }
+
+    struct Entry {
+        PeakEstimate estimate;
+        std::size_t device = 0;   ///< index into found_
+        std::size_t finding = 0;  ///< index into its findings
+    };
+    Finding& finding(const Entry& entry) { return found_[entry.device].findings[entry.finding]; }
+
+    void estimate_saved_peaks(const std::string& log) {
+        // Those with the most bytes: the others have too little at the peak.
+        std::stable_sort(estimates_.begin(), estimates_.end(), [&](const Entry& a, const Entry& b) {
+            return finding(a).bytes > finding(b).bytes;
+        });
+        estimates_.resize(std::min(estimates_.size(), max_estimates));
+        if (estimates_.empty()) {
+            return;
+        }
+        std::vector<PeakEstimate> list;
+        for (const Entry& entry : estimates_) {
+            list.push_back(entry.estimate);
+        }
+        estimate_peaks(log, patterns_.avoidable, list);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+            Saving& saving = finding(estimates_[i]).saving;
+            const Device& device = *found_[estimates_[i].device].device;
+            const std::uint64_t peak = device.curve(Curve::allocated).peak_bytes;
+            saving.peak_bytes = peak - std::min(peak, list[i].peak_bytes);
+            saving.peak_is_exact = true;
+        }
+    }
+
+    /// Certain leaks are reported whatever their size: they grow.
+    static bool is_growing(const Finding& finding) {
+        return finding.pattern == Pattern::leak && finding.confidence == Confidence::certain;
+    }
+
+    static bool is_worth_it(const Device& device, const Finding& finding) {
+        const auto counts = [](std::uint64_t saved, std::uint64_t whole) {
+            return saved != 0 && saved >= whole / min_part;
+        };
+        if (is_growing(finding)) {
+            return true;
+        }
+        return counts(finding.saving.peak_bytes, device.curve(Curve::allocated).peak_bytes) ||
+               counts(finding.saving.reserved_bytes, device.curve(Curve::reserved).peak_bytes) ||
+               counts(finding.saving.end_bytes, device.curve(Curve::allocated).peak_bytes);
+    }
+
+    static void sort(DeviceFindings* found) {
+        const auto saved_bytes = [](const Finding& finding) {
+            if (is_growing(finding)) {
+                return std::numeric_limits<std::uint64_t>::max();
+            }
+            return std::max({finding.saving.peak_bytes, finding.saving.reserved_bytes,
+                             finding.saving.end_bytes});
+        };
+        std::stable_sort(
+            found->findings.begin(), found->findings.end(),
+            [&](const Finding& a, const Finding& b) { return saved_bytes(a) > saved_bytes(b); });
+        std::stable_sort(
+            found->calls.begin(), found->calls.end(),
+            [](const Finding& a, const Finding& b) { return a.saving.calls > b.saving.calls; });
+    }
+
+    const Report& report_;
+    Resolver& resolver_;
+    const InefficiencyQuery& query_;
+    const CollectedPatterns& patterns_;
+    const Steps* steps_;
+    std::vector<DeviceFindings> found_;
+    std::vector<Entry> estimates_;
+};
+
+}  // namespace
+
+std::vector<DeviceFindings> detect_patterns(const Report& report, Resolver& resolver,
+                                            const InefficiencyQuery& query,
+                                            const CollectedPatterns& patterns, const Steps* steps,
+                                            const std::string& log) {
+    PatternDetector detector(report, resolver, query, patterns, steps);
+    for (const Device& device : report.devices) {
+        if (device.used() && (!query.device || device.index == *query.device)) {
+            detector.examine(device);
+        }
+    }
+    return detector.finish(log);
+}
+
+}  // namespace memlab::report
