@@ -1,8 +1,8 @@
 // The records of a recording: stored in the event log, consumed by the Aggregator and by readers.
-// Each kind is defined here only: its data, its fields() and its line in MEMLAB_RECORD_KINDS.
-// Encoder, decoder, the reference check and the table in docs/event-log.md are visitors of
-// fields(); sinks, the log's reader and its writer are generated from the lines. A record that
-// nobody consumes passes through all of them.
+// Each kind but the event (event.hpp) is defined here only: its data, its fields() and its line in
+// MEMLAB_RECORD_KINDS. Encoder, decoder, the reference check and the table in docs/event-log.md are
+// visitors of fields(); sinks, the log's reader and its writer are generated from the lines. A
+// record that nobody consumes passes through all of them.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC since ProcessInfo::start_monotonic_ns. Sizes are bytes.
 // Identifiers (strings, modules, Python frames, stacks, contexts) are assigned in order from 1; 0
@@ -17,98 +17,12 @@
 #include <variant>
 #include <vector>
 
+#include "trace/event.hpp"
+
 namespace memlab::trace {
 
 /// The kinds of definitions, which records refer to by number.
 enum class Definition : std::uint8_t { string, module, python_frame, stack, context, device };
-
-/// What was allocated; the distinctions are CUPTI's (CUpti_ActivityMemoryKind and the pools).
-enum class MemoryKind : std::uint8_t {
-    device,      ///< cuMemAlloc, cuMemAllocPitch
-    managed,     ///< cuMemAllocManaged
-    pinned,      ///< cuMemAllocHost, cuMemHostAlloc, cuMemHostRegister: host memory
-    array,       ///< cuArrayCreate, cuArray3DCreate, cuMipmappedArrayCreate
-    async_pool,  ///< cuMemAllocAsync, cuMemAllocFromPoolAsync: the driver's own pools
-    vmm,         ///< cuMemCreate: physical memory; its address is the allocation handle
-    ipc_import,  ///< memory of another process or API mapped here; owned elsewhere
-    graph,       ///< memory nodes of a CUDA graph
-};
-inline constexpr int memory_kind_count = 8;
-
-/// "device", "managed", ...: the names used in every output.
-const char* name_of(MemoryKind kind);
-
-/// True for kinds whose bytes are device memory of this process: these are in the curves.
-/// False for pinned (host), managed (migrates) and ipc_import (another process holds it).
-bool counts_as_device_memory(MemoryKind kind);
-
-/// Who served an allocation.
-enum class Origin : std::uint8_t {
-    pool,    ///< memlab's pool
-    driver,  ///< the real driver call; recorded only
-};
-
-/// Names follow PyTorch's snapshot actions.
-enum class EventType : std::uint8_t {
-    alloc,
-    free_requested,  ///< the application freed it
-    free_completed,  ///< pool only: the memory is safe to reuse
-    segment_alloc,   ///< the pool allocated a range from the driver
-    segment_free,    ///< the pool freed a range
-    segment_map,
-    segment_unmap,
-    alloc_retry,  ///< out of memory: the pool releases its cache and retries
-    sync,         ///< the pool waited on the host until pending frees were reusable
-    mark,
-    scope_begin,
-    scope_end,
-    // Inputs of the pool that a replay needs and cannot derive from its other events.
-    empty_cache,  ///< the pool frees unused memory on request; precedes its segment_free
-    tick,         ///< the pool's clock moved to `requested` nanoseconds; precedes what it frees
-    make_room,    ///< before growing for `requested` bytes the pool frees unused memory
-    label,        ///< the program names the live allocation at `address`
-};
-const char* name_of(EventType type);
-
-/// One memory event. Fields that do not apply are 0.
-/// For origin driver a free_requested is also the completion: no free_completed follows.
-///
-/// Scopes: `requested` and `size` are the domain; a scope_end ends the innermost scope of its
-/// domain and thread. With an `address` the scope is a range of the process, which a scope_end with
-/// the same address ends, from any thread. A scope_end with the stream ended_with_thread ends all
-/// scopes of its thread.
-struct Event {
-    EventType type = EventType::alloc;
-    MemoryKind kind = MemoryKind::device;
-    Origin origin = Origin::driver;
-    std::uint32_t device = 0;       ///< DeviceInfo::index
-    std::uint32_t context = 0;      ///< ContextInfo::id
-    std::uint32_t thread = 0;       ///< kernel thread id
-    std::uint32_t api = 0;          ///< StringDef::id of the function that the program called
-    std::uint32_t stack = 0;        ///< StackDef::id
-    std::uint32_t name = 0;         ///< StringDef::id: mark and scope names
-    std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
-    std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next
-    std::uint64_t stream = 0;       ///< the value of the call's CUstream argument, if it has one
-    std::uint64_t address = 0;    ///< device address, or the handle for kinds that have no address
-    std::uint64_t requested = 0;  ///< what the application asked for
-    std::uint64_t size = 0;       ///< what serves it: the block, or the segment for segment events
-
-    bool operator==(const Event&) const = default;
-};
-
-/// The free_completed of a free_requested that completed immediately.
-inline Event completed_at_once(const Event& free_requested) {
-    Event completed = free_requested;
-    completed.type = EventType::free_completed;
-    completed.api = 0;
-    completed.stack = 0;
-    completed.correlation = 0;
-    return completed;
-}
-
-/// Event::stream of a scope_end: the thread ended.
-inline constexpr std::uint64_t ended_with_thread = 1;
 
 /// An allocation that failed for lack of memory, and the memory state at that time.
 struct OomEvent {

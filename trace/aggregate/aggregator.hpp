@@ -11,237 +11,27 @@
 // Nothing here throws: without host memory the figures stop, and `incomplete` is set.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "trace/aggregate/labels.hpp"
-#include "trace/aggregate/lifetimes.hpp"
 #include "trace/aggregate/live_table.hpp"
-#include "trace/aggregate/pool_layout.hpp"
 #include "trace/aggregate/scopes.hpp"
 #include "trace/aggregate/steps.hpp"
 #include "trace/aggregate/timeline.hpp"
+#include "trace/aggregate/totals.hpp"
 #include "trace/definitions.hpp"
 #include "trace/hash_index.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::trace {
-
-/// The curves of a device; the first four cover all device memory of the process.
-enum class CurveName : std::uint8_t { requested, allocated, active, reserved, device_used };
-/// "requested", "allocated", ...
-const char* name_of(CurveName curve);
-
-/// How the recording ended.
-enum class Ended : std::uint8_t { exit, quick_exit, cut_off };
-
-/// A curve of bytes over time: the current value, its maximum and the time when that was reached.
-struct Curve {
-    std::uint64_t current = 0;
-    std::uint64_t peak = 0;
-    std::uint64_t peak_time_ns = 0;
-};
-
-/// All allocations of one kind on one device.
-struct KindTotals {
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;
-    std::uint64_t live_count = 0;
-    std::uint64_t live_bytes = 0;
-};
-
-/// The inputs of the three fragmentation figures, of the pool only; see docs/report-format.md.
-struct Fragmentation {
-    std::uint64_t peak_active = 0;
-    std::uint64_t peak_reserved = 0;
-    std::uint64_t largest_free = 0;  ///< just before the pool's latest growth to a new maximum
-    std::uint64_t total_free = 0;
-    std::uint64_t requested_at_peak = 0;  ///< at the pool's allocated peak
-    std::uint64_t allocated_at_peak = 0;
-};
-
-/// All allocations of one kind from one stack by one API function on one device.
-struct Site {
-    std::uint32_t stack = 0;  ///< index into stacks()
-    std::uint32_t api = 0;    ///< index into strings
-    std::uint32_t device = 0;
-    MemoryKind kind = MemoryKind::device;
-    std::uint64_t count = 0;
-    std::uint64_t requested_bytes = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;
-    std::uint64_t peak_time_ns = 0;
-    std::uint64_t live_count = 0;
-    std::uint64_t live_bytes = 0;
-    std::uint64_t temporaries = 0;
-    std::uint64_t segment_count = 0;
-    std::uint64_t segment_bytes = 0;
-    Lifetimes lifetimes;
-
-    // What it held at the device's allocated peak number `peak_checked`. Outdated when there were
-    // newer peaks, so read it through Aggregator::held_at_peak().
-    std::uint64_t at_peak_count = 0;
-    std::uint64_t at_peak_bytes = 0;
-    std::uint64_t peak_checked = 0;
-};
-
-struct Holder {
-    std::uint32_t site = 0;
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-};
-
-/// A device's memory by site: the largest sites, and the sum of the rest. count and bytes are the
-/// totals.
-struct Composition {
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-    std::vector<Holder> sites;  ///< by bytes, largest first; ties by index
-    std::uint64_t other_sites = 0;
-    std::uint64_t other_count = 0;
-    std::uint64_t other_bytes = 0;
-};
-
-/// All work of one kind on one device.
-struct WorkTotals {
-    std::uint64_t count = 0;
-    std::uint64_t busy_ns = 0;  ///< sum of durations: concurrent work counts twice
-    std::uint64_t bytes = 0;
-};
-
-/// A kernel's activity while the memory was at its peak.
-struct KernelAtPeak {
-    std::uint32_t name = 0;  ///< index into strings
-    std::uint64_t count = 0;
-    std::uint64_t busy_ns = 0;  ///< the part of its running time within that interval
-};
-
-/// The interval of a device's allocated peak: from when it was reached until the curve first fell,
-/// and at least a millisecond, since the work that uses an allocation follows a little later.
-struct PeakMoment {
-    static constexpr std::uint64_t min_ns = 1'000'000;
-
-    bool holds = false;  ///< the curve has not fallen since
-    std::uint64_t fell_ns = 0;
-    std::unordered_map<std::uint32_t, KernelAtPeak> kernels;  ///< by name
-
-    /// The end (exclusive) of the interval that began at `peak_ns`.
-    std::uint64_t end_ns(std::uint64_t peak_ns) const;
-};
-
-struct DeviceTotals {
-    DeviceInfo info;
-    std::array<Curve, curve_count> curves{};
-    bool sampled = false;  ///< device_used has a value
-    std::array<KindTotals, static_cast<std::size_t>(memory_kind_count)> kinds{};
-    PoolLayout pool;
-    Fragmentation fragmentation;
-    Timeline timeline;
-
-    std::array<WorkTotals, static_cast<std::size_t>(work_kind_count)> work{};
-    PeakMoment peak_moment;
-    std::uint64_t peak_number = 0;  ///< number of new maxima of `allocated`
-    std::uint64_t allocated_since_mark = 0;
-    std::uint64_t reserved_since_mark = 0;
-
-    const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
-    Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
-};
-
-struct ContextTotals {
-    ContextInfo info;
-    bool lost = false;
-    std::uint64_t lost_time_ns = 0;
-};
-
-/// Bytes of memlab's pools on a device.
-struct PoolBytes {
-    std::uint64_t reserved = 0;
-    std::uint64_t active = 0;
-    std::uint64_t allocated = 0;
-    std::uint64_t largest_free = 0;  ///< the largest contiguous part of reserved - active
-    std::uint64_t large_free = 0;    ///< the part of reserved - active in segments of large blocks
-};
-
-/// A failed allocation and the memory state right after it.
-struct OomTotals {
-    OomEvent event;
-    std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
-    PoolBytes pool;
-    std::array<std::uint64_t, static_cast<std::size_t>(memory_kind_count)> kinds{};  ///< live bytes
-    Composition holders;
-    /// For each of holders.sites: the number of its allocations so far, including freed ones.
-    std::vector<std::uint64_t> allocations;
-    /// The labels of the live memory of holders.sites, as in LabelStats::by_site().
-    std::vector<SiteLabel> labels;
-};
-
-struct MarkedDevice {
-    std::uint32_t device = 0;
-    std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
-    std::uint64_t allocated_peak = 0;        ///< since the previous mark
-    std::uint64_t reserved_peak = 0;
-};
-
-struct MarkTotals {
-    EventType type = EventType::mark;
-    std::uint32_t name = 0;
-    std::uint32_t thread = 0;
-    std::uint64_t time_ns = 0;
-    std::vector<MarkedDevice> devices;
-};
-
-struct MissedTotals {
-    std::uint32_t reason = 0;
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t first_time_ns = 0;
-};
-
-/// Allocations of one kind that bypassed memlab, by API function and stack.
-struct BypassTotals {
-    std::uint32_t device = 0;
-    MemoryKind kind = MemoryKind::device;
-    std::uint32_t api = 0;
-    std::uint32_t stack = 0;
-    std::uint64_t count = 0;
-    std::uint64_t bytes = 0;
-    std::uint64_t first_time_ns = 0;
-};
-
-/// Indications of missing records.
-struct Integrity {
-    std::uint64_t unmatched_frees = 0;
-    std::uint64_t unmatched_segment_frees = 0;
-    std::uint64_t overwritten_allocations = 0;
-    std::uint64_t overwritten_segments = 0;
-    bool incomplete = false;
-};
-
-/// One live allocation.
-struct LiveTotals {
-    std::uint64_t address = 0;  ///< or the handle
-    std::uint32_t site = 0;
-    std::uint32_t thread = 0;  ///< that allocated it
-    std::uint32_t label = 0;   ///< string id; 0: none
-    std::uint64_t time_ns = 0;
-    std::uint64_t requested = 0;
-    std::uint64_t size = 0;
-};
-
-/// A stack as indexes into frames().
-struct StackFrames {
-    std::vector<std::uint32_t> frames;
-    bool truncated = false;
-};
 
 /// Thread-safety: none; the recorder's lock serializes, also for the accessors. Accessors may be
 /// used at any time during a recording; references are valid until the next on(). Records after End
@@ -348,8 +138,18 @@ class Aggregator final : public RecordSink {
         std::size_t operator()(const Frame& frame) const;
     };
 
+    /// Runs `work` unless the recording has ended, and turns std::bad_alloc into `incomplete`.
     template <typename Work>
-    void guarded(Work work) noexcept;
+    void guarded(Work work) noexcept {
+        if (has_end_ || integrity_.incomplete) {
+            return;
+        }
+        try {
+            work();
+        } catch (const std::bad_alloc&) {
+            integrity_.incomplete = true;
+        }
+    }
     void apply_option(const OptionValue& option);
     void advance(std::uint64_t time_ns);
     std::uint32_t site_index(const Event& event);

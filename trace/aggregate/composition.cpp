@@ -1,0 +1,96 @@
+// The figures that are made when somebody asks.
+#include <algorithm>
+
+#include "trace/aggregate/aggregator.hpp"
+
+namespace memlab::trace {
+
+Holder Aggregator::held_at_peak(std::uint32_t index) const {
+    const Site& site = sites_[index];
+    if (site.peak_checked != devices_[site.device]->peak_number) {
+        return {index, site.live_count, site.live_bytes};
+    }
+    return {index, site.at_peak_count, site.at_peak_bytes};
+}
+
+std::vector<SiteLabel> Aggregator::holder_labels(const Composition& holders) const {
+    std::vector<SiteLabel> labels = labels_.by_site();
+    std::erase_if(labels, [&](const SiteLabel& label) {
+        return label.live_count == 0 ||
+               std::none_of(holders.sites.begin(), holders.sites.end(),
+                            [&](const Holder& holder) { return holder.site == label.site; });
+    });
+    return labels;
+}
+
+std::vector<StepTotals> Aggregator::steps() const {
+    return steps_.totals([this](std::uint32_t site) { return sites_[site].live_bytes; });
+}
+
+std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
+    const auto larger = [](const LiveTotals& a, const LiveTotals& b) {
+        return a.size != b.size ? a.size > b.size : a.address < b.address;
+    };
+    std::vector<LiveTotals> largest;  // a heap with the smallest at the front
+    largest.reserve(limit + 1);
+    live_.for_each([&](std::uint32_t, const Live& live) {
+        if (live.pending) {
+            return;
+        }
+        const bool pointer = live.space == AddressSpace::pointer;
+        largest.push_back({.address = live.address,
+                           .site = live.site,
+                           .thread = live.thread,
+                           .label = pointer ? labels_.name_of(live.address) : 0,
+                           .time_ns = live.time_ns,
+                           .requested = live.requested,
+                           .size = live.size});
+        std::push_heap(largest.begin(), largest.end(), larger);
+        if (largest.size() > limit) {
+            std::pop_heap(largest.begin(), largest.end(), larger);
+            largest.pop_back();
+        }
+    });
+    std::sort_heap(largest.begin(), largest.end(), larger);
+    return largest;
+}
+
+template <typename Held>
+Composition Aggregator::compose(std::uint32_t device, std::size_t limit, Held held) const {
+    Composition result;
+    for (std::uint32_t index = 0; index < sites_.size(); ++index) {
+        const Site& site = sites_[index];
+        if (site.device != device || !counts_as_device_memory(site.kind)) {
+            continue;
+        }
+        const Holder holder = held(index);
+        if (holder.count == 0) {
+            continue;
+        }
+        result.count += holder.count;
+        result.bytes += holder.bytes;
+        result.sites.push_back(holder);
+    }
+    std::sort(result.sites.begin(), result.sites.end(), [](const Holder& a, const Holder& b) {
+        return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
+    });
+    for (std::size_t i = limit; i < result.sites.size(); ++i) {
+        ++result.other_sites;
+        result.other_count += result.sites[i].count;
+        result.other_bytes += result.sites[i].bytes;
+    }
+    result.sites.resize(std::min(limit, result.sites.size()));
+    return result;
+}
+
+Composition Aggregator::composition_at_peak(std::uint32_t device, std::size_t limit) const {
+    return compose(device, limit, [this](std::uint32_t index) { return held_at_peak(index); });
+}
+
+Composition Aggregator::composition_now(std::uint32_t device, std::size_t limit) const {
+    return compose(device, limit, [this](std::uint32_t index) {
+        return Holder{index, sites_[index].live_count, sites_[index].live_bytes};
+    });
+}
+
+}  // namespace memlab::trace

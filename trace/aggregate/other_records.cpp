@@ -1,0 +1,231 @@
+// What the records tell beside the memory: marks, scopes, labels, failures, GPU work, what is
+// missing.
+#include <algorithm>
+
+#include "trace/aggregate/aggregator.hpp"
+
+namespace memlab::trace {
+namespace {
+
+std::array<std::uint64_t, 4> current_curves(const DeviceTotals& device) {
+    return {device.curve(CurveName::requested).current, device.curve(CurveName::allocated).current,
+            device.curve(CurveName::active).current, device.curve(CurveName::reserved).current};
+}
+
+std::uint64_t large_pool_free(const MemoryStats& stats) {
+    const std::uint64_t reserved = stats.reserved_bytes.large_pool.current;
+    return reserved - std::min(reserved, stats.active_bytes.large_pool.current);
+}
+
+}  // namespace
+
+void Aggregator::scope(const Event& event) {
+    if (event.type == EventType::scope_begin) {
+        scopes_.begin({.thread = event.thread, .domain = event.requested, .range = event.address},
+                      event.name, strings_[event.name], now_, total_allocated(), next_serial_);
+    } else if (event.stream == ended_with_thread) {
+        scopes_.end_thread(event.thread, now_);
+    } else {
+        const ScopeStats::Ended ended = scopes_.end(
+            {.thread = event.thread, .domain = event.requested, .range = event.address}, now_);
+        if (ended.happened) {
+            steps_.end(ended.range ? StepKind::range : StepKind::scope, ended.path,
+                       total_allocated(), ended.outermost);
+        }
+    }
+}
+
+void Aggregator::label(const Event& event) {
+    const std::uint32_t at = live_.find(event.address, AddressSpace::pointer);
+    if (at != LiveTable::none && !live_[at].pending) {
+        labels_.label(event.address, event.name, live_[at].size, live_[at].site);
+    }
+}
+
+void Aggregator::mark(const Event& event) {
+    ++mark_count_;
+    steps_.end(StepKind::mark, scopes_.families().intern(event.name, strings_[event.name]),
+               total_allocated(), true);
+    MarkTotals mark{.type = event.type,
+                    .name = event.name,
+                    .thread = event.thread,
+                    .time_ns = now_,
+                    .devices = {}};
+    const bool keep = marks_.size() < max_marks;
+    for (const auto& device : devices_) {
+        if (device == nullptr) {
+            continue;
+        }
+        if (keep) {
+            mark.devices.push_back({.device = device->info.index,
+                                    .current = current_curves(*device),
+                                    .allocated_peak = device->allocated_since_mark,
+                                    .reserved_peak = device->reserved_since_mark});
+        }
+        device->allocated_since_mark = device->curve(CurveName::allocated).current;
+        device->reserved_since_mark = device->curve(CurveName::reserved).current;
+    }
+    if (keep) {
+        marks_.push_back(std::move(mark));
+    }
+}
+
+void Aggregator::on(const OomEvent& record) {
+    guarded([&] {
+        OomEvent event = record;
+        if (!definitions_.repair(event)) {
+            return;
+        }
+        advance(event.time_ns);
+        event.time_ns = now_;
+        ++oom_count_;
+        DeviceTotals& device = *devices_[event.device];
+        device.pool.stats.num_ooms += event.kind == MemoryKind::device ? 1 : 0;
+        if (ooms_.size() < max_ooms) {
+            OomTotals totals{.event = event,
+                             .current = current_curves(device),
+                             .pool = {.reserved = device.pool.stats.reserved_bytes.all.current,
+                                      .active = device.pool.stats.active_bytes.all.current,
+                                      .allocated = device.pool.stats.allocated_bytes.all.current,
+                                      .largest_free = device.pool.largest_gap(),
+                                      .large_free = large_pool_free(device.pool.stats)},
+                             .kinds = {},
+                             .holders = composition_now(event.device, max_oom_holders),
+                             .allocations = {},
+                             .labels = {}};
+            for (std::size_t kind = 0; kind < totals.kinds.size(); ++kind) {
+                totals.kinds[kind] = device.kinds[kind].live_bytes;
+            }
+            totals.allocations.reserve(totals.holders.sites.size());
+            for (const Holder& holder : totals.holders.sites) {
+                totals.allocations.push_back(sites_[holder.site].count);
+            }
+            if (labels_.any_live()) {
+                totals.labels = holder_labels(totals.holders);
+            }
+            ooms_.push_back(std::move(totals));
+        }
+    });
+}
+
+void Aggregator::on(const Missed& record) {
+    guarded([&] {
+        Missed missed = record;
+        definitions_.repair(missed);
+        advance(missed.time_ns);
+        const auto [at, is_new] = missed_index_.try_emplace(missed.reason, missed_.size());
+        if (is_new) {
+            missed_.push_back({.reason = missed.reason, .first_time_ns = now_});
+        }
+        MissedTotals& totals = missed_[at->second];
+        totals.count += missed.count;
+        totals.bytes += missed.bytes;
+    });
+}
+
+std::uint64_t PeakMoment::end_ns(std::uint64_t peak_ns) const {
+    constexpr std::uint64_t never = ~std::uint64_t{0};
+    const std::uint64_t min_end = peak_ns > never - min_ns ? never : peak_ns + min_ns;
+    return holds ? never : std::max(fell_ns, min_end);
+}
+
+// Work is recorded after it has ended. So all work recorded before a new peak ran before it, and
+// none has to be kept for later peaks.
+void Aggregator::on(const Work& record) {
+    guarded([&] {
+        Work work = record;
+        if (!definitions_.repair(work)) {
+            return;
+        }
+        DeviceTotals& device = *devices_[work.device];
+        WorkTotals& totals = device.work[static_cast<std::size_t>(work.kind)];
+        ++totals.count;
+        totals.busy_ns += work.end_ns - work.start_ns;
+        totals.bytes += work.kind == WorkKind::kernel ? 0 : work.bytes;
+        const Curve& allocated = device.curve(CurveName::allocated);
+        const std::uint64_t begin = allocated.peak_time_ns;
+        const std::uint64_t end = device.peak_moment.end_ns(begin);
+        if (work.kind != WorkKind::kernel || allocated.peak == 0 || work.start_ns >= end ||
+            work.end_ns < begin) {
+            return;
+        }
+        KernelAtPeak& kernel = device.peak_moment.kernels[work.name];
+        kernel.name = work.name;
+        ++kernel.count;
+        kernel.busy_ns += std::min(work.end_ns, end) - std::max(work.start_ns, begin);
+    });
+}
+
+std::vector<KernelAtPeak> Aggregator::kernels_at_peak(std::uint32_t device) const {
+    std::vector<KernelAtPeak> kernels;
+    for (const auto& [name, kernel] : devices_[device]->peak_moment.kernels) {
+        kernels.push_back(kernel);
+    }
+    std::sort(kernels.begin(), kernels.end(), [](const KernelAtPeak& a, const KernelAtPeak& b) {
+        return a.busy_ns != b.busy_ns ? a.busy_ns > b.busy_ns : a.name < b.name;
+    });
+    return kernels;
+}
+
+void Aggregator::on(const Bypass& record) {
+    guarded([&] {
+        Bypass bypass = record;
+        if (!definitions_.repair(bypass)) {
+            return;
+        }
+        advance(bypass.time_ns);
+        ++bypassed_count_;
+        bypassed_bytes_ += bypass.bytes;
+        const auto same = [&bypass](const BypassTotals& totals) {
+            return totals.device == bypass.device && totals.kind == bypass.kind &&
+                   totals.api == bypass.api && totals.stack == bypass.stack;
+        };
+        auto at = std::find_if(bypasses_.begin(), bypasses_.end(), same);
+        if (at == bypasses_.end()) {
+            if (bypasses_.size() == max_bypasses) {
+                return;
+            }
+            at = bypasses_.insert(at, {.device = bypass.device,
+                                       .kind = bypass.kind,
+                                       .api = bypass.api,
+                                       .stack = bypass.stack,
+                                       .first_time_ns = bypass.time_ns});
+        }
+        ++at->count;
+        at->bytes += bypass.bytes;
+    });
+}
+
+void Aggregator::on(const Coverage& record) {
+    guarded([&] {
+        Coverage coverage = record;
+        definitions_.repair(coverage);
+        advance(coverage.time_ns);
+        coverage_ = coverage;
+    });
+}
+
+void Aggregator::on(const LogStopped& record) {
+    guarded([&] {
+        advance(record.time_ns);
+        end_.log_stopped_because = record.reason;
+        end_.events_dropped = record.events_dropped;
+    });
+}
+
+void Aggregator::on(const End& record) {
+    guarded([&] {
+        advance(record.time_ns);
+        const LogStopped stopped{.reason = end_.log_stopped_because,
+                                 .events_dropped = end_.events_dropped};
+        end_ = record;
+        end_.events_dropped = std::max(end_.events_dropped, stopped.events_dropped);
+        if (end_.log_stopped_because.empty()) {
+            end_.log_stopped_because = stopped.reason;
+        }
+        has_end_ = true;
+        ended_ = record.kind == EndKind::quick_exit ? Ended::quick_exit : Ended::exit;
+    });
+}
+
+}  // namespace memlab::trace
