@@ -8,13 +8,22 @@
 //
 // Readers, and nearly all records that are not events, flush the pending events first. So the
 // statistics always cover all records so far; events pending when a program dies are in its log.
+//
+// While a checkpoint is made the aggregate does not change: whatever is added waits in more
+// batches, so that no thread of the program waits for the checkpoint.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstddef>
+#include <deque>
+#include <memory>
 #include <mutex>
+#include <new>
+#include <type_traits>
+#include <utility>
 
 #include "profiler/event_batch.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -60,7 +69,8 @@ class BatchedAggregator {
     /// Call when the program is about to wait: aggregates the pending records if there are enough
     /// of them. If so returns true, with `lock` released.
     bool flush_if_idle(Lock& lock) {
-        if (batches_[filling_].size() < idle_threshold_.load(std::memory_order_relaxed)) {
+        if (batches_[filling_].size() < idle_threshold_.load(std::memory_order_relaxed) ||
+            is_frozen()) {
             return false;
         }
         swap_and_aggregate(lock);
@@ -77,10 +87,65 @@ class BatchedAggregator {
     /// Any other record.
     template <class Record>
     void on(const Record& record) {
+        if constexpr (std::is_same_v<Record, trace::DeviceInfo>) {
+            described_.set(record.index);
+        }
+        if (is_frozen()) {
+            Batch& batch = batches_[filling_];
+            batch.add(std::make_unique<trace::AnyRecord>(record));
+            next_.store(batch.next(), std::memory_order_relaxed);
+            if (batch.full() && !keep_for_later()) {
+                const std::lock_guard guard(mutex_);
+                aggregate(batch);
+            }
+            return;
+        }
         const std::lock_guard guard(mutex_);
         aggregate(batches_[filling_]);
         aggregator_.on(record);
     }
+
+    /// Keeps the aggregate of all records so far unchanged until its destruction. The caller's lock
+    /// is only needed to create it.
+    class Frozen {
+      public:
+        explicit Frozen(BatchedAggregator& of) : of_(of), guard_(of.mutex_) { freeze(); }
+        /// With aggregation_mutex() locked.
+        Frozen(BatchedAggregator& of, std::adopt_lock_t locked)
+            : of_(of), guard_(of.mutex_, locked) {
+            freeze();
+        }
+        /// Aggregates what was added in the meantime, as far as it was more than one batch.
+        ~Frozen() {
+            for (;;) {
+                std::unique_ptr<Batch> batch;
+                {
+                    const std::lock_guard lock(of_.queue_mutex_);
+                    if (of_.queue_.empty()) {
+                        of_.frozen_ = false;
+                        return;
+                    }
+                    batch = std::move(of_.queue_.front());
+                    of_.queue_.pop_front();
+                }
+                of_.aggregate(*batch);
+            }
+        }
+        Frozen(const Frozen&) = delete;
+        Frozen& operator=(const Frozen&) = delete;
+
+        const trace::Aggregator& aggregate() const { return of_.aggregator_; }
+
+      private:
+        void freeze() {
+            of_.aggregate(of_.batches_[of_.filling_]);
+            const std::lock_guard lock(of_.queue_mutex_);
+            of_.frozen_ = true;
+        }
+
+        BatchedAggregator& of_;
+        const std::lock_guard<std::mutex> guard_;
+    };
 
     /// The aggregate of all records so far. It does not change until the caller's lock is released.
     const trace::Aggregator& flush() {
@@ -94,8 +159,7 @@ class BatchedAggregator {
 
     /// Whether the device was described.
     bool is_described(std::uint32_t device) const {
-        const auto& devices = aggregator_.devices();
-        return device < devices.size() && devices[device] != nullptr;
+        return device < described_.size() && described_.test(device);
     }
 
   private:
@@ -108,7 +172,32 @@ class BatchedAggregator {
             swap_and_aggregate(lock);
         }
     }
+    bool is_frozen() {
+        const std::lock_guard lock(queue_mutex_);
+        return frozen_;
+    }
+    /// If the aggregate is frozen, and not too much waits already: puts the batch that was filled
+    /// aside.
+    bool keep_for_later() {
+        const std::lock_guard lock(queue_mutex_);
+        if (!frozen_ || queue_.size() >= max_queue) {
+            return false;
+        }
+        try {
+            auto full = std::make_unique<Batch>(batch_size);
+            queue_.push_back(nullptr);
+            full->swap(batches_[filling_]);
+            queue_.back() = std::move(full);
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+        next_.store(batches_[filling_].next(), std::memory_order_relaxed);
+        return true;
+    }
     void swap_and_aggregate(Lock& lock) {
+        if (is_frozen() && keep_for_later()) {
+            return;
+        }
         // Waits for the aggregation of the previous batch, which keeps batches in order.
         const std::lock_guard guard(mutex_);
         Batch& batch = batches_[filling_];
@@ -119,6 +208,9 @@ class BatchedAggregator {
 
     void aggregate(Batch& batch) { batch.drain(aggregator_, decode_templates_); }
 
+    /// Batches that wait at most while the aggregate is frozen: 16 MiB.
+    static constexpr std::size_t max_queue = 64;
+
     EventTemplates encode_templates_;          // guarded by the caller's lock
     EventTemplates decode_templates_;          // guarded by mutex_
     std::size_t filling_ = 0;                  // written under both locks
@@ -128,6 +220,11 @@ class BatchedAggregator {
     std::array<Batch, 2> batches_{Batch(batch_size), Batch(batch_size)};
     trace::Aggregator aggregator_;  // guarded by mutex_
     std::atomic<std::size_t> idle_threshold_ = max_batch_when_idle;
+    std::bitset<trace::format::max_devices> described_;  // guarded by the caller's lock
+
+    std::mutex queue_mutex_;  // innermost
+    bool frozen_ = false;     // set under mutex_, too; with mutex_ free it is false
+    std::deque<std::unique_ptr<Batch>> queue_;  // full ones, in order
 };
 
 }  // namespace memlab::profiler

@@ -1,5 +1,5 @@
-// A compact FIFO of events and device samples that await aggregation; compact because every cache
-// line written here evicts one of the program's.
+// A compact FIFO of records that await aggregation, nearly all events and device samples; compact
+// because every cache line written here evicts one of the program's.
 //
 // Delta encoding: most fields of an event (device, thread, called function ...) equal those of the
 // last one of its type. Such an event takes four words, half a cache line. One that differs is
@@ -14,6 +14,8 @@
 #include <iterator>
 #include <memory>
 #include <tuple>
+#include <utility>
+#include <variant>
 
 #include "trace/prefetch.hpp"
 #include "trace/record.hpp"
@@ -51,6 +53,29 @@ class EventBatch {
           next_(words_.get()),
           end_(next_ + records * short_words) {}
 
+    /// Exchanges the contents; both were made for as many records.
+    void swap(EventBatch& other) noexcept {
+        words_.swap(other.words_);
+        std::swap(next_, other.next_);
+        std::swap(end_, other.end_);
+        std::swap(size_, other.size_);
+    }
+
+    ~EventBatch() {
+        for (const std::uint64_t* at = words_.get(); at != next_;) {
+            if (*at == other_mark) {
+                delete reinterpret_cast<trace::AnyRecord*>(at[1]);
+                at += other_words;
+            } else if (*at == sample_mark) {
+                at += sample_words;
+            } else {
+                at += *at >> time_bits < EventTemplates::slot_count ? short_words : long_words;
+            }
+        }
+    }
+    EventBatch(const EventBatch&) = delete;
+    EventBatch& operator=(const EventBatch&) = delete;
+
     /// Must not be full(). `slot`: the type's, or `freed_slot` for a free_requested that stands for
     /// its free_completed, too.
     void add(const trace::Event& event, std::size_t slot, EventTemplates& templates) {
@@ -79,6 +104,14 @@ class EventBatch {
         ++size_;
     }
 
+    /// Any other record; rare. May throw std::bad_alloc, without a change.
+    void add(std::unique_ptr<trace::AnyRecord> record) {
+        next_[0] = other_mark;
+        next_[1] = reinterpret_cast<std::uintptr_t>(record.release());
+        next_ += other_words;
+        ++size_;
+    }
+
     bool full() const { return next_ >= end_; }
     std::size_t size() const { return size_; }
     /// Where the next record is written.
@@ -94,6 +127,13 @@ class EventBatch {
                                             .used = at[3],
                                             .total = at[4]});
                 at += sample_words;
+                continue;
+            }
+            if (*at == other_mark) {
+                const std::unique_ptr<trace::AnyRecord> record(
+                    reinterpret_cast<trace::AnyRecord*>(at[1]));
+                std::visit([&sink](const auto& each) { sink.on(each); }, *record);
+                at += other_words;
                 continue;
             }
             const std::uint64_t tag = *at >> time_bits;
@@ -137,16 +177,18 @@ class EventBatch {
     static constexpr unsigned time_bits = 56;
     static constexpr std::uint64_t time_mask = (std::uint64_t{1} << time_bits) - 1;
     static constexpr std::uint64_t sample_mark = ~std::uint64_t{0};
+    static constexpr std::uint64_t other_mark = sample_mark - 1;
 
     using EventWords = std::array<std::uint64_t, sizeof(trace::Event) / sizeof(std::uint64_t)>;
     static constexpr std::size_t short_words = 4;
     static constexpr std::size_t long_words = 1 + std::tuple_size_v<EventWords>;
     static constexpr std::size_t sample_words = 5;
+    static constexpr std::size_t other_words = 2;
     static_assert(sample_words <= long_words);
 
-    const std::unique_ptr<std::uint64_t[]> words_;
+    std::unique_ptr<std::uint64_t[]> words_;
     std::uint64_t* next_;
-    std::uint64_t* const end_;
+    std::uint64_t* end_;
     std::size_t size_ = 0;
 };
 

@@ -1,11 +1,7 @@
 #include "profiler/recorder.hpp"
 
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <ctime>
 #include <mutex>
 #include <new>
 #include <type_traits>
@@ -15,10 +11,12 @@
 #include "profiler/batched_aggregator.hpp"
 #include "profiler/calibrated_clock.hpp"
 #include "profiler/call_sites.hpp"
+#include "profiler/checkpointer.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/thread_name.hpp"
+#include "profiler/thread_names.hpp"
 #include "trace/definitions.hpp"
 #include "trace/no_cancellation.hpp"
 #include "trace/prefetch.hpp"
@@ -134,8 +132,7 @@ class Recorder::Impl final : private StackDefinitions {
             name.clear();  // inherited
         }
         const std::lock_guard lock(mutex_);
-        const auto known = thread_names_.find(thread);
-        if (known == thread_names_.end() || !known->second.by_program) {
+        if (!thread_names_.given_by_program(thread)) {
             name_thread_locked(thread, name, false);
         }
     }
@@ -145,7 +142,7 @@ class Recorder::Impl final : private StackDefinitions {
         name_thread_locked(thread, name, true);
     }
 
-    // No exception may reach the program whose call is being recorded.
+    // No exception may reach the program.
     template <class Value, class Body>
     Value guarded(Value fallback, const Body& body) noexcept {
         try {
@@ -164,8 +161,7 @@ class Recorder::Impl final : private StackDefinitions {
         });
     }
 
-    // Out of host memory: keeps what was recorded and ignores later records. The log lacks its End,
-    // so reads as truncated, which it is.
+    // Out of host memory: keeps what was recorded. The log lacks its End, so reads as truncated.
     void stop_recording() noexcept {
         const std::lock_guard lock(mutex_);
         finished_ = true;
@@ -207,8 +203,7 @@ class Recorder::Impl final : private StackDefinitions {
 
     bool wait_until_idle() {
         constexpr std::uint64_t timeout_ns = 2'000'000'000;
-        const std::uint64_t until_ns = monotonic_ns() + timeout_ns;
-        const auto lockable = [until_ns](std::mutex& mutex) {
+        const auto lockable = [until_ns = monotonic_ns() + timeout_ns](std::mutex& mutex) {
             if (!lock_until(mutex.native_handle(), until_ns)) {
                 return false;
             }
@@ -229,6 +224,22 @@ class Recorder::Impl final : private StackDefinitions {
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) {
         const std::lock_guard lock(mutex_);
         visit(visitor, aggregator_.flush());
+    }
+
+    bool with_frozen_aggregate(std::uint64_t deadline_ns,
+                               void (*visit)(void*, const trace::Aggregator&), void* visitor) {
+        if (!lock_until(mutex_.native_handle(), deadline_ns)) {
+            return false;
+        }
+        std::unique_lock lock(mutex_, std::adopt_lock);
+        if (finished_ ||
+            !lock_until(aggregator_.aggregation_mutex().native_handle(), deadline_ns)) {
+            return false;
+        }
+        const BatchedAggregator::Frozen frozen(aggregator_, std::adopt_lock);
+        lock.unlock();
+        visit(visitor, frozen.aggregate());
+        return true;
     }
 
     std::string log_problem() const {
@@ -274,23 +285,14 @@ class Recorder::Impl final : private StackDefinitions {
     }
 
     void name_thread_locked(std::uint32_t thread, const std::string& name, bool by_program) {
-        // Bounded: a program may create threads without end, each with its own name.
-        const bool full = name_count_ == max_thread_names;
-        if (finished_ || ((name.empty() || full) && !thread_names_.contains(thread))) {
-            return;
+        const std::string* const changed =
+            finished_ ? nullptr : thread_names_.change(thread, name, by_program);
+        if (changed != nullptr) {
+            trace::ThreadInfo info;
+            info.thread = thread;
+            info.name = changed->empty() ? 0 : string_id_locked(*changed);
+            emit(info);
         }
-        ThreadName& current = thread_names_[thread];
-        current.by_program = by_program;
-        const std::string next = full ? std::string() : name;
-        if (current.name == name || current.name == next) {
-            return;
-        }
-        current.name = next;
-        name_count_ += full ? 0 : 1;
-        trace::ThreadInfo info;
-        info.thread = thread;
-        info.name = next.empty() ? 0 : string_id_locked(next);
-        emit(info);
     }
 
     // Under mutex_, so that times never decrease in the log.
@@ -337,14 +339,7 @@ class Recorder::Impl final : private StackDefinitions {
         }
     }
 
-    struct ThreadName {
-        std::string name;
-        bool by_program = false;
-    };
-    static constexpr std::size_t max_thread_names = trace::Aggregator::max_thread_names;
-
-    // What every event uses, packed into few cache lines: the program has evicted them since the
-    // last one.
+    // What every event uses, packed into few cache lines: the program has evicted them.
     alignas(64) std::mutex mutex_;
     bool finished_ = false;
     const std::unique_ptr<trace::LogWriter> log_;
@@ -353,13 +348,13 @@ class Recorder::Impl final : private StackDefinitions {
     alignas(64) BatchedAggregator aggregator_;  // its caller's lock is mutex_
     trace::Definitions definitions_;
     std::unordered_map<std::string, std::uint32_t> strings_;
-    std::unordered_map<std::uint32_t, ThreadName> thread_names_;
-    std::size_t name_count_ = 0;
+    ThreadNames thread_names_;
     std::atomic<bool> stuck_{false};
     const std::uint32_t first_thread_;
     const std::string process_name_;
 
     CallSites call_sites_;  // its locks are taken before mutex_
+    Checkpointer checkpointer_{mutex_, finished_, log_.get(), aggregator_};
 };
 
 Recorder::Recorder(std::unique_ptr<trace::LogWriter> log, StackLimits stacks,
@@ -482,6 +477,12 @@ const trace::Aggregator& Recorder::aggregate() const {
 
 void Recorder::with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const {
     impl_->with_aggregate(visit, visitor);
+}
+
+bool Recorder::with_frozen_aggregate(std::uint64_t deadline_ns,
+                                     void (*visit)(void*, const trace::Aggregator&),
+                                     void* visitor) {
+    return impl_->with_frozen_aggregate(deadline_ns, visit, visitor);
 }
 
 void Recorder::before_unload() noexcept {

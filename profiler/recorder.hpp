@@ -92,6 +92,19 @@ class Recorder {
             &visit);
     }
 
+    /// Calls `visit` with the aggregate of this moment, while recording goes on. False, without a
+    /// call, when a thread held a lock of the recorder's until `deadline_ns` of monotonic_ns(), or
+    /// the recording has ended.
+    template <class Visit>
+    bool with_frozen_aggregate(std::uint64_t deadline_ns, Visit&& visit) {
+        return with_frozen_aggregate(
+            deadline_ns,
+            [](void* visitor, const trace::Aggregator& aggregate) {
+                (*static_cast<std::remove_reference_t<Visit>*>(visitor))(aggregate);
+            },
+            &visit);
+    }
+
     /// Ends the recording: later calls are ignored. Closes the log. `exit_code` is End's.
     void finish(trace::EndKind kind, std::int32_t exit_code = trace::End::unknown_code) noexcept;
 
@@ -118,6 +131,8 @@ class Recorder {
 
   private:
     void with_aggregate(void (*visit)(void*, const trace::Aggregator&), void* visitor) const;
+    bool with_frozen_aggregate(std::uint64_t deadline_ns,
+                               void (*visit)(void*, const trace::Aggregator&), void* visitor);
     void fill_in_thread(trace::Event& event) noexcept;
 
     class Impl;

@@ -44,7 +44,8 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
         const std::unique_ptr<trace::RecordSink> sink =
             make_sink ? make_sink(log_path, aggregator) : nullptr;
         const trace::LogReadResult read =
-            sink ? read_log_ahead(log_path, *sink) : read_log_ahead(log_path, aggregator);
+            sink ? read_log_ahead(log_path, *sink)
+                 : read_log_ahead(log_path, aggregator, trace::LogPart::sums);
         // The message begins with the file's name; our caller adds it again.
         std::string message = read.message;
         if (message.compare(0, log_path.size() + 2, log_path + ": ") == 0) {
@@ -69,7 +70,7 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
         }
         result.records = read.records;
         const bool complete = read.status == trace::LogStatus::complete;
-        if (read.status != trace::LogStatus::damaged &&
+        if (read.status != trace::LogStatus::damaged && !read.has_ring &&
             !is_being_written(log_path, aggregator.process().pid)) {
             result.leftover = find_leftover(log_path, read.offset, complete);
         }

@@ -12,6 +12,7 @@
 
 #include "report/text/progress.hpp"
 #include "report/text/signal_cleanup.hpp"
+#include "report/text/units.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::report {
@@ -139,7 +140,7 @@ class ChunkWriter final : public trace::GenericSink<ChunkWriter> {
 
 class ReadAhead::Impl {
   public:
-    explicit Impl(const std::string& path) {
+    Impl(const std::string& path, trace::LogPart part) {
         if (progress_terminal() >= 0) {
             progress_.emplace(progress_terminal(), path, file_size(path), Progress::Clock::now(),
                               progress_delay);
@@ -147,7 +148,7 @@ class ReadAhead::Impl {
         // Signals are handled by the thread that draws the progress line, never in the middle of
         // it.
         const SignalBlocker blocked(SignalBlocker::Which::all);
-        thread_ = std::thread([this, path] { read(path); });
+        thread_ = std::thread([this, path, part] { read(path, part); });
     }
     ~Impl() {
         ring_.cancel();
@@ -167,10 +168,10 @@ class ReadAhead::Impl {
     const trace::LogReadResult& result() const { return result_; }
 
   private:
-    void read(const std::string& path) noexcept {
+    void read(const std::string& path, trace::LogPart part) noexcept {
         ChunkWriter writer(ring_);
         try {
-            result_ = trace::read_log(path, writer, &bytes_read_);
+            result_ = trace::read_log(path, writer, &bytes_read_, part);
             writer.close();
         } catch (const Cancelled&) {  // by the destructor
         } catch (const std::bad_alloc&) {
@@ -186,9 +187,9 @@ class ReadAhead::Impl {
     std::thread thread_;
 };
 
-ReadAhead::ReadAhead(const std::string& path) {
+ReadAhead::ReadAhead(const std::string& path, trace::LogPart part) {
     try {
-        impl_ = std::make_unique<Impl>(path);
+        impl_ = std::make_unique<Impl>(path, part);
     } catch (const std::system_error&) {  // no thread; started() returns false
     }
 }
@@ -201,6 +202,20 @@ const LogChunk* ReadAhead::next() {
 
 const trace::LogReadResult& ReadAhead::result() const {
     return impl_->result();
+}
+
+std::string describe_stretch(const trace::LogReadResult& read, trace::LogPart part) {
+    if (!read.gap) {
+        return {};
+    }
+    if (part == trace::LogPart::beginning) {
+        return "This is of the first " + format_duration(read.gap->from_ns) +
+               " only: of what came later the event log keeps the newest part, without what was "
+               "before it (MEMLAB_LOG_LIMIT).";
+    }
+    return "The event log keeps its beginning, up to " + format_duration(read.gap->from_ns) +
+           ", and its newest part, from " + format_duration(read.gap->to_ns) +
+           " on (MEMLAB_LOG_LIMIT): single events in between are missing, their sums are not.";
 }
 
 }  // namespace memlab::report

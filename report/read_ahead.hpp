@@ -25,7 +25,7 @@ struct LogChunk {
 /// Decodes a log in a thread of its own.
 class ReadAhead {
   public:
-    explicit ReadAhead(const std::string& path);
+    explicit ReadAhead(const std::string& path, trace::LogPart part = trace::LogPart::everything);
     /// Stops and joins the thread; drops chunks that were not delivered.
     ~ReadAhead();
     ReadAhead(const ReadAhead&) = delete;
@@ -48,7 +48,8 @@ class ReadAhead {
 /// Delivers a log record by record.
 class LogCursor {
   public:
-    explicit LogCursor(const std::string& path) : log_(path) {}
+    explicit LogCursor(const std::string& path, trace::LogPart part = trace::LogPart::everything)
+        : log_(path, part) {}
 
     /// As ReadAhead::started().
     bool started() const { return log_.started(); }
@@ -87,14 +88,18 @@ class LogCursor {
 /// As trace::read_log(), but decodes in a second thread if one can be created. Exceptions of the
 /// sink propagate.
 template <std::derived_from<trace::RecordSink> Sink>
-trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink) {
-    LogCursor log(path);
+trace::LogReadResult read_log_ahead(const std::string& path, Sink& sink,
+                                    trace::LogPart part = trace::LogPart::everything) {
+    LogCursor log(path, part);
     if (!log.started()) {
-        return trace::read_log(path, sink);
+        return trace::read_log(path, sink, nullptr, part);
     }
     while (log.next(sink)) {
     }
     return log.result();
 }
+
+/// A sentence on what stretch of the recording `part` of its log has; empty: all of it.
+std::string describe_stretch(const trace::LogReadResult& read, trace::LogPart part);
 
 }  // namespace memlab::report

@@ -78,8 +78,8 @@ int allocate(int descriptor, std::uint64_t from, std::uint64_t to) {
 
 /// Brings the range into the page cache. The first store to a page through a mapping costs 3 us
 /// (ext4), within the recording of an event; written in bulk, a page costs 0.1 us. Failure only
-/// means page faults later.
-void fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
+/// means page faults later, unless there was something else before.
+bool fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
     static const std::array<std::uint8_t, 16384> zeros{};
     std::array<iovec, 64> pieces;
     pieces.fill({const_cast<std::uint8_t*>(zeros.data()), zeros.size()});
@@ -91,10 +91,11 @@ void fill_with_zeros(int descriptor, std::uint64_t from, std::uint64_t to) {
                                  static_cast<off_t>(from))
                        : pwrite(descriptor, zeros.data(), left, static_cast<off_t>(from));
         if (written <= 0) {
-            return;
+            return false;
         }
         from += static_cast<std::uint64_t>(written);
     }
+    return true;
 }
 
 void store_release(std::uint8_t* byte, std::uint8_t value) {
@@ -132,12 +133,12 @@ int LogFile::create(const char* path, std::uint64_t limit, LogStorage storage, u
 
 std::uint64_t LogFile::size_limit() const {
     constexpr std::uint64_t max_offset = std::numeric_limits<off_t>::max();
-    return std::min({limit_, file_size_limit(), max_offset});
+    return std::min({limit_, file_size_limit(), max_offset, extent_end_});
 }
 
 void LogFile::report_size_limit() {
     const std::uint64_t process_limit = file_size_limit();
-    why_full_ = process_limit < limit_
+    why_full_ = process_limit < std::min(limit_, extent_end_)
                     ? "the event log reached the file size limit of the process (" +
                           std::to_string(process_limit) + " bytes, RLIMIT_FSIZE)"
                     : "the event log reached its limit of " + std::to_string(limit_) +
@@ -226,12 +227,20 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
         std::min(cap, page_ceiling(std::max(needed, allocated_ + chunk_)));
     const std::uint64_t minimum = std::min(cap, page_ceiling(needed));
     std::uint64_t target = preferred;
-    int error = allocate(descriptor, allocated_, target);
+    const auto allocate_to = [&](std::uint64_t end) {
+        const std::uint64_t from = std::max(allocated_, file_end_);
+        return from < end ? allocate(descriptor, from, end) : 0;
+    };
+    int error = allocate_to(target);
     if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
         target = minimum;
-        error = allocate(descriptor, allocated_, target);
+        error = allocate_to(target);
     }
     if (error == ENOSPC || error == EDQUOT || error == EFBIG || error == EIO) {
+        report_errno(error);
+        return false;
+    }
+    if (error != 0 && extent_start_ != 0) {
         report_errno(error);
         return false;
     }
@@ -239,14 +248,45 @@ bool LogFile::grow_mapping(std::uint64_t needed, std::uint64_t keep_from) {
         fall_back_to_write();
         return false;
     }
-    fill_with_zeros(descriptor, allocated_, target);
+    const bool written_before = allocated_ < file_end_;
+    if (!fill_with_zeros(descriptor, allocated_, target) && written_before) {
+        report_errno(errno);  // what was there before would follow the data
+        return false;
+    }
     allocated_ = target;
+    file_end_ = std::max(file_end_, target);
     chunk_ = std::min(chunk_ * 2, max_chunk);
     if (!map(keep_from)) {
+        if (extent_start_ != 0) {  // only an append-only file can be written without a mapping
+            report_errno(ENOMEM);
+            open_ = false;
+            return false;
+        }
         fall_back_to_write();
         return false;
     }
     return true;
+}
+
+void LogFile::move_to(const Extent& extent) {
+    const bool back = extent.prepared > extent.offset || extent.offset % page_size != 0;
+    extent_start_ = page_floor(extent.offset);
+    size_ = extent.offset;
+    allocated_ = extent.prepared;
+    extent_end_ = extent.end;
+    if (mapped_mode_) {
+        const NoCancellation no_cancellation;
+        unmap();
+        if (back && !map(size_)) {
+            open_ = false;
+        }
+    } else if (behind_ != nullptr) {
+        behind_->move_to(extent.offset, extent.end);
+    }
+}
+
+bool LogFile::has_room_for(std::size_t size) const {
+    return behind_ == nullptr || behind_->has_room_for(size);
 }
 
 bool LogFile::map(std::uint64_t keep_from) {
@@ -375,7 +415,8 @@ void LogFile::close() {
         file_ = OwnDescriptor();
         return;
     }
-    if (allocated_ > size_ && file_.check() &&
+    // In a ring there may be other data behind this.
+    if (allocated_ > size_ && allocated_ >= file_end_ && file_.check() &&
         ftruncate(file_.number(), static_cast<off_t>(size_)) != 0) {
         // The zeros after the end stay: readers stop at them.
     }

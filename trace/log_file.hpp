@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -69,6 +70,25 @@ class LogFile {
         size_ += size;
     }
 
+    /// Where appends go: `offset` is the end of the data, `end` the limit of it and of what `spare`
+    /// reserves. Up to `prepared` the file is allocated and zero behind the data. All of them in
+    /// whole pages, but for `offset`.
+    struct Extent {
+        std::uint64_t offset = 0;
+        std::uint64_t prepared = 0;
+        std::uint64_t end = 0;
+    };
+    Extent extent() const { return {size_, allocated_, extent_end_}; }
+    /// Limits appends to the file's first `end` bytes. Call before the first append.
+    void set_first_extent(std::uint64_t end) { extent_end_ = end; }
+    /// Moves to another extent, which may have been written to before; then at least `spare` bytes
+    /// behind the data are always zero. Or back to the one before, if nothing was appended here.
+    void move_to(const Extent& extent);
+    /// Whether move_to() is possible.
+    bool can_move() const { return open_ && (mapped_mode_ || behind_ != nullptr); }
+    /// Whether `size` bytes that can wait are appended without a risk that others find no space.
+    bool has_room_for(std::size_t size) const;
+
     /// The CRC-32C of `size` appended bytes, none of them below the latest append()'s `keep_from`.
     /// None where they cannot be read back.
     std::optional<std::uint32_t> checksum(std::uint64_t offset, std::size_t size) const;
@@ -87,6 +107,7 @@ class LogFile {
     /// child does not inherit it (MADV_DONTFORK), and its addresses may be in use.
     void abandon();
 
+    /// The end of the data: after move_to() not the number of bytes appended.
     std::uint64_t size() const { return size_; }
     /// Whether a patch() costs no more than storing the bytes.
     bool is_mapped() const { return mapped_mode_; }
@@ -110,12 +131,15 @@ class LogFile {
 
     std::atomic<std::uint8_t*> next_ = nullptr;  ///< the end of the data in the window, or null
     std::uint8_t* window_end_ = nullptr;
-    std::uint64_t size_ = 0;  ///< bytes appended
+    std::uint64_t size_ = 0;  ///< the end of the data
     OwnDescriptor file_;
     WriteBehind* behind_ = nullptr;  ///< the writer thread, or null
     bool open_ = false;              ///< appends are possible
     bool mapped_mode_ = false;
-    std::uint64_t allocated_ = 0;  ///< bytes preallocated
+    std::uint64_t allocated_ = 0;  ///< up to here the extent is allocated and zero
+    std::uint64_t file_end_ = 0;   ///< up to here the file is allocated
+    std::uint64_t extent_start_ = 0;
+    std::uint64_t extent_end_ = std::numeric_limits<std::uint64_t>::max();
     std::uint8_t* window_ = nullptr;
     std::uint64_t window_start_ = 0;
     std::uint64_t limit_ = 0;

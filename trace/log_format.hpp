@@ -8,9 +8,33 @@
 namespace memlab::trace::format {
 
 inline constexpr unsigned char magic[8] = {'M', 'E', 'M', 'L', 'A', 'B', 'E', 'V'};
+/// Of a log that is written from its beginning to its end.
 inline constexpr std::uint32_t version = 2;
 /// Magic, version (u32), reserved (u32, zero). All fixed-width numbers are little-endian.
 inline constexpr std::size_t file_header_size = 16;
+
+/// Of a log whose newest part is written to a ring of regions behind its beginning: instead of
+/// `reserved` the number of regions (u32), then the offset of the first (u64), the size of each
+/// (u64).
+inline constexpr std::uint32_t ring_version = 3;
+inline constexpr std::size_t ring_file_header_size = 32;
+inline constexpr std::uint32_t ring_regions = 8;
+inline constexpr std::uint32_t max_ring_regions = 1024;
+/// So that a region has space for the largest blocks of usual records.
+inline constexpr std::uint64_t min_region_size = std::uint64_t{192} << 10;
+inline constexpr std::uint64_t max_region_size = std::uint64_t{1} << 48;
+
+/// A region's header: tag, three zero bytes, CRC-32C (u32) of its number, its number (u64): how
+/// many regions were begun before it. Blocks follow.
+inline constexpr std::uint8_t region_tag = 0xb7;
+inline constexpr std::size_t region_header_size = 16;
+
+/// A block of a checkpoint. Its header is as of a sealed block; its payload begins with the number
+/// of the checkpoint (u32), of the block in it (u32), how many blocks it has (u32), and the
+/// position of the first record behind the checkpoint: number of the region (u64), offset in it
+/// (u64). Records follow, to be read after those of the blocks before.
+inline constexpr std::uint8_t checkpoint_tag = 0xb6;
+inline constexpr std::size_t checkpoint_prefix_size = 28;
 
 /// A block's header: tag, sealed, payload length (u32), CRC-32C of the payload (u32), check (u16:
 /// the low half of the CRC-32C of the two fields before). All but the tag is zero until sealed.

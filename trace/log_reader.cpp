@@ -1,5 +1,8 @@
 // A sealed block is verified as a whole before any of its records is delivered; an open block (the
 // last one, or one that was truncated) is decoded record by record up to the first zero byte.
+//
+// A log with a ring is read in parts: its beginning, and the regions. If regions between them were
+// overwritten, a checkpoint is delivered for what is missing.
 #include "trace/log_reader.hpp"
 
 #include <fcntl.h>
@@ -8,84 +11,34 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <new>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "trace/crc32c.hpp"
 #include "trace/definitions.hpp"
 #include "trace/log_file.hpp"
 #include "trace/log_format.hpp"
+#include "trace/log_input.hpp"
 #include "trace/record_codec.hpp"
+#include "trace/ring_scan.hpp"
 
 namespace memlab::trace {
 namespace {
 
-/// A sliding window over the input: memory directly, or a file through a buffer.
-class Input {
-  public:
-    Input(const std::uint8_t* data, std::size_t size) : data_(data), available_(size) {}
-    Input(int descriptor, std::atomic<std::uint64_t>* bytes_read)
-        : descriptor_(descriptor), bytes_read_(bytes_read) {}
-
-    /// Makes `wanted` bytes available, or all that is left. Returns the number available.
-    std::size_t need(std::size_t wanted) {
-        while (descriptor_ >= 0 && available_ < wanted && !at_end_) {
-            fill(wanted);
-        }
-        return available_;
-    }
-    const std::uint8_t* data() const { return data_; }
-    void consume(std::size_t size) {
-        data_ += size;
-        available_ -= size;
-        offset_ += size;
-    }
-    std::uint64_t offset() const { return offset_; }
-    int error() const { return error_; }
-
-  private:
-    void fill(std::size_t wanted) {
-        constexpr std::size_t step = std::size_t{64} << 10;
-        if (available_ != 0) {
-            std::memmove(buffer_.data(), data_, available_);
-        }
-        // In steps, so that a corrupt length allocates no more than the file has.
-        const std::size_t goal = std::min(wanted, available_ + step);
-        if (buffer_.size() < goal) {
-            buffer_.resize(std::max(goal, std::min(buffer_.size() * 2, wanted)));
-        }
-        data_ = buffer_.data();
-        const ssize_t got =
-            read(descriptor_, buffer_.data() + available_, buffer_.size() - available_);
-        if (got > 0) {
-            available_ += static_cast<std::size_t>(got);
-            if (bytes_read_ != nullptr) {
-                bytes_read_->fetch_add(static_cast<std::uint64_t>(got), std::memory_order_relaxed);
-            }
-        } else if (got == 0 || errno != EINTR) {
-            error_ = got == 0 ? 0 : errno;
-            at_end_ = true;
-        }
-    }
-
-    const std::uint8_t* data_ = nullptr;
-    std::size_t available_ = 0;
-    std::uint64_t offset_ = 0;
-    int descriptor_ = -1;
-    std::atomic<std::uint64_t>* bytes_read_ = nullptr;
-    bool at_end_ = false;
-    int error_ = 0;
-    std::vector<std::uint8_t> buffer_;
-};
-
 class Reader {
   public:
-    Reader(Input& input, std::string name, RecordSink& sink)
-        : input_(input), name_(std::move(name)), sink_(sink) {}
+    Reader(LogInput& input, std::string name, RecordSink& sink, LogPart part)
+        : input_(input), name_(std::move(name)), sink_(sink), part_(part) {}
 
     LogReadResult read() {
         if (header()) {
-            while (block()) {
+            if (ring_.regions == 0) {
+                read_blocks();
+            } else {
+                read_ring();
             }
         }
         result_.offset = input_.offset();
@@ -101,7 +54,121 @@ class Reader {
         return false;
     }
     std::string here() const { return "byte " + std::to_string(input_.offset()); }
+    void read_blocks() {
+        while (block()) {
+        }
+    }
+
+    void read_ring() {
+        result_.has_ring = true;
+        const RingContents ring = scan_ring(input_, ring_);
+        const bool gap = ring.count != 0 && ring.first != 0;
+        if (part_ == LogPart::sums && !ring.checkpoints.empty()) {
+            for (std::size_t i = ring.checkpoints.size(); i-- > 0;) {
+                if (is_intact(ring.checkpoints[i])) {
+                    read_from(ring, ring.checkpoints[i]);
+                    return;
+                }
+            }
+        }
+        more_follows_ = ring.count != 0;
+        input_.seek(format::ring_file_header_size, ring_.beginning);
+        read_blocks();
+        if (!more_follows_ || stopped_) {
+            return;
+        }
+        if (!gap) {
+            read_regions(ring, {0, format::region_header_size});
+            return;
+        }
+        if (part_ == LogPart::beginning) {
+            result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
+            finish(LogStatus::cut_off, "the part after " + here() + " was left out");
+            return;
+        }
+        for (const FoundCheckpoint& checkpoint : ring.checkpoints) {
+            if (is_intact(checkpoint)) {
+                result_.gap = {.from_ns = latest_ns_, .to_ns = latest_ns_};
+                read_from(ring, checkpoint);
+                return;
+            }
+        }
+        damaged("the checkpoint that the newest part begins with is missing");
+    }
+
+    /// Whether the checksums of a checkpoint are right, and this version can read it.
+    bool is_intact(const FoundCheckpoint& checkpoint) {
+        std::vector<std::uint8_t> block(format::block_header_size);
+        for (const std::uint64_t offset : checkpoint.blocks) {
+            block.resize(format::block_header_size);
+            if (!input_.peek(offset, block.data(), block.size())) {
+                return false;
+            }
+            const BlockHeader header = BlockHeader::parse(block.data());
+            block.resize(format::block_header_size + header.length);
+            std::uint8_t* const payload = block.data() + format::block_header_size;
+            if (header.kind != BlockHeader::Kind::sealed ||
+                !input_.peek(offset + format::block_header_size, payload, header.length) ||
+                crc32c(0, payload, header.length) != header.crc) {
+                return false;
+            }
+            if (offset == checkpoint.blocks.front() &&
+                !is_readable({payload + format::checkpoint_prefix_size, payload + header.length})) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    static bool is_readable(ByteReader from) {
+        std::uint8_t tag = 0;
+        Checkpoint begin;
+        DifferenceBases bases;
+        return from.byte(tag) && tag == record_tag<Checkpoint> &&
+               RecordDecoder(from, bases).decode(begin) == DecodeStatus::ok && begin.version != 0 &&
+               begin.version <= Checkpoint::state_version;
+    }
+
+    /// Delivers the checkpoint and what was recorded after it.
+    void read_from(const RingContents& ring, const FoundCheckpoint& checkpoint) {
+        for (const std::uint64_t offset : checkpoint.blocks) {
+            input_.seek(offset, std::numeric_limits<std::uint64_t>::max());
+            input_.need(format::block_header_size);
+            const BlockHeader header = BlockHeader::parse(input_.data());
+            const std::size_t size = format::block_header_size + std::size_t{header.length};
+            if (input_.need(size) < size) {
+                damaged("the checkpoint cannot be read");
+                return;
+            }
+            input_.consume(format::block_header_size + format::checkpoint_prefix_size);
+            state_ = CodecState{};
+            in_checkpoint_ = true;
+            if (!sealed_block(header.length - format::checkpoint_prefix_size)) {
+                return;
+            }
+            in_checkpoint_ = false;
+        }
+        read_regions(ring, checkpoint.position);
+    }
+
+    void read_regions(const RingContents& ring, LogPosition from) {
+        const std::uint64_t end = ring.first + ring.count;
+        for (region_ = from.region; region_ != end && !stopped_; ++region_) {
+            const std::uint64_t begin = ring_.offset(region_);
+            const bool first = region_ == from.region;
+            more_follows_ = region_ + 1 != end;
+            in_region_ = true;
+            input_.seek(begin + (first ? from.offset : format::region_header_size),
+                        begin + ring_.region_size);
+            read_blocks();
+        }
+    }
+
+    /// The end of the data, or of this part of it.
+    bool end_of_part() { return more_follows_ ? false : cut_off(); }
+
     bool cut_off() {
+        stopped_ = true;
         if (input_.error() != 0) {
             return finish(LogStatus::damaged, "cannot be read beyond " + here() + ": " +
                                                   describe_errno(input_.error()));
@@ -115,6 +182,13 @@ class Reader {
         return finish(LogStatus::cut_off, "the recording stops at " + here() + without_end);
     }
     bool damaged(const std::string& what) {
+        stopped_ = true;
+        std::uint64_t number = 0;
+        if (in_region_ &&
+            (!read_region_header(input_, ring_, region_, &number) || number != region_)) {
+            return finish(LogStatus::damaged,
+                          "was overwritten by its process while it was read; read it again");
+        }
         return finish(LogStatus::damaged,
                       "damaged at " + here() + ": " + what + "; everything before it was read");
     }
@@ -137,50 +211,67 @@ class Reader {
             return cut_off();
         }
         const auto version = little_endian<std::uint32_t>(data + sizeof format::magic);
+        if (version == format::ring_version) {
+            return ring_header();
+        }
         if (version != format::version) {
             return finish(LogStatus::other_version,
                           "an event log of format version " + std::to_string(version) +
                               ", this memlab reads version " + std::to_string(format::version) +
+                              " and " + std::to_string(format::ring_version) +
                               "; use the memlab-report of the memlab that recorded it");
         }
         input_.consume(format::file_header_size);
         return true;
     }
 
+    bool ring_header() {
+        if (input_.need(format::ring_file_header_size) < format::ring_file_header_size) {
+            return cut_off();
+        }
+        const std::uint8_t* const data = input_.data();
+        ring_ = {.regions = little_endian<std::uint32_t>(data + 12),
+                 .beginning = little_endian<std::uint64_t>(data + 16),
+                 .region_size = little_endian<std::uint64_t>(data + 24)};
+        return ring_.valid() || damaged("the file's header is wrong");
+    }
+
     bool block() {
         const std::size_t size = input_.need(format::block_header_size);
         const std::uint8_t* const data = input_.data();
         if (size == 0 || data[0] == 0) {
-            return cut_off();
+            return end_of_part();
         }
-        if (data[0] != format::block_tag) {
+        const bool checkpoint = data[0] == format::checkpoint_tag && in_region_;
+        if (data[0] != format::block_tag && !checkpoint) {
             return damaged("no block begins here");
         }
         if (size < format::block_header_size) {
             return cut_off();
         }
         state_ = CodecState{};
-        const std::uint8_t sealed = data[format::block_sealed_offset];
-        const std::uint8_t* const length_at = data + format::block_length_offset;
-        if (sealed == 0) {
-            // Length and checksum may be present already: the seal is written last.
-            input_.consume(format::block_header_size);
-            return open_block();
-        }
-        const auto length = little_endian<std::uint32_t>(length_at);
-        const auto crc = little_endian<std::uint32_t>(length_at + 4);
-        const auto check = little_endian<std::uint16_t>(length_at + 8);
-        if (sealed != format::block_sealed ||
-            check != static_cast<std::uint16_t>(crc32c(0, length_at, 8)) ||
-            length > format::max_block) {
+        const BlockHeader header = BlockHeader::parse(data);
+        const std::size_t length = header.length;
+        if (header.kind == BlockHeader::Kind::bad ||
+            (checkpoint && header.kind == BlockHeader::Kind::open)) {
             return damaged("the block's header is wrong");
         }
-        if (input_.need(format::block_header_size + length) <
-            format::block_header_size + std::size_t{length}) {
+        if (header.kind == BlockHeader::Kind::open) {
             input_.consume(format::block_header_size);
             return open_block();
         }
-        if (crc32c(0, input_.data() + format::block_header_size, length) != crc) {
+        if (input_.need(format::block_header_size + length) < format::block_header_size + length) {
+            if (checkpoint) {
+                return cut_off();
+            }
+            input_.consume(format::block_header_size);
+            return open_block();
+        }
+        if (checkpoint) {
+            input_.consume(format::block_header_size + length);  // what it says was read before
+            return true;
+        }
+        if (crc32c(0, input_.data() + format::block_header_size, length) != header.crc) {
             return damaged("the block's checksum is wrong");
         }
         input_.consume(format::block_header_size);
@@ -208,8 +299,9 @@ class Reader {
         std::size_t wanted = std::size_t{64} << 10;
         for (;;) {
             const std::size_t available = input_.need(wanted);
-            if (available != 0 && *input_.data() == format::block_tag) {
-                return true;  // a block that could not be sealed; no record has this tag
+            if (available != 0 &&
+                (*input_.data() == format::block_tag || *input_.data() == format::checkpoint_tag)) {
+                return true;  // a block that could not be sealed; no record has these tags
             }
             switch (record(available)) {
                 case Step::delivered:
@@ -218,7 +310,7 @@ class Reader {
                 case Step::ended:
                     return false;
                 case Step::no_more:
-                    return cut_off();
+                    return end_of_part();
                 case Step::bad:
                     return damaged("no such record");
                 case Step::truncated:
@@ -255,9 +347,24 @@ class Reader {
     template <typename Record>
     Step read_record(ByteReader& from) {
         Record record;
+        if constexpr (std::is_same_v<Record, Checkpoint> ||
+                      std::is_same_v<Record, AggregateState>) {
+            if (!in_checkpoint_) {
+                return Step::bad;
+            }
+        }
         const Step step = check(RecordDecoder(from, state_.bases).decode(record), record);
         if (step != Step::delivered) {
             return step;
+        }
+        if constexpr (std::is_same_v<Record, Checkpoint>) {
+            definitions_ = Definitions();  // they are repeated
+            if (result_.gap) {
+                result_.gap->to_ns = record.time_ns;
+            }
+        }
+        if constexpr (requires { record.time_ns; }) {
+            latest_ns_ = std::max(latest_ns_, record.time_ns);
         }
         sink_.on(record);
         ++result_.records;
@@ -274,6 +381,7 @@ class Reader {
         return Step::delivered;
     }
     Step handle(const End& /*record*/) {
+        stopped_ = true;
         result_.status = LogStatus::complete;
         return Step::ended;
     }
@@ -290,6 +398,7 @@ class Reader {
         if (step != Step::delivered) {
             return step;
         }
+        latest_ns_ = std::max(latest_ns_, event.time_ns);
         if (freed) {
             sink_.on_freed(event);
         } else {
@@ -313,18 +422,26 @@ class Reader {
         return definitions_.accept(record) ? Step::delivered : Step::bad;
     }
 
-    Input& input_;
+    LogInput& input_;
     std::string name_;
     RecordSink& sink_;
+    LogPart part_;
+    LogRing ring_;
+    bool more_follows_ = false;  ///< behind this part of the log
+    bool stopped_ = false;       ///< nothing more is to be read
+    bool in_checkpoint_ = false;
+    bool in_region_ = false;
+    std::uint64_t region_ = 0;
+    std::uint64_t latest_ns_ = 0;
     Definitions definitions_;
     CodecState state_;
     std::string stopped_because_;
     LogReadResult result_;
 };
 
-LogReadResult read_input(Input& input, const std::string& name, RecordSink& sink) {
+LogReadResult read_input(LogInput& input, const std::string& name, RecordSink& sink, LogPart part) {
     try {
-        return Reader(input, name, sink).read();
+        return Reader(input, name, sink, part).read();
     } catch (const std::bad_alloc&) {
         LogReadResult result;
         result.status = LogStatus::damaged;
@@ -337,7 +454,7 @@ LogReadResult read_input(Input& input, const std::string& name, RecordSink& sink
 }  // namespace
 
 LogReadResult read_log(const std::string& path, RecordSink& sink,
-                       std::atomic<std::uint64_t>* bytes_read) {
+                       std::atomic<std::uint64_t>* bytes_read, LogPart part) {
     const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
         LogReadResult result;
@@ -349,13 +466,13 @@ LogReadResult read_log(const std::string& path, RecordSink& sink,
         ~Closer() { close(descriptor); }
     };
     const Closer closer{descriptor};
-    Input input(descriptor, bytes_read);
-    return read_input(input, path, sink);
+    LogInput input(descriptor, bytes_read);
+    return read_input(input, path, sink, part);
 }
 
-LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink) {
-    Input input(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size));
-    return read_input(input, "event log", sink);
+LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink, LogPart part) {
+    LogInput input(static_cast<const std::uint8_t*>(data), static_cast<std::size_t>(size));
+    return read_input(input, "event log", sink, part);
 }
 
 }  // namespace memlab::trace

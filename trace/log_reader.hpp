@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "trace/record_sink.hpp"
@@ -17,10 +18,29 @@ enum class LogStatus : std::uint8_t {
     other_version,  ///< a log of another version of the format: nothing was delivered
 };
 
+/// What to read of a log that kept its beginning and its newest part.
+enum class LogPart : std::uint8_t {
+    /// The beginning, a checkpoint for what is missing, and as much as there is after it.
+    everything,
+    /// The newest checkpoint and what is after it: enough for an Aggregator to have the figures of
+    /// the whole recording.
+    sums,
+    beginning,  ///< what was recorded up to the first record that is missing
+};
+
 struct LogReadResult {
+    /// What is missing between the beginning and the newest part: from the last record of the one
+    /// to the first of the other.
+    struct Gap {
+        std::uint64_t from_ns = 0;
+        std::uint64_t to_ns = 0;
+    };
+
     LogStatus status = LogStatus::not_a_log;
     std::uint64_t records = 0;  ///< delivered
     std::uint64_t offset = 0;   ///< file offset where decoding ended
+    bool has_ring = false;      ///< data behind `offset` may be older
+    std::optional<Gap> gap;     ///< if records are missing, unless only the sums were read
     std::string message;        ///< unless complete: what is wrong, and where (file and offset)
 
     /// Whether it is a log of this format version, complete or not.
@@ -34,9 +54,11 @@ struct LogReadResult {
 /// References are checked: a sink never sees an undefined string, module, stack, context or device.
 /// `bytes_read` (may be null) counts the bytes read so far, for progress displays on other threads.
 LogReadResult read_log(const std::string& path, RecordSink& sink,
-                       std::atomic<std::uint64_t>* bytes_read = nullptr);
+                       std::atomic<std::uint64_t>* bytes_read = nullptr,
+                       LogPart part = LogPart::everything);
 
 /// The same over bytes in memory (tests, fuzzers).
-LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink);
+LogReadResult read_log(const void* data, std::uint64_t size, RecordSink& sink,
+                       LogPart part = LogPart::everything);
 
 }  // namespace memlab::trace

@@ -5,12 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "trace/crc32c.hpp"
+#include "trace/block_header.hpp"
 #include "trace/definitions.hpp"
 #include "trace/log_format.hpp"
 #include "trace/prefetch.hpp"
@@ -19,8 +18,7 @@
 namespace memlab::trace {
 namespace {
 
-/// Space always kept free for LogStopped, written when the log stops since the process may be
-/// killed later, and for the End record after it.
+/// Space always kept free for LogStopped, written when the log stops, and for End after it.
 constexpr std::size_t end_reserve = 320;
 constexpr std::size_t closing_reserve = 2 * end_reserve;
 constexpr std::size_t max_reason = 200;
@@ -40,10 +38,16 @@ class LogWriter::Impl {
             result.error_number = error;
             return false;
         }
-        std::uint8_t header[format::file_header_size] = {};
-        std::memcpy(header, format::magic, sizeof format::magic);
-        put_little_endian(header + sizeof format::magic, format::version);
-        if (!file_.append(header, sizeof header, closing_reserve, 0)) {
+        std::uint8_t header[format::ring_file_header_size] = {};
+        if (file_.can_move()) {
+            ring_ = LogRing::plan(limit);
+        }
+        if (ring_.regions != 0) {
+            file_.set_first_extent(ring_.beginning);
+        }
+        limit_ = limit;
+        const std::size_t header_size = ring_.put_file_header(header);
+        if (!file_.append(header, header_size, closing_reserve, 0)) {
             stop();
         }
         return true;
@@ -74,6 +78,13 @@ class LogWriter::Impl {
                 return;
             }
             encode(record);
+            if (!has_room(record_size())) {
+                if (!next_region()) {
+                    drop<Record>();
+                    return;
+                }
+                encode(record);  // anew: nothing before it is in its block
+            }
             if (record_size() > format::max_record ||
                 !append_bytes(record_begin(), record_size(), closing_reserve, 0)) {
                 drop<Record>();
@@ -133,6 +144,44 @@ class LogWriter::Impl {
         block_open_ = false;
     }
 
+    std::unique_ptr<CheckpointBlocks> begin_checkpoint() {
+        wants_checkpoint_ = false;
+        end_block();
+        const std::uint64_t region = next_region_ - 1;
+        const LogPosition position{region, file_.size() - ring_.offset(region)};
+        return std::make_unique<CheckpointBlocks>(++checkpoint_number_, position);
+    }
+
+    CheckpointStep append_checkpoint(const CheckpointBlocks& checkpoint, std::size_t next) {
+        if (ended_ || !stopped_because_.empty()) {
+            return CheckpointStep::complete;
+        }
+        const std::uint64_t size = checkpoint.size();
+        if (size > ring_.max_checkpoint()) {
+            checkpoint_too_large_ = size;
+            return CheckpointStep::complete;
+        }
+        const std::vector<std::uint8_t>& block = checkpoint.blocks()[next];
+        if (!file_.has_room_for(block.size())) {
+            return CheckpointStep::later;
+        }
+        end_block();
+        try {
+            if ((!has_room(block.size()) && !next_region()) ||
+                !put(block.data(), block.size(), closing_reserve, file_.size(), 0)) {
+                return CheckpointStep::complete;
+            }
+        } catch (const std::bad_alloc&) {  // of the message why the log is full
+            return CheckpointStep::complete;
+        }
+        if (next + 1 < checkpoint.blocks().size()) {
+            return CheckpointStep::more;
+        }
+        covered_regions_ = checkpoint.position().region;
+        checkpoint_size_ = size;
+        return CheckpointStep::complete;
+    }
+
     template <typename Record>
     void drop() {
         if (std::is_same_v<Record, Event>) {
@@ -156,13 +205,18 @@ class LogWriter::Impl {
         }
         drop<Record>();
     }
-    void write(const LogStopped& /*record*/) {}
+    void write(const LogStopped& /*record*/) {}  // the writer makes its own
+    void write(const Checkpoint& /*record*/) {}
+    void write(const AggregateState& /*record*/) {}
     void write(const End& record) noexcept { end(record); }
 
     LogFile file_;
     std::string stopped_because_;
     std::uint64_t dropped_ = 0;
     std::string path_;
+    bool wants_checkpoint_ = false;
+    void (*checkpoint_wanted_)(void*) = nullptr;
+    void* checkpoint_context_ = nullptr;
 
   private:
     /// Into bytes_, after space for a block's header.
@@ -190,8 +244,11 @@ class LogWriter::Impl {
         std::uint8_t bytes[format::block_header_size + max_event_size];
         std::uint8_t* const begin = bytes + format::block_header_size;
         begin[0] = tag;
-        const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
         try {
+            if (!has_room(max_event_size) && !next_region()) {
+                return false;
+            }
+            const std::uint8_t* const end = encode_fields(event, state_, begin + 1);
             return append_bytes(begin, static_cast<std::size_t>(end - begin), closing_reserve,
                                 tag == format::freed_tag ? 2 : 1);
         } catch (const std::bad_alloc&) {  // of the message why the log is full
@@ -231,6 +288,54 @@ class LogWriter::Impl {
         return false;
     }
 
+    /// Whether a record of that size fits into the region or the beginning.
+    bool has_room(std::size_t size) const {
+        return ring_.regions == 0 ||
+               file_.size() + format::block_header_size + size + closing_reserve <=
+                   file_.extent().end;
+    }
+
+    /// Continues in the next region. Where that is not possible the log stops, where it is.
+    [[gnu::noinline]] bool next_region() {
+        end_block();
+        // Everything since the latest complete checkpoint is kept, and everything before the first.
+        if (next_region_ >= covered_regions_ + ring_.regions) {
+            stop_in_ring();
+            return false;
+        }
+        const LogFile::Extent here = file_.extent();
+        const std::uint64_t offset = ring_.offset(next_region_);
+        file_.move_to({offset, offset, offset + ring_.region_size});
+        std::uint8_t header[format::region_header_size];
+        put_region_header(header, next_region_);
+        if (!file_.append(header, sizeof header, closing_reserve, offset)) {
+            if (file_.size() == offset) {  // not where a failed write was cut back to
+                file_.move_to(here);
+            }
+            stop();
+            return false;
+        }
+        const std::uint64_t region = next_region_++;
+        // Checkpoints take a fifth of the space at most, if they may.
+        const std::uint64_t since = region - covered_regions_;
+        if (region != 0 &&
+            (since * ring_.region_size >= 4 * checkpoint_size_ || since >= ring_.regions / 2)) {
+            wants_checkpoint_ = true;
+            if (checkpoint_wanted_ != nullptr) {
+                checkpoint_wanted_(checkpoint_context_);
+            }
+        }
+        return true;
+    }
+
+    void stop_in_ring() {
+        const std::string large = std::to_string(checkpoint_too_large_);
+        stop("the event log reached its limit of " + std::to_string(limit_) +
+             " bytes (MEMLAB_LOG_LIMIT)" +
+             (large == "0" ? " before a checkpoint was complete"
+                           : ", too little to go on with checkpoints of " + large + " bytes"));
+    }
+
     std::uint64_t payload_start() const { return block_start_ + format::block_header_size; }
 
     void end_full_block() {
@@ -239,51 +344,47 @@ class LogWriter::Impl {
         }
     }
 
-    /// Seals the open block, if any, and resets the codec's state. That is also needed after a
-    /// record that was encoded but not appended: the reader does not have it as a base.
+    /// Seals the open block, if any, and resets the codec's state; also after a record that was
+    /// encoded but not appended, which the reader does not have as a base.
     void end_block() {
+        latest_ns_ = std::max(latest_ns_, state_.bases.time_ns);
         state_ = CodecState{};
         if (block_open_) {
             seal();
         }
     }
 
-    /// The checksum is computed here, not record by record: between two records the program evicts
-    /// the caches. A payload that cannot be read back stays unsealed, which is readable.
+    /// The checksum is computed here: between two records the program evicts the caches. A payload
+    /// that cannot be read back stays unsealed, which is readable.
     void seal() {
         block_open_ = false;
         if (last_block_ || file_.size() < payload_start()) {
             return;  // LogStopped is still patched; or the block was lost
         }
         const auto size = static_cast<std::uint32_t>(file_.size() - payload_start());
-        const std::optional<std::uint32_t> sum = file_.checksum(payload_start(), size);
-        if (!sum) {
-            return;
+        if (const auto sum = file_.checksum(payload_start(), size)) {
+            std::uint8_t header[format::block_header_size];
+            put_block_header(header, format::block_tag, size, *sum);
+            constexpr std::size_t from = format::block_sealed_offset;
+            file_.patch(block_start_ + from, header + from, sizeof header - from, 0);
         }
-        std::uint8_t header[format::block_header_size] = {format::block_tag, format::block_sealed};
-        std::uint8_t* const length = header + format::block_length_offset;
-        put_little_endian(length, size);
-        put_little_endian(length + 4, *sum);
-        put_little_endian(length + 8, static_cast<std::uint16_t>(crc32c(0, length, 8)));
-        file_.patch(block_start_ + format::block_sealed_offset,
-                    header + format::block_sealed_offset,
-                    sizeof header - format::block_sealed_offset, 0);
     }
 
     /// Permanent. LogStopped gets a block of its own, which stays open.
     void stop() {
+        stop(file_.why_full().empty() ? "the event log could not be written" : file_.why_full());
+    }
+    void stop(const std::string& reason) {
         if (!stopped_because_.empty()) {
             return;
         }
-        stopped_because_ =
-            file_.why_full().empty() ? "the event log could not be written" : file_.why_full();
+        stopped_because_ = reason;
         dropped_ += file_.lost_events();
-        LogStopped stopped;
-        stopped.time_ns = state_.bases.time_ns;
-        stopped.reason = stopped_because_.substr(0, max_reason);
-        stopped.events_dropped = dropped_;
         end_block();
         last_block_ = true;
+        const LogStopped stopped{.time_ns = latest_ns_,
+                                 .reason = stopped_because_.substr(0, max_reason),
+                                 .events_dropped = dropped_};
         if (file_.size() == 0) {
             return;  // not even the file's header fits
         }
@@ -310,10 +411,18 @@ class LogWriter::Impl {
     bool block_open_ = false;
     bool last_block_ = false;  ///< the log has stopped
     std::uint64_t block_start_ = 0;
-    std::uint64_t count_at_ = 0;  ///< file offset of LogStopped's count
+    std::uint64_t count_at_ = 0;   ///< file offset of LogStopped's count
+    std::uint64_t latest_ns_ = 0;  ///< of the records in the blocks before
     Definitions definitions_;
     CodecState state_;
     std::vector<std::uint8_t> bytes_;
+    LogRing ring_;
+    std::uint64_t limit_ = 0;
+    std::uint64_t next_region_ = 0;      ///< number of regions begun
+    std::uint64_t covered_regions_ = 0;  ///< the latest complete checkpoint is of what was before
+    std::uint64_t checkpoint_size_ = 0;  ///< of that one
+    std::uint64_t checkpoint_too_large_ = 0;
+    std::uint32_t checkpoint_number_ = 0;
 };
 
 LogWriter::LogWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -359,6 +468,21 @@ void LogWriter::close() {
 }
 void LogWriter::abandon_after_fork() {
     impl_->abandon();
+}
+
+void LogWriter::on_checkpoint_wanted(void (*wanted)(void*), void* context) {
+    impl_->checkpoint_wanted_ = wanted;
+    impl_->checkpoint_context_ = context;
+}
+bool LogWriter::wants_checkpoint() const {
+    return impl_->wants_checkpoint_;
+}
+std::unique_ptr<CheckpointBlocks> LogWriter::begin_checkpoint() {
+    return impl_->begin_checkpoint();
+}
+LogWriter::CheckpointStep LogWriter::append_checkpoint(const CheckpointBlocks& checkpoint,
+                                                       std::size_t next) {
+    return impl_->append_checkpoint(checkpoint, next);
 }
 
 const std::string& LogWriter::path() const {

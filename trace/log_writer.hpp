@@ -3,13 +3,19 @@
 //
 // LogFile stores the bytes. A record becomes visible by one final store, so a kill between two
 // instructions loses at most the record being written.
+//
+// At its limit the log keeps its beginning and its newest part, a ring of regions, if it gets
+// checkpoints: while each region is in use the caller passes what an aggregator knows by then.
+// Without one a region is not overwritten; the log then stops.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "trace/checkpoint_blocks.hpp"
 #include "trace/log_file.hpp"
+#include "trace/log_ring.hpp"
 #include "trace/record_sink.hpp"
 
 namespace memlab::trace {
@@ -25,9 +31,9 @@ class LogWriter final : public RecordSink {
     };
 
     /// Creates `path` exclusively (O_EXCL: never another process's file), with the permissions
-    /// `mode` minus the umask. `limit` is the maximum size in bytes (0: none). At the limit the log
-    /// stops: it keeps its records, appends LogStopped, and counts what it drops. Space for
-    /// LogStopped and End is reserved from the start.
+    /// `mode` minus the umask. `limit` is the maximum size in bytes (0: none). At the limit,
+    /// without checkpoints, the log stops: it keeps its records, appends LogStopped, and counts
+    /// what it drops. Space for LogStopped and End is reserved from the start.
     static Result create(const std::string& path, std::uint64_t limit,
                          LogStorage storage = LogStorage::automatic, unsigned mode = 0666);
 
@@ -40,7 +46,7 @@ class LogWriter final : public RecordSink {
 
     void on(const Event& record) override;
     void on_freed(const Event& free_requested) override;
-    /// LogStopped is ignored: the writer makes its own.
+    /// LogStopped and what is part of a checkpoint are ignored: the writer makes its own.
 #define MEMLAB_ON(Record, name, tag) void on(const Record& record) override;
     MEMLAB_RECORD_KINDS(MEMLAB_ON)
 #undef MEMLAB_ON
@@ -49,6 +55,21 @@ class LogWriter final : public RecordSink {
     /// destruction.
     void prefetch(EventType type) const noexcept;
 
+    /// Calls `wanted(context)`, within an append, whenever a checkpoint is wanted.
+    void on_checkpoint_wanted(void (*wanted)(void*), void* context);
+    bool wants_checkpoint() const;
+    /// Begins a checkpoint of all records so far; pass it what an aggregator of them knows. Only
+    /// when one is wanted. May throw std::bad_alloc; then it is no longer wanted.
+    std::unique_ptr<CheckpointBlocks> begin_checkpoint();
+    enum class CheckpointStep : std::uint8_t {
+        more,      ///< call again for the next block
+        later,     ///< the file system has to catch up: call again in some milliseconds
+        complete,  ///< all blocks are in the log, or it wants them no more
+    };
+    /// Appends block number `next` of a finished checkpoint; other records may be appended between
+    /// its blocks. The checkpoint counts when it is complete.
+    CheckpointStep append_checkpoint(const CheckpointBlocks& checkpoint, std::size_t next);
+
     /// Truncates the unused preallocation and closes the file. Nothing may be appended afterwards.
     void close();
 
@@ -56,6 +77,7 @@ class LogWriter final : public RecordSink {
     void abandon_after_fork();
 
     const std::string& path() const;
+    /// The end of the data in the file: once the log is a ring not the number of bytes written.
     std::uint64_t bytes_written() const;
     /// Events that are missing from the log, though the aggregator has them.
     std::uint64_t events_dropped() const;

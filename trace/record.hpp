@@ -405,6 +405,39 @@ struct End {
     bool operator==(const End&) const = default;
 };
 
+/// The begin of a checkpoint in the log: what follows up to the last AggregateState, definitions
+/// from number 1 on and the state, is all that was recorded before. The log's writer makes it, and
+/// its reader delivers it where records before it are missing.
+struct Checkpoint {
+    /// Of the state's format; see StateReader.
+    static constexpr std::uint32_t state_version = 1;
+
+    std::uint64_t time_ns = 0;  ///< of the latest record before
+    std::uint32_t version = state_version;
+    std::uint64_t events = 0;  ///< recorded before
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.time("time", self.time_ns);
+        visit.number("version of the state", self.version);
+        visit.number("events before", self.events);
+    }
+    bool operator==(const Checkpoint&) const = default;
+};
+
+/// A part of the aggregator's state, of a checkpoint.
+struct AggregateState {
+    bool last = false;
+    std::string bytes = {};
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.flag("last", self.last);
+        visit.text("bytes", self.bytes);
+    }
+    bool operator==(const AggregateState&) const = default;
+};
+
 /// All kinds of records except Event, which has its own tags (log_format.hpp): KIND(type, name,
 /// tag). Tags are never reused.
 #define MEMLAB_RECORD_KINDS(KIND)             \
@@ -425,7 +458,9 @@ struct End {
     KIND(Bypass, bypass, 15)                  \
     KIND(Coverage, coverage, 16)              \
     KIND(LogStopped, log_stopped, 17)         \
-    KIND(End, end, 18)
+    KIND(End, end, 18)                        \
+    KIND(Checkpoint, checkpoint, 19)          \
+    KIND(AggregateState, aggregate_state, 20)
 
 #define MEMLAB_ALTERNATIVE(Record, name, tag) , Record
 /// A record of any kind.

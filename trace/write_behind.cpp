@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <new>
 
 #include "trace/crc32c.hpp"
@@ -70,6 +71,8 @@ void write_over(int descriptor, std::uint64_t offset, const std::uint8_t* data, 
 WriteBehind::WriteBehind(const OwnDescriptor& file, std::uint64_t size)
     : file_(file), appended_(size), written_(size), writing_(size) {
     cut_points_[cut_point_count_++] = {size, 0};
+    extents_[extent_count_++] = {size, size, std::numeric_limits<std::uint64_t>::max()};
+    file_size_ = size;
 }
 
 WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
@@ -136,17 +139,51 @@ WriteBehind::Outcome WriteBehind::append(const std::uint8_t* data, std::size_t s
     return Outcome::appended;
 }
 
-void WriteBehind::patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size,
+void WriteBehind::move_to(std::uint64_t offset, std::uint64_t end) {
+    const LockGuard lock(mutex_);
+    extents_[extent_count_++ % extents_.size()] = {appended_, offset, end};
+}
+
+bool WriteBehind::has_room_for(std::size_t size) {
+    const LockGuard lock(mutex_);
+    return failed_ || appended_ - written_ + size <= capacity / 2;
+}
+
+/// The extent that the byte at `offset` of the stream is in.
+const WriteBehind::Extent& WriteBehind::extent_of(std::uint64_t offset) const {
+    const std::size_t oldest =
+        extent_count_ < extents_.size() ? 0 : extent_count_ - extents_.size();
+    std::size_t at = extent_count_ - 1;
+    while (at > oldest && extents_[at % extents_.size()].begin > offset) {
+        --at;
+    }
+    return extents_[at % extents_.size()];
+}
+
+std::uint64_t WriteBehind::file_offset(std::uint64_t offset) const {
+    const Extent& extent = extent_of(offset);
+    return extent.offset + (offset - extent.begin);
+}
+
+/// Of an offset in the file, in the latest extent.
+std::uint64_t WriteBehind::stream_offset(std::uint64_t file_offset) const {
+    const Extent& extent = extents_[(extent_count_ - 1) % extents_.size()];
+    return extent.begin + (file_offset - extent.offset);
+}
+
+void WriteBehind::patch(std::uint64_t at_offset, const std::uint8_t* data, std::size_t size,
                         std::size_t last) {
     const LockGuard lock(mutex_);
     if (failed_) {
-        if (given_up_ && offset >= written_ && offset - written_ + size <= tail_size_) {
-            std::memcpy(tail_.data() + (offset - written_), data, size);
+        if (given_up_ && at_offset >= tail_offset_ &&
+            at_offset - tail_offset_ + size <= tail_size_) {
+            std::memcpy(tail_.data() + (at_offset - tail_offset_), data, size);
             tail_changed_ = true;
             pthread_cond_signal(&changed_);
         }
         return;
     }
+    const std::uint64_t offset = stream_offset(at_offset);
     if (offset >= writing_) {
         for (std::size_t i = 0; i < size; ++i) {
             ring_[(offset + i) % capacity] = data[i];
@@ -157,7 +194,7 @@ void WriteBehind::patch(std::uint64_t offset, const std::uint8_t* data, std::siz
     if (patch_count_ == patches_.size() || size > patch.bytes.size()) {
         return;  // the block stays unsealed, which is readable
     }
-    patch.offset = offset;
+    patch.offset = at_offset;
     patch.size = static_cast<std::uint8_t>(size);
     patch.last = static_cast<std::uint8_t>(last);
     std::memcpy(patch.bytes.data(), data, size);
@@ -172,7 +209,8 @@ bool WriteBehind::checksum(std::uint64_t offset, std::size_t size, std::uint32_t
     if (size > capacity) {
         return false;
     }
-    const std::size_t begin = offset % capacity;
+    // Only the appending thread changes the latest extent, and it is the one that calls.
+    const std::size_t begin = stream_offset(offset) % capacity;
     const std::size_t first = std::min(size, capacity - begin);
     *sum = crc32c(crc32c(0, ring_ + begin, first), ring_, size - first);
     return true;
@@ -181,7 +219,7 @@ bool WriteBehind::checksum(std::uint64_t offset, std::size_t size, std::uint32_t
 WriteBehind::Failure WriteBehind::give_up() {
     const LockGuard lock(mutex_);
     given_up_ = true;
-    return {error_number_, written_, appended_events_ - written_events_};
+    return {error_number_, tail_offset_, appended_events_ - written_events_};
 }
 
 int WriteBehind::finish(WriteBehind* self, std::uint64_t timeout_ns) {
@@ -286,29 +324,69 @@ bool WriteBehind::drain() {
 bool WriteBehind::write_up_to(std::uint64_t end) {
     // Only this thread changes written_.
     for (std::uint64_t offset = written_; offset < end;) {
-        const std::size_t size =
-            std::min<std::uint64_t>(end - offset, capacity - offset % capacity);
-        if (!write_all(file_.number(), at(offset), size, offset)) {
+        // In small pieces behind move_to(), where the file's size does not tell what was written.
+        constexpr std::uint64_t piece = std::uint64_t{256} << 10;
+        Extent extent;
+        std::uint64_t next_extent = end;
+        {
+            const LockGuard lock(mutex_);
+            extent = extent_of(offset);
+            for (std::size_t back = 1; back <= std::min(extent_count_, extents_.size()); ++back) {
+                const std::uint64_t begin =
+                    extents_[(extent_count_ - back) % extents_.size()].begin;
+                next_extent = begin > offset ? std::min(next_extent, begin) : next_extent;
+            }
+        }
+        const bool moved = extent.begin != extent.offset;
+        const std::size_t size = std::min(
+            {next_extent - offset, capacity - offset % capacity, moved ? piece : capacity});
+        const std::uint64_t to = extent.offset + (offset - extent.begin);
+        if ((moved && !clear_ahead(extent, to + size)) ||
+            !write_all(file_.number(), at(offset), size, to)) {
             return false;
         }
+        file_size_ = std::max(file_size_, to + size);
         offset += size;
+        progress_ = offset;
     }
     return true;
 }
 
-/// After a failed write: truncates the file at a cut point, far enough back that the closing
-/// records fit into the space already allocated.
+/// Puts zeros where data up to `end` and some behind it will be, if other data is there.
+bool WriteBehind::clear_ahead(const Extent& extent, std::uint64_t end) {
+    static const std::array<std::uint8_t, 65536> zeros{};
+    constexpr std::uint64_t behind = 4096;
+    if (clearing_ != extent.offset) {
+        clearing_ = cleared_ = extent.offset;
+        stale_end_ = std::min(extent.end, file_size_);
+    }
+    while (cleared_ < std::min(end + behind, stale_end_)) {
+        const std::uint64_t size = std::min<std::uint64_t>(zeros.size(), stale_end_ - cleared_);
+        if (!write_all(file_.number(), zeros.data(), size, cleared_)) {
+            return false;
+        }
+        cleared_ += size;
+    }
+    return true;
+}
+
+/// After a failed write: cuts the file at a cut point, far enough back that the closing records fit
+/// into the space already allocated.
 void WriteBehind::cut_back() {
     const int error = errno;
     std::array<CutPoint, std::tuple_size_v<decltype(cut_points_)>> cut_points;
+    bool moved = false;
     {
         const LockGuard lock(mutex_);
         cut_points = cut_points_;
+        moved = extent_of(written_).begin != extent_of(written_).offset ||
+                extent_of(appended_).begin > written_;
     }
     struct stat status {};
     CutPoint end{written_, written_events_};
     if (file_.check() && fstat(file_.number(), &status) == 0) {
-        const auto size = static_cast<std::uint64_t>(status.st_size);
+        const std::uint64_t size =
+            moved ? std::max(progress_, written_) : static_cast<std::uint64_t>(status.st_size);
         CutPoint best;
         for (const CutPoint& candidate : cut_points) {
             if (candidate.offset + tail_.size() <= size && candidate.offset > best.offset) {
@@ -318,15 +396,47 @@ void WriteBehind::cut_back() {
         if (best.offset != 0) {
             end = best;
         }
-        if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
+        if (moved) {
+            clear_from(end.offset);
+        } else if (ftruncate(file_.number(), static_cast<off_t>(end.offset)) != 0) {
             file_.close();  // a partial record stays: readers see a log that ends inside it
         }
     }
     const LockGuard lock(mutex_);
+    tail_offset_ = file_offset(end.offset);
     written_ = end.offset;
     written_events_ = end.events;
     error_number_ = error;
     failed_ = true;
+}
+
+/// Puts zeros over what may have been written from `offset` of the stream on, as far as that works.
+void WriteBehind::clear_from(std::uint64_t offset) {
+    static const std::array<std::uint8_t, 4096> zeros{};
+    std::array<Extent, std::tuple_size_v<decltype(extents_)>> extents;
+    std::size_t count = 0;
+    std::uint64_t end = 0;
+    {
+        const LockGuard lock(mutex_);
+        extents = extents_;
+        count = std::min(extent_count_, extents.size());
+        end = appended_;
+    }
+    // First what was begun later: its first bytes say that it is there.
+    for (std::size_t i = 0; i < count; ++i) {
+        if (extents[i].begin > offset && extents[i].begin < end) {
+            (void)write_all(file_.number(), zeros.data(), 64, extents[i].offset);
+        }
+    }
+    std::uint64_t at = file_offset(offset);
+    for (std::uint64_t left = end - offset; left != 0;) {
+        const std::size_t size = std::min<std::uint64_t>(left, zeros.size());
+        if (!write_all(file_.number(), zeros.data(), size, at)) {
+            return;
+        }
+        at += size;
+        left -= size;
+    }
 }
 
 void WriteBehind::write_tail() {
@@ -339,7 +449,7 @@ void WriteBehind::write_tail() {
         tail_changed_ = false;
     }
     if (file_.check()) {
-        (void)write_all(file_.number(), bytes.data(), size, written_);
+        (void)write_all(file_.number(), bytes.data(), size, tail_offset_);
     }
 }
 

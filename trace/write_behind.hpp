@@ -42,16 +42,23 @@ class WriteBehind {
     /// Appends, if `spare` more bytes would still fit. `events`: the number of events in the data.
     Outcome append(const std::uint8_t* data, std::size_t size, std::size_t spare, unsigned events);
 
-    /// Overwrites appended bytes, in the buffer or in the file.
+    /// Later appends go to the file's bytes from `offset` on, up to `end` at most. What is there is
+    /// overwritten with zeros first, up to some kilobytes behind what is appended.
+    void move_to(std::uint64_t offset, std::uint64_t end);
+
+    /// Whether `size` more bytes leave half of the buffer free.
+    bool has_room_for(std::size_t size);
+
+    /// Overwrites appended bytes, in the buffer or in the file; since the latest move_to().
     void patch(std::uint64_t offset, const std::uint8_t* data, std::size_t size, std::size_t last);
 
-    /// The CRC-32C of appended bytes, which must be among the last 4 MiB. False where it is not
-    /// available.
+    /// The CRC-32C of appended bytes, which must be among the last 4 MiB and behind the latest
+    /// move_to(). False where it is not available.
     bool checksum(std::uint64_t offset, std::size_t size, std::uint32_t* sum) const;
 
-    /// The state after a failed write: the file was truncated to whole appends, `size` bytes in
-    /// all; `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB
-    /// to follow there, written if possible.
+    /// The state after a failed write: the file was cut back to whole appends, which end at `size`;
+    /// `lost_events` appended events were lost. After give_up(), append() accepts up to 1 KiB to
+    /// follow there, written if possible.
     struct Failure {
         int error_number = 0;  ///< 0: the descriptor was closed by the program
         std::uint64_t size = 0;
@@ -72,8 +79,20 @@ class WriteBehind {
     bool write_up_to(std::uint64_t end);
     void write_tail();
     void cut_back();
+    void clear_from(std::uint64_t offset);
+    struct Extent;
+    bool clear_ahead(const Extent& extent, std::uint64_t end);
+    std::uint64_t stream_offset(std::uint64_t file_offset) const;
+    std::uint64_t file_offset(std::uint64_t offset) const;
+    const Extent& extent_of(std::uint64_t offset) const;
     const std::uint8_t* at(std::uint64_t offset) const { return ring_ + offset % capacity; }
 
+    /// Where a part of the stream of appended bytes is in the file.
+    struct Extent {
+        std::uint64_t begin = 0;   ///< in the stream
+        std::uint64_t offset = 0;  ///< in the file
+        std::uint64_t end = 0;     ///< the limit, in the file
+    };
     struct CutPoint {
         std::uint64_t offset = 0;
         std::uint64_t events = 0;
@@ -99,7 +118,7 @@ class WriteBehind {
     bool finished_ = false;
     int close_error_ = 0;
 
-    // Offsets in the file, and events up to there.
+    // Offsets in the stream, which are those in the file until move_to(); and events up to there.
     std::uint64_t appended_;
     std::uint64_t appended_events_ = 0;
     std::uint64_t written_;
@@ -108,14 +127,25 @@ class WriteBehind {
     /// Record boundaries at which the file may be truncated; a ring of the latest ones.
     std::array<CutPoint, 512> cut_points_{};
     std::size_t cut_point_count_ = 0;
+    /// A ring of the latest ones: more than there is space for in the buffer.
+    std::array<Extent, 64> extents_{};
+    std::size_t extent_count_ = 0;
     std::array<Patch, max_patches> patches_{};
     std::size_t patch_count_ = 0;
+
+    // Of the thread: the file's size, what was there in the latest extent, up to where it is zero.
+    std::uint64_t file_size_ = 0;
+    std::uint64_t progress_ = 0;  ///< in the stream: up to here it was written
+    std::uint64_t clearing_ = 0;
+    std::uint64_t stale_end_ = 0;
+    std::uint64_t cleared_ = 0;
 
     bool failed_ = false;
     bool given_up_ = false;
     int error_number_ = 0;
     std::array<std::uint8_t, tail_capacity> tail_{};
     std::size_t tail_size_ = 0;
+    std::uint64_t tail_offset_ = 0;  ///< in the file
     bool tail_changed_ = false;
 };
 

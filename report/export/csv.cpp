@@ -103,8 +103,10 @@ class Csv final : public History {
 
 Result write_csv(const Input& input, report::ByteSink& sink) {
     Csv csv(input, sink);
-    report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(csv));
-    return {csv.finish(), ""};
+    constexpr trace::LogPart part = trace::LogPart::beginning;
+    const trace::LogReadResult read =
+        report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(csv), part);
+    return {csv.finish(), report::describe_stretch(read, part)};
 }
 
 }  // namespace memlab::exports

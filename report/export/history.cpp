@@ -29,6 +29,17 @@ void History::on(const trace::StringDef& record) {
     strings_.push_back(record.text);
 }
 
+void History::on(const trace::Checkpoint& record) {
+    while (!live_.empty()) {
+        end(live_.begin(), nullptr);
+    }
+    while (!segments_.empty()) {
+        remove(segments_.begin());
+    }
+    strings_.assign(1, {});  // they are defined again
+    now_ = std::max(now_, record.time_ns);
+}
+
 void History::on(const trace::OomEvent& record) {
     now_ = std::max(now_, record.time_ns);
     failed(record);

@@ -35,6 +35,8 @@ class History : public trace::RecordSink {
     void on(const trace::ProcessInfo& record) override;
     void on(const trace::ContextLost& record) override;
     void on(const trace::StringDef& record) override;
+    /// Records are missing: what was live is ended, since nobody knows how long it lived.
+    void on(const trace::Checkpoint& record) override;
     void on(const trace::Event& record) override;
     void on(const trace::OomEvent& record) override;
     void on(const trace::DeviceSample& record) override;

@@ -461,9 +461,10 @@ Result write_perfetto(const Input& input, report::ByteSink& sink) {
     }
     Slices slices(input, out);
     Curves curves(input, out, slices);
-    report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(curves));
+    const trace::LogReadResult read =
+        report::read_log_ahead(input.recording.log, static_cast<trace::RecordSink&>(curves));
     slices.close();
-    return {out.finish(), ""};
+    return {out.finish(), report::describe_stretch(read, trace::LogPart::everything)};
 }
 
 }  // namespace memlab::exports

@@ -289,10 +289,11 @@ class Snapshot {
         settings();
         pickle_.end_dict();
         pickle_.stop();
-        std::string warning;
+        std::string warning = stretch_;
         if (omitted_ != 0) {
-            warning = report::format_plural(omitted_, "allocation") +
-                      " larger than any GPU found no free address range: not exported.";
+            warning += (warning.empty() ? "" : " ") +
+                       report::format_plural(omitted_, "allocation") +
+                       " larger than any GPU found no free address range: not exported.";
         }
         return {out_.finish(), warning};
     }
@@ -312,8 +313,11 @@ class Snapshot {
                 continue;
             }
             Trace of_device(input_, static_cast<std::uint32_t>(index), pickle_, frames_);
-            report::read_log_ahead(input_.recording.log,
-                                   static_cast<trace::RecordSink&>(of_device));
+            constexpr trace::LogPart part = trace::LogPart::beginning;
+            stretch_ = report::describe_stretch(
+                report::read_log_ahead(input_.recording.log,
+                                       static_cast<trace::RecordSink&>(of_device), part),
+                part);
             of_device.finish();
             omitted_ += of_device.omitted;
             layouts_.emplace(index, std::move(of_device.layout));
@@ -420,6 +424,7 @@ class Snapshot {
     Frames frames_;
     std::map<std::uint64_t, SnapshotLayout> layouts_;  ///< by device: at the end of its trace
     std::uint64_t omitted_ = 0;
+    std::string stretch_;  ///< what of the recording is exported; empty: all
 };
 
 }  // namespace

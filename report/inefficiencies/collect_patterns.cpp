@@ -78,8 +78,11 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
         ++number_;
     }
 
-    CollectedPatterns finish() {
-        collect_leaks();
+    /// `whole`: the records end with the recording.
+    CollectedPatterns finish(bool whole) {
+        if (whole) {
+            collect_leaks();
+        }
         collect_unused();
         patterns_.steps = step_ends_.size();
         return std::move(patterns_);
@@ -270,8 +273,11 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
 CollectedPatterns collect_patterns(const Report& report, const std::string& log,
                                    std::optional<std::size_t> steps) {
     PatternCollector collector(report, steps);
-    read_log_ahead(log, collector);
-    return collector.finish();
+    constexpr trace::LogPart part = trace::LogPart::beginning;
+    const trace::LogReadResult read = read_log_ahead(log, collector, part);
+    CollectedPatterns patterns = collector.finish(!read.gap);
+    patterns.stretch = describe_stretch(read, part);
+    return patterns;
 }
 
 }  // namespace memlab::report

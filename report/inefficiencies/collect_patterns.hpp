@@ -52,6 +52,7 @@ struct CollectedPatterns {
     std::uint64_t omitted = 0;             ///< spans beyond that
     std::vector<Growth> growth;            ///< by index into Report::devices; time 0: none
     std::uint64_t steps = 0;               ///< finished
+    std::string stretch;  ///< a sentence on what of the recording was examined; empty: all
 };
 
 /// Limit of stored spans: 4 million take 128 MiB.

@@ -121,7 +121,7 @@ void estimate_peaks(const std::string& log, const std::vector<AvoidableSpan>& av
         finding.peak_bytes = 0;
     }
     PeakEstimator estimator(std::move(boundaries), findings);
-    read_log_ahead(log, estimator);
+    read_log_ahead(log, estimator, trace::LogPart::beginning);
 }
 
 }  // namespace memlab::report

@@ -65,6 +65,9 @@ Inefficiencies find_inefficiencies(const Report& report, Resolver& resolver, con
         result.steps = chosen->kind + " \"" + chosen->name + "\"";
     }
     result.notes = make_notes(report, patterns, chosen != nullptr);
+    if (!patterns.stretch.empty()) {
+        result.notes.push_back(patterns.stretch);
+    }
     result.devices = detect_patterns(report, resolver, query, patterns, chosen, log);
     return result;
 }

@@ -7,6 +7,7 @@
 
 #include "report/read_ahead.hpp"
 #include "report/text/names.hpp"
+#include "report/text/units.hpp"
 #include "trace/aggregate/aggregator.hpp"
 
 namespace memlab::report {
@@ -304,6 +305,13 @@ LineTables line_tables(const Report& report, Resolver& resolver, const std::stri
         }
         const StackMoments& moments = known ? *collected : again;
         add_moments(moments, device->index, taken, tables);
+        if (const auto gap_end = moments.gap_end_ns()) {
+            result.notes.push_back(
+                "The event log keeps its beginning and its newest part, from " +
+                format_duration(*gap_end) +
+                " on (MEMLAB_LOG_LIMIT): what is counted or shown of single allocations is of "
+                "these; at_peak and live are of the whole run.");
+        }
         if (query.every != 0 && moments.marks() == 0) {
             *problem = query.mark.empty()
                            ? "has no marks, which end the steps of --every; set them with "

@@ -32,6 +32,12 @@ class StackMoments::Sink final : public trace::GenericSink<StackMoments::Sink> {
             moments_.record_mark(figures_.string(event.name));
         }
     }
+    void take(const trace::Checkpoint& checkpoint) {
+        figures_.on(checkpoint);
+        moments_.statistics_.clear();  // the figures are others now
+        moments_.has_gap_ = true;
+        moments_.gap_end_ns_ = checkpoint.time_ns;
+    }
     void take(const trace::OomEvent& oom) {
         figures_.on(oom);
         moments_.record(oom, figures_);
@@ -63,6 +69,7 @@ std::unique_ptr<trace::RecordSink> StackMoments::follow(const std::string& log,
     first_.clear();
     statistics_.clear();
     marks_ = group_ = allocations_ = 0;
+    has_gap_ = false;
     return std::make_unique<Sink>(*this, figures);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,10 @@ class StackMoments {
     const std::string& log() const { return log_; }
     const std::vector<LineColumn>& columns() const { return columns_; }
     const std::vector<Group>& groups() const { return groups_; }
+    /// The time from which on the log has all events, if some before are missing.
+    std::optional<std::uint64_t> gap_end_ns() const {
+        return has_gap_ ? std::optional(gap_end_ns_) : std::nullopt;
+    }
     /// Number of marks that ended a step.
     std::uint64_t marks() const { return marks_; }
 
@@ -83,6 +88,8 @@ class StackMoments {
     /// By device and column: pointer to the value; null: not looked up yet.
     std::vector<std::vector<const std::uint64_t*>> statistics_;
     std::uint64_t marks_ = 0;
+    bool has_gap_ = false;
+    std::uint64_t gap_end_ns_ = 0;
     std::uint64_t group_ = 0;
     std::uint64_t allocations_ = 0;
 };

@@ -51,7 +51,8 @@ class LogReplay {
     bool complete() const {
         const trace::LogStatus status = log_.result().status;
         return (status == trace::LogStatus::complete || status == trace::LogStatus::cut_off) &&
-               state_.end().events_dropped == 0 && !state_.integrity().incomplete;
+               !log_.result().gap && state_.end().events_dropped == 0 &&
+               !state_.integrity().incomplete;
     }
 
   private:

@@ -26,8 +26,9 @@ std::string render_timeline_text(const Report& report, const TimelineView& view,
 /// {file, source ("event log" or "report"), from_ns, to_ns, devices [index, name, bucket_ns, curves
 /// {<curve>: {at_begin, lowest, highest, highest_ns, at_end}}, rows [{begin_ns, <curve>: [min, max,
 /// last] or null}]], marks [{time_ns, name}], scopes [{name, thread, depth, begin_ns, end_ns,
-/// ended}], ooms [{time_ns, device, requested_bytes, api}], left_out, at (null: not requested)
-/// {time_ns, name, devices [index, bytes, count, sites [{place, kind, api, bytes, count}]]}}.
+/// ended}], ooms [{time_ns, device, requested_bytes, api}], left_out, stretch (a sentence; only if
+/// the log lacks events), at (null: not requested) {time_ns, name, devices [index, bytes, count,
+/// sites [{place, kind, api, bytes, count}]]}}.
 std::string render_timeline_json(const std::string& file, const TimelineView& view,
                                  const MomentView* moment, const ViewOptions& options);
 

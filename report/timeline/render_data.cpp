@@ -116,6 +116,9 @@ std::string render_timeline_json(const std::string& file, const TimelineView& vi
                         {"api", text_or_null(oom.api)}});
     }
     root["left_out"] = view.left_out;
+    if (!view.stretch.empty()) {
+        root["stretch"] = view.stretch;
+    }
     root["at"] = moment == nullptr ? ordered_json() : moment_json(*moment, options);
     return json_text(root);
 }

@@ -257,6 +257,9 @@ class TimelineText {
                                " marks, failures and scopes more; a narrower --from and --to "
                                "shows them.");
         }
+        if (!view_.stretch.empty()) {
+            warnings.push_back(view_.stretch);
+        }
         page_.warnings(warnings);
     }
 

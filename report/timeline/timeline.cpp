@@ -38,7 +38,11 @@ class ObservedAggregator final : public trace::GenericSink<ObservedAggregator<Ob
 
     template <typename Record>
     void take(const Record& record) {
-        if (const auto time = record_time(record)) {
+        if constexpr (std::same_as<Record, trace::Checkpoint>) {
+            if (!observer_.before_gap(record.time_ns)) {
+                return;
+            }
+        } else if (const auto time = record_time(record)) {
             if (!observer_.before(aggregator_, std::max(*time, aggregator_.duration_ns()))) {
                 return;
             }
@@ -81,9 +85,26 @@ class RangeCollector {
         return true;
     }
 
+    /// Records are missing before `time_ns`.
+    bool before_gap(std::uint64_t time_ns) {
+        for (auto& [owner, open] : open_) {
+            for (Open& each : open) {
+                close(each, time_ns, owner.thread, false);
+            }
+        }
+        open_.clear();
+        return true;
+    }
+
     template <typename Record>
     void after(const trace::Aggregator& state, const Record& record) {
         const std::uint64_t now = state.duration_ns();
+        if constexpr (std::same_as<Record, trace::AggregateState>) {
+            if (record.last && now >= view_.from_ns) {
+                continue_after_gap(state, now);
+            }
+            return;
+        }
         const bool within = entered_ && now <= view_.to_ns;
         if constexpr (std::same_as<Record, trace::Event>) {
             if (record.type == trace::EventType::mark) {
@@ -164,6 +185,15 @@ class RangeCollector {
         entered_ = true;
         for (std::uint32_t device = 0; device < state.devices().size(); ++device) {
             sample(state, device, view_.from_ns);
+        }
+    }
+
+    void continue_after_gap(const trace::Aggregator& state, std::uint64_t now) {
+        const std::uint64_t from = entered_ ? now : view_.from_ns;
+        entered_ = true;
+        for (std::uint32_t device = 0; now <= view_.to_ns && device < state.devices().size();
+             ++device) {
+            sample(state, device, from);
         }
     }
 
@@ -262,6 +292,10 @@ class TimeLimit {
     explicit TimeLimit(std::uint64_t time_ns) : time_ns_(time_ns) {}
 
     bool before(const trace::Aggregator& /*state*/, std::uint64_t time_ns) {
+        over_ = over_ || time_ns > time_ns_;
+        return !over_;
+    }
+    bool before_gap(std::uint64_t time_ns) {
         over_ = over_ || time_ns > time_ns_;
         return !over_;
     }
@@ -412,8 +446,12 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
     } else {
         RangeCollector collector(view);
         ObservedAggregator<RangeCollector> sink(collector);
-        read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
+        const trace::LogReadResult read =
+            read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
         collector.finish(sink.aggregator());
+        if (read.gap && read.gap->to_ns > from_ns && read.gap->from_ns < to_ns) {
+            view.stretch = describe_stretch(read, trace::LogPart::everything);
+        }
     }
     if (device) {
         std::erase_if(view.ooms, [&](const TimelineOom& oom) { return oom.device != *device; });
@@ -424,7 +462,10 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns) {
     TimeLimit limit(time_ns);
     ObservedAggregator<TimeLimit> sink(limit);
-    read_log_ahead(log, static_cast<trace::RecordSink&>(sink));
+    const auto gap = read_log_ahead(log, static_cast<trace::RecordSink&>(sink)).gap;
+    if (gap && time_ns > gap->from_ns && time_ns < gap->to_ns) {
+        return {};
+    }
     return make_report(sink.aggregator(), Moment::running).report;
 }
 

@@ -269,7 +269,8 @@ std::string not_a_log_error(const trace::LogReadResult& read, const std::string&
 
 Recording read_recording(const std::string& path, std::string* error) {
     ProgramBuilder builder;
-    const trace::LogReadResult read = report::read_log_ahead(path, builder);
+    constexpr trace::LogPart part = trace::LogPart::beginning;
+    const trace::LogReadResult read = report::read_log_ahead(path, builder, part);
     if (!read.is_log()) {
         *error = not_a_log_error(read, path);
         return {};
@@ -281,6 +282,8 @@ Recording read_recording(const std::string& path, std::string* error) {
     }
     if (read.status == trace::LogStatus::damaged) {
         recording.warning = "The event log is " + log_message(read, path) + ".";
+    } else {
+        recording.warning = report::describe_stretch(read, part);
     }
     return recording;
 }

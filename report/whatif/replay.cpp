@@ -380,13 +380,19 @@ ReplayResult replay_records(const FeedRecords& feed, const ReadPoolOptions& read
 ReplayResult replay_log(const std::string& path, const ReadPoolOptions& read_options) {
     trace::LogReadResult read;
     ReplayResult result = replay_records(
-        [&](trace::RecordSink& sink) { return read = report::read_log_ahead(path, sink); },
+        [&](trace::RecordSink& sink) {
+            return read = report::read_log_ahead(path, sink, trace::LogPart::beginning);
+        },
         read_options);
     if (!read.is_log()) {
         result.error = not_a_log_error(read, path);
     } else if (read.status == trace::LogStatus::damaged) {
         result.warning =
             "the event log is " + log_message(read, path) + "; compared as far as it goes";
+    } else if (read.gap) {
+        result.warning =
+            "the event log kept its beginning and its newest part; the beginning was "
+            "compared";
     }
     return result;
 }

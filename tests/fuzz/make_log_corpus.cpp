@@ -5,19 +5,49 @@
 
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/aggregate/aggregator.hpp"
 #include "trace/log_format.hpp"
 #include "trace/log_writer.hpp"
 
 using namespace memlab::test;
 
+namespace {
+
+/// States of checkpoints, as fuzz_checkpoint takes them.
+class States final : public GenericSink<States> {
+  public:
+    void take(const AggregateState& part) {
+        bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+    }
+    void take(const auto& /*record*/) {}
+    std::vector<std::uint8_t> bytes;
+};
+
+int write_checkpoints(const std::string& folder) {
+    for (std::size_t events = 50; events <= 400; events += 50) {
+        Aggregator aggregator;
+        feed(PlausibleRecords::make(1, events, false), aggregator);
+        States states;
+        aggregator.checkpoint(states);
+        write_file(folder + "/state" + std::to_string(events), states.bytes);
+    }
+    return 0;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::fputs("usage: make_log_corpus FOLDER\n", stderr);
+    const bool checkpoints = argc == 3 && std::string(argv[1]) == "--checkpoints";
+    if (argc != 2 && !checkpoints) {
+        std::fputs("usage: make_log_corpus [--checkpoints] FOLDER\n", stderr);
         return 2;
     }
-    const std::string folder = argv[1];
+    const std::string folder = argv[argc - 1];
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
+    if (checkpoints) {
+        return write_checkpoints(folder);
+    }
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
         const Records records = seed % 2 == 0 ? PlausibleRecords::make(seed, 200, seed % 3 != 0)
                                               : WildRecords::make(seed, 40, seed % 3 != 0);

@@ -68,6 +68,14 @@ class Aggregator final : public RecordSink {
     void on(const Coverage& record) override;
     void on(const LogStopped& record) override;
     void on(const End& record) override;
+    /// A checkpoint replaces everything so far.
+    void on(const Checkpoint& record) override;
+    void on(const AggregateState& record) override;
+
+    /// Passes a checkpoint to `to`: a Checkpoint, all definitions, and AggregateState records. An
+    /// aggregator that gets them, and the later records, is equal to this one. May throw
+    /// std::bad_alloc.
+    void checkpoint(RecordSink& to) const;
 
     const ProcessInfo& process() const { return process_; }
     /// In order of first appearance; a later value of the same option replaces the earlier.
@@ -133,6 +141,16 @@ class Aggregator final : public RecordSink {
     struct Latest {
         std::uint32_t thread = 0;
         std::uint64_t serial = 0;  ///< 0: none, or it has ended
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.thread, self.serial);
+        }
+    };
+    /// A checkpoint that is being received.
+    struct Restoring {
+        std::uint32_t version = 0;
+        std::string bytes;
     };
     struct FrameHash {
         std::size_t operator()(const Frame& frame) const;
@@ -152,6 +170,14 @@ class Aggregator final : public RecordSink {
     }
     void apply_option(const OptionValue& option);
     void advance(std::uint64_t time_ns);
+    void reset();
+    bool restore(const Restoring& from);
+    bool restore_indexes();
+    bool is_valid() const;
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive);
+    template <typename SiteOrEvent>
+    static std::uint64_t site_hash(const SiteOrEvent& of);
     std::uint32_t site_index(const Event& event);
 
     void allocate(const Event& event);
@@ -219,6 +245,7 @@ class Aggregator final : public RecordSink {
     Ended ended_ = Ended::cut_off;
     bool has_end_ = false;
     End end_;
+    std::unique_ptr<Restoring> restoring_;
 };
 
 }  // namespace memlab::trace

@@ -19,6 +19,11 @@ struct LabelTotals {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t peak_bytes = 0;  ///< maximum of live_bytes
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.name, self.count, self.live_count, self.live_bytes, self.peak_bytes);
+    }
 };
 
 /// The allocations of one call site with one label.
@@ -28,6 +33,11 @@ struct SiteLabel {
     std::uint64_t count = 0;  ///< allocations that were given it
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.site, self.name, self.count, self.live_count, self.live_bytes);
+    }
 };
 
 class LabelStats {
@@ -90,12 +100,43 @@ class LabelStats {
         return at == of_address_.end() ? 0 : totals_[at->second.row].name;
     }
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.totals_, self.site_labels_, self.rows_, self.site_label_index_,
+                self.of_address_);
+    }
+    /// Whether a restored state is one that can be, with `sites` call sites and `strings` strings.
+    bool valid(std::size_t sites, std::size_t strings) const {
+        const auto row_is_valid = [this](std::uint32_t row) { return row < totals_.size(); };
+        const auto pair_is_valid = [this](std::uint32_t at) { return at < site_labels_.size(); };
+        return totals_.size() <= max_names && site_labels_.size() <= max_site_labels &&
+               std::all_of(totals_.begin(), totals_.end(),
+                           [&](const LabelTotals& each) { return each.name < strings; }) &&
+               std::all_of(site_labels_.begin(), site_labels_.end(),
+                           [&](const SiteLabel& each) {
+                               return each.site < sites && each.name < strings;
+                           }) &&
+               std::all_of(rows_.begin(), rows_.end(),
+                           [&](const auto& each) { return row_is_valid(each.second); }) &&
+               std::all_of(site_label_index_.begin(), site_label_index_.end(),
+                           [&](const auto& each) { return pair_is_valid(each.second); }) &&
+               std::all_of(of_address_.begin(), of_address_.end(), [&](const auto& each) {
+                   return row_is_valid(each.second.row) &&
+                          (each.second.site_label == none || pair_is_valid(each.second.site_label));
+               });
+    }
+
   private:
     static constexpr std::uint32_t none = ~std::uint32_t{0};
 
     struct Named {
         std::uint32_t row = 0;
         std::uint32_t site_label = none;  ///< index; none: beyond max_site_labels
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.row, self.site_label);
+        }
     };
 
     std::uint32_t row_of(std::uint32_t name) {

@@ -57,11 +57,30 @@ class Lifetimes {
         return 0;
     }
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.counts_, self.carries_, self.first_);
+        if (!self.counts_.empty()) {
+            archive(self.min_, self.max_);
+        }
+    }
+    /// Whether a restored state is one that can be.
+    bool valid() const {
+        constexpr std::size_t buckets = 8 * 62;
+        return first_ < buckets && counts_.size() <= buckets - first_ &&
+               (counts_.empty() || min_ <= max_);
+    }
+
   private:
     /// The upper 32 bits of a bucket's count.
     struct Carry {
-        std::size_t bucket;
-        std::uint32_t upper;
+        std::size_t bucket = 0;
+        std::uint32_t upper = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.bucket, self.upper);
+        }
     };
     void carry(std::size_t bucket, std::uint32_t by) {
         if (carries_ == nullptr) {

@@ -50,6 +50,13 @@ struct Live {
         site = HashIndex::none;
         context = next;
     }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.address, self.requested, self.size, self.time_ns, self.serial, self.site,
+                self.context, self.thread, self.scopes, self.origin, self.pending, self.small_pool);
+        archive.choice(self.space, AddressSpace::vmm_handle);
+    }
 };
 
 /// Thread-safety: none.
@@ -116,6 +123,24 @@ class LiveTable {
             }
         });
         return found;
+    }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        if constexpr (Archive::reading) {
+            for (std::size_t left = archive.count(); left != 0 && archive.ok(); --left) {
+                Live live;
+                archive(live);
+                if (live.is_free() || self.find(live.address, live.space) != none) {
+                    archive.fail();
+                    return;
+                }
+                self.add(live.address, live.space) = live;
+            }
+        } else {
+            archive.count(self.size_);
+            self.for_each([&archive](std::uint32_t, const Live& live) { archive(live); });
+        }
     }
 
   private:

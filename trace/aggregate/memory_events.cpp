@@ -71,11 +71,16 @@ void Aggregator::on_freed(const Event& free_requested) {
     });
 }
 
+template <typename SiteOrEvent>
+std::uint64_t Aggregator::site_hash(const SiteOrEvent& of) {
+    return HashIndex::spread(
+        (std::uint64_t{of.stack} << 32 | of.api) ^
+        HashIndex::spread(std::uint64_t{of.device} << 8 | static_cast<std::uint64_t>(of.kind)));
+}
+template std::uint64_t Aggregator::site_hash(const Site& of);
+
 std::uint32_t Aggregator::site_index(const Event& event) {
-    const std::uint64_t hash =
-        HashIndex::spread((std::uint64_t{event.stack} << 32 | event.api) ^
-                          HashIndex::spread(std::uint64_t{event.device} << 8 |
-                                            static_cast<std::uint64_t>(event.kind)));
+    const std::uint64_t hash = site_hash(event);
     const std::uint32_t known = site_index_.find(hash, [&](std::uint32_t index) {
         const Site& site = sites_[index];
         return site.stack == event.stack && site.api == event.api && site.device == event.device &&

@@ -31,6 +31,18 @@ class NameFamilies {
 
     const std::string& text(std::uint32_t family) const { return texts_[family]; }
 
+    std::size_t size() const { return texts_.size(); }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.texts_);
+        if constexpr (Archive::reading) {
+            for (std::size_t i = 0; i < self.texts_.size(); ++i) {
+                self.index_.emplace(self.texts_[i], static_cast<std::uint32_t>(i));
+            }
+        }
+    }
+
   private:
     std::vector<std::uint32_t> family_by_string_;  ///< by string id: family + 1; 0: not folded yet
     std::unordered_map<std::string, std::uint32_t> index_;

@@ -145,6 +145,11 @@ std::uint64_t PoolLayout::largest_gap() {
 /// Recomputes the figures of a segment whose range has changed, in O(blocks in it). For the rare
 /// changes of mapped segments. Needs unaccount() before the change.
 void PoolLayout::recount(Segment& segment) {
+    count_gaps(segment);
+    account(segment.small, {}, split(segment));
+}
+
+void PoolLayout::count_gaps(Segment& segment) {
     segment.gaps = segment.largest_gap = 0;
     segment.active_bytes = segment.size;
     segment.recount_gaps = false;
@@ -154,7 +159,17 @@ void PoolLayout::recount(Segment& segment) {
         segment.active_bytes -= size;
     });
     gap_bytes_ += segment.size - segment.active_bytes;
-    account(segment.small, {}, split(segment));
+}
+
+/// False when there can be no such segment beside those that there are.
+bool PoolLayout::restore(Segment&& segment) {
+    const std::uint64_t base = segment.base;
+    if (segment.size == 0 || range_end(base, segment.size) - base != segment.size ||
+        !segments_in(base, segment.size).empty()) {
+        return false;
+    }
+    count_gaps(segments_.emplace(base, std::move(segment)).first->second);
+    return true;
 }
 
 void PoolLayout::unaccount(const Segment& segment) {

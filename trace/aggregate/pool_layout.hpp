@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "trace/address_map.hpp"
@@ -45,6 +46,11 @@ struct Stat {
     }
     bool operator==(const Stat&) const = default;
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.current, self.peak, self.allocated, self.freed);
+    }
+
   private:
     void update_peak() {
         if (current > peak) [[unlikely]] {
@@ -71,6 +77,11 @@ struct StatByPool {
         (small ? small_pool : large_pool).change(from, to);
     }
     bool operator==(const StatByPool&) const = default;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.all, self.small_pool, self.large_pool);
+    }
 };
 
 /// Keys and meaning: https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory_stats.html
@@ -94,6 +105,15 @@ struct MemoryStats {
     std::uint64_t num_device_free = 0;
 
     bool operator==(const MemoryStats&) const = default;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.allocation, self.segment, self.active, self.inactive_split,
+                self.allocated_bytes, self.reserved_bytes, self.active_bytes,
+                self.inactive_split_bytes, self.requested_bytes, self.oversize_allocations,
+                self.oversize_segments, self.max_split_size, self.num_alloc_retries, self.num_ooms,
+                self.num_sync_all_streams, self.num_device_alloc, self.num_device_free);
+    }
 };
 
 /// The segments of one device's pools and the active blocks in them. After a std::bad_alloc the
@@ -161,6 +181,26 @@ class PoolLayout {
 
     MemoryStats stats;
 
+    /// Segments and their blocks in order; the figures of gaps are counted anew.
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.stats);
+        if constexpr (Archive::reading) {
+            for (std::size_t left = archive.count(); left != 0 && archive.ok(); --left) {
+                Segment segment;
+                archive(segment);
+                if (!archive.ok() || !self.restore(std::move(segment))) {
+                    archive.fail();
+                }
+            }
+        } else {
+            archive.count(self.segments_.size());
+            for (const auto& [base, segment] : self.segments_) {
+                archive(segment);
+            }
+        }
+    }
+
   private:
     using Blocks = AddressMap<std::uint64_t>;  ///< address to size
     struct Segment {
@@ -176,6 +216,39 @@ class PoolLayout {
         Blocks blocks;              ///< the active ones
 
         std::uint64_t end() const { return base + size; }
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.base, self.size, self.context, self.mapped, self.small);
+            std::uint64_t at = self.base;
+            if constexpr (Archive::reading) {
+                for (std::size_t left = archive.count(); left != 0 && archive.ok(); --left) {
+                    const std::uint64_t address = at + archive.number();
+                    const std::uint64_t size = archive.number();
+                    if (address < at || size == 0 || address - self.base > self.size ||
+                        size > self.size - (address - self.base)) {
+                        archive.fail();
+                        return;
+                    }
+                    self.blocks.insert(address, size);
+                    at = address + size;
+                }
+            } else {
+                const Blocks& blocks = self.blocks;
+                std::size_t count = 0;
+                for (auto block = blocks.begin(); block != blocks.end();
+                     block = blocks.next(block)) {
+                    ++count;
+                }
+                archive.count(count);
+                for (auto block = blocks.begin(); block != blocks.end();
+                     block = blocks.next(block)) {
+                    archive.number(blocks.key_at(block) - at);
+                    archive.number(blocks.at(block));
+                    at = blocks.key_at(block) + blocks.at(block);
+                }
+            }
+        }
     };
     using Segments = std::map<std::uint64_t, Segment>;
 
@@ -204,6 +277,8 @@ class PoolLayout {
     static void copy_blocks(const Segment& from, Segment& to);
     void erase(Segments::iterator segment);
     void recount(Segment& segment);
+    void count_gaps(Segment& segment);
+    bool restore(Segment&& segment);
     /// Subtracts the segment from gap_bytes_ and inactive_split.
     void unaccount(const Segment& segment);
     template <typename Use>

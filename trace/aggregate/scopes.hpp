@@ -54,6 +54,15 @@ struct ScopeTotals {
     std::uint64_t escaped_bytes = 0;
     std::uint64_t most_escaped_bytes = 0;            ///< maximum of one entry
     std::vector<SiteTable::Item> escaped_from = {};  ///< largest first; at most max_sites
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.parent, self.range, self.name, self.entries, self.open, self.duration_ns,
+                self.allocated_count, self.allocated_bytes, self.other_threads_count,
+                self.other_threads_bytes, self.freed_count, self.freed_bytes, self.peak_bytes,
+                self.peak_growth_bytes, self.escaped_count, self.escaped_bytes,
+                self.most_escaped_bytes, self.escaped_from);
+    }
 };
 
 /// Unmatched begins and ends.
@@ -61,6 +70,11 @@ struct UnbalancedScopes {
     std::uint64_t ends_without_begin = 0;
     std::uint64_t ended_with_thread = 0;
     std::uint64_t too_many_open = 0;  ///< begins beyond max_depth or max_ranges, which are ignored
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.ends_without_begin, self.ended_with_thread, self.too_many_open);
+    }
 };
 
 /// Thread-safety: none.
@@ -118,6 +132,20 @@ class ScopeStats {
     std::string path_text(std::uint32_t path) const;
     const std::string& family_text(std::uint32_t family) const { return families_.text(family); }
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.families_, self.scopes_, self.children_, self.variants_, self.paths_,
+                self.path_index_, self.entries_, self.newest_, self.open_count_, self.level_,
+                self.stacks_, self.stack_of_thread_, self.ranges_not_followed_, self.unbalanced_);
+    }
+    /// Completes a restored state. False when there can be none such, with `sites` call sites. May
+    /// throw std::bad_alloc.
+    bool restored(std::size_t sites);
+    /// Numbers of what others refer to: owners of allocations, Ended::path, name families.
+    std::size_t owner_count() const { return stacks_.size(); }
+    std::size_t path_count() const { return paths_.size(); }
+    std::size_t family_count() const { return families_.size(); }
+
   private:
     static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
@@ -128,6 +156,12 @@ class ScopeStats {
         std::uint64_t others_bytes = 0;
         std::uint64_t freed = 0;
         std::uint64_t freed_bytes = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.allocated, self.allocated_bytes, self.others, self.others_bytes,
+                    self.freed, self.freed_bytes);
+        }
     };
     struct Scope {
         ScopeTotals totals;  ///< of the entries that ended; parent is a root or an unmerged row
@@ -136,6 +170,11 @@ class ScopeStats {
         std::uint32_t family = 0;
         std::uint32_t path = 0;
         SiteTable escaped;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.totals, self.merged_into, self.name, self.family, self.path, self.escaped);
+        }
     };
     /// An open entry.
     struct Entry {
@@ -151,6 +190,12 @@ class ScopeStats {
         std::uint32_t earlier = none;  ///< list of open entries in the order of their begins
         std::uint32_t later = none;
         SiteTable live_sites;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.scope, self.domain, self.range, self.serial, self.begin_ns, self.level,
+                    self.at_begin, self.highest, self.earlier, self.later, self.live_sites);
+        }
     };
     /// The open scopes of one thread, or the open ranges of the process.
     struct Stack {
@@ -158,14 +203,29 @@ class ScopeStats {
         Counts counts;
         std::vector<std::uint32_t> open;  ///< entries, in the order of their begins
         std::uint64_t too_deep = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.thread, self.counts, self.open, self.too_deep);
+        }
     };
     struct Family {
         std::uint32_t count = 0;      ///< of rows with a number in their name
         std::uint32_t merged = none;  ///< the common row, once they are merged
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.count, self.merged);
+        }
     };
     struct PathPart {
         std::uint32_t parent = none;
         std::uint32_t family = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.parent, self.family);
+        }
     };
 
     static std::uint64_t pack_key(std::uint32_t high, std::uint32_t low) {
@@ -196,6 +256,8 @@ class ScopeStats {
                          std::uint64_t highest, std::uint64_t now_ns);
     void hold(Stack& stack, std::uint32_t site, std::uint64_t bytes);
     void release(Stack& stack, std::uint32_t site, std::uint64_t bytes, std::uint64_t serial);
+    bool rows_are_valid(std::size_t sites) const;
+    bool entries_are_valid(std::size_t sites) const;
 
     NameFamilies families_;
     std::vector<Scope> scopes_;

@@ -15,6 +15,11 @@ class SiteTable {
         std::uint32_t site = 0;
         std::uint64_t count = 0;
         std::uint64_t bytes = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.site, self.count, self.bytes);
+        }
     };
 
     /// In order of first appearance; an item may be down to 0.
@@ -64,6 +69,19 @@ class SiteTable {
     void swap(SiteTable& other) noexcept {
         items_.swap(other.items_);
         slots_.swap(other.slots_);
+    }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        if constexpr (Archive::reading) {
+            for (std::size_t left = archive.count(); left != 0 && archive.ok(); --left) {
+                Item item;
+                archive(item);
+                self.add(item.site, item.count, item.bytes);
+            }
+        } else {
+            archive(self.items_);
+        }
     }
 
   private:

@@ -184,13 +184,12 @@ void StepStats::update_site(std::uint32_t site, std::uint64_t live) {
             kind.slot.resize(std::size_t{site} + 1);
         }
         std::uint32_t& slot = kind.slot[site];
-        constexpr std::uint32_t left_out = ~std::uint32_t{0};
-        if (slot == left_out) {
+        if (slot == slot_left_out) {
             continue;
         }
         if (slot == 0) {
             if (kind.sites.size() == max_sites) {
-                slot = left_out;
+                slot = slot_left_out;
                 ++kind.left_out;
                 continue;
             }
@@ -201,6 +200,26 @@ void StepStats::update_site(std::uint32_t site, std::uint64_t live) {
         values.add(live, kind.steps_followed - values.steps());
     }
     checked_at_[site] = steps_ended_;
+}
+
+bool StepStats::valid(std::size_t sites, std::size_t paths, std::size_t families) const {
+    const auto kind_is_valid = [&](const Kind& kind) {
+        return kind.path < (kind.kind == StepKind::mark ? families : paths) &&
+               kind.sites.size() <= max_sites && kind.slot.size() <= sites &&
+               std::all_of(kind.sites.begin(), kind.sites.end(),
+                           [&](const Followed& each) {
+                               return each.site < sites &&
+                                      each.values.steps() <= kind.steps_followed;
+                           }) &&
+               std::all_of(kind.slot.begin(), kind.slot.end(), [&](std::uint32_t slot) {
+                   return slot == slot_left_out || slot <= kind.sites.size();
+               });
+    };
+    return kinds_.size() <= max_kinds && candidates_.size() <= max_candidates &&
+           checked_at_.size() <= sites &&
+           std::all_of(kinds_.begin(), kinds_.end(), kind_is_valid) &&
+           std::all_of(index_.begin(), index_.end(),
+                       [this](const auto& each) { return each.second < kinds_.size(); });
 }
 
 /// Sites count as growing only if the total moved by at least half as much: what one site gains and

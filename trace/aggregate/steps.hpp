@@ -35,6 +35,11 @@ class StepBlocks {
     struct Block {
         std::uint64_t min = 0;
         std::uint64_t max = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.min, self.max);
+        }
     };
 
     /// The value was `value` at the end of `times` more steps.
@@ -77,7 +82,26 @@ class StepBlocks {
     std::uint64_t falls() const { return falls_; }
     std::uint64_t fall_bytes() const { return fall_bytes_; }  ///< sum of all falls
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.used_, self.steps_per_block_, self.in_last_, self.steps_, self.last_,
+                self.rises_, self.falls_, self.fall_bytes_);
+        if constexpr (Archive::reading) {
+            if (!self.valid()) {
+                archive.fail();
+                return;
+            }
+        }
+        for (std::size_t i = 0; i < self.used_; ++i) {
+            archive(self.blocks_[i]);
+        }
+    }
+
   private:
+    bool valid() const {
+        return used_ <= size && steps_per_block_ != 0 && steps_per_block_ >> 48 == 0 &&
+               in_last_ <= steps_per_block_ && steps_ <= used_ * steps_per_block_;
+    }
     /// All blocks are full: merges pairs and doubles the steps per block.
     void merge_pairs() {
         for (std::size_t i = 0; i < size / 2; ++i) {
@@ -182,10 +206,24 @@ class StepStats {
         return all;
     }
 
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.kinds_, self.index_, self.candidates_, self.checked_at_, self.steps_ended_,
+                self.followed_);
+    }
+    /// Whether a restored state is one that can be, with `sites` call sites and these numbers of
+    /// ScopeStats' paths and of name families.
+    bool valid(std::size_t sites, std::size_t paths, std::size_t families) const;
+
   private:
     struct Followed {
         std::uint32_t site = 0;
         StepBlocks<site_blocks> values;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.site, self.values);
+        }
     };
     struct Kind {
         StepKind kind = StepKind::mark;
@@ -196,7 +234,15 @@ class StepStats {
         std::vector<Followed> sites;
         std::vector<std::uint32_t> slot;  ///< by site: index into sites + 1; 0: none
         std::uint64_t left_out = 0;
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive.choice(self.kind, StepKind::range);
+            archive(self.path, self.values, self.by_site, self.steps_followed, self.sites,
+                    self.slot, self.left_out);
+        }
     };
+    static constexpr std::uint32_t slot_left_out = ~std::uint32_t{0};
 
     void update_site(std::uint32_t site, std::uint64_t live);
     static StepTotals make_totals(const Kind& kind, std::vector<SiteTrend> sites);

@@ -28,6 +28,11 @@ class Timeline {
         Values max;
         Values last;
         bool used = false;  ///< has values
+
+        template <typename Self, typename Archive>
+        static void state(Self& self, Archive& archive) {
+            archive(self.min, self.max, self.last, self.used);
+        }
     };
 
     /// How a change may move the curves: all but the last only up, only down, or any of them.
@@ -70,6 +75,24 @@ class Timeline {
     /// By time; those that are not `used` are empty.
     const std::vector<Bucket>& buckets() const {
         return buckets_;
+    }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.buckets_, self.start_ns_, self.bucket_ns_);
+        if constexpr (Archive::reading) {
+            if (!self.buckets_.empty()) {
+                self.latest_width_ns_ = self.bucket_ns_;
+                self.latest_start_ns_ =
+                    self.start_ns_ + (self.buckets_.size() - 1) * self.bucket_ns_;
+            }
+        }
+    }
+    /// Whether a restored state is one that can be at `now_ns`.
+    bool valid(std::uint64_t now_ns) const {
+        return buckets_.size() <= max_buckets && start_ns_ <= now_ns &&
+               bucket_ns_ >= first_bucket_ns && (bucket_ns_ & (bucket_ns_ - 1)) == 0 &&
+               bucket_ns_ <= std::uint64_t{1} << 54 && (buckets_.empty() || buckets_.back().used);
     }
 
   private:

@@ -29,6 +29,11 @@ struct Curve {
     std::uint64_t current = 0;
     std::uint64_t peak = 0;
     std::uint64_t peak_time_ns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.current, self.peak, self.peak_time_ns);
+    }
 };
 
 /// All allocations of one kind on one device.
@@ -38,6 +43,11 @@ struct KindTotals {
     std::uint64_t peak_bytes = 0;
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.count, self.bytes, self.peak_bytes, self.live_count, self.live_bytes);
+    }
 };
 
 /// The inputs of the three fragmentation figures, of the pool only; see docs/report-format.md.
@@ -48,6 +58,12 @@ struct Fragmentation {
     std::uint64_t total_free = 0;
     std::uint64_t requested_at_peak = 0;  ///< at the pool's allocated peak
     std::uint64_t allocated_at_peak = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.peak_active, self.peak_reserved, self.largest_free, self.total_free,
+                self.requested_at_peak, self.allocated_at_peak);
+    }
 };
 
 /// All allocations of one kind from one stack by one API function on one device.
@@ -73,12 +89,25 @@ struct Site {
     std::uint64_t at_peak_count = 0;
     std::uint64_t at_peak_bytes = 0;
     std::uint64_t peak_checked = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.stack, self.api, self.device, self.kind, self.count, self.requested_bytes,
+                self.bytes, self.peak_bytes, self.peak_time_ns, self.live_count, self.live_bytes,
+                self.temporaries, self.segment_count, self.segment_bytes, self.lifetimes,
+                self.at_peak_count, self.at_peak_bytes, self.peak_checked);
+    }
 };
 
 struct Holder {
     std::uint32_t site = 0;
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.site, self.count, self.bytes);
+    }
 };
 
 /// A device's memory by site: the largest sites, and the sum of the rest. count and bytes are the
@@ -90,6 +119,12 @@ struct Composition {
     std::uint64_t other_sites = 0;
     std::uint64_t other_count = 0;
     std::uint64_t other_bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.count, self.bytes, self.sites, self.other_sites, self.other_count,
+                self.other_bytes);
+    }
 };
 
 /// All work of one kind on one device.
@@ -97,6 +132,11 @@ struct WorkTotals {
     std::uint64_t count = 0;
     std::uint64_t busy_ns = 0;  ///< sum of durations: concurrent work counts twice
     std::uint64_t bytes = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.count, self.busy_ns, self.bytes);
+    }
 };
 
 /// A kernel's activity while the memory was at its peak.
@@ -104,6 +144,11 @@ struct KernelAtPeak {
     std::uint32_t name = 0;  ///< index into strings
     std::uint64_t count = 0;
     std::uint64_t busy_ns = 0;  ///< the part of its running time within that interval
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.name, self.count, self.busy_ns);
+    }
 };
 
 /// The interval of a device's allocated peak: from when it was reached until the curve first fell,
@@ -117,6 +162,11 @@ struct PeakMoment {
 
     /// The end (exclusive) of the interval that began at `peak_ns`.
     std::uint64_t end_ns(std::uint64_t peak_ns) const;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.holds, self.fell_ns, self.kernels);
+    }
 };
 
 struct DeviceTotals {
@@ -136,12 +186,24 @@ struct DeviceTotals {
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.curves, self.sampled, self.kinds, self.pool, self.fragmentation, self.timeline,
+                self.work, self.peak_moment, self.peak_number, self.allocated_since_mark,
+                self.reserved_since_mark);
+    }
 };
 
 struct ContextTotals {
     ContextInfo info;
     bool lost = false;
     std::uint64_t lost_time_ns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.lost, self.lost_time_ns);
+    }
 };
 
 /// Bytes of memlab's pools on a device.
@@ -151,6 +213,11 @@ struct PoolBytes {
     std::uint64_t allocated = 0;
     std::uint64_t largest_free = 0;  ///< the largest contiguous part of reserved - active
     std::uint64_t large_free = 0;    ///< the part of reserved - active in segments of large blocks
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.reserved, self.active, self.allocated, self.largest_free, self.large_free);
+    }
 };
 
 /// A failed allocation and the memory state right after it.
@@ -164,6 +231,12 @@ struct OomTotals {
     std::vector<std::uint64_t> allocations;
     /// The labels of the live memory of holders.sites, as in LabelStats::by_site().
     std::vector<SiteLabel> labels;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive.record(self.event);
+        archive(self.current, self.pool, self.kinds, self.holders, self.allocations, self.labels);
+    }
 };
 
 struct MarkedDevice {
@@ -171,6 +244,11 @@ struct MarkedDevice {
     std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
     std::uint64_t allocated_peak = 0;        ///< since the previous mark
     std::uint64_t reserved_peak = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.device, self.current, self.allocated_peak, self.reserved_peak);
+    }
 };
 
 struct MarkTotals {
@@ -179,6 +257,11 @@ struct MarkTotals {
     std::uint32_t thread = 0;
     std::uint64_t time_ns = 0;
     std::vector<MarkedDevice> devices;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.type, self.name, self.thread, self.time_ns, self.devices);
+    }
 };
 
 struct MissedTotals {
@@ -186,6 +269,11 @@ struct MissedTotals {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t first_time_ns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.reason, self.count, self.bytes, self.first_time_ns);
+    }
 };
 
 /// Allocations of one kind that bypassed memlab, by API function and stack.
@@ -197,6 +285,12 @@ struct BypassTotals {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t first_time_ns = 0;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.device, self.kind, self.api, self.stack, self.count, self.bytes,
+                self.first_time_ns);
+    }
 };
 
 /// Indications of missing records.
@@ -206,6 +300,12 @@ struct Integrity {
     std::uint64_t overwritten_allocations = 0;
     std::uint64_t overwritten_segments = 0;
     bool incomplete = false;
+
+    template <typename Self, typename Archive>
+    static void state(Self& self, Archive& archive) {
+        archive(self.unmatched_frees, self.unmatched_segment_frees, self.overwritten_allocations,
+                self.overwritten_segments, self.incomplete);
+    }
 };
 
 /// One live allocation.

@@ -133,10 +133,16 @@ TEST_CASE("batches give the same aggregate as single records, wherever a batch e
 }
 
 TEST_CASE("encode records come out as they went in") {
-    struct Collected {
-        void on(const trace::Event& event) { events.push_back(event); }
-        void on_freed(const trace::Event& event) { freed.push_back(event); }
-        void on(const trace::DeviceSample& sample) { samples.push_back(sample); }
+    struct Collected : trace::RecordSink {
+        using RecordSink::on;
+        void on(const trace::Event& event) override { events.push_back(event); }
+        void on_freed(const trace::Event& event) override { freed.push_back(event); }
+        void on(const trace::DeviceSample& sample) override { samples.push_back(sample); }
+        void clear() {
+            events.clear();
+            freed.clear();
+            samples.clear();
+        }
         std::vector<trace::Event> events;
         std::vector<trace::Event> freed;
         std::vector<trace::DeviceSample> samples;
@@ -190,7 +196,8 @@ TEST_CASE("encode records come out as they went in") {
         REQUIRE(out.events == in.events);
         REQUIRE(out.freed == in.freed);
         REQUIRE(out.samples == in.samples);
-        in = out = {};
+        in.clear();
+        out.clear();
     }
 }
 
