@@ -7,8 +7,6 @@
 #include "interpose/hooks/hook.hpp"
 #include "interpose/include/memlab/memlab.h"
 #include "interpose/process/annotations.hpp"
-#include "trace/json/json_writer.hpp"
-#include "trace/json/report_file.hpp"
 
 namespace mi = memlab::interpose;
 using memlab::profiler::AnnotationName;
@@ -25,43 +23,18 @@ const AnnotationName* own_name(const char* name) {
         name == nullptr ? "" : std::string_view(name, strnlen(name, max_length)));
 }
 
-/// The path for a snapshot of this name; empty: none.
-std::string snapshot_path(const mi::Session& session, std::string_view name) {
-    if (name.find('/') != std::string_view::npos) {
-        return std::string(name);
-    }
-    std::string path = session.report_path();
-    if (path.empty()) {
-        return path;
-    }
-    constexpr std::string_view extension = ".json";
-    if (path.size() > extension.size() && path.ends_with(extension)) {
-        path.resize(path.size() - extension.size());
-    }
-    return path + "." + std::string(name.empty() ? "snapshot" : name) + std::string(extension);
-}
-
 bool write_snapshot(mi::Session& session, std::string_view name) {
+    constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
+    if (session.report_path().empty() && name.find('/') == std::string_view::npos) {
+        return false;
+    }
     try {
-        const std::string path = snapshot_path(session, name);
-        std::string text;
-        bool complete = false;
-        session.recorder()->with_aggregate([&](const memlab::trace::Aggregator& aggregate) {
-            try {
-                text = memlab::report::report_to_string(aggregate, memlab::report::Moment::running);
-                complete = true;
-            } catch (const std::bad_alloc&) {  // `complete` stays false
-            }
-        });
-        if (path.empty() || !complete) {
-            return false;
+        const std::string problem =
+            session.write_snapshot(name.empty() ? "snapshot" : name, forever);
+        if (!problem.empty()) {
+            mi::warn(problem);
         }
-        const memlab::report::WriteResult written =
-            memlab::report::write_text(text, path, memlab::report::Existing::replace);
-        if (!written.ok()) {
-            mi::warn(written.error);
-        }
-        return written.ok();
+        return problem.empty();
     } catch (const std::bad_alloc&) {
         return false;
     }

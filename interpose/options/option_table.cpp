@@ -297,12 +297,19 @@ constexpr OptionDef options[] = {
      "audit, and allocations are named by the runtime's function (cudaMalloc). In both "
      "cases memlab unsubscribes when another profiler subscribes. off: never.",
      cupti_option},
+    {"MEMLAB_REPORT_ON", "signals: SIGUSR1,SIGTERM", "",
+     "Signals that ask for a report, unless the program handles or ignores them. SIGUSR1 and "
+     "SIGUSR2: the report of now, and the program goes on. SIGTERM, SIGINT, SIGHUP, SIGQUIT, "
+     "SIGXCPU: the report, then the program ends as it would have.",
+     [](Settings& settings, std::string_view text) {
+         return parse_signals(text, &settings.report_signals);
+     }},
     {"MEMLAB_KEEP_LOG", "on, off", "on",
      "Keep the event log after a clean end; off removes it once the report is written.",
      switch_option<&Settings::keep_log>},
     {"MEMLAB_LOG_LIMIT", "bytes, or 0", "1GiB",
-     "Maximum size of the event log; beyond it the log stops, the report continues. 0: no "
-     "limit.",
+     "Maximum size of the event log; beyond it the log keeps its beginning and its newest part, "
+     "with which all figures stay exact (below 2 MiB it stops). 0: no limit.",
      [](Settings& settings, std::string_view text) {
          return parse_bytes(text, &settings.log_limit);
      }},

@@ -1,7 +1,10 @@
 #include "interpose/options/quantities.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <csignal>
+#include <iterator>
 #include <limits>
 
 namespace memlab::interpose {
@@ -71,6 +74,32 @@ bool parse_bytes(std::string_view text, std::uint64_t* bytes) {
         return false;
     }
     *bytes = number << shift;
+    return true;
+}
+
+bool parse_signals(std::string_view text, std::uint64_t* signals) {
+    struct Signal {
+        std::string_view name;
+        int number;
+    };
+    constexpr Signal known[] = {{"SIGHUP", SIGHUP},   {"SIGINT", SIGINT},   {"SIGQUIT", SIGQUIT},
+                                {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}, {"SIGTERM", SIGTERM},
+                                {"SIGXCPU", SIGXCPU}};
+    std::uint64_t found = 0;
+    for (bool more = !text.empty(); more;) {
+        const std::size_t comma = text.find(',');
+        const std::string_view name = text.substr(0, comma);
+        more = comma != std::string_view::npos;
+        text.remove_prefix(more ? comma + 1 : text.size());
+        const auto* const signal =
+            std::find_if(std::begin(known), std::end(known),
+                         [name](const Signal& each) { return each.name == name; });
+        if (signal == std::end(known)) {
+            return false;
+        }
+        found |= std::uint64_t{1} << signal->number;
+    }
+    *signals = found;
     return true;
 }
 

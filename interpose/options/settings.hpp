@@ -46,7 +46,8 @@ struct Settings {
     bool pytorch_caches = true;       ///< PyTorch's own cache is on: its segments are not pooled
     std::vector<DeviceLimit> limits;  ///< of device memory
     Passthrough passthrough;
-    std::string run_manifest;  ///< path of memlab-run's manifest; empty: none
+    std::uint64_t report_signals = 0;  ///< signals that ask for a report: bit 1 << number each
+    std::string run_manifest;          ///< path of memlab-run's manifest; empty: none
 };
 
 }  // namespace memlab::interpose

@@ -21,11 +21,11 @@
 #include "interpose/process/interrupted_heap.hpp"
 #include "interpose/process/output_files.hpp"
 #include "interpose/process/process_description.hpp"
+#include "interpose/process/report_signals.hpp"
 #include "interpose/process/unknown_functions.hpp"
 #include "profiler/thread_id.hpp"
 #include "profiler/unwind/unloads.hpp"
 #include "trace/json/framework_caches.hpp"
-#include "trace/json/report_file.hpp"
 #include "trace/no_cancellation.hpp"
 
 namespace memlab::interpose {
@@ -84,17 +84,6 @@ profiler::python::Mode python_mode(PythonFrames frames) {
             break;
     }
     return profiler::python::Mode::automatic;
-}
-
-/// The minimum to report when nothing can be written.
-void warn_with_peaks(const trace::Aggregator& aggregate) {
-    for (std::size_t index = 0; index < aggregate.devices().size(); ++index) {
-        if (const auto& device = aggregate.devices()[index]; device != nullptr) {
-            warn("GPU " + std::to_string(index) + ": at most " +
-                 std::to_string(device->curve(trace::CurveName::allocated).peak) +
-                 " bytes allocated at a time");
-        }
-    }
 }
 
 std::atomic<std::int32_t> exit_code{trace::End::unknown_code};
@@ -213,6 +202,10 @@ Session* Session::start_once(bool late) {
         report_other_nvtx_tool(*session);
         record_early_annotations(*session);
         publish(session);
+        if (session->recorder_ &&
+            !report_on_signals(session->settings_.report_signals, &Session::report_for_signals)) {
+            warn("MEMLAB_REPORT_ON has no effect: no thread could be created");
+        }
         state.store(State::running, std::memory_order_release);
         return session;
     } catch (...) {
@@ -369,50 +362,12 @@ void Session::finish(trace::EndKind kind) {
     session->cupti_.finish();
     session->recorder_->finish(kind, code);
     try {
-        session->write_final_report();
+        if (!final_report_taken()) {
+            session->write_final_report(session->recorder_->aggregate(),
+                                        session->recorder_->log_problem());
+        }
     } catch (...) {
         warn("out of memory while writing " + session->report_path_);
-    }
-}
-
-void Session::write_final_report() {
-    const std::string log_problem = recorder_->log_problem();
-    if (!log_problem.empty()) {
-        warn(log_problem);
-    }
-    if (report_path_.empty()) {
-        return;
-    }
-    const trace::Aggregator& aggregate = recorder_->aggregate();
-    const report::WriteResult written =
-        report::write_report(aggregate, report_path_, report::Existing::refuse, files_.mode);
-    if (written.ok()) {
-        if (!settings_.keep_log && log_problem.empty()) {
-            unlink(files_.log.c_str());
-        }
-        return;
-    }
-    // Most likely a full disk; the aggregated data is still in memory.
-    report::WriteResult elsewhere;
-    std::string path = files_.fallback_report;
-    constexpr int max_names = 100;
-    for (int number = 2; number < max_names; ++number) {
-        elsewhere =
-            report::write_report(aggregate, path, report::Existing::refuse, mode_in_shared_folder);
-        if (elsewhere.error_number != EEXIST) {
-            break;
-        }
-        constexpr std::size_t suffix = 5;  // ".json"
-        path = files_.fallback_report;
-        path.insert(path.size() - suffix, "." + std::to_string(number));
-    }
-    warn(written.error +
-         (elsewhere.ok() ? "; it is " + path + " instead" : "; " + elsewhere.error) +
-         "; the event log " + files_.log +
-         (log_problem.empty() ? " holds everything" : " holds what came before it stopped") +
-         ": memlab-report reads it");
-    if (!elsewhere.ok()) {
-        warn_with_peaks(aggregate);
     }
 }
 
@@ -431,6 +386,7 @@ void Session::forget_after_fork() {
     profiler::unwind::reset_unloads_after_fork();
     forget_inside_after_fork();
     forget_annotations_after_fork();
+    forget_report_signals_after_fork();
     one_stream.forget_after_fork();
     Session* const parents = std::exchange(started, nullptr);
     instance.load(std::memory_order_relaxed)->store(nullptr, std::memory_order_relaxed);

@@ -6,7 +6,9 @@
 // then, so the end neither frees nor calls the driver. A forked child starts from scratch.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "interpose/memory/memory.hpp"
 #include "interpose/options/option_table.hpp"
@@ -50,6 +52,12 @@ class Session final : public Memory {
     /// The process starts a child, which may need memory. Async-signal-safe.
     static void child_starts() noexcept;
 
+    /// Writes the report of this moment beside the final one, as report.NAME.json, or to the path
+    /// `name` if it has a slash; an earlier one of that name is replaced. Recording goes on. Waits
+    /// for the recorder's locks until they were held for `max_wait_ns`. Returns empty, or a
+    /// sentence that says what failed. May throw std::bad_alloc.
+    std::string write_snapshot(std::string_view name, std::uint64_t max_wait_ns);
+
     TrimThread& trimmer() { return trimmer_; }
     CuptiSubscription& cupti() { return cupti_; }
 
@@ -67,7 +75,13 @@ class Session final : public Memory {
 
     static Session* start_once(bool late);
     void choose_pooling();
-    void write_final_report();
+    void write_final_report(const trace::Aggregator& aggregate, const std::string& log_problem);
+
+    /// Writes the final report while the process is about to die of a signal: its recording has no
+    /// end.
+    void write_report_before_death(std::uint64_t max_wait_ns) noexcept;
+    /// For report_on_signals().
+    static void report_for_signals(std::uint64_t signals);
 
     static void forget_after_fork();
 

@@ -61,6 +61,8 @@ class RunReport {
                 return;
             }
             process.recovered = true;
+        } else if (is_command && WIFSIGNALED(result_.wait_status)) {
+            name_signal(files.json);
         }
         ReadResult read = read_report(files.json);
         if (!read.report) {
@@ -109,6 +111,19 @@ class RunReport {
 
     static void error(const std::string& text) {
         tools::diagnostics().error("{}", printable(text, false));
+    }
+
+    /// Adds the signal that ended the process to the report that it wrote before
+    /// (MEMLAB_REPORT_ON).
+    void name_signal(const std::string& path) const {
+        const std::string text = read_json(path).json;
+        const std::string named =
+            add_process_end(text, signal_name(WTERMSIG(result_.wait_status)), -1,
+                            {options_.start_wall_ns, options_.end_wall_ns});
+        if (!text.empty() && named != text) {
+            // Where that fails it stays as it was.
+            (void)report::write_text(named, path, report::Existing::replace);
+        }
     }
 
     bool recover(const RunFiles& files, bool is_command) {
