@@ -228,10 +228,8 @@ SIZE_EXCEPTIONS = {
         "trace/prefetch.hpp"],
     "the face of two sources, one for text and one for JSON": [
         "report/whatif/render.hpp"],
-    "each record once, or a function for each": [
-        "trace/aggregate/aggregator.cpp", "trace/record.hpp"],
-    "the order of its locks, which no second file should know": [
-        "profiler/recorder.cpp"],
+    "a function for each record": [
+        "trace/log_writer.cpp"],
 }
 
 
