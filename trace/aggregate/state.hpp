@@ -109,9 +109,7 @@ class StateWriter {
   private:
     template <typename Value>
     void put(const Value& value) {
-        if constexpr (std::is_enum_v<Value>) {
-            number(static_cast<std::uint64_t>(value));
-        } else if constexpr (std::is_integral_v<Value>) {
+        if constexpr (std::is_enum_v<Value> || std::is_integral_v<Value>) {
             number(static_cast<std::uint64_t>(value));
         } else {
             Value::state(value, *this);
