@@ -46,17 +46,12 @@ void set(CUdeviceptr block, unsigned char value) {
 }
 
 bool holds(CUdeviceptr block, unsigned char value) {
-    std::vector<unsigned char> seen(host);
-    if (block != 0) {
-        CHECK(cuCtxSetCurrent(home(block).context));
-        CHECK(cuMemcpyDtoH(seen.data(), block, bytes));
+    if (block == 0) {
+        return std::all_of(host.begin(), host.end(),
+                           [value](unsigned char byte) { return byte == value; });
     }
-    for (const unsigned char byte : seen) {
-        if (byte != value) {
-            return false;
-        }
-    }
-    return true;
+    CHECK(cuCtxSetCurrent(home(block).context));
+    return all_bytes_are(block, bytes, value);
 }
 
 CUdeviceptr address(CUdeviceptr block) {

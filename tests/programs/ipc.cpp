@@ -58,12 +58,8 @@ bool get(int file, void* data, std::size_t bytes) {
 
 // Sees `pattern` in all of the range? Then it is overwritten with pattern + 1, for the exporter.
 bool look_and_answer(CUdeviceptr address, std::size_t bytes, unsigned char pattern) {
-    std::vector<unsigned char> seen(bytes);
-    CHECK(cuMemcpyDtoH(seen.data(), address, bytes));
-    for (const unsigned char byte : seen) {
-        if (byte != pattern) {
-            return false;
-        }
+    if (!all_bytes_are(address, bytes, pattern)) {
+        return false;
     }
     CHECK(cuMemsetD8(address, static_cast<unsigned char>(pattern + 1), bytes));
     CHECK(cuCtxSynchronize());

@@ -6,8 +6,10 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 namespace program {
 
@@ -60,6 +62,14 @@ inline std::size_t most_of_the_device() {
 
 [[gnu::noinline]] inline void release(CUdeviceptr address) {
     CHECK(cuMemFree(address));
+}
+
+/// Whether each byte of device memory has the value.
+inline bool all_bytes_are(CUdeviceptr address, std::size_t bytes, unsigned char value) {
+    std::vector<unsigned char> seen(bytes);
+    CHECK(cuMemcpyDtoH(seen.data(), address, bytes));
+    return std::all_of(seen.begin(), seen.end(),
+                       [value](unsigned char byte) { return byte == value; });
 }
 
 }  // namespace program

@@ -21,7 +21,6 @@
 #include <cstring>
 #include <ctime>
 #include <string>
-#include <vector>
 
 #include "tests/programs/program.hpp"
 
@@ -41,17 +40,6 @@ void put(int file, const Message& message) {
     if (::write(file, &message, sizeof message) != sizeof message) {
         ::_exit(4);
     }
-}
-
-bool all_bytes_are(CUdeviceptr address, std::size_t bytes, unsigned char value) {
-    std::vector<unsigned char> seen(bytes);
-    CHECK(cuMemcpyDtoH(seen.data(), address, bytes));
-    for (const unsigned char byte : seen) {
-        if (byte != value) {
-            return false;
-        }
-    }
-    return true;
 }
 
 double seconds() {

@@ -77,19 +77,21 @@ bool any_mapped(uint64_t address, uint64_t bytes) {
     return false;
 }
 
+// Of what is mapped there; all zero where nothing is.
+CUmemAllocationProp properties_of(uint64_t base) {
+    auto it = vmm().mapped.find(base);
+    const Handle* found = it == vmm().mapped.end() ? nullptr : find_handle(it->second);
+    return found != nullptr ? found->properties : CUmemAllocationProp{};
+}
+
 }  // namespace
 
 bool mapped_for_rdma(uint64_t base) {
-    auto it = vmm().mapped.find(base);
-    const Handle* found = it == vmm().mapped.end() ? nullptr : find_handle(it->second);
-    return found != nullptr && found->properties.allocFlags.gpuDirectRDMACapable != 0;
+    return properties_of(base).allocFlags.gpuDirectRDMACapable != 0;
 }
 
 bool mapped_for_decompression(uint64_t base) {
-    auto it = vmm().mapped.find(base);
-    const Handle* found = it == vmm().mapped.end() ? nullptr : find_handle(it->second);
-    return found != nullptr &&
-           (found->properties.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0;
+    return (properties_of(base).allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0;
 }
 
 std::pair<uint64_t, uint64_t> reservation_of(uint64_t address) {
