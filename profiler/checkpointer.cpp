@@ -1,8 +1,9 @@
 #include "profiler/checkpointer.hpp"
 
-#include <csignal>
 #include <ctime>
 #include <new>
+
+#include "trace/own_thread.hpp"
 
 namespace memlab::profiler {
 namespace {
@@ -44,12 +45,7 @@ void Checkpointer::wanted(void* self) {
         of.changed_.notify_one();
         return;
     }
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // the new thread inherits it
-    of.started_ = pthread_create(&of.thread_, nullptr, &Checkpointer::run, self) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    of.started_ = trace::start_own_thread(&Checkpointer::run, self, &of.thread_);
 }
 
 void* Checkpointer::run(void* self) {

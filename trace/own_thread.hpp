@@ -1,5 +1,5 @@
-// A thread of memlab's own inside someone else's program: detached, and with all signals blocked,
-// so that the program's handlers never run in it.
+// A thread of memlab's own inside someone else's program: with all signals blocked, so that the
+// program's handlers never run in it.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,9 @@
 
 namespace memlab::trace {
 
-/// False when no thread can be made. Thread-safe.
-inline bool start_own_thread(void* (*run)(void*), void* argument) {
+/// Starts the thread, detached unless `joinable` is given, which then names it. False when no
+/// thread can be made. Thread-safe.
+inline bool start_own_thread(void* (*run)(void*), void* argument, pthread_t* joinable = nullptr) {
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -17,7 +18,9 @@ inline bool start_own_thread(void* (*run)(void*), void* argument) {
     pthread_t thread{};
     const bool started = pthread_create(&thread, nullptr, run, argument) == 0;
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (started) {
+    if (started && joinable != nullptr) {
+        *joinable = thread;
+    } else if (started) {
         pthread_detach(thread);
     }
     return started;

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "trace/crc32c.hpp"
+#include "trace/own_thread.hpp"
 
 namespace memlab::trace {
 namespace {
@@ -90,18 +91,10 @@ WriteBehind* WriteBehind::start(const OwnDescriptor& file, std::uint64_t size) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&self->changed_, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // the new thread inherits it
-    pthread_t thread{};
-    const int error = pthread_create(&thread, nullptr, &WriteBehind::run, self);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (error != 0) {
+    if (!start_own_thread(&WriteBehind::run, self)) {
         munmap(memory, mapping_size);
         return nullptr;
     }
-    pthread_detach(thread);
     return self;
 }
 

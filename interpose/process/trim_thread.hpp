@@ -3,9 +3,8 @@
 // started a child process, which may need it. (A context takes the child longer to make than this
 // takes.)
 //
-// Created with the first pool. It blocks all signals, so that the
-// program's handlers never run on it. It waits for no work of the program's; where freeing does (a
-// device without cuMemFreeAsync) it frees only while the device is idle.
+// Created with the first pool. It waits for no work of the program's; where freeing does (a device
+// without cuMemFreeAsync) it frees only while the device is idle.
 #pragma once
 
 #include <pthread.h>

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/event_codec.hpp"
 #include "trace/record.hpp"
 #include "trace/record_sink.hpp"
 
@@ -98,11 +99,9 @@ class StateWriter {
     /// The number of items that the caller writes next.
     void count(std::size_t items) { number(items); }
     void number(std::uint64_t value) {
-        while (value >= 0x80) {
-            bytes_.push_back(static_cast<char>(value | 0x80));
-            value >>= 7;
-        }
-        bytes_.push_back(static_cast<char>(value));
+        std::uint8_t bytes[max_number_size];
+        bytes_.append(reinterpret_cast<const char*>(bytes),
+                      static_cast<std::size_t>(put_number(bytes, value) - bytes));
     }
     void finish() { flush(true); }
 
