@@ -103,11 +103,7 @@ CUresult VmmPages::map_chunk(std::uint64_t address, std::uint64_t bytes) {
 CUresult VmmPages::set_access(std::uint64_t address, std::uint64_t bytes) {
     std::vector<CUmemAccessDesc> access;
     for (const CUdevice accessor : accessors_) {
-        CUmemAccessDesc description{};
-        description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        description.location.id = accessor;
-        description.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        access.push_back(description);
+        access.push_back(access_of(accessor, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     }
     return call_real(&Driver::cuMemSetAccess, CUdeviceptr{address}, std::size_t{bytes},
                      static_cast<const CUmemAccessDesc*>(access.data()), access.size());
@@ -190,16 +186,12 @@ CUresult VmmPages::grant(CUdevice accessor, bool enabled) {
     } else {
         accessors_.erase(known);
     }
-    CUmemAccessDesc description{};
-    description.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    description.location.id = accessor;
-    description.flags =
-        enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    const CUmemAccessDesc description = access_of(
+        accessor, enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CUresult result = CUDA_SUCCESS;
     for (const auto& [start, end] : mapped_) {
-        const CUresult answer =
-            call_real(&Driver::cuMemSetAccess, CUdeviceptr{start}, std::size_t{end - start},
-                      static_cast<const CUmemAccessDesc*>(&description), std::size_t{1});
+        const CUresult answer = call_real(&Driver::cuMemSetAccess, CUdeviceptr{start},
+                                          std::size_t{end - start}, &description, std::size_t{1});
         if (answer != CUDA_SUCCESS) {
             result = answer;
         }

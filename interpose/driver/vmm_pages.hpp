@@ -19,6 +19,15 @@
 
 namespace memlab::interpose {
 
+/// A device's access to mapped memory, for cuMemSetAccess.
+inline CUmemAccessDesc access_of(CUdevice device, CUmemAccess_flags flags) {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device;
+    access.flags = flags;
+    return access;
+}
+
 /// Thread-safety: all functions, from any thread. Lock order: pool -> this.
 class VmmPages {
   public:

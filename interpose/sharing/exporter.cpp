@@ -2,11 +2,9 @@
 
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <new>
 
 #include "interpose/driver/current_context.hpp"
@@ -93,16 +91,12 @@ bool Exporter::listen_on_new_socket() {
     if (::getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size())) {
         return false;
     }
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    char name[40];
-    const std::size_t length = socket_name(token_, name);
-    std::memcpy(address.sun_path, name, length);
+    const SocketAddress own(token_);
     constexpr int waiting_clients = 64;
     socket_ = trace::OwnDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     return socket_.number() >= 0 &&
-           ::bind(socket_.number(), reinterpret_cast<const sockaddr*>(&address),
-                  static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length)) == 0 &&
+           ::bind(socket_.number(), reinterpret_cast<const sockaddr*>(&own.address), own.size) ==
+               0 &&
            ::listen(socket_.number(), waiting_clients) == 0;
 }
 

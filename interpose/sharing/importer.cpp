@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "interpose/driver/current_context.hpp"
+#include "interpose/driver/vmm_pages.hpp"
 #include "interpose/sharing/exporter.hpp"
 #include "profiler/clock.hpp"
 #include "trace/no_cancellation.hpp"
@@ -12,17 +13,21 @@
 namespace memlab::interpose {
 namespace {
 
+// Ends a reservation whose first `mapped` bytes have memory.
+void unmap(CUdeviceptr begin, std::uint64_t mapped, std::uint64_t reserved) {
+    if (mapped != 0) {
+        call_real(&Driver::cuMemUnmap, begin, std::size_t{mapped});
+    }
+    call_real(&Driver::cuMemAddressFree, begin, std::size_t{reserved});
+}
+
 // Addresses with the chunks that were mapped so far; undone unless kept.
 class Mapping {
   public:
     ~Mapping() {
-        if (begin_ == 0 || kept_) {
-            return;
+        if (begin_ != 0 && !kept_) {
+            unmap(begin_, mapped_, bytes_);
         }
-        if (mapped_ != 0) {
-            call_real(&Driver::cuMemUnmap, begin_, std::size_t{mapped_});
-        }
-        call_real(&Driver::cuMemAddressFree, begin_, std::size_t{bytes_});
     }
     Mapping() = default;
     Mapping(const Mapping&) = delete;
@@ -52,18 +57,14 @@ class Mapping {
     }
 
     CUresult allow(CUdevice device) {
-        CUmemAccessDesc access{};
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.id = device;
-        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        return call_real(&Driver::cuMemSetAccess, begin_, std::size_t{bytes_},
-                         static_cast<const CUmemAccessDesc*>(&access), std::size_t{1});
+        const CUmemAccessDesc access = access_of(device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        return call_real(&Driver::cuMemSetAccess, begin_, std::size_t{bytes_}, &access,
+                         std::size_t{1});
     }
 
     void keep() { kept_ = true; }
     bool complete() const { return begin_ != 0 && mapped_ == bytes_; }
     CUdeviceptr begin() const { return begin_; }
-    std::uint64_t bytes() const { return bytes_; }
 
   private:
     CUdeviceptr begin_ = 0;
@@ -185,8 +186,7 @@ CUresult Importer::close(CUdeviceptr address, bool* last) {
         count_.store(imports_.size(), std::memory_order_release);
     }
     const CUresult waited = call_real(&Driver::cuCtxSynchronize);
-    call_real(&Driver::cuMemUnmap, import.begin, std::size_t{import.bytes});
-    call_real(&Driver::cuMemAddressFree, import.begin, std::size_t{import.bytes});
+    unmap(import.begin, import.bytes, import.bytes);
     return waited;
 }
 

@@ -1,17 +1,31 @@
 #include "interpose/sharing/memory_socket.hpp"
 
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "profiler/clock.hpp"
 
 namespace memlab::interpose {
+
+SocketAddress::SocketAddress(const SocketToken& token) {
+    constexpr std::string_view prefix("\0memlab-", 8);
+    constexpr char digits[] = "0123456789abcdef";
+    static_assert(prefix.size() + 2 * std::tuple_size_v<SocketToken> <= sizeof address.sun_path);
+    address.sun_family = AF_UNIX;
+    char* end = std::copy(prefix.begin(), prefix.end(), address.sun_path);
+    for (const unsigned char byte : token) {
+        *end++ = digits[byte / 16];
+        *end++ = digits[byte % 16];
+    }
+    size = static_cast<socklen_t>(end - reinterpret_cast<const char*>(&address));
+}
 
 MemorySocket::MemorySocket(int descriptor, std::uint64_t deadline_ns)
     : descriptor_(descriptor), deadline_ns_(deadline_ns) {}
@@ -23,16 +37,11 @@ MemorySocket::~MemorySocket() {
 }
 
 int MemorySocket::connect_to(const SocketToken& token, std::uint64_t deadline_ns) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    char name[40];
-    const std::size_t length = socket_name(token, name);
-    std::memcpy(address.sun_path, name, length);
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+    const SocketAddress to(token);
     // Not blocking: a full queue of connections answers EAGAIN.
     const int descriptor = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     while (descriptor >= 0 &&
-           ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+           ::connect(descriptor, reinterpret_cast<const sockaddr*>(&to.address), to.size) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || profiler::monotonic_ns() >= deadline_ns) {
             ::close(descriptor);
             return -1;

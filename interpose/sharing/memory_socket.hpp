@@ -5,6 +5,9 @@
 // kernel's credentials (SO_PEERCRED), and neither waits for longer than its deadline.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +25,14 @@ struct Parts {
     std::uint64_t offset = 0;  ///< of the block in its first part
     std::uint64_t bytes = 0;   ///< of all parts of all messages
     std::uint64_t sizes[max_parts] = {};
+};
+
+/// The address of an exporter's socket, in the abstract namespace: nothing of it lies on disk.
+struct SocketAddress {
+    explicit SocketAddress(const SocketToken& token);
+
+    sockaddr_un address{};
+    socklen_t size = 0;
 };
 
 /// A connected socket; closed with the object. Thread-safety: none.

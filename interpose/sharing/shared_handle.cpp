@@ -53,18 +53,4 @@ bool decode(const CUipcMemHandle& encoded, SharedHandle* handle) {
     return true;
 }
 
-std::size_t socket_name(const SocketToken& token, char (&name)[40]) {
-    constexpr char digits[] = "0123456789abcdef";
-    std::size_t length = 0;
-    name[length++] = '\0';
-    for (const char letter : {'m', 'e', 'm', 'l', 'a', 'b', '-'}) {
-        name[length++] = letter;
-    }
-    for (const unsigned char byte : token) {
-        name[length++] = digits[byte / 16];
-        name[length++] = digits[byte % 16];
-    }
-    return length;
-}
-
 }  // namespace memlab::interpose

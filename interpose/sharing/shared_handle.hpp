@@ -32,7 +32,4 @@ CUipcMemHandle encode(const SharedHandle& handle);
 /// False for any handle that encode() did not make.
 bool decode(const CUipcMemHandle& encoded, SharedHandle* handle);
 
-/// The socket's address, in the abstract namespace: nothing of it lies on disk. Returns its length.
-std::size_t socket_name(const SocketToken& token, char (&name)[40]);
-
 }  // namespace memlab::interpose
