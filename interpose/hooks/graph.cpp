@@ -43,8 +43,7 @@ CUresult node(const Parameters* parameters, CUcontext context, const Real& real)
             const CUdevice device =
                 copy && session.contexts().has_multiple() ? mi::current_device() : -1;
             const auto uses = [&](CUdeviceptr address, std::size_t /*bytes*/) {
-                session.contexts().used_by_graph(address, context);
-                session.contexts().allow_copy(address, device);
+                session.contexts().used_by_graph(address, context, device);
             };
             mi::ranges::for_each(uses, parameters);
             return real();

@@ -87,12 +87,9 @@ void track_memory_use(Arguments... arguments) noexcept {
     const auto used = [&](CUdeviceptr address, std::size_t /*bytes*/) {
         if (context == nullptr) {
             context = mi::stream_context(stream);
-            device = mi::current_device();
+            device = is_fill<Arguments...> ? -1 : mi::current_device();  // a fill needs peer access
         }
-        if constexpr (!is_fill<Arguments...>) {  // a fill needs peer access
-            session->contexts().allow_copy(address, device);
-        }
-        session->contexts().used_by_copy(address, context);
+        session->contexts().used_by_copy(address, context, device);
         if (capturing) {  // the graph may be launched in any context
             session->contexts().used_by_graph(address, context);
         }

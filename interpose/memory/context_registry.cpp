@@ -324,19 +324,15 @@ void ContextRegistry::unshare_memory(CUcontext owner) {
     std::erase(device_accesses_, taken);
 }
 
-void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor) {
+void ContextRegistry::used_by_copy(std::uint64_t address, CUcontext accessor, CUdevice device) {
     Context* owner = memory_.segments().find(address);
     if (owner == nullptr) {
         return;
     }
-    owner->backend().fences().add_peer(primary_if_green(accessor));
-}
-
-void ContextRegistry::allow_copy(std::uint64_t address, CUdevice device) {
-    Context* owner = device >= 0 ? memory_.segments().find(address) : nullptr;
-    if (owner != nullptr) {
+    if (device >= 0) {
         owner->backend().pages().allow_copies(device);
     }
+    owner->backend().fences().add_peer(primary_if_green(accessor));
 }
 
 // Work of a green context counts as its primary context's.
@@ -345,10 +341,13 @@ CUcontext ContextRegistry::primary_if_green(CUcontext handle) const {
     return known != nullptr ? known->handle() : handle;
 }
 
-void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor) {
+void ContextRegistry::used_by_graph(std::uint64_t address, CUcontext accessor, CUdevice device) {
     Context* owner = memory_.segments().find(address);
     if (owner == nullptr) {
         return;
+    }
+    if (device >= 0) {
+        owner->backend().pages().allow_copies(device);
     }
     if (accessor != nullptr && has_multiple()) {
         owner->backend().fences().add_peer(primary_if_green(accessor));

@@ -95,16 +95,14 @@ class ContextRegistry {
     bool has_multiple() const { return multiple_.load(std::memory_order_relaxed); }
     void expect_multiple() { multiple_.store(true, std::memory_order_relaxed); }
 
-    /// A copy that runs in `accessor` uses the pooled memory at `address`. Copies need no peer
-    /// access, so the fences of the owning context must cover `accessor` from now on.
-    void used_by_copy(std::uint64_t address, CUcontext accessor);
-
-    /// A copy that names `address` is about to be made with a context of `device` current.
-    void allow_copy(std::uint64_t address, CUdevice device);
+    /// A copy or fill that runs in `accessor` uses the pooled memory at `address`. Copies need no
+    /// peer access, so the fences of the owning context must cover `accessor` from now on; and one
+    /// that is made with a context of `device` current (-1: a fill) must be allowed to reach it.
+    void used_by_copy(std::uint64_t address, CUcontext accessor, CUdevice device);
 
     /// A graph node created for the context `accessor` (may be null) uses the pooled memory at
-    /// `address`.
-    void used_by_graph(std::uint64_t address, CUcontext accessor);
+    /// `address`; `device` as above.
+    void used_by_graph(std::uint64_t address, CUcontext accessor, CUdevice device = -1);
     /// Call before a graph is launched in this stream: the fences of all memory used by graph nodes
     /// cover the stream's context from now on.
     void before_graph_launch(CUstream stream);

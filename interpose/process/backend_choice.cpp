@@ -21,11 +21,6 @@ bool is_one_of(std::string_view name, const std::string_view (&prefixes)[count])
                        [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-bool is_loaded(FunctionRef<bool(const char*)> wanted) {
-    unsigned long long loads = 0;
-    return find_loaded_object(&loads, wanted);
-}
-
 bool sees_one_device() {
     int devices = 0;
     return call_real(&Driver::cuDeviceGetCount, &devices) == CUDA_SUCCESS && devices == 1;
@@ -39,13 +34,17 @@ bool has_option_of_segments(const allocator::PoolOptions& options) {
 }  // namespace
 
 bool segments_are_needed() {
-    const bool pytorch = is_loaded(
-        [](const char* name) { return std::string_view(name).starts_with("libc10_cuda.so"); });
-    return is_loaded([pytorch](const char* name) { return needs_segments(name, pytorch); });
-}
-
-bool needs_segments(const char* file_name, bool pytorch) {
-    return is_one_of(file_name, always) || (!pytorch && is_one_of(file_name, not_beside_pytorch));
+    bool needed = false;
+    bool needed_without_pytorch = false;
+    bool pytorch = false;
+    unsigned long long loads = 0;
+    find_loaded_object(&loads, [&](const char* name) {
+        needed = is_one_of(name, always);
+        needed_without_pytorch = needed_without_pytorch || is_one_of(name, not_beside_pytorch);
+        pytorch = pytorch || std::string_view(name).starts_with("libc10_cuda.so");
+        return needed;
+    });
+    return needed || (needed_without_pytorch && !pytorch);
 }
 
 void choose_backend(LoadedSettings* loaded, bool segments_needed) {

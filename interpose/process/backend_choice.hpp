@@ -18,8 +18,4 @@ bool segments_are_needed();
 /// Settles MEMLAB_BACKEND=auto, in both the settings and the values that are recorded.
 void choose_backend(LoadedSettings* loaded, bool segments_needed);
 
-/// Whether a library with this file name needs memory from cuMemAlloc; `pytorch`: PyTorch is
-/// loaded.
-bool needs_segments(const char* file_name, bool pytorch);
-
 }  // namespace memlab::interpose

@@ -127,8 +127,8 @@ bool goes_on_after(int signal) noexcept {
     return signal == SIGUSR1 || signal == SIGUSR2;
 }
 
-bool final_report_taken() noexcept {
-    return final_taken.exchange(true);
+bool take_final_report() noexcept {
+    return !final_taken.exchange(true);
 }
 
 void forget_report_signals_after_fork() noexcept {

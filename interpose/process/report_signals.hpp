@@ -22,11 +22,10 @@ bool report_on_signals(std::uint64_t signals, void (*write)(std::uint64_t signal
 /// Whether the program goes on after the signal, if a report was asked for.
 bool goes_on_after(int signal) noexcept;
 
-/// Whether the report before the end is being written or was, so that nobody else should write it.
-/// The first caller gets false, and has to.
-bool final_report_taken() noexcept;
+/// The report before the end is written once: true for the first caller, who has to write it.
+bool take_final_report() noexcept;
 
-/// In a forked child: its signals are no longer this session's.
+/// In a forked child: its parent's thread does not exist here.
 void forget_report_signals_after_fork() noexcept;
 
 }  // namespace memlab::interpose

@@ -137,7 +137,7 @@ void Session::report_for_signals(std::uint64_t signals) {
             warn("out of memory while writing a report");
         }
     }
-    if (ends && !final_report_taken()) {
+    if (ends && take_final_report()) {
         session->write_report_before_death(max_wait_ns);
     }
 }

@@ -362,7 +362,7 @@ void Session::finish(trace::EndKind kind) {
     session->cupti_.finish();
     session->recorder_->finish(kind, code);
     try {
-        if (!final_report_taken()) {
+        if (take_final_report()) {
             session->write_final_report(session->recorder_->aggregate(),
                                         session->recorder_->log_problem());
         }
