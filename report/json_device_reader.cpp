@@ -149,6 +149,11 @@ Device read_device(const Node& node, std::size_t site_count) {
         device.limit_bytes = node.member("limit_bytes").number();
     }
     device.driver_version = node.member("driver_version").number();
+    device.gpu = device.index;
+    if (node.optional_member("allocator") != nullptr) {
+        device.allocator = node.member("allocator").text();
+        device.gpu = node.member("gpu").number();
+    }
     const Node curves = node.member("curves");
     for (std::size_t c = 0; c < curve_count; ++c) {
         const Node curve = curves.member(curve_names.at(c));

@@ -118,6 +118,8 @@ struct KernelsAtPeak {
     std::uint64_t other_ns = 0;
 };
 
+/// A GPU, or what an allocator of the program's holds on one: its segments are allocations of the
+/// GPU's, its allocations are cut from them.
 struct Device {
     std::uint64_t index = 0;
     std::string name;
@@ -125,6 +127,8 @@ struct Device {
     std::uint64_t total_bytes = 0;
     std::optional<std::uint64_t> limit_bytes;  ///< the part that MEMLAB_LIMIT allows
     std::uint64_t driver_version = 0;
+    std::string allocator;  ///< "PyTorch"; empty: a GPU
+    std::uint64_t gpu = 0;  ///< index of the GPU itself, or of the allocator's
     std::array<std::optional<CurveSummary>, curve_count>
         curves;  ///< only device_used may be missing
     std::map<std::string, KindTotals> kinds;
@@ -141,6 +145,8 @@ struct Device {
         const auto& found = curves.at(static_cast<std::size_t>(which));
         return found ? *found : none;
     }
+
+    bool is_gpu() const { return allocator.empty(); }
 
     /// False for a GPU on which the program allocated nothing.
     bool used() const {

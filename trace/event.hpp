@@ -16,8 +16,12 @@ enum class MemoryKind : std::uint8_t {
     vmm,         ///< cuMemCreate: physical memory; its address is the allocation handle
     ipc_import,  ///< memory of another process or API mapped here; owned elsewhere
     graph,       ///< memory nodes of a CUDA graph
+    /// A part of one of the above, as an allocator of the program's handed it out: a tensor in a
+    /// segment of PyTorch's cache. Its device is that allocator's (DeviceInfo::allocator).
+    suballocation,
 };
-inline constexpr int memory_kind_count = 8;
+inline constexpr MemoryKind last_memory_kind = MemoryKind::suballocation;
+inline constexpr int memory_kind_count = static_cast<int>(last_memory_kind) + 1;
 
 /// "device", "managed", ...: the names used in every output.
 const char* name_of(MemoryKind kind);
@@ -65,12 +69,14 @@ struct Event {
     EventType type = EventType::alloc;
     MemoryKind kind = MemoryKind::device;
     Origin origin = Origin::driver;
-    std::uint32_t device = 0;       ///< DeviceInfo::index
-    std::uint32_t context = 0;      ///< ContextInfo::id
-    std::uint32_t thread = 0;       ///< kernel thread id
-    std::uint32_t api = 0;          ///< StringDef::id of the function that the program called
-    std::uint32_t stack = 0;        ///< StackDef::id
-    std::uint32_t name = 0;         ///< StringDef::id: mark and scope names
+    std::uint32_t device = 0;   ///< DeviceInfo::index
+    std::uint32_t context = 0;  ///< ContextInfo::id
+    std::uint32_t thread = 0;   ///< kernel thread id
+    std::uint32_t api = 0;      ///< StringDef::id of the function that the program called
+    std::uint32_t stack = 0;    ///< StackDef::id
+    /// StringDef::id: the name of a mark or scope; of an alloc: the program's allocator that cuts
+    /// it into suballocations
+    std::uint32_t name = 0;
     std::uint32_t correlation = 0;  ///< CUPTI's number of that call; 0: unknown
     std::uint64_t time_ns = 0;      ///< never decreases from one event of a log to the next
     std::uint64_t stream = 0;       ///< the value of the call's CUstream argument, if it has one

@@ -21,6 +21,8 @@ const char* name_of(MemoryKind kind) {
             return "ipc_import";
         case MemoryKind::graph:
             return "graph";
+        case MemoryKind::suballocation:
+            return "suballocation";
     }
     return "unknown";
 }
@@ -32,6 +34,7 @@ const char* name_of(MemoryKind kind) {
         case MemoryKind::async_pool:
         case MemoryKind::vmm:
         case MemoryKind::graph:
+        case MemoryKind::suballocation:
             return true;
         case MemoryKind::managed:
         case MemoryKind::pinned:

@@ -48,7 +48,7 @@ struct OomEvent {
         visit.number("thread", self.thread);
         visit.reference("API", Definition::string, self.api);
         visit.reference("stack", Definition::stack, self.stack);
-        visit.choice("kind", self.kind, MemoryKind::graph);
+        visit.choice("kind", self.kind, last_memory_kind);
         visit.number("requested", self.requested);
         visit.number("device free", self.device_free);
         visit.number("device total", self.device_total);
@@ -138,7 +138,7 @@ struct Bypass {
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
         visit.time("time", self.time_ns);
-        visit.choice("kind", self.kind, MemoryKind::graph);
+        visit.choice("kind", self.kind, last_memory_kind);
         visit.subject("device", Definition::device, self.device);
         visit.reference("API", Definition::string, self.api);
         visit.reference("stack", Definition::stack, self.stack);
@@ -220,13 +220,28 @@ struct OptionValue {
     bool operator==(const OptionValue&) const = default;
 };
 
+/// A GPU, or what one of the program's allocators holds on a GPU: its segments are the driver's
+/// allocations there, and its allocations are parts of them (suballocations). Each has figures of
+/// its own, so that both are whole: the GPU's are what the driver handed out, the allocator's what
+/// it made of it.
 struct DeviceInfo {
-    std::uint32_t index = 0;  ///< the driver's ordinal in this process
+    /// A GPU's is the driver's ordinal in this process; an allocator's: suballocator_index().
+    std::uint32_t index = 0;
     std::string name = {};
     std::string uuid = {};  ///< "GPU-xxxxxxxx-xxxx-..." as nvidia-smi prints it
     std::uint64_t total_bytes = 0;
     std::int32_t driver_version = 0;  ///< cuDriverGetVersion: 13000 is 13.0
     std::uint64_t limit_bytes = 0;    ///< MEMLAB_LIMIT; 0: none, or not below the total
+    std::string allocator = {};       ///< "PyTorch"; empty: a GPU
+    std::uint32_t gpu = 0;            ///< of an allocator: the index of its GPU
+
+    /// Indexes of GPUs are below it.
+    static constexpr std::uint32_t max_gpus = 64;
+    /// Allocators are numbered from 0.
+    static constexpr std::uint32_t suballocator_index(std::uint32_t allocator, std::uint32_t gpu) {
+        return (allocator + 1) * max_gpus + gpu;
+    }
+    bool is_gpu() const { return allocator.empty(); }
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
@@ -236,6 +251,8 @@ struct DeviceInfo {
         visit.number("total bytes", self.total_bytes);
         visit.number("driver version", self.driver_version);
         visit.number("limit", self.limit_bytes);
+        visit.text("allocator", self.allocator);
+        visit.number("GPU", self.gpu);
     }
     bool operator==(const DeviceInfo&) const = default;
 };

@@ -81,7 +81,7 @@ void Aggregator::on(const DeviceInfo& record) {
         auto& device = devices_[record.index];
         if (device == nullptr) {
             device = std::make_unique<DeviceTotals>();
-            if (max_split_size_) {
+            if (max_split_size_ && record.is_gpu()) {
                 device->pool.set_max_split_size(*max_split_size_);
             }
         }

@@ -196,8 +196,10 @@ class Aggregator final : public RecordSink {
     void overwrite(std::uint32_t at);
     Latest& latest_allocation(std::uint32_t thread);
     void end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size);
-    void before_live_change(std::uint32_t index);
+    void before_live_change(std::uint32_t index, bool is_segment);
+    void take_as_segment(const Event& segment);
     std::uint64_t total_allocated() const;
+    std::uint64_t reserved_beside(const DeviceTotals& allocator) const;
     template <Timeline::Change change = Timeline::Change::any>
     void commit(DeviceTotals& device);
     template <typename Held>

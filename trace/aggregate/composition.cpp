@@ -37,7 +37,8 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
         if (live.pending) {
             return;
         }
-        const bool pointer = live.space == AddressSpace::pointer;
+        const bool pointer =
+            live.space == AddressSpace::pointer || live.space == AddressSpace::suballocation;
         largest.push_back({.address = live.address,
                            .site = live.site,
                            .thread = live.thread,

@@ -13,8 +13,9 @@
 
 namespace memlab::trace {
 
-/// Within one, addresses are unique: device and host pointers share one, handles have their own.
-enum class AddressSpace : std::uint8_t { pointer, array_handle, vmm_handle };
+/// Within one, addresses are unique: device and host pointers share one, handles have their own,
+/// and so have suballocations, which lie within other allocations.
+enum class AddressSpace : std::uint8_t { pointer, array_handle, vmm_handle, suballocation };
 
 constexpr AddressSpace address_space(MemoryKind kind) {
     switch (kind) {
@@ -22,6 +23,8 @@ constexpr AddressSpace address_space(MemoryKind kind) {
             return AddressSpace::array_handle;
         case MemoryKind::vmm:
             return AddressSpace::vmm_handle;
+        case MemoryKind::suballocation:
+            return AddressSpace::suballocation;
         default:
             return AddressSpace::pointer;
     }
@@ -42,6 +45,7 @@ struct Live {
     Origin origin = Origin::driver;
     bool pending = false;     ///< freed, not yet safe to reuse (pool)
     bool small_pool = false;  ///< pool
+    bool is_segment = false;  ///< of an allocator that the recording sees from inside
 
     // A free slot has the index of the next free one.
     bool is_free() const { return site == HashIndex::none; }
@@ -54,8 +58,9 @@ struct Live {
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive(self.address, self.requested, self.size, self.time_ns, self.serial, self.site,
-                self.context, self.thread, self.scopes, self.origin, self.pending, self.small_pool);
-        archive.choice(self.space, AddressSpace::vmm_handle);
+                self.context, self.thread, self.scopes, self.origin, self.pending, self.small_pool,
+                self.is_segment);
+        archive.choice(self.space, AddressSpace::suballocation);
     }
 };
 

@@ -170,10 +170,10 @@ void Aggregator::commit(DeviceTotals& device) {
     device.timeline.record<change>(now_, values);
 }
 
-/// Must be called before the site's live bytes change.
-void Aggregator::before_live_change(std::uint32_t index) {
+/// Must be called before the site's live bytes change, by an allocation that is a segment or not.
+void Aggregator::before_live_change(std::uint32_t index, bool is_segment) {
     Site& site = sites_[index];
-    if (steps_.following() && counts_as_device_memory(site.kind)) {
+    if (steps_.following() && counts_as_device_memory(site.kind) && !is_segment) {
         steps_.before_change(index, site.live_bytes);
     }
     const std::uint64_t peak_number = devices_[site.device]->peak_number;
@@ -189,7 +189,9 @@ void Aggregator::allocate(const Event& event) {
     const AddressSpace space = address_space(event.kind);
     overwrite(live_.find(event.address, space));
     // Handles are in no segment, so they cannot be the pool's.
-    const bool pooled = event.origin == Origin::pool && space == AddressSpace::pointer;
+    const bool pooled = event.origin == Origin::pool &&
+                        (space == AddressSpace::pointer || space == AddressSpace::suballocation);
+    const bool is_segment = event.name != 0 && event.origin == Origin::driver;
     const std::uint32_t in_site = site_index(event);
     const std::uint64_t size = event.size == 0 && !pooled ? event.requested : event.size;
     bool small_pool = false;
@@ -215,7 +217,7 @@ void Aggregator::allocate(const Event& event) {
         }
     }
     std::uint32_t owner = 0;
-    if (scopes_.any_open() && counts_as_device_memory(event.kind)) {
+    if (scopes_.any_open() && counts_as_device_memory(event.kind) && !is_segment) {
         owner = scopes_.allocated(event.thread, in_site, size);
     }
     Live& live = live_.add(event.address, space);
@@ -225,13 +227,14 @@ void Aggregator::allocate(const Event& event) {
     live.scopes = owner;
     live.origin = pooled ? Origin::pool : Origin::driver;
     live.small_pool = small_pool;
+    live.is_segment = is_segment;
     live.serial = ++next_serial_;
     live.time_ns = now_;
     live.requested = event.requested;
     live.size = size;
     latest_allocation(event.thread).serial = next_serial_;
 
-    before_live_change(in_site);
+    before_live_change(in_site, is_segment);
     Site& site = sites_[in_site];
     ++site.count;
     ++site.live_count;
@@ -250,6 +253,7 @@ void Aggregator::allocate(const Event& event) {
     kind.peak_bytes = std::max(kind.peak_bytes, kind.live_bytes);
 
     if (counts_as_device_memory(event.kind)) {
+        device.segment_bytes += is_segment ? size : 0;
         device.curve(CurveName::requested).current += event.requested;
         device.curve(CurveName::allocated).current += size;
         device.curve(CurveName::active).current += size;
@@ -315,11 +319,12 @@ void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> f
     site.lifetimes.add(now_ - live.time_ns);
     DeviceTotals& device = *devices_[site.device];
     live.pending = true;
-    before_live_change(live.site);
-    if (scopes_.any_open() && counts_as_device_memory(site.kind)) {
+    before_live_change(live.site, live.is_segment);
+    if (scopes_.any_open() && counts_as_device_memory(site.kind) && !live.is_segment) {
         scopes_.freed(freeing, live.scopes, live.site, live.size, live.serial);
     }
-    if (labels_.any_live() && live.space == AddressSpace::pointer) {
+    if (labels_.any_live() && !live.is_segment &&
+        (live.space == AddressSpace::pointer || live.space == AddressSpace::suballocation)) {
         labels_.ended(live.address, live.size);
     }
     --site.live_count;
@@ -333,6 +338,7 @@ void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> f
         site.temporaries += freeing ? 1 : 0;
     }
     if (counts_as_device_memory(site.kind)) {
+        device.segment_bytes -= live.is_segment ? live.size : 0;
         device.curve(CurveName::requested).current -= live.requested;
         device.curve(CurveName::allocated).current -= live.size;
     }
@@ -410,6 +416,9 @@ void Aggregator::segment(const Event& event) {
         ++site.segment_count;
         site.segment_bytes += added;
         reserved.current += added;
+        if (event.kind == MemoryKind::suballocation) {
+            take_as_segment(event);
+        }
     } else if (event.type == EventType::segment_free) {
         const std::uint64_t size = pool.segment_size(event.address);
         if (size == 0) {
@@ -425,15 +434,6 @@ void Aggregator::segment(const Event& event) {
         reserved.current -= unmapped;
     }
     commit(device);
-}
-
-/// The allocated curve, all devices together.
-std::uint64_t Aggregator::total_allocated() const {
-    std::uint64_t bytes = 0;
-    for (const auto& device : devices_) {
-        bytes += device == nullptr ? 0 : device->curve(CurveName::allocated).current;
-    }
-    return bytes;
 }
 
 void Aggregator::on(const ContextLost& record) {

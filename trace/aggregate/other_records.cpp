@@ -19,6 +19,17 @@ std::uint64_t large_pool_free(const MemoryStats& stats) {
 
 }  // namespace
 
+/// The allocated curve, all devices together: what is cut into suballocations counts as these.
+std::uint64_t Aggregator::total_allocated() const {
+    std::uint64_t bytes = 0;
+    for (const auto& device : devices_) {
+        if (device != nullptr) {
+            bytes += device->curve(CurveName::allocated).current - device->segment_bytes;
+        }
+    }
+    return bytes;
+}
+
 void Aggregator::scope(const Event& event) {
     if (event.type == EventType::scope_begin) {
         scopes_.begin({.thread = event.thread, .domain = event.requested, .range = event.address},
@@ -36,8 +47,11 @@ void Aggregator::scope(const Event& event) {
 }
 
 void Aggregator::label(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, AddressSpace::pointer);
-    if (at != LiveTable::none && !live_[at].pending) {
+    std::uint32_t at = live_.find(event.address, AddressSpace::suballocation);
+    if (at == LiveTable::none) {
+        at = live_.find(event.address, AddressSpace::pointer);
+    }
+    if (at != LiveTable::none && !live_[at].pending && !live_[at].is_segment) {
         labels_.label(event.address, event.name, live_[at].size, live_[at].site);
     }
 }
@@ -70,6 +84,35 @@ void Aggregator::mark(const Event& event) {
     }
 }
 
+/// The driver's allocation there is from now on known by its suballocations.
+void Aggregator::take_as_segment(const Event& segment) {
+    const std::uint32_t at = live_.find(segment.address, AddressSpace::pointer);
+    if (at == LiveTable::none || live_[at].is_segment || live_[at].pending) {
+        return;
+    }
+    Live& live = live_[at];
+    const Site& site = sites_[live.site];
+    if (!counts_as_device_memory(site.kind)) {
+        return;
+    }
+    before_live_change(live.site, false);
+    if (scopes_.any_open()) {
+        scopes_.freed(segment.thread, live.scopes, live.site, live.size, live.serial);
+    }
+    live.is_segment = true;
+    devices_[site.device]->segment_bytes += live.size;
+}
+
+/// What the process has reserved on the GPU of an allocator, beside it.
+std::uint64_t Aggregator::reserved_beside(const DeviceTotals& allocator) const {
+    const std::uint32_t gpu = allocator.info.gpu;
+    if (allocator.info.is_gpu() || gpu >= devices_.size() || devices_[gpu] == nullptr) {
+        return 0;
+    }
+    const std::uint64_t all = devices_[gpu]->curve(CurveName::reserved).current;
+    return all - std::min(all, allocator.curve(CurveName::reserved).current);
+}
+
 void Aggregator::on(const OomEvent& record) {
     guarded([&] {
         OomEvent event = record;
@@ -80,7 +123,8 @@ void Aggregator::on(const OomEvent& record) {
         event.time_ns = now_;
         ++oom_count_;
         DeviceTotals& device = *devices_[event.device];
-        device.pool.stats.num_ooms += event.kind == MemoryKind::device ? 1 : 0;
+        device.pool.stats.num_ooms +=
+            event.kind == MemoryKind::device || event.kind == MemoryKind::suballocation ? 1 : 0;
         if (ooms_.size() < max_ooms) {
             OomTotals totals{.event = event,
                              .current = current_curves(device),
@@ -89,6 +133,7 @@ void Aggregator::on(const OomEvent& record) {
                                       .allocated = device.pool.stats.allocated_bytes.all.current,
                                       .largest_free = device.pool.largest_gap(),
                                       .large_free = large_pool_free(device.pool.stats)},
+                             .reserved_beside = reserved_beside(device),
                              .kinds = {},
                              .holders = composition_now(event.device, max_oom_holders),
                              .allocations = {},

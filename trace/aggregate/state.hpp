@@ -32,7 +32,7 @@ namespace memlab::trace {
 template <typename Enum>
 inline constexpr Enum last_value = Enum::none;
 template <>
-inline constexpr MemoryKind last_value<MemoryKind> = MemoryKind::graph;
+inline constexpr MemoryKind last_value<MemoryKind> = last_memory_kind;
 template <>
 inline constexpr Origin last_value<Origin> = Origin::driver;
 template <>

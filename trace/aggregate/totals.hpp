@@ -183,6 +183,8 @@ struct DeviceTotals {
     std::uint64_t peak_number = 0;  ///< number of new maxima of `allocated`
     std::uint64_t allocated_since_mark = 0;
     std::uint64_t reserved_since_mark = 0;
+    /// The part of `allocated` that is segments of allocators seen from inside.
+    std::uint64_t segment_bytes = 0;
 
     const Curve& curve(CurveName name) const { return curves[static_cast<std::size_t>(name)]; }
     Curve& curve(CurveName name) { return curves[static_cast<std::size_t>(name)]; }
@@ -191,7 +193,7 @@ struct DeviceTotals {
     static void state(Self& self, Archive& archive) {
         archive(self.curves, self.sampled, self.kinds, self.pool, self.fragmentation, self.timeline,
                 self.work, self.peak_moment, self.peak_number, self.allocated_since_mark,
-                self.reserved_since_mark);
+                self.reserved_since_mark, self.segment_bytes);
     }
 };
 
@@ -225,6 +227,8 @@ struct OomTotals {
     OomEvent event;
     std::array<std::uint64_t, 4> current{};  ///< requested, allocated, active, reserved
     PoolBytes pool;
+    /// Of an allocator of the program's: what the process has reserved on its GPU beside it.
+    std::uint64_t reserved_beside = 0;
     std::array<std::uint64_t, static_cast<std::size_t>(memory_kind_count)> kinds{};  ///< live bytes
     Composition holders;
     /// For each of holders.sites: the number of its allocations so far, including freed ones.
@@ -235,7 +239,8 @@ struct OomTotals {
     template <typename Self, typename Archive>
     static void state(Self& self, Archive& archive) {
         archive.record(self.event);
-        archive(self.current, self.pool, self.kinds, self.holders, self.allocations, self.labels);
+        archive(self.current, self.pool, self.reserved_beside, self.kinds, self.holders,
+                self.allocations, self.labels);
     }
 };
 

@@ -83,12 +83,24 @@ void kinds(JsonOutput& json, const DeviceTotals& device) {
     json.end_object();
 }
 
-void memory_stats(JsonOutput& json, const MemoryStats& stats) {
+/// Of an allocator of the program's only what it told.
+bool is_told(std::string_view name, std::string_view pool) {
+    return pool == ".all"
+               ? name == "allocation" || name == "allocated_bytes" || name == "reserved_bytes"
+               : name == "num_ooms";
+}
+
+void memory_stats(JsonOutput& json, const DeviceTotals& device) {
+    const MemoryStats& stats = device.pool.stats;
     json.key("memory_stats");
     json.begin_object();
-    bool split_size_written = false;
+    const bool all = device.info.is_gpu();
+    bool split_size_written = !all;
     trace::visit_memory_stats(stats, [&](std::string_view name, std::string_view pool,
                                          std::string_view figure, std::uint64_t value) {
+        if (!all && !is_told(name, pool)) {
+            return;
+        }
         if (!split_size_written && name > "max_split_size") {
             json.member("max_split_size", stats.max_split_size);
             split_size_written = true;
@@ -109,12 +121,15 @@ void ratio(JsonOutput& json, std::string_view name, std::uint64_t part, std::uin
     json.number(static_cast<double>(missing) / static_cast<double>(whole));
 }
 
-void fragmentation(JsonOutput& json, const trace::Fragmentation& figures) {
+void fragmentation(JsonOutput& json, const DeviceTotals& device) {
+    const trace::Fragmentation& figures = device.fragmentation;
     json.key("fragmentation");
     json.begin_object();
     ratio(json, "at_peak", figures.peak_active, figures.peak_reserved);
     ratio(json, "external", figures.largest_free, figures.total_free);
-    ratio(json, "internal", figures.requested_at_peak, figures.allocated_at_peak);
+    // An allocator of the program's does not tell what was asked for.
+    ratio(json, "internal", figures.requested_at_peak,
+          device.info.is_gpu() ? figures.allocated_at_peak : 0);
     json.member("largest_free_bytes", figures.largest_free);
     json.member("total_free_bytes", figures.total_free);
     json.end_object();
@@ -225,14 +240,18 @@ void write_device(JsonOutput& json, const Aggregator& from, const DeviceTotals& 
     json.member("total_bytes", device.info.total_bytes);
     write_limit(json, device.info.limit_bytes);
     json.member("driver_version", device.info.driver_version);
+    if (!device.info.is_gpu()) {
+        json.member("allocator", device.info.allocator);
+        json.member("gpu", device.info.gpu);
+    }
     json.new_line();
     curves(json, device);
     json.new_line();
     kinds(json, device);
     json.new_line();
-    memory_stats(json, device.pool.stats);
+    memory_stats(json, device);
     json.new_line();
-    fragmentation(json, device.fragmentation);
+    fragmentation(json, device);
     json.new_line();
     timeline(json, device.timeline);
     json.new_line();

@@ -27,6 +27,15 @@ std::uint64_t subtract(std::uint64_t from, std::uint64_t what) {
     return from - std::min(from, what);
 }
 
+bool comes_from_a_pool(MemoryKind kind) {
+    return kind == MemoryKind::device || kind == MemoryKind::suballocation;
+}
+
+/// "memlab's pool", "PyTorch's cache"
+std::string pool_name(const OomFigures& figures) {
+    return figures.allocator.empty() ? "memlab's pool" : figures.allocator + "'s cache";
+}
+
 /// The figures used in the sentences.
 struct Situation {
     explicit Situation(const OomTotals& oom)
@@ -35,11 +44,11 @@ struct Situation {
           visible(limited ? oom.event.limit : oom.event.device_total),
           used(subtract(oom.event.device_total, oom.event.device_free)),
           free(subtract(visible, used)),
-          reserved(oom.current[current_reserved]),
+          reserved(saturating_add(oom.current[current_reserved], oom.reserved_beside)),
           others(subtract(used, reserved)),
           cached(subtract(oom.pool.reserved, oom.pool.active)),
           pending(subtract(oom.pool.active, oom.pool.allocated)),
-          reachable(saturating_add(free, oom.event.kind == MemoryKind::device ? cached : 0)) {}
+          reachable(saturating_add(free, comes_from_a_pool(oom.event.kind) ? cached : 0)) {}
 
     std::uint64_t requested;
     bool limited;
@@ -48,7 +57,7 @@ struct Situation {
     std::uint64_t free;       ///< visible and unused
     std::uint64_t reserved;   ///< device memory of this program's allocations
     std::uint64_t others;     ///< used by anything else
-    std::uint64_t cached;     ///< unused in memlab's pools
+    std::uint64_t cached;     ///< unused in the pool
     std::uint64_t pending;    ///< freed, not yet safe to reuse
     std::uint64_t reachable;  ///< free, or cached and usable for this kind of memory
 
@@ -65,8 +74,9 @@ std::string device_sentence(const OomTotals& oom, const Situation& now) {
     return text + ", " + size_text(now.free) + " of it free.";
 }
 
-std::string pool_sentence(const OomTotals& oom, const Situation& now) {
-    std::string text = "memlab's pool holds " + size_text(oom.pool.reserved) + ": " +
+std::string pool_sentence(const OomFigures& figures, const Situation& now) {
+    const OomTotals& oom = figures.oom;
+    std::string text = pool_name(figures) + " holds " + size_text(oom.pool.reserved) + ": " +
                        size_text(oom.pool.allocated) + " allocated";
     if (now.pending != 0) {
         text += ", " + size_text(now.pending) + " freed but not yet safe to reuse";
@@ -87,7 +97,13 @@ std::string pool_sentence(const OomTotals& oom, const Situation& now) {
 }
 
 /// The memory of this program outside the pool, by kind; empty if there is none.
-std::string kinds_sentence(const OomTotals& oom) {
+std::string kinds_sentence(const OomFigures& figures) {
+    const OomTotals& oom = figures.oom;
+    if (!figures.allocator.empty()) {
+        return oom.reserved_beside == 0
+                   ? std::string()
+                   : "Outside of it this program holds " + size_text(oom.reserved_beside) + ".";
+    }
     std::string list;
     std::string tail;
     for (int i = 0; i < trace::memory_kind_count; ++i) {
@@ -117,7 +133,10 @@ std::string kinds_sentence(const OomTotals& oom) {
     return list + tail;
 }
 
-std::string verdict(const OomTotals& oom, const Situation& now) {
+std::string verdict(const OomFigures& figures, const Situation& now) {
+    const OomTotals& oom = figures.oom;
+    const std::uint64_t largest =
+        figures.allocator.empty() ? oom.event.largest_free_block : oom.pool.largest_free;
     std::string text;
     if (now.requested > now.visible) {
         text = now.limited ? "The request is larger than the limit"
@@ -126,8 +145,9 @@ std::string verdict(const OomTotals& oom, const Situation& now) {
         text = "It is short by " + size_text(now.missing()) + ", fragmentation aside";
     } else if (now.requested > now.free) {
         text = "There was enough in all (" + size_text(now.reachable) +
-               "), but in pieces: the largest free block of the pool had " +
-               size_text(oom.event.largest_free_block) + ". This is fragmentation";
+               "), but in pieces: the largest free block of " +
+               (figures.allocator.empty() ? "the pool" : pool_name(figures)) + " had " +
+               size_text(largest) + ". This is fragmentation";
     } else {
         text = "The driver refused it although " + size_text(now.free) +
                " were free: it needs them in one piece, in whole pages";
@@ -163,6 +183,12 @@ void advise_on_caches(const OomFigures& figures, std::vector<std::string>& advic
 
 void advise_on_fragmentation(const OomFigures& figures, const Situation& now,
                              std::vector<std::string>& advice) {
+    if (!figures.allocator.empty()) {
+        advice.emplace_back(
+            "PYTORCH_ALLOC_CONF=expandable_segments:True lets PyTorch map scattered free memory as "
+            "one piece.");
+        return;
+    }
     constexpr std::uint64_t min_split_mib = 20;  // the minimum of that option
     const trace::PoolBytes& pool = figures.oom.pool;
     const std::uint64_t split_mib = power_of_two_floor(now.requested / mib);
@@ -223,7 +249,7 @@ std::vector<std::string> advice_for(const OomFigures& figures, const Situation& 
                          " that are freed but not yet safe to reuse would have been enough: they "
                          "come back when the capture or the work that may use them has ended.");
     }
-    if (missing != 0 && figures.oom.event.kind != MemoryKind::device && now.cached >= missing) {
+    if (missing != 0 && !comes_from_a_pool(figures.oom.event.kind) && now.cached >= missing) {
         advice.push_back("The unallocated " + size_text(now.cached) +
                          " of memlab's pool would have been enough, but only cudaMalloc's memory "
                          "comes from there: MEMLAB_POOL=off leaves it to the driver.");
@@ -305,9 +331,10 @@ std::string label_name(const trace::Aggregator& from, std::uint32_t name) {
 }
 
 OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oom) {
-    OomFigures figures{
-        .oom = oom, .async_pools = false, .vmm_backend = false, .caches = {}, .labels = {}};
+    OomFigures figures;
+    figures.oom = oom;
     const auto& device = from.devices()[oom.event.device];
+    figures.allocator = device->info.allocator;
     figures.async_pools =
         device->kinds[static_cast<std::size_t>(MemoryKind::async_pool)].count != 0;
     for (const trace::OptionValue& option : from.options()) {
@@ -316,7 +343,10 @@ OomFigures oom_figures(const trace::Aggregator& from, const trace::OomTotals& oo
     figures.caches.reserve(oom.holders.sites.size());
     figures.labels.reserve(oom.holders.sites.size());
     for (const trace::Holder& holder : oom.holders.sites) {
-        figures.caches.push_back(find_cache(from, from.sites()[holder.site].stack));
+        // A suballocation is what the cache holds for the program.
+        const trace::Site& site = from.sites()[holder.site];
+        figures.caches.push_back(
+            site.kind == MemoryKind::suballocation ? nullptr : find_cache(from, site.stack));
         figures.labels.push_back(holder_labels(from, oom, holder.site));
     }
     return figures;
@@ -335,9 +365,9 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
         sentences.push_back(device_sentence(oom, now));
     }
     if (oom.pool.reserved != 0) {
-        sentences.push_back(pool_sentence(oom, now));
+        sentences.push_back(pool_sentence(figures, now));
     }
-    if (std::string kinds = kinds_sentence(oom); !kinds.empty()) {
+    if (std::string kinds = kinds_sentence(figures); !kinds.empty()) {
         sentences.push_back(std::move(kinds));
     }
     if (oom.event.device_total == 0) {
@@ -348,7 +378,7 @@ std::vector<std::string> explain_oom(const OomFigures& figures) {
                             " are in use by contexts, modules, the driver's own pools and other "
                             "processes.");
     }
-    sentences.push_back(verdict(oom, now));
+    sentences.push_back(verdict(figures, now));
     for (std::string& advice : advice_for(figures, now)) {
         sentences.push_back(std::move(advice));
     }

@@ -19,6 +19,9 @@ namespace memlab::report {
 /// The inputs of an explanation. A process that does not record fills them from its pool.
 struct OomFigures {
     trace::OomTotals oom;
+    /// The program's allocator that could not serve the request; empty: the driver, or memlab's
+    /// pool.
+    std::string allocator = {};
     bool async_pools = false;  ///< the program has used the driver's stream-ordered pools
     bool vmm_backend = false;  ///< memlab's pool runs with MEMLAB_BACKEND=vmm already
     /// For each of oom.holders.sites: the framework that caches freed memory there, or null.

@@ -73,10 +73,12 @@ void record(trace::RecordSink& sink) {
         event.address = event.requested = event.size = 0;
         sink.on(event);
         event.type = trace::EventType::alloc;
+        event.name = 0;
         event.address = 0x10000000 + step * 512;
         event.requested = event.size = 512;
         sink.on(event);
         event.type = trace::EventType::label;
+        event.name = 2;
         sink.on(event);
         event.type = trace::EventType::scope_end;
         event.address = event.requested = event.size = 0;

@@ -58,7 +58,8 @@ def broken_variants(report):
             yield change(f"{table} without {name}", lambda r, t=table, n=name: r[t][0].pop(n))
     yield change("unknown verdict", lambda r: r["steps"][0].update(verdict="fine"))
     for name in report["sites"][0]:
-        yield change(f"site without {name}", lambda r, n=name: r["sites"][0].pop(n))
+        if name not in OPTIONAL:
+            yield change(f"site without {name}", lambda r, n=name: r["sites"][0].pop(n))
 
 
 def main():
