@@ -110,6 +110,20 @@ void* ObjectSymbols::find(const char* name) const {
     return nullptr;
 }
 
+bool ObjectSymbols::refers_to(const char* name) const {
+    if (symbols_ == nullptr || strings_ == nullptr || gnu_hash_ == nullptr) {
+        return false;
+    }
+    // The table begins with the symbols that are not defined: the hash table has the others only.
+    for (std::uint32_t symbol = 0; symbol < gnu_hash_->first_symbol; ++symbol) {
+        if (symbols_[symbol].st_shndx == SHN_UNDEF &&
+            std::strcmp(strings_ + symbols_[symbol].st_name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 std::uint32_t ObjectSymbols::symbol_count() const {
     if (gnu_hash_ == nullptr || gnu_hash_->buckets == 0) {
         return hash_ == nullptr ? 0 : hash_[1];

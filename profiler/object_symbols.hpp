@@ -29,6 +29,10 @@ class ObjectSymbols {
     /// The address of a function or variable; null if the object does not define it.
     void* find(const char* name) const;
 
+    /// Whether the object refers to a symbol of that name that it does not define. O(symbols it
+    /// does not define) with a GNU hash table; false without one.
+    bool refers_to(const char* name) const;
+
     struct Symbol {
         const char* name = nullptr;  ///< null: none
         std::uintptr_t address = 0;

@@ -7,6 +7,11 @@
 namespace memlab::interpose {
 namespace {
 
+const char* file_name(const dl_phdr_info& info) {
+    const char* const slash = std::strrchr(info.dlpi_name, '/');
+    return slash == nullptr ? info.dlpi_name : slash + 1;
+}
+
 struct ObjectSearch {
     unsigned long long last_loads;
     unsigned long long loads;
@@ -20,12 +25,38 @@ int visit(dl_phdr_info* info, std::size_t /*size*/, void* data) {
     if (info->dlpi_adds == search.last_loads) {
         return 1;  // nothing loaded since
     }
-    const char* const slash = std::strrchr(info->dlpi_name, '/');
-    search.found = search.wanted(slash == nullptr ? info->dlpi_name : slash + 1);
+    search.found = search.wanted(file_name(*info));
     return search.found ? 1 : 0;
 }
 
+struct SymbolSearch {
+    const char* prefix;
+    FunctionRef<bool(const profiler::ObjectSymbols&)> wanted;
+};
+
+int visit_symbols(dl_phdr_info* info, std::size_t /*size*/, void* data) {
+    const auto& search = *static_cast<const SymbolSearch*>(data);
+    if (std::strncmp(file_name(*info), search.prefix, std::strlen(search.prefix)) != 0) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& header = info->dlpi_phdr[i];
+        if (header.p_type == PT_DYNAMIC) {
+            const auto* const dynamic =
+                reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + header.p_vaddr);
+            return search.wanted(profiler::ObjectSymbols(dynamic, info->dlpi_addr)) ? 1 : 0;
+        }
+    }
+    return 0;
+}
+
 }  // namespace
+
+bool find_loaded_symbols(const char* prefix,
+                         FunctionRef<bool(const profiler::ObjectSymbols&)> wanted) {
+    SymbolSearch search{prefix, wanted};
+    return dl_iterate_phdr(visit_symbols, &search) != 0;
+}
 
 bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char*)> wanted) {
     ObjectSearch search{*loads, 0, wanted, false};

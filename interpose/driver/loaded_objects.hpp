@@ -3,6 +3,7 @@
 #pragma once
 
 #include "interpose/driver/function_ref.hpp"
+#include "profiler/object_symbols.hpp"
 
 namespace memlab::interpose {
 
@@ -11,5 +12,11 @@ namespace memlab::interpose {
 /// and is updated; if it has not changed nothing is searched. Takes the lock of the loader's list,
 /// which is not held while constructors run: call without any of memlab's locks.
 bool find_loaded_object(unsigned long long* loads, FunctionRef<bool(const char* file_name)> wanted);
+
+/// Calls `wanted` with the symbols of each loaded object whose file name, without its folder,
+/// begins with `prefix`, until it returns true; returns whether it did. Locks as
+/// find_loaded_object().
+bool find_loaded_symbols(const char* prefix,
+                         FunctionRef<bool(const profiler::ObjectSymbols& symbols)> wanted);
 
 }  // namespace memlab::interpose

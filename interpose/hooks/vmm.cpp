@@ -1,6 +1,7 @@
 // The virtual memory management API: physical memory is recorded from its creation until the last
 // handle and mapping are released; address reservations hold no memory and are passed through.
 #include "interpose/hooks/hook.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/device_memory.hpp"
 #include "interpose/memory/vmm_allocations.hpp"
 
@@ -47,6 +48,7 @@ mi::DriverAllocation vmm(MemoryKind kind, std::size_t bytes) {
 MEMLAB_EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                                            const CUmemAllocationProp* properties,
                                            unsigned long long flags) {
+    const mi::CallFrame entry(__builtin_dwarf_cfa());
     const auto real = mi::real_call(&Driver::cuMemCreate, handle, bytes, properties, flags);
     return mi::hook(
         [&](Session& session) {
@@ -102,6 +104,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
             if (result == CUDA_SUCCESS) {
                 record_dead(session, Api::cuMemUnmap,
                             mi::vmm_allocations().unmapped(address, bytes));
+                if (session.suballocators().any()) {
+                    session.suballocators().memory_unmapped(*session.recorder(), address, bytes);
+                }
             }
             return result;
         },

@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 
+#include "interpose/driver/loaded_objects.hpp"
 #include "interpose/memory/object_classes.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -145,6 +146,19 @@ namespace {
 
 [[gnu::hot]] bool caller_is_pytorch() {
     return caller_kind() == pytorch_kind;
+}
+
+bool caller_tells_of_blocks() {
+    if (!caller_is_pytorch()) {
+        return false;
+    }
+    constinit static profiler::unwind::FoundUntilUnload<bool> tells;
+    return tells.get([] {
+        return find_loaded_symbols("libc10_cuda.so", [](const profiler::ObjectSymbols& symbols) {
+            return symbols.refers_to("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE") ||
+                   symbols.refers_to("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+        });
+    });
 }
 
 }  // namespace memlab::interpose

@@ -47,4 +47,9 @@ bool caller_relies_on_host_wait();
 /// Thread-safe; lock-free.
 bool caller_is_pytorch();
 
+/// The same, of a version of that library that tells hooks/pytorch.cpp of the blocks that it cuts
+/// from its allocations. Thread-safe; takes the lock of the loader's list the first time, and after
+/// a library was unloaded.
+bool caller_tells_of_blocks();
+
 }  // namespace memlab::interpose

@@ -154,10 +154,12 @@ void ContextRegistry::describe_locked(CUdevice device) {
         return;
     }
     described_devices_.push_back(device);
-    profiler::Recorder* recorder = memory_.recorder();
-    if (recorder == nullptr) {
-        return;
+    if (profiler::Recorder* recorder = memory_.recorder()) {
+        recorder->record(device_info(device));
     }
+}
+
+trace::DeviceInfo ContextRegistry::device_info(CUdevice device) const {
     trace::DeviceInfo info;
     info.index = static_cast<std::uint32_t>(device);
     char name[256] = "";
@@ -172,7 +174,7 @@ void ContextRegistry::describe_locked(CUdevice device) {
     }
     info.limit_bytes = memory_.limits().limit_for(device);
     call_real(&Driver::cuDriverGetVersion, &info.driver_version);
-    recorder->record(info);
+    return info;
 }
 
 std::vector<Context*> ContextRegistry::all(CUdevice device) const {
@@ -262,6 +264,7 @@ void ContextRegistry::drop(CUcontext handle) {
         });
     memory_.segments().remove_all(context);
     memory_.live().remove_context(context->id());
+    memory_.suballocators().remove_context(context->id());
     context->pool().abandon();
     context->backend().fences().after_context_destroy();
     context->backend().pages().release_all();

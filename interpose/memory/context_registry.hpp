@@ -113,6 +113,8 @@ class ContextRegistry {
 
     /// Records the device's properties, once.
     void describe_device(CUdevice device);
+    /// What the driver says of the device.
+    trace::DeviceInfo device_info(CUdevice device) const;
 
     /// Releases the device's (-1: every device's) cached memory to the driver, except that of
     /// context `but` (may be null); returns the bytes.

@@ -38,7 +38,7 @@ constexpr int max_sampled_devices = 64;
 
 [[gnu::hot]] void record_event(Memory& memory, EventType type, const LiveAllocation& allocation,
                                std::uint64_t address, std::uint32_t api_id, std::uint32_t stack,
-                               CUstream stream) {
+                               CUstream stream, std::uint32_t suballocator = 0) {
     if (memory.recorder() == nullptr) {
         return;
     }
@@ -50,6 +50,7 @@ constexpr int max_sampled_devices = 64;
     event.context = allocation.context;
     event.api = api_id;
     event.stack = stack;
+    event.name = suballocator;
     event.stream = reinterpret_cast<std::uintptr_t>(stream);
     event.address = address;
     event.requested = allocation.requested;
@@ -62,6 +63,15 @@ constexpr int max_sampled_devices = 64;
 bool has_an_address(MemoryKind kind) {
     return kind == MemoryKind::device || kind == MemoryKind::managed ||
            kind == MemoryKind::pinned || kind == MemoryKind::async_pool;
+}
+
+/// The string id of the allocator for which the calling thread allocates, if that tells of its
+/// blocks; else 0.
+std::uint32_t suballocator_id(Memory& memory) {
+    return memory.recorder() != nullptr && memory.settings().pytorch_caches &&
+                   caller_tells_of_blocks()
+               ? memory.recorder()->string_id(Suballocators::pytorch)
+               : 0;
 }
 
 [[gnu::hot]] void record_and_keep(Memory& memory, Api api, const DriverAllocation& allocation,
@@ -78,8 +88,13 @@ bool has_an_address(MemoryKind kind) {
         memory.made(address);
     }
     const std::uint32_t api_id = memory.api_id(api);
+    const std::uint32_t suballocator =
+        allocation.kind == MemoryKind::device || allocation.kind == MemoryKind::vmm
+            ? suballocator_id(memory)
+            : 0;
     const bool kept = memory.live().add(allocation.handles, address, live, [&] {
-        record_event(memory, EventType::alloc, live, address, api_id, stack, allocation.stream);
+        record_event(memory, EventType::alloc, live, address, api_id, stack, allocation.stream,
+                     suballocator);
     });
     if (!kept && memory.recorder() != nullptr) {
         memory.recorder()->report_missed(
@@ -169,6 +184,22 @@ void after_a_jump(Memory& memory) {
         left_by_a_jump = false;
         after_a_jump(memory);
     }
+}
+
+[[gnu::hot]] CUresult free_memory(Memory& memory, Api api, CUdeviceptr address, StreamKey stream,
+                                  DriverFree real_free) {
+    catch_up(memory);
+    std::optional<CUresult> result;
+    if (address != 0) {
+        result = free_pooled(memory, api, address, stream);
+    }
+    if (!result) {
+        result = free_from_driver(memory, api, HandleClass::memory, address, real_free);
+    }
+    if (*result == CUDA_SUCCESS && memory.suballocators().any()) {
+        memory.suballocators().memory_freed(*memory.recorder(), address);
+    }
+    return *result;
 }
 
 }  // namespace
@@ -272,24 +303,12 @@ void serve_nested_frees(Memory& memory) {
 
 [[gnu::hot]] CUresult free_device(Memory& memory, Api api, CUdeviceptr address,
                                   DriverFree real_free) {
-    catch_up(memory);
-    if (address != 0) {
-        if (const std::optional<CUresult> result = free_pooled(memory, api, address, no_stream)) {
-            return *result;
-        }
-    }
-    return free_from_driver(memory, api, HandleClass::memory, address, real_free);
+    return free_memory(memory, api, address, no_stream, real_free);
 }
 
 [[gnu::hot]] CUresult free_device_async(Memory& memory, Api api, CUdeviceptr address,
                                         StreamKey stream, DriverFree real_free) {
-    catch_up(memory);
-    if (address != 0) {
-        if (const std::optional<CUresult> result = free_pooled(memory, api, address, stream)) {
-            return *result;
-        }
-    }
-    return free_from_driver(memory, api, HandleClass::memory, address, real_free);
+    return free_memory(memory, api, address, stream, real_free);
 }
 
 bool release_for_driver(Memory& memory, CUdevice device) noexcept {

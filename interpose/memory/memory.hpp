@@ -13,6 +13,7 @@
 #include "interpose/memory/live_allocations.hpp"
 #include "interpose/memory/memory_limit.hpp"
 #include "interpose/memory/segment_index.hpp"
+#include "interpose/memory/suballocators.hpp"
 #include "interpose/options/settings.hpp"
 #include "profiler/cupti/audit.hpp"
 #include "profiler/recorder.hpp"
@@ -35,6 +36,7 @@ class Memory {
     SegmentIndex& segments() { return segments_; }
     MemoryLimits& limits() { return limits_; }
     LiveAllocations& live() { return live_; }
+    Suballocators& suballocators() { return suballocators_; }
 
     /// True when CUDA was in use before memlab was loaded.
     bool started_late() const { return started_late_; }
@@ -105,6 +107,7 @@ class Memory {
     MemoryLimits limits_;
     SegmentIndex segments_;
     LiveAllocations live_;
+    Suballocators suballocators_;
     CaptureGate captures_;
     ContextRegistry contexts_;
 };

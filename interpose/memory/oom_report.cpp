@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "profiler/object_symbols.hpp"
 #include "trace/json/oom_explanation.hpp"
 #include "trace/json/size_text.hpp"
@@ -153,11 +154,8 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
 
 /// Figures without a recording: the pools' statistics, and driver allocations.
 [[gnu::noinline]] report::OomFigures pool_figures(Memory& memory, const trace::OomEvent& event) {
-    report::OomFigures figures{.oom = {},
-                               .async_pools = false,
-                               .vmm_backend = memory.settings().pool_options.expandable,
-                               .caches = {},
-                               .labels = {}};
+    report::OomFigures figures;
+    figures.vmm_backend = memory.settings().pool_options.expandable;
     trace::OomTotals& oom = figures.oom;
     oom.event = event;
     for (Context* context : memory.contexts().all(static_cast<CUdevice>(event.device))) {
@@ -186,7 +184,7 @@ void add_call_stack(std::string line, const OomHolder& holder, std::vector<std::
     return figures;
 }
 
-void explain(Memory& memory, const trace::OomEvent& event, Api api, CUdevice device) {
+void explain(Memory& memory, const trace::OomEvent& event, const char* function, CUdevice device) {
     report::OomFigures figures;
     OomHolder request;
     std::vector<OomHolder> holders;
@@ -205,7 +203,7 @@ void explain(Memory& memory, const trace::OomEvent& event, Api api, CUdevice dev
     std::vector<std::string> lines;
     const bool host = event.kind == MemoryKind::pinned;
     lines.push_back(
-        "out of memory: " + std::string(function_name(api)) + " of " + size_text(event.requested) +
+        "out of memory: " + std::string(function) + " of " + size_text(event.requested) +
         (host ? std::string() : " on GPU " + std::to_string(device) + device_name(device)) +
         " failed with error " + std::to_string(event.error) + ".");
     for (std::string& sentence : report::explain_oom(figures)) {
@@ -241,6 +239,28 @@ bool is_first_oom(const Memory& memory) {
 
 }  // namespace
 
+namespace {
+
+/// Adds what the driver says to it, records it, and explains the first.
+void record_and_explain(Memory& memory, trace::OomEvent oom, const char* function, CUdevice device,
+                        bool explained_later) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (device_memory_info(&free, &total) == CUDA_SUCCESS) {
+        oom.device_free = free;
+        oom.device_total = total;
+    }
+    oom.limit = memory.limits().limit_for(device);
+    if (profiler::Recorder* recorder = memory.recorder()) {
+        recorder->record(oom);
+    }
+    if (!explained_later && is_first_oom(memory)) {
+        explain(memory, oom, function, device);
+    }
+}
+
+}  // namespace
+
 void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, MemoryKind kind,
                 std::uint64_t requested, std::uint64_t largest_free_block,
                 CUresult error) noexcept {
@@ -255,22 +275,23 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
         oom.stack = stack;
         oom.kind = kind;
         oom.requested = requested;
-        std::size_t free = 0;
-        std::size_t total = 0;
-        if (device_memory_info(&free, &total) == CUDA_SUCCESS) {
-            oom.device_free = free;
-            oom.device_total = total;
-        }
-        oom.limit = memory.limits().limit_for(context->device());
         oom.largest_free_block = largest_free_block;
         oom.error = error;
-        if (profiler::Recorder* recorder = memory.recorder()) {
-            recorder->record(oom);
-        }
-        if (is_first_oom(memory)) {
-            explain(memory, oom, api, context->device());
-        }
+        // PyTorch gives its cache back and tries again; if that fails, it says so.
+        const bool explained_later = memory.recorder() != nullptr &&
+                                     memory.settings().pytorch_caches && caller_tells_of_blocks();
+        record_and_explain(memory, oom, function_name(api), context->device(), explained_later);
     } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
+    }
+}
+
+void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
+                             const char* allocator) noexcept {
+    try {
+        oom.error = CUDA_ERROR_OUT_OF_MEMORY;
+        const std::string what = std::string(allocator) + "'s allocation";
+        record_and_explain(memory, oom, what.c_str(), gpu, false);
+    } catch (const std::bad_alloc&) {
     }
 }
 

@@ -12,4 +12,9 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context,
                 trace::MemoryKind kind, std::uint64_t requested, std::uint64_t largest_free_block,
                 CUresult error) noexcept;
 
+/// The same of an allocator of the program's (Suballocators), which has a name. Of `oom`, what it
+/// knows is filled in: device, context, API, stack, kind and bytes.
+void report_suballocator_oom(Memory& memory, trace::OomEvent oom, CUdevice gpu,
+                             const char* allocator) noexcept;
+
 }  // namespace memlab::interpose

@@ -74,6 +74,15 @@ void VmmAllocations::mapped(CUdeviceptr address, std::size_t bytes, Handle handl
     }
 }
 
+VmmAllocations::Range VmmAllocations::mapping_at(CUdeviceptr address) {
+    const std::lock_guard lock(mutex_);
+    const auto at = mappings_.floor(address);
+    if (at == mappings_.end() || address - mappings_.key_at(at) >= mappings_.at(at).bytes) {
+        return {};
+    }
+    return {mappings_.key_at(at), mappings_.at(at).bytes};
+}
+
 std::vector<std::uint64_t> VmmAllocations::unmapped(CUdeviceptr address, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint64_t> dead;

@@ -26,6 +26,13 @@ class VmmAllocations {
 
     void mapped(CUdeviceptr address, std::size_t bytes, Handle handle);
 
+    struct Range {
+        CUdeviceptr begin = 0;
+        std::size_t bytes = 0;
+    };
+    /// The mapping that contains the address; of no bytes: none.
+    Range mapping_at(CUdeviceptr address);
+
     /// Both return the numbers of allocations that ended with the call.
     std::vector<std::uint64_t> unmapped(CUdeviceptr address, std::size_t bytes);
     std::vector<std::uint64_t> released(Handle handle);

@@ -64,6 +64,32 @@ class EpochTracker {
     std::atomic<std::uint64_t> epoch_{1};
 };
 
+/// Something that was found in the loaded objects, and is searched again after one was unloaded.
+/// Thread-safe; several threads may search at once.
+template <class Value>
+class FoundUntilUnload {
+  public:
+    constexpr FoundUntilUnload() = default;
+
+    template <class Find>
+    Value get(const Find& find) {
+        const std::uint64_t now = unload_epoch();
+        if (is_unloading()) {
+            return find();
+        }
+        if (epoch_.load(std::memory_order_acquire) != now) {
+            found_.store(find(), std::memory_order_relaxed);
+            epoch_.store(now, std::memory_order_release);
+        }
+        return found_.load(std::memory_order_relaxed);
+    }
+
+  private:
+    static constexpr std::uint64_t never = ~std::uint64_t{0};
+    std::atomic<std::uint64_t> epoch_{never};
+    std::atomic<Value> found_{};
+};
+
 /// In a forked child: drops the dlclose calls of the parent's other threads, which never end.
 void reset_unloads_after_fork();
 

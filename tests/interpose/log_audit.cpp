@@ -85,7 +85,7 @@ int space_of(MemoryKind kind) {
 /// In this space two live ranges never overlap. Pinned ranges may be registered in pieces, graph
 /// nodes may share memory, handles are no ranges.
 bool is_exclusive(int space) {
-    return space == 0;
+    return space == 0 || space == space_of(MemoryKind::suballocation);
 }
 
 class Audit final : public memlab::trace::RecordSink {
@@ -111,10 +111,13 @@ class Audit final : public memlab::trace::RecordSink {
             }
             it = blocks_.erase(it);
         }
-        for (auto it = segments_.begin(); it != segments_.end();) {
+        std::erase_if(allocators_segments_, [&](const auto& segment) {
+            return segment.second.context == record.context;
+        });
+        for (auto it = pool_segments_.begin(); it != pool_segments_.end();) {
             if (it->second.context == record.context) {
                 segments_lost_.add(it->second.size, it->second.size);
-                it = segments_.erase(it);
+                it = pool_segments_.erase(it);
             } else {
                 ++it;
             }
@@ -238,7 +241,7 @@ class Audit final : public memlab::trace::RecordSink {
                 {"by_pool", totals.pool_allocs.json()}};
         }
         Sum live_segments;
-        for (const auto& [address, segment] : segments_) {
+        for (const auto& [address, segment] : pool_segments_) {
             live_segments.add(segment.size, segment.size);
         }
         result["segments"] = {{"allocs", segment_allocs_.json()},
@@ -282,9 +285,18 @@ class Audit final : public memlab::trace::RecordSink {
         last_time_ = time_ns;
     }
 
-    bool in_a_segment(const Event& event) const {
-        auto it = segments_.upper_bound(event.address);
-        if (it == segments_.begin()) {
+    using Segments = std::map<std::uint64_t, Segment>;
+
+    /// The pool's, or those that the program's allocators cut: these are counted as what the driver
+    /// handed out.
+    Segments& segments_of(const Event& event) {
+        return event.kind == MemoryKind::suballocation ? allocators_segments_ : pool_segments_;
+    }
+
+    bool in_a_segment(const Event& event) {
+        const Segments& segments = segments_of(event);
+        auto it = segments.upper_bound(event.address);
+        if (it == segments.begin()) {
             return false;
         }
         --it;
@@ -361,79 +373,92 @@ class Audit final : public memlab::trace::RecordSink {
     }
 
     void segment_alloc(const Event& event) {
-        segment_allocs_.add(event.size, event.size);
-        segments_[event.address] = Segment{event.size, event.context};
-        note_traffic("alloc", event.address, event.size);
+        segments_of(event)[event.address] = Segment{event.size, event.context};
+        if (event.kind != MemoryKind::suballocation) {
+            segment_allocs_.add(event.size, event.size);
+            note_traffic("alloc", event.address, event.size);
+        }
     }
 
     void segment_free(const Event& event) {
-        const auto it = segments_.find(event.address);
-        if (it == segments_.end()) {
+        Segments& segments = segments_of(event);
+        const auto it = segments.find(event.address);
+        if (it == segments.end()) {
             contradict("no segment begins there", event);
             return;
         }
-        const auto block = blocks_.lower_bound({0, event.address});
-        if (block != blocks_.end() && block->first.first == 0 &&
+        const auto block = blocks_.lower_bound({space_of(event.kind), event.address});
+        if (block != blocks_.end() && block->first.first == space_of(event.kind) &&
             block->first.second < event.address + it->second.size) {
             contradict("a block still lies in the segment", event);
         }
-        segment_frees_.add(it->second.size, it->second.size);
-        note_traffic("free", event.address, it->second.size);
-        segments_.erase(it);
+        if (event.kind != MemoryKind::suballocation) {
+            segment_frees_.add(it->second.size, it->second.size);
+            note_traffic("free", event.address, it->second.size);
+        }
+        segments.erase(it);
     }
 
     // Pages of an expandable range: neighbours are one segment.
     void segment_map(const Event& event) {
-        segment_allocs_.add(event.size, event.size);
+        Segments& segments = segments_of(event);
+        if (event.kind != MemoryKind::suballocation) {
+            segment_allocs_.add(event.size, event.size);
+        }
         std::uint64_t begin = event.address;
         std::uint64_t end = event.address + event.size;
-        const auto above = segments_.lower_bound(begin);
-        if (above != segments_.end() && above->first < end) {
+        const auto above = segments.lower_bound(begin);
+        if (above != segments.end() && above->first < end) {
             contradict("has memory already", event);
             return;
         }
-        if (above != segments_.end() && above->first == end) {
+        if (above != segments.end() && above->first == end) {
             end += above->second.size;
-            segments_.erase(above);
+            segments.erase(above);
         }
-        const auto next = segments_.lower_bound(begin);
-        if (next != segments_.begin()) {
+        const auto next = segments.lower_bound(begin);
+        if (next != segments.begin()) {
             const auto below = std::prev(next);
             if (below->first + below->second.size == begin) {
                 begin = below->first;
-                segments_.erase(below);
+                segments.erase(below);
             }
         }
-        segments_[begin] = Segment{end - begin, event.context};
+        segments[begin] = Segment{end - begin, event.context};
     }
 
     void segment_unmap(const Event& event) {
-        const auto above = segments_.upper_bound(event.address);
-        const auto holder = above == segments_.begin() ? segments_.end() : std::prev(above);
+        Segments& segments = segments_of(event);
+        const auto above = segments.upper_bound(event.address);
+        const auto holder = above == segments.begin() ? segments.end() : std::prev(above);
         const std::uint64_t end = event.address + event.size;
-        if (holder == segments_.end() || end > holder->first + holder->second.size) {
+        if (holder == segments.end() || end > holder->first + holder->second.size) {
             contradict("has no memory there", event);
             return;
         }
-        const auto block = blocks_.lower_bound({0, event.address});
-        if (block != blocks_.end() && block->first.first == 0 && block->first.second < end) {
+        const auto block = blocks_.lower_bound({space_of(event.kind), event.address});
+        if (block != blocks_.end() && block->first.first == space_of(event.kind) &&
+            block->first.second < end) {
             contradict("a block still lies in the pages", event);
         }
-        segment_frees_.add(event.size, event.size);
+        if (event.kind != MemoryKind::suballocation) {
+            segment_frees_.add(event.size, event.size);
+        }
         const std::uint64_t begin = holder->first;
         const std::uint64_t whole_end = begin + holder->second.size;
-        segments_.erase(holder);
+        segments.erase(holder);
         if (begin < event.address) {
-            segments_[begin] = Segment{event.address - begin, event.context};
+            segments[begin] = Segment{event.address - begin, event.context};
         }
         if (end < whole_end) {
-            segments_[end] = Segment{whole_end - end, event.context};
+            segments[end] = Segment{whole_end - end, event.context};
         }
     }
 
     Json result_ = Json::object();
     std::map<Key, Block> blocks_;
-    std::map<std::uint64_t, Segment> segments_;
+    Segments pool_segments_;
+    Segments allocators_segments_;
     std::array<Totals, memlab::trace::memory_kind_count> totals_{};
     Sum segment_allocs_;
     Sum segment_frees_;

@@ -3,8 +3,10 @@
 // handler must not wait for it. (A handler that interrupts the driver itself would wait for the
 // driver's locks, with memlab or without; so the handler looks where its thread was.)
 //
-//   reenter TIMES    until the handler has allocated that often, and freed the thread's block a quarter
-//                    as often (several signals may meet one call); without memlab it never does either
+//   reenter TIMES    until the handler has allocated that often, and freed the thread's block a
+//   quarter
+//                    as often (several signals may meet one call); without memlab it never does
+//                    either
 //
 // Recorded: all of the main program's allocations and their frees, the handler's too; what the
 // handler asked for in the middle of a call went to the driver.
@@ -73,7 +75,8 @@ int main(int argc, char** argv) {
             std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
     });
-    for (int pair = 0; memlab_code.is_there() ? reentered < times || taken < times / 4 : pair < 1000; ++pair) {
+    for (int pair = 0;
+         memlab_code.is_there() ? reentered < times || taken < times / 4 : pair < 1000; ++pair) {
         if (offered == 0) {
             offered = allocate(1 << 20);
         }

@@ -1,0 +1,145 @@
+// What PyTorch's caching allocator tells its profiler: each block that it hands out or takes back,
+// and what it could not serve. libc10_cuda.so calls these functions of libc10.so across libraries,
+// whether or not a profiler runs (c10/core/Allocator.h), so that those of a preloaded library are
+// called instead; they call the real ones.
+//
+// PyTorch calls them under its allocator's lock.
+#include <cstddef>
+#include <cstdint>
+
+#include "interpose/driver/loaded_objects.hpp"
+#include "interpose/hooks/hook.hpp"
+#include "interpose/memory/suballocations.hpp"
+#include "profiler/unwind/unloads.hpp"
+
+namespace mi = memlab::interpose;
+
+namespace c10 {
+
+/// c10::Device, passed as two bytes in a register.
+struct Device {
+    std::int8_t type;
+    std::int8_t index;
+};
+
+}  // namespace c10
+
+namespace {
+
+constexpr std::int8_t cuda_type = 1;  // c10::DeviceType::CUDA
+
+/// A function of libc10.so. Found without the loader's lock, which a thread that waits for this one
+/// may hold; again after libraries were unloaded.
+template <typename Function>
+class RealFunction {
+  public:
+    constexpr explicit RealFunction(const char* name) : name_(name) {}
+
+    Function* get() {
+        return found_.get([this] {
+            Function* found = nullptr;
+            mi::find_loaded_symbols("libc10.so", [&](const memlab::profiler::ObjectSymbols& in) {
+                found = reinterpret_cast<Function*>(in.find(name_));
+                return found != nullptr;
+            });
+            return found;
+        });
+    }
+
+  private:
+    const char* const name_;
+    memlab::profiler::unwind::FoundUntilUnload<Function*> found_;
+};
+
+template <class Work>
+void in_session(c10::Device device, const Work& work) noexcept {
+    if (device.type != cuda_type) {
+        return;
+    }
+    const mi::InsideMemlab inside;
+    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr) {
+        return;
+    }
+    try {
+        work(*session);
+    } catch (const std::bad_alloc&) {  // the next block shows what is missing
+    }
+}
+
+template <typename Size>
+void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)>& real,
+                 void* pointer, std::int64_t bytes, Size allocated, Size reserved,
+                 c10::Device device) {
+    in_session(device, [&](mi::Session& session) {
+        const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+        const mi::SuballocatorTotals totals{static_cast<std::uint64_t>(allocated),
+                                            static_cast<std::uint64_t>(reserved)};
+        if (bytes > 0) {
+            mi::record_suballocation(session, device.index, address,
+                                     static_cast<std::uint64_t>(bytes), totals);
+        } else if (bytes < 0) {
+            mi::record_suballocation_freed(session, device.index, address,
+                                           0 - static_cast<std::uint64_t>(bytes));
+        }
+    });
+    if (auto* const function = real.get()) {
+        function(pointer, bytes, allocated, reserved, device);
+    }
+}
+
+template <typename Size>
+void tell_out_of_memory(RealFunction<void(std::int64_t, Size, Size, c10::Device)>& real,
+                        std::int64_t bytes, Size allocated, Size reserved, c10::Device device) {
+    in_session(device, [&](mi::Session& session) {
+        mi::record_suballocator_oom(session, device.index, static_cast<std::uint64_t>(bytes));
+    });
+    if (auto* const function = real.get()) {
+        function(bytes, allocated, reserved, device);
+    }
+}
+
+template <typename Size>
+using MemoryUsage = RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)>;
+template <typename Size>
+using OutOfMemory = RealFunction<void(std::int64_t, Size, Size, c10::Device)>;
+
+constinit MemoryUsage<std::size_t> real_memory_usage(
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+constinit MemoryUsage<std::int64_t> real_signed_memory_usage(
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+constinit OutOfMemory<std::size_t> real_out_of_memory(
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+constinit OutOfMemory<std::int64_t> real_signed_out_of_memory(
+    "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE");
+
+}  // namespace
+
+namespace c10 {
+
+#define MEMLAB_C10 __attribute__((visibility("default")))
+
+MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
+                                            std::size_t allocated, std::size_t reserved,
+                                            Device device) {
+    tell_memory(real_memory_usage, pointer, bytes, allocated, reserved, device);
+}
+
+/// As PyTorch has it before 2.3.
+MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
+                                            std::int64_t allocated, std::int64_t reserved,
+                                            Device device) {
+    tell_memory(real_signed_memory_usage, pointer, bytes, allocated, reserved, device);
+}
+
+MEMLAB_C10 void reportOutOfMemoryToProfiler(std::int64_t bytes, std::size_t allocated,
+                                            std::size_t reserved, Device device) {
+    tell_out_of_memory(real_out_of_memory, bytes, allocated, reserved, device);
+}
+
+MEMLAB_C10 void reportOutOfMemoryToProfiler(std::int64_t bytes, std::int64_t allocated,
+                                            std::int64_t reserved, Device device) {
+    tell_out_of_memory(real_signed_out_of_memory, bytes, allocated, reserved, device);
+}
+
+}  // namespace c10

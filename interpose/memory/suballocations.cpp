@@ -1,0 +1,116 @@
+#include "interpose/memory/suballocations.hpp"
+
+#include <optional>
+#include <vector>
+
+#include "interpose/driver/relaxed_capture.hpp"
+#include "interpose/memory/device_memory.hpp"
+#include "interpose/memory/oom_report.hpp"
+#include "interpose/memory/vmm_allocations.hpp"
+#include "trace/no_cancellation.hpp"
+
+namespace memlab::interpose {
+namespace {
+
+using trace::EventType;
+
+/// The context of memory on this GPU: the calling thread's, or any there.
+std::uint32_t context_on(Memory& memory, int gpu) {
+    const Context* context = memory.contexts().current();
+    if (context == nullptr || context->device() != gpu) {
+        const std::vector<Context*> there = memory.contexts().all(gpu);
+        context = there.empty() ? nullptr : there.front();
+    }
+    return context == nullptr ? 0 : context->id();
+}
+
+/// A block of memlab's pool, a mapping, or an allocation of the driver's.
+SegmentRange find_range(Memory& memory, std::uint64_t address) {
+    if (const std::optional<PooledBlock> pooled = find_pooled(memory, address)) {
+        return pooled->block ? SegmentRange{pooled->block->address, pooled->block->requested, false}
+                             : SegmentRange{};
+    }
+    const VmmAllocations::Range mapping = vmm_allocations().mapping_at(address);
+    if (mapping.bytes != 0) {
+        return {mapping.begin, mapping.bytes, true};
+    }
+    const RelaxedCapture relaxed(memory.captures().capturing());
+    CUdeviceptr base = 0;
+    std::size_t bytes = 0;
+    if (call_real(&Driver::cuMemGetAddressRange_v2, &base, &bytes, CUdeviceptr{address}) !=
+        CUDA_SUCCESS) {
+        return {};
+    }
+    const std::optional<LiveAllocation> live = memory.live().find(HandleClass::memory, base);
+    return {base, live ? live->requested : bytes, false};
+}
+
+bool is_described(Memory& memory, profiler::Recorder& recorder, int gpu) {
+    return memory.suballocators().is_described(recorder, gpu, [&](trace::DeviceInfo& info) {
+        if (memory.contexts().all(gpu).empty()) {
+            return false;
+        }
+        info = memory.contexts().device_info(gpu);
+        return true;
+    });
+}
+
+// A process has one recording.
+std::uint32_t malloc_id(profiler::Recorder& recorder) {
+    static const std::uint32_t id = recorder.string_id("CUDACachingAllocator::malloc");
+    return id;
+}
+std::uint32_t free_id(profiler::Recorder& recorder) {
+    static const std::uint32_t id = recorder.string_id("CUDACachingAllocator::free");
+    return id;
+}
+
+}  // namespace
+
+void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
+                          const SuballocatorTotals& totals) {
+    const trace::NoCancellation no_cancellation;
+    profiler::Recorder* const recorder = memory.recorder();
+    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+        return;
+    }
+    recorder->prefetch(EventType::alloc);
+    trace::Event alloc =
+        Suballocators::make_event(EventType::alloc, gpu, context_on(memory, gpu), address, bytes);
+    alloc.stack = recorder->capture_call_site();
+    alloc.api = malloc_id(*recorder);
+    memory.suballocators().allocated(*recorder, gpu, alloc, totals,
+                                     [&](std::uint64_t at) { return find_range(memory, at); });
+}
+
+void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
+                                std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    profiler::Recorder* const recorder = memory.recorder();
+    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+        return;
+    }
+    recorder->prefetch(EventType::free_requested);
+    trace::Event free = Suballocators::make_event(EventType::free_requested, gpu,
+                                                  context_on(memory, gpu), address, bytes);
+    free.api = free_id(*recorder);
+    recorder->record_freed(free);
+}
+
+void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    profiler::Recorder* const recorder = memory.recorder();
+    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+        return;
+    }
+    trace::OomEvent oom;
+    oom.device = Suballocators::device_index(gpu);
+    oom.context = context_on(memory, gpu);
+    oom.api = malloc_id(*recorder);
+    oom.stack = recorder->capture_call_site();
+    oom.kind = trace::MemoryKind::suballocation;
+    oom.requested = bytes;
+    report_suballocator_oom(memory, oom, gpu, Suballocators::pytorch);
+}
+
+}  // namespace memlab::interpose

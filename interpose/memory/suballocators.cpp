@@ -1,0 +1,142 @@
+#include "interpose/memory/suballocators.hpp"
+
+#include <iterator>
+
+namespace memlab::interpose {
+
+using trace::Event;
+using trace::EventType;
+
+bool Suballocators::is_described(profiler::Recorder& recorder, int gpu,
+                                 FunctionRef<bool(trace::DeviceInfo&)> describe) {
+    if (gpu < 0 || static_cast<std::size_t>(gpu) >= gpus_.size()) {
+        return false;
+    }
+    const std::lock_guard lock(mutex_);
+    if (!of(gpu).described) {
+        trace::DeviceInfo info;
+        if (!describe(info)) {
+            return false;
+        }
+        info.index = device_index(gpu);
+        info.allocator = pytorch;
+        info.gpu = static_cast<std::uint32_t>(gpu);
+        recorder.record(info);
+        of(gpu).described = true;
+    }
+    return true;
+}
+
+Event Suballocators::make_event(EventType type, int gpu, std::uint32_t context,
+                                std::uint64_t address, std::uint64_t bytes) {
+    Event event;
+    event.type = type;
+    event.kind = trace::MemoryKind::suballocation;
+    event.origin = trace::Origin::pool;
+    event.device = device_index(gpu);
+    event.context = context;
+    event.address = address;
+    event.requested = bytes;  // PyTorch does not tell what the program asked for
+    event.size = bytes;
+    return event;
+}
+
+void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event& alloc,
+                              const SuballocatorTotals& totals,
+                              FunctionRef<SegmentRange(std::uint64_t)> find) {
+    const std::lock_guard lock(mutex_);
+    Gpu& known = of(gpu);
+    if (totals.reserved != known.reserved + known.unexplained) {
+        find_segments(recorder, gpu, alloc, find);
+        known.unexplained = totals.reserved - known.reserved;
+        if (known.unexplained != 0 && !said_unexplained_) {
+            said_unexplained_ = true;
+            const bool less = known.unexplained >> 63 != 0;
+            recorder.report_missed(
+                "PyTorch's cache reserves other memory than memlab saw it take: its reserved bytes "
+                "and its segments are not exact",
+                less ? 0 - known.unexplained : known.unexplained);
+        }
+    }
+    recorder.record(alloc);
+}
+
+/// Makes segments of all that holds the new block.
+void Suballocators::find_segments(profiler::Recorder& recorder, int gpu, const Event& alloc,
+                                  FunctionRef<SegmentRange(std::uint64_t)> find) {
+    const std::uint64_t end = alloc.address + alloc.size;
+    for (std::uint64_t at = alloc.address; at < end;) {
+        const SegmentRange range = find(at);
+        if (range.bytes == 0 || range.begin + range.bytes <= at) {
+            return;
+        }
+        const auto known = segments_.find(range.begin);
+        if (known == segments_.end() || known->second.bytes != range.bytes ||
+            known->second.gpu != gpu) {
+            remove_in(recorder, range.begin, range.bytes);
+            segments_.emplace(range.begin, Segment{range.bytes, alloc.context, gpu, range.mapped});
+            any_.store(true, std::memory_order_relaxed);
+            of(gpu).reserved += range.bytes;
+            Event made =
+                make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc, gpu,
+                           alloc.context, range.begin, range.bytes);
+            made.requested = 0;
+            made.api = alloc.api;
+            made.stack = alloc.stack;
+            recorder.record(made);
+        }
+        at = range.begin + range.bytes;
+    }
+}
+
+Suballocators::Segments::iterator Suballocators::remove(profiler::Recorder& recorder,
+                                                        Segments::iterator segment) {
+    const auto& [address, info] = *segment;
+    of(info.gpu).reserved -= info.bytes;
+    Event gone = make_event(info.mapped ? EventType::segment_unmap : EventType::segment_free,
+                            info.gpu, info.context, address, info.bytes);
+    gone.requested = 0;
+    recorder.record(gone);
+    return segments_.erase(segment);
+}
+
+/// Ends the segments that overlap the range.
+void Suballocators::remove_in(profiler::Recorder& recorder, std::uint64_t address,
+                              std::uint64_t bytes) {
+    auto at = segments_.upper_bound(address);
+    if (at != segments_.begin()) {
+        const auto before = std::prev(at);
+        if (address - before->first < before->second.bytes) {
+            at = before;
+        }
+    }
+    while (at != segments_.end() && at->first < address + bytes) {
+        at = remove(recorder, at);
+    }
+}
+
+void Suballocators::memory_freed(profiler::Recorder& recorder, std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    if (const auto segment = segments_.find(address); segment != segments_.end()) {
+        remove(recorder, segment);
+    }
+}
+
+void Suballocators::memory_unmapped(profiler::Recorder& recorder, std::uint64_t address,
+                                    std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    remove_in(recorder, address, bytes);
+}
+
+void Suballocators::remove_context(std::uint32_t context) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(segments_, [&](const auto& segment) {
+        if (segment.second.context != context) {
+            return false;
+        }
+        of(segment.second.gpu).reserved -= segment.second.bytes;
+        return true;
+    });
+}
+
+}  // namespace memlab::interpose

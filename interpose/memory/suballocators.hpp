@@ -1,0 +1,97 @@
+// The program's own allocators as seen from inside. PyTorch's cache tells of each block that it
+// hands out or takes back (hooks/pytorch.cpp); what it cuts them from are allocations that the
+// driver, or memlab's pool, made for it. Both are recorded: the allocator has figures of its own,
+// beside those of the GPU (trace::DeviceInfo).
+//
+// The allocator says with each block how much memory it has reserved. Where memlab knows less, the
+// block is in memory that it does not know as a segment yet: whatever holds the block becomes one,
+// whoever allocated it. So the segments are the allocator's at each moment, and where they are not,
+// the report says so.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "interpose/driver/function_ref.hpp"
+#include "profiler/recorder.hpp"
+#include "trace/record.hpp"
+
+namespace memlab::interpose {
+
+/// What an allocator says of itself, in bytes.
+struct SuballocatorTotals {
+    std::uint64_t allocated = 0;
+    std::uint64_t reserved = 0;
+};
+
+/// Memory that an allocator cuts: of no bytes where there is none.
+struct SegmentRange {
+    std::uint64_t begin = 0;
+    std::uint64_t bytes = 0;
+    bool mapped = false;  ///< by cuMemMap
+};
+
+/// The segments of PyTorch's caches, one cache for each GPU. Thread-safety: all functions, from any
+/// thread. Its lock is taken before the pools' and the recorder's.
+class Suballocators {
+  public:
+    static constexpr const char* pytorch = "PyTorch";
+    /// DeviceInfo::index of PyTorch's cache on a GPU.
+    static std::uint32_t device_index(int gpu) {
+        return trace::DeviceInfo::suballocator_index(0, static_cast<std::uint32_t>(gpu));
+    }
+
+    /// Whether the cache on that GPU is described in the recording; if not, `describe` makes the
+    /// GPU's description, or returns false.
+    bool is_described(profiler::Recorder& recorder, int gpu,
+                      FunctionRef<bool(trace::DeviceInfo& info)> describe);
+
+    /// Records `alloc`, made by make_event(). What holds it becomes a segment if the allocator
+    /// says that it reserves more than is known; `find` tells what holds an address.
+    void allocated(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
+                   const SuballocatorTotals& totals,
+                   FunctionRef<SegmentRange(std::uint64_t address)> find);
+
+    /// Whether there were ever segments. One load.
+    bool any() const { return any_.load(std::memory_order_relaxed); }
+    /// The allocation at `address`, or all mappings in a range, went back to the driver.
+    void memory_freed(profiler::Recorder& recorder, std::uint64_t address);
+    void memory_unmapped(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    /// The context ended with its memory.
+    void remove_context(std::uint32_t context);
+
+    /// An event of a suballocation, without its call.
+    static trace::Event make_event(trace::EventType type, int gpu, std::uint32_t context,
+                                   std::uint64_t address, std::uint64_t bytes);
+
+  private:
+    struct Segment {
+        std::uint64_t bytes = 0;
+        std::uint32_t context = 0;
+        int gpu = 0;
+        bool mapped = false;
+    };
+    struct Gpu {
+        bool described = false;
+        std::uint64_t reserved = 0;     ///< of the segments that are known
+        std::uint64_t unexplained = 0;  ///< what the allocator says beyond that, modulo 2^64
+    };
+    using Segments = std::map<std::uint64_t, Segment>;
+
+    Gpu& of(int gpu) { return gpus_[static_cast<std::size_t>(gpu)]; }
+    void find_segments(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
+                       FunctionRef<SegmentRange(std::uint64_t)> find);
+    Segments::iterator remove(profiler::Recorder& recorder, Segments::iterator segment);
+    void remove_in(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+
+    std::mutex mutex_;
+    Segments segments_;
+    std::array<Gpu, trace::DeviceInfo::max_gpus> gpus_{};
+    std::atomic<bool> any_{false};
+    bool said_unexplained_ = false;
+};
+
+}  // namespace memlab::interpose

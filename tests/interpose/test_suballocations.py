@@ -1,0 +1,111 @@
+"""What PyTorch's cache tells of its blocks: each is recorded, and the cache's figures are its own to the
+byte. tests/programs/pytorch_cache.cpp, over stand-ins for PyTorch's libraries.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from harness import Found, Outcome, judge_recordings
+from support import EndToEnd
+
+FIRST_OF_PYTORCH = 64  # trace::DeviceInfo::suballocator_index(0, 0)
+
+
+class PyTorchCache(EndToEnd):
+    """One program in several modes, native and under memlab: it prints the same."""
+
+    def record(self, mode: str, folder: str = "pytorch", **settings: str) -> tuple[Found, Outcome]:
+        library = self.layout.program("pytorch_cache").parent / folder / "libc10_cuda.so"
+        command = self.program("pytorch_cache", str(library), mode)
+        self.output = self.work / "-".join(("out", mode, folder, *settings.values()))
+        devices = {"SIMCUDA_DEVICES": "2"}
+        native = self.without_memlab(command, devices)
+        self.assertEqual(native.code, 0, native.describe())
+        outcome = self.under_memlab(command, devices | settings)
+        self.assertEqual(outcome.code, 0, outcome.describe())
+        if mode != "threads":  # which cut the cache in any order
+            self.assertEqual(outcome.stdout, native.stdout)
+        self.assertIn(b"the profiler was told: yes", outcome.stdout)
+        found, problems = judge_recordings(self.layout, self.output, None)
+        self.assert_sound(problems)
+        return found[0], outcome
+
+    def told(self, outcome: Outcome) -> dict[int, list[int]]:
+        """By GPU: allocated, its peak, reserved, its peak, blocks, live blocks, segments."""
+        lines = re.findall(r"GPU (\d): (.*)", outcome.stdout.decode())
+        return {int(gpu): [int(number) for number in re.findall(r"\d+", rest)] for gpu, rest in lines}
+
+    def device(self, found: Found, index: int) -> dict[str, Any]:
+        return next(each for each in found.report["devices"] if each["index"] == index)
+
+    def assert_equal_to_the_caches(self, found: Found, outcome: Outcome) -> None:
+        self.assertNotEqual(self.told(outcome), {})
+        for gpu, (allocated, peak, reserved, reserved_peak, blocks, live, _) in self.told(outcome).items():
+            device = self.device(found, FIRST_OF_PYTORCH + gpu)
+            self.assertEqual((device["allocator"], device["gpu"]), ("PyTorch", gpu))
+            curves = device["curves"]
+            self.assertEqual((curves["allocated"]["at_end_bytes"], curves["allocated"]["peak_bytes"]),
+                             (allocated, peak))
+            self.assertEqual((curves["reserved"]["at_end_bytes"], curves["reserved"]["peak_bytes"]),
+                             (reserved, reserved_peak))
+            kind = device["kinds"]["suballocation"]
+            self.assertEqual((kind["count"], kind["live_count"]), (blocks, live))
+            stats = device["memory_stats"]
+            self.assertEqual((stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.current"],
+                              stats["allocation.all.allocated"]), (peak, reserved, blocks))
+            self.assertIsNone(device["fragmentation"]["internal"])
+        self.assertEqual(found.report["missed"], [])
+
+    def test_each_block_and_segment(self) -> None:
+        for mode in ("train", "expandable", "two_gpus", "threads"):
+            with self.subTest(mode):
+                self.assert_equal_to_the_caches(*self.record(mode))
+
+    def test_before_2_3(self) -> None:
+        self.assert_equal_to_the_caches(*self.record("train", "pytorch_2_2"))
+
+    def test_segments_from_memlabs_pool(self) -> None:
+        self.assert_equal_to_the_caches(*self.record("train", MEMLAB_IPC="off"))
+
+    def test_the_gpu_itself_is_as_ever(self) -> None:
+        found, outcome = self.record("train")
+        gpu = self.device(found, 0)
+        reserved_peak = self.told(outcome)[0][3]
+        self.assertNotIn("allocator", gpu)
+        self.assertEqual(gpu["curves"]["allocated"]["peak_bytes"], reserved_peak + (3 << 20))
+        self.assertNotIn("suballocation", gpu["kinds"])
+
+    def test_a_tensor_has_its_stack(self) -> None:
+        found, _ = self.record("train")
+        sites = [site for site in found.report["sites"]
+                 if site["kind"] == "suballocation" and site["count"] != 0]
+        self.assertEqual({site["api"] for site in sites}, {"CUDACachingAllocator::malloc"})
+        modules = {found.report["modules"][found.report["frames"][frame]["module"]]["path"]
+                   for site in sites for frame in found.report["stacks"][site["stack"]]["frames"]}
+        self.assertTrue(any(path.endswith("/pytorch_cache") for path in modules), modules)
+
+    def test_out_of_memory_is_explained_with_the_tensors(self) -> None:
+        found, outcome = self.record("out_of_memory")
+        text = outcome.stderr.decode()
+        self.assertEqual(text.count("out of memory: "), 1, text)
+        self.assertRegex(text, r"out of memory: PyTorch's allocation of 512\.00 MiB on GPU 0 ")
+        self.assertRegex(text, r"PyTorch's cache holds [\d.]+ GiB: [\d.]+ GiB allocated\.")
+        self.assertRegex(text, r"[\d.]+ GiB in \d+ allocations: CUDACachingAllocator::malloc < ")
+        last = found.report["ooms"][-1]
+        self.assertEqual((last["kind"], last["device"], last["requested_bytes"]),
+                         ("suballocation", FIRST_OF_PYTORCH, 512 << 20))
+        holders = last["holders"]["sites"]
+        self.assertEqual({found.report["sites"][holder["site"]]["kind"] for holder in holders},
+                         {"suballocation"})
+
+    def test_steps_and_scopes_count_what_is_in_the_cache_once(self) -> None:
+        found, outcome = self.record("steps")
+        (scope,) = (each for each in found.report["scopes"] if each["name"] == "step")
+        # Each of 5 steps makes a tensor of 1 MiB and frees it, and keeps one of 512 KiB.
+        self.assertEqual((scope["entries"], scope["allocated_count"], scope["freed_count"]), (5, 10, 5))
+        self.assertEqual(scope["allocated_bytes"], 5 * (3 << 19))
+        (steps,) = (each for each in found.report["steps"] if each["name"] == "step")
+        workspace = 3 << 20
+        self.assertEqual(steps["blocks"]["min_bytes"], [workspace + (i << 19) for i in range(1, 6)])

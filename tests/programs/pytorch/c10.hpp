@@ -1,0 +1,37 @@
+// What the test's stand-ins for libc10.so and libc10_cuda.so share: PyTorch's names, and nothing of
+// its code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace c10 {
+
+struct Device {
+    std::int8_t type;
+    std::int8_t index;
+};
+
+#ifdef MEMLAB_SIGNED_TOTALS  // as before PyTorch 2.3
+using Total = std::int64_t;
+#else
+using Total = std::size_t;
+#endif
+
+void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes, Total allocated, Total reserved,
+                                 Device device);
+void reportOutOfMemoryToProfiler(std::int64_t bytes, Total allocated, Total reserved,
+                                 Device device);
+
+}  // namespace c10
+
+/// Of one GPU's cache, in bytes and blocks.
+struct CacheStats {
+    std::uint64_t allocated;
+    std::uint64_t peak_allocated;
+    std::uint64_t reserved;
+    std::uint64_t peak_reserved;
+    std::uint64_t blocks;  ///< handed out so far
+    std::uint64_t live_blocks;
+    std::uint64_t segments;
+};
