@@ -13,6 +13,7 @@
 #include "report/source_frame.hpp"
 #include "trace/json/memory_label.hpp"
 #include "trace/json/report_entries.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 
@@ -154,6 +155,16 @@ struct Device {
                !kinds.empty();
     }
 };
+
+/// Whether the device of this index is the wanted one, or an allocator's on the wanted GPU.
+inline bool is_on(std::uint64_t index, std::uint64_t wanted) {
+    return index == wanted || index % trace::DeviceInfo::max_gpus == wanted;
+}
+
+/// "GPU 0"; "PyTorch on GPU 0"
+inline std::string device_label(const Device& device) {
+    return (device.is_gpu() ? "GPU " : device.allocator + " on GPU ") + std::to_string(device.gpu);
+}
 
 /// False for memory on the host, managed memory (it migrates), and memory of another process: the
 /// curves do not include these.
@@ -360,5 +371,15 @@ struct Report {
     LogInfo log;
     bool from_log = false;  ///< derived from an event log; the process may have written no report
 };
+
+/// device_label() of the device of this index.
+inline std::string label_of(const Report& report, std::uint64_t index) {
+    for (const Device& device : report.devices) {
+        if (device.index == index) {
+            return device_label(device);
+        }
+    }
+    return "GPU " + std::to_string(index);
+}
 
 }  // namespace memlab::report

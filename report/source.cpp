@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -124,6 +125,13 @@ std::uint64_t now_ns() {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+/// What a framework's cache holds comes before the GPU's view of it.
+void order_devices(std::vector<Device>& devices) {
+    std::stable_sort(devices.begin(), devices.end(), [](const Device& a, const Device& b) {
+        return a.gpu != b.gpu ? a.gpu < b.gpu : !a.is_gpu() && b.is_gpu();
+    });
+}
+
 /// A process that still writes the log has run until now, not until its last event.
 void add_time_until_now(const std::string& log, Process& process) {
     process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
@@ -183,6 +191,9 @@ ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink)
         }
         result = read.from_log ? make_report(aggregator, Moment::end) : parse_report(read.json);
         result.warning = read.warning;
+        if (result.report) {
+            order_devices(result.report->devices);
+        }
         if (result.report && read.from_log) {
             result.report->from_log = true;
             add_time_until_now(path, result.report->process);

@@ -262,10 +262,11 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
             out.unfinished = report::unfinished_text(member.report);
         }
         out.suppressions = &options.suppressions;
-        if (options.device) {
-            std::erase_if(out.summary.devices,
-                          [&](const auto& each) { return each.device->index != *options.device; });
-        }
+        // Limits are of what the driver handed out.
+        std::erase_if(out.summary.devices, [&](const auto& each) {
+            return !each.device->is_gpu() ||
+                   (options.device && each.device->index != *options.device);
+        });
     }
     return processes;
 }

@@ -24,7 +24,8 @@ namespace {
 
 bool is_of_a_device_resource(MemoryKind kind) {
     return kind == MemoryKind::device || kind == MemoryKind::managed ||
-           kind == MemoryKind::async_pool || kind == MemoryKind::graph;
+           kind == MemoryKind::async_pool || kind == MemoryKind::graph ||
+           kind == MemoryKind::suballocation;
 }
 
 class Csv final : public History {

@@ -33,8 +33,10 @@ void History::on(const trace::Checkpoint& record) {
     while (!live_.empty()) {
         end(live_.begin(), nullptr);
     }
-    while (!segments_.empty()) {
-        remove(segments_.begin());
+    for (Level* const level : {&pool_, &suballocators_}) {
+        while (!level->segments.empty()) {
+            remove(*level, level->segments.begin());
+        }
     }
     strings_.assign(1, {});  // they are defined again
     now_ = std::max(now_, record.time_ns);
@@ -94,7 +96,7 @@ void History::end(Live::iterator at, const Event* by) {
     }
     completed(allocation, by);
     if (allocation.in_segment) {
-        blocks_.erase(allocation.event.address);
+        level_of(allocation.event.kind).blocks.erase(allocation.event.address);
     }
     live_.erase(at);
 }
@@ -107,15 +109,17 @@ void History::allocate(const Event& event) {
     Allocation allocation;
     allocation.number = ++count_;
     allocation.event = event;
-    allocation.pooled = event.origin == Origin::pool && key.first == AddressSpace::pointer;
+    Level& level = level_of(event.kind);
+    allocation.pooled = event.origin == Origin::pool && key.first == level.space;
     allocation.size = event.size == 0 && !allocation.pooled ? event.requested : event.size;
     if (allocation.pooled) {
-        end_blocks(event.address, allocation.size);
+        end_blocks(level, event.address, allocation.size);
         // Blocks outside of all segments are not tracked by address.
-        if (const auto around = first_segment_after(event.address);
-            allocation.size != 0 && around != segments_.end() && around->first <= event.address &&
+        if (const auto around = first_segment_after(level, event.address);
+            allocation.size != 0 && around != level.segments.end() &&
+            around->first <= event.address &&
             allocation.size <= around->second.size - (event.address - around->first)) {
-            blocks_[event.address] = allocation.size;
+            level.blocks[event.address] = allocation.size;
             allocation.in_segment = true;
         }
     }
@@ -142,45 +146,47 @@ void History::complete(const Event& event) {
     }
 }
 
-void History::end_blocks(std::uint64_t address, std::uint64_t size) {
+void History::end_blocks(Level& level, std::uint64_t address, std::uint64_t size) {
     const std::uint64_t behind = range_end(address, size);
-    auto at = blocks_.upper_bound(address);
-    if (at != blocks_.begin() && range_end(std::prev(at)->first, std::prev(at)->second) > address) {
+    auto at = level.blocks.upper_bound(address);
+    if (at != level.blocks.begin() &&
+        range_end(std::prev(at)->first, std::prev(at)->second) > address) {
         --at;
     }
-    while (at != blocks_.end() && at->first < behind) {
+    while (at != level.blocks.end() && at->first < behind) {
         const std::uint64_t block = at->first;
         ++at;
-        end(live_.find({AddressSpace::pointer, block}), nullptr);
+        end(live_.find({level.space, block}), nullptr);
     }
 }
 
 /// The first segment whose end is above `address`.
-History::Ranges::iterator History::first_segment_after(std::uint64_t address) {
-    auto at = segments_.upper_bound(address);
-    if (at != segments_.begin() &&
+History::Ranges::iterator History::first_segment_after(Level& level, std::uint64_t address) {
+    auto at = level.segments.upper_bound(address);
+    if (at != level.segments.begin() &&
         range_end(std::prev(at)->first, std::prev(at)->second.size) > address) {
         --at;
     }
     return at;
 }
 
-void History::remove(Ranges::iterator segment) {
+void History::remove(Level& level, Ranges::iterator segment) {
     const auto [address, removed] = *segment;
-    end_blocks(address, removed.size);
-    segments_.erase(segment);
+    end_blocks(level, address, removed.size);
+    level.segments.erase(segment);
     segment_removed(removed.device, address, removed.size, removed.mapped);
 }
 
 void History::add_segment(const Event& event) {
+    Level& level = level_of(event.kind);
     const std::uint64_t behind = range_end(event.address, event.size);
     if (behind == event.address) {
         return;
     }
-    end_blocks(event.address, event.size);
-    for (auto at = first_segment_after(event.address);
-         at != segments_.end() && at->first < behind;) {
-        remove(at++);
+    end_blocks(level, event.address, event.size);
+    for (auto at = first_segment_after(level, event.address);
+         at != level.segments.end() && at->first < behind;) {
+        remove(level, at++);
     }
     Event added = event;
     added.size = behind - event.address;
@@ -189,38 +195,40 @@ void History::add_segment(const Event& event) {
                       .device = event.device,
                       .context = event.context,
                       .mapped = event.type == EventType::segment_map};
-    auto at = segments_.emplace(event.address, range).first;
+    auto at = level.segments.emplace(event.address, range).first;
     // Adjacent mapped ranges are one segment: blocks may span both.
-    const auto join = [this](Ranges::iterator front, Ranges::iterator rear) {
+    const auto join = [&level](Ranges::iterator front, Ranges::iterator rear) {
         if (front->second.mapped && rear->second.mapped &&
             front->second.context == rear->second.context &&
             front->first + front->second.size == rear->first) {
             front->second.size += rear->second.size;
-            segments_.erase(rear);
+            level.segments.erase(rear);
             return front;
         }
         return rear;
     };
-    if (at != segments_.begin()) {
+    if (at != level.segments.begin()) {
         at = join(std::prev(at), at);
     }
-    if (const auto next = std::next(at); next != segments_.end()) {
+    if (const auto next = std::next(at); next != level.segments.end()) {
         join(at, next);
     }
 }
 
 void History::free_segment(const Event& event) {
-    if (const auto at = segments_.find(event.address); at != segments_.end()) {
-        remove(at);
+    Level& level = level_of(event.kind);
+    if (const auto at = level.segments.find(event.address); at != level.segments.end()) {
+        remove(level, at);
     }
 }
 
 /// Removes a range from mapped segments, which may be split.
 void History::unmap(const Event& event) {
+    Level& level = level_of(event.kind);
     const std::uint64_t behind = range_end(event.address, event.size);
-    end_blocks(event.address, event.size);
-    auto at = first_segment_after(event.address);
-    while (at != segments_.end() && at->first < behind) {
+    end_blocks(level, event.address, event.size);
+    auto at = first_segment_after(level, event.address);
+    while (at != level.segments.end() && at->first < behind) {
         const auto [address, segment] = *at;
         if (!segment.mapped) {
             ++at;
@@ -229,17 +237,17 @@ void History::unmap(const Event& event) {
         const std::uint64_t end = range_end(address, segment.size);
         const std::uint64_t from = std::max(address, event.address);
         const std::uint64_t to = std::min(end, behind);
-        segments_.erase(at);
+        level.segments.erase(at);
         if (address < from) {
-            segments_[address] = segment;
-            segments_[address].size = from - address;
+            level.segments[address] = segment;
+            level.segments[address].size = from - address;
         }
         if (to < end) {
-            segments_[to] = segment;
-            segments_[to].size = end - to;
+            level.segments[to] = segment;
+            level.segments[to].size = end - to;
         }
         segment_removed(segment.device, from, to - from, true);
-        at = segments_.lower_bound(to);
+        at = level.segments.lower_bound(to);
     }
 }
 
@@ -251,10 +259,12 @@ void History::on(const trace::ContextLost& record) {
             end(here, nullptr);
         }
     }
-    for (auto at = segments_.begin(); at != segments_.end();) {
-        const auto here = at++;
-        if (here->second.context == record.context) {
-            remove(here);
+    for (Level* const level : {&pool_, &suballocators_}) {
+        for (auto at = level->segments.begin(); at != level->segments.end();) {
+            const auto here = at++;
+            if (here->second.context == record.context) {
+                remove(*level, here);
+            }
         }
     }
 }

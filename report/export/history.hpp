@@ -88,6 +88,16 @@ class History : public trace::RecordSink {
         bool mapped = false;
     };
     using Ranges = std::map<std::uint64_t, Range>;
+    /// The pool's segments and blocks, or those of the program's allocators, which may lie in them.
+    struct Level {
+        trace::AddressSpace space;
+        std::map<std::uint64_t, std::uint64_t> blocks = {};  ///< in segments: address to size
+        Ranges segments = {};
+    };
+
+    Level& level_of(trace::MemoryKind kind) {
+        return kind == trace::MemoryKind::suballocation ? suballocators_ : pool_;
+    }
 
     void allocate(const trace::Event& event);
     void free(const trace::Event& event);
@@ -97,18 +107,18 @@ class History : public trace::RecordSink {
     void unmap(const trace::Event& event);
     /// Frees (unless pending) and completes an allocation.
     void end(Live::iterator at, const trace::Event* by);
-    /// Ends the pool's blocks that overlap a range.
-    void end_blocks(std::uint64_t address, std::uint64_t size);
-    void remove(Ranges::iterator segment);
-    Ranges::iterator first_segment_after(std::uint64_t address);
+    /// Ends the level's blocks that overlap a range.
+    void end_blocks(Level& level, std::uint64_t address, std::uint64_t size);
+    void remove(Level& level, Ranges::iterator segment);
+    static Ranges::iterator first_segment_after(Level& level, std::uint64_t address);
 
     trace::ProcessInfo process_;
     std::vector<std::string> strings_{1};
     std::uint64_t now_ = 0;
     std::uint64_t count_ = 0;
     Live live_;
-    std::map<std::uint64_t, std::uint64_t> blocks_;  ///< the pool's in segments: address to size
-    Ranges segments_;
+    Level pool_{trace::AddressSpace::pointer};
+    Level suballocators_{trace::AddressSpace::suballocation};
 };
 
 }  // namespace memlab::exports

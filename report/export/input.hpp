@@ -35,7 +35,7 @@ struct Input {
     std::optional<std::uint64_t> device;  ///< only this GPU; none: all
     Weight by = Weight::peak;
 
-    bool wants(std::uint64_t index) const { return !device || *device == index; }
+    bool wants(std::uint64_t index) const { return !device || report::is_on(index, *device); }
 };
 
 /// The result of an exporter.

@@ -118,9 +118,9 @@ class TraceEvents {
         json_.member("id", id);
     }
 
-    void counter(std::uint64_t device, const char* curve, std::uint64_t time_ns,
+    void counter(const std::string& device, const char* curve, std::uint64_t time_ns,
                  std::uint64_t bytes) {
-        begin("C", "GPU " + std::to_string(device) + " " + curve, time_ns);
+        begin("C", device + " " + curve, time_ns);
         json_.key("args");
         json_.begin_object();
         json_.member("bytes", bytes);
@@ -404,7 +404,11 @@ class Curves final : public trace::GenericSink<Curves> {
             const bool known = curve != Curve::device_used || device.sampled;
             if (known && shown.at(at) != bytes && (bytes != 0 || shown.at(at))) {
                 shown.at(at) = bytes;
-                out_.counter(index, name, aggregator_.duration_ns(), bytes);
+                const std::string label =
+                    device.info.is_gpu()
+                        ? "GPU " + std::to_string(index)
+                        : device.info.allocator + " on GPU " + std::to_string(device.info.gpu);
+                out_.counter(label, name, aggregator_.duration_ns(), bytes);
             }
         }
     }
@@ -429,11 +433,11 @@ void write_report_curves(const Input& input, TraceEvents& out) {
                     continue;
                 }
                 // The maximum of a bucket is written at its begin, so that no peak is lost.
-                out.counter(device.index, name, row.begin_ns, values->max);
+                out.counter(report::device_label(device), name, row.begin_ns, values->max);
                 std::uint64_t end = 0;
                 if (values->last != values->max &&
                     !__builtin_add_overflow(row.begin_ns, device.timeline.bucket_ns, &end)) {
-                    out.counter(device.index, name, end, values->last);
+                    out.counter(report::device_label(device), name, end, values->last);
                 }
             }
         }

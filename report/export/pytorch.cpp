@@ -168,7 +168,9 @@ class Trace final : public History {
         const bool inside = allocation.in_segment && segment != layout.segments.end() &&
                             !segment->second.synthetic && !layout.overlaps_block(address, size);
         if (!inside) {
-            const bool pointer = trace::address_space(event.kind) == trace::AddressSpace::pointer;
+            const trace::AddressSpace space = trace::address_space(event.kind);
+            const bool pointer = space == trace::AddressSpace::pointer ||
+                                 space == trace::AddressSpace::suballocation;
             if (!pointer || address >= first_synthetic_address || !layout.is_free(address, size)) {
                 const std::optional<std::uint64_t> free = layout.find_synthetic_address(size);
                 if (!free) {
@@ -303,16 +305,17 @@ class Snapshot {
     void traces() {
         std::uint64_t count = 0;
         for (const report::Device& device : input_.recording.report.devices) {
-            count = std::max(count, device.index + 1);
+            count = std::max(count, device.gpu + 1);
         }
         Pickler::List list = pickle_.begin_list();
         for (std::uint64_t index = 0; index < count; ++index) {
             pickle_.item(list);
-            if (!is_wanted(index)) {
+            const report::Device* const device = choose(index);
+            if (device == nullptr) {
                 pickle_.begin_list();
                 continue;
             }
-            Trace of_device(input_, static_cast<std::uint32_t>(index), pickle_, frames_);
+            Trace of_device(input_, static_cast<std::uint32_t>(device->index), pickle_, frames_);
             constexpr trace::LogPart part = trace::LogPart::beginning;
             stretch_ = report::describe_stretch(
                 report::read_log_ahead(input_.recording.log,
@@ -325,12 +328,17 @@ class Snapshot {
         pickle_.end_list(list);
     }
 
-    bool is_wanted(std::uint64_t index) const {
-        const auto& devices = input_.recording.report.devices;
-        return input_.wants(index) &&
-               std::any_of(devices.begin(), devices.end(), [index](const report::Device& device) {
-                   return device.index == index && device.used();
-               });
+    /// The cache of PyTorch's own on that GPU, where it was seen from inside, else the GPU; null:
+    /// none is wanted.
+    const report::Device* choose(std::uint64_t gpu) const {
+        const report::Device* chosen = nullptr;
+        for (const report::Device& device : input_.recording.report.devices) {
+            if (device.gpu == gpu && device.used() && input_.wants(device.index) &&
+                (chosen == nullptr || !device.is_gpu())) {
+                chosen = &device;
+            }
+        }
+        return chosen;
     }
 
     void write_segment(std::uint64_t device, const SnapshotLayout& layout, std::uint64_t address,

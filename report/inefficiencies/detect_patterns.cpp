@@ -461,7 +461,7 @@ std::vector<DeviceFindings> detect_patterns(const Report& report, Resolver& reso
                                             const std::string& log) {
     PatternDetector detector(report, resolver, query, patterns, steps);
     for (const Device& device : report.devices) {
-        if (device.used() && (!query.device || device.index == *query.device)) {
+        if (device.used() && (!query.device || is_on(device.index, *query.device))) {
             detector.examine(device);
         }
     }

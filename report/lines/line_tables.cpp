@@ -242,15 +242,18 @@ void add_sums(const Report& report, const Device& device, const TakenSites& take
     }
 }
 
+/// The one that held most; a framework's cache, where one was seen from inside, before the GPUs.
 const Device* choose_device(const Report& report, const std::optional<std::uint64_t>& wanted) {
     const Device* found = nullptr;
     for (const Device& device : report.devices) {
-        if (wanted ? device.index == *wanted
-                   : device.used() &&
-                         (found == nullptr || device.curve(Curve::allocated).peak_bytes >
-                                                  found->curve(Curve::allocated).peak_bytes)) {
-            found = &device;
+        if (wanted ? !is_on(device.index, *wanted) : !device.used()) {
+            continue;
         }
+        const bool better = found == nullptr || (device.is_gpu() == found->is_gpu()
+                                                     ? device.curve(Curve::allocated).peak_bytes >
+                                                           found->curve(Curve::allocated).peak_bytes
+                                                     : !device.is_gpu());
+        found = better ? &device : found;
     }
     return found;
 }

@@ -127,7 +127,7 @@ std::vector<GpuUsage> combined_gpu_usage(const RunCollection& run) {
     for (std::size_t i = 0; i < run.members.size(); ++i) {
         const Report& report = run.members[i].report;
         for (const Device& device : report.devices) {
-            if (!was_used(device)) {
+            if (!was_used(device) || !device.is_gpu()) {
                 continue;
             }
             const std::string key = device.uuid.empty()

@@ -23,7 +23,8 @@ inline ProcessStats process_stats(const Report& report,
                                   const std::optional<std::uint64_t>& only = std::nullopt) {
     ProcessStats sums;
     for (const Device& device : report.devices) {
-        if (only && device.index != *only) {
+        // An allocator's segments are allocations of its GPU's.
+        if (!device.is_gpu() || (only && device.index != *only)) {
             continue;
         }
         add_to(sums.allocated_peak, device.curve(Curve::allocated).peak_bytes);

@@ -45,7 +45,7 @@ RankRow make_row(const Report& report) {
     double reserved = 0;
     for (const Device& device : report.devices) {
         const CurveSummary& device_reserved = device.curve(Curve::reserved);
-        if (device_reserved.peak_bytes == 0 && device.kinds.empty()) {
+        if (!device.is_gpu() || (device_reserved.peak_bytes == 0 && device.kinds.empty())) {
             continue;
         }
         row.gpus.push_back(device.uuid);

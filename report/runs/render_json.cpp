@@ -19,6 +19,9 @@ json value_or_null(const std::optional<Value>& value) {
 json devices_json(const Report& report) {
     json list = json::array();
     for (const Device& device : report.devices) {
+        if (!device.is_gpu()) {
+            continue;  // its segments are allocations of the GPU's
+        }
         list.push_back({{"index", device.index},
                         {"name", device.name},
                         {"uuid", device.uuid},

@@ -97,7 +97,7 @@ class RunComparer {
         }
         SiteStats sum;
         for (const Device& device : report.devices) {
-            if (!options_.device || device.index == *options_.device) {
+            if (device.is_gpu() && (!options_.device || device.index == *options_.device)) {
                 sum.add(device_stats(report, device));
             }
         }

@@ -20,7 +20,7 @@ namespace memlab::report {
 
 void SummaryPage::device_sections(const DeviceSummary& summary) {
     const Device& device = *summary.device;
-    std::string name = "GPU " + std::to_string(device.index) + ": " + clean(device.name);
+    std::string name = clean(device_label(device)) + ": " + clean(device.name);
     std::string note = format_bytes(device.total_bytes);
     if (device.limit_bytes) {
         note = format_bytes(*device.limit_bytes) + " of " + note + " by MEMLAB_LIMIT";
@@ -61,8 +61,9 @@ void SummaryPage::curve_table(const Device& device) {
         const char* name;
         const char* meaning;
     };
-    static constexpr std::array<Row, curve_count> rows = {{
-        {Curve::allocated, "allocated", "what the program holds"},
+    const bool gpu = device.is_gpu();
+    const std::array<Row, curve_count> rows = {{
+        {Curve::allocated, "allocated", gpu ? "what the program holds" : "what it handed out"},
         {Curve::reserved, "reserved", "taken from the driver"},
         {Curve::requested, "requested", "before rounding"},
         {Curve::active, "active", "allocated + frees pending"},
@@ -72,7 +73,8 @@ void SummaryPage::curve_table(const Device& device) {
              right(moment_column(*summary_.report), 14)));
     for (const Row& row : rows) {
         const auto& curve = device.curves.at(static_cast<std::size_t>(row.curve));
-        if (!curve) {
+        // An allocator does not tell the others.
+        if (!curve || (!gpu && row.curve != Curve::allocated && row.curve != Curve::reserved)) {
             continue;
         }
         const bool important = row.curve == Curve::allocated || row.curve == Curve::reserved;
@@ -154,9 +156,13 @@ void SummaryPage::waterfall(const Device& device) {
     }
     levels.push_back(
         {fall->reserved, "reserved", "contexts, modules, other processes: what remains"});
-    levels.push_back({fall->active, "active", "cached for reuse"});
-    levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
-    levels.push_back({fall->requested, "requested", "rounding"});
+    if (device.is_gpu()) {
+        levels.push_back({fall->active, "active", "cached for reuse"});
+        levels.push_back({fall->allocated, "allocated", "freed, while the GPU may still use it"});
+        levels.push_back({fall->requested, "requested", "rounding"});
+    } else {
+        levels.push_back({fall->allocated, "allocated", "cached for reuse"});
+    }
     heading("Where it went at the allocated peak",
             "each the most within " + format_duration(fall->within_ns));
     for (std::size_t i = 0; i < levels.size();) {
@@ -175,7 +181,7 @@ void SummaryPage::waterfall(const Device& device) {
     for (const auto& [kind, bytes] : fall->outside_pool) {
         outside += (outside.empty() ? "" : ", ") + clean(kind) + " " + format_bytes(bytes);
     }
-    if (!outside.empty()) {
+    if (!outside.empty() && device.is_gpu()) {
         paragraph("    ", "Allocated outside the pool: " + outside + ".");
     }
 }
@@ -185,7 +191,9 @@ void SummaryPage::fragmentation(const Device& device) {
     if (!figures.at_peak && !figures.external && !figures.internal) {
         return;
     }
-    heading("Fragmentation of memlab's pool");
+    const std::string pool =
+        device.is_gpu() ? "memlab's pool" : clean(device.allocator) + "'s cache";
+    heading("Fragmentation of " + pool);
     const auto row = [&](const std::optional<double>& ratio, const std::string& meaning,
                          const char* without) {
         char text[16] = "-";
@@ -195,7 +203,9 @@ void SummaryPage::fragmentation(const Device& device) {
         }
         line("  " + right(text, 6) + "  " + (ratio ? meaning : dim(without)));
     };
-    row(figures.at_peak, "of the reserved peak lies above the active peak: cached",
+    row(figures.at_peak,
+        device.is_gpu() ? "of the reserved peak lies above the active peak: cached"
+                        : "of the reserved peak lies above the allocated peak: cached",
         "cached: the pool reserved nothing");
     std::string pieces = "of the free memory lies outside its largest block: in pieces";
     if (figures.external && width() >= 100) {
@@ -203,8 +213,10 @@ void SummaryPage::fragmentation(const Device& device) {
                   format_bytes(figures.total_free_bytes) + ")";
     }
     row(figures.external, pieces, "in pieces: nothing was free when the pool last grew");
-    row(figures.internal, "of the allocated peak was not asked for: rounding",
-        "rounding: the pool served nothing");
+    if (device.is_gpu()) {
+        row(figures.internal, "of the allocated peak was not asked for: rounding",
+            "rounding: the pool served nothing");
+    }
 }
 
 void SummaryPage::marks(const Device& device) {
@@ -299,9 +311,10 @@ void SummaryPage::kernels(const Device& device) {
 }
 
 void SummaryPage::kinds(const Device& device) {
-    const bool only_device =
-        device.kinds.empty() || (device.kinds.size() == 1 && device.kinds.count("device") != 0);
-    if (only_device) {
+    const bool one_kind = device.kinds.empty() ||
+                          (device.kinds.size() == 1 &&
+                           device.kinds.count(device.is_gpu() ? "device" : "suballocation") != 0);
+    if (one_kind) {
         return;
     }
     heading("Kinds of memory");

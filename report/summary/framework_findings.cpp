@@ -113,8 +113,11 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
             finding.switched_off = option != report.options.end() &&
                                    switches_off(caches[i], option->first, option->second);
         }
-        const bool on_top = use.count != 0 && use.peak_bytes >= whole / 4 && use.peak_bytes != 0 &&
-                            looks_cached(caches[i], use);
+        const bool seen_from_inside =
+            std::any_of(report.devices.begin(), report.devices.end(),
+                        [&](const Device& device) { return device.allocator == caches[i].name; });
+        const bool on_top = !seen_from_inside && use.count != 0 && use.peak_bytes >= whole / 4 &&
+                            use.peak_bytes != 0 && looks_cached(caches[i], use);
         if (use.count != 0 && (finding.switched_off || on_top)) {
             describe(report, finding, whole);
             findings.push_back(std::move(finding));

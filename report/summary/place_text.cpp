@@ -40,7 +40,9 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     const auto dim = [&style](const std::string& text) {
         return text.empty() ? text : std::string(style.dim()) + text + std::string(style.reset());
     };
-    const std::string kind = kind_name == "device" ? std::string() : "  [" + clean(kind_name) + "]";
+    // What is on a device of an allocator's is all of one kind.
+    const bool plain = kind_name == "device" || kind_name == "suballocation";
+    const std::string kind = plain ? std::string() : "  [" + clean(kind_name) + "]";
     std::string where = clean(location_text(place, options.working_directory));
     std::string function = clean(without_anonymous(place.recorded ? place.function : api));
     std::string extra = kind;

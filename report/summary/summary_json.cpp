@@ -188,6 +188,7 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
                        {"live_bytes", totals.live_bytes}};
     }
     json out = {{"index", device.index},
+                {"allocator", device.is_gpu() ? json(nullptr) : json(device.allocator)},
                 {"name", device.name},
                 {"uuid", device.uuid},
                 {"total_bytes", device.total_bytes},

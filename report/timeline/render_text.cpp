@@ -246,9 +246,9 @@ class TimelineText {
             page_.heading("Out of memory");
             for (std::size_t i = 0; i < view_.ooms.size() && i < options_.top; ++i) {
                 const TimelineOom& oom = view_.ooms[i];
-                page_.line("    X" + right(format_duration(oom.time_ns), 13) + "  GPU " +
-                           std::to_string(oom.device) + ": " + format_bytes(oom.requested_bytes) +
-                           " requested");
+                page_.line("    X" + right(format_duration(oom.time_ns), 13) + "  " +
+                           page_.clean(label_of(report_, oom.device)) + ": " +
+                           format_bytes(oom.requested_bytes) + " requested");
             }
         }
         std::vector<std::string> warnings;
@@ -286,7 +286,7 @@ class TimelineText {
             heading = "Live at the " + moment_->name + ", " + format_duration(moment_->time_ns);
         }
         if (moment_->tables.size() > 1) {
-            heading += ", GPU " + std::to_string(table.device->index);
+            heading += ", " + page_.clean(device_label(*table.device));
         }
         page_.heading(heading + ": " + format_bytes(whole),
                       format_plural(count, "allocation") +

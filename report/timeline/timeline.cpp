@@ -406,7 +406,7 @@ std::optional<std::uint64_t> parse_moment(std::string_view text, const Report& r
     }
     if (text == "peak") {
         for (const Device& each : report.devices) {
-            if (each.used() && (!device || each.index == *device)) {
+            if (each.used() && (!device || is_on(each.index, *device))) {
                 return each.curve(Curve::allocated).peak_time_ns;
             }
         }
@@ -434,7 +434,7 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
     view.to_ns = to_ns;
     view.from_log = !log.empty();
     for (const Device& each : report.devices) {
-        if (each.used() && (!device || each.index == *device)) {
+        if (each.used() && (!device || is_on(each.index, *device))) {
             view.devices.emplace_back().device = &each;
         }
     }
@@ -454,7 +454,8 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
         }
     }
     if (device) {
-        std::erase_if(view.ooms, [&](const TimelineOom& oom) { return oom.device != *device; });
+        std::erase_if(view.ooms,
+                      [&](const TimelineOom& oom) { return !is_on(oom.device, *device); });
     }
     return view;
 }

@@ -100,7 +100,7 @@ std::vector<CallTree> call_trees(const Report& report, Resolver& resolver,
                                  const TreeOptions& tree) {
     std::vector<CallTree> trees;
     for (const Device& device : report.devices) {
-        if (device.used() && (!options.device || *options.device == device.index)) {
+        if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             trees.push_back(Builder(resolver, tree).build(report, device, taken, options.order));
         }
     }

@@ -43,12 +43,15 @@ class SiteSums {
   public:
     explicit SiteSums(const DiffOptions& options) : options_(options) {}
 
-    /// `calls` must use the side's resolver. `device`: only sites of this device.
+    /// `calls` must use the side's resolver. `device`: only sites of this device; none: of all
+    /// GPUs.
     void add(const DiffSide& side, CallChains& calls, std::optional<std::uint64_t> device,
              SiteStats SiteDiff::*figures) {
         for (std::size_t i = 0; i < side.report.sites.size(); ++i) {
             const Site& site = side.report.sites[i];
-            if ((device && site.device != *device) || !side.taken.at(i)) {
+            const bool is_of_it =
+                device ? site.device == *device : site.device < trace::DeviceInfo::max_gpus;
+            if (!is_of_it || !side.taken.at(i)) {
                 continue;
             }
             const std::vector<Place>& chain = calls.chain(site.stack);
@@ -111,9 +114,10 @@ class DeviceDiffer {
         SiteSums sums(options_);
         sums.add(before_, calls_before_, index, &SiteDiff::before);
         sums.add(after_, calls_after_, index, &SiteDiff::after);
-        DeviceDiff out{sums.take(), index, {}, {}};
+        DeviceDiff out{sums.take(), index, {}, {}, {}};
         const Device* before = find_device(before_.report, index);
         const Device* after = find_device(after_.report, index);
+        out.label = device_label(after != nullptr ? *after : *before);
         if (before != nullptr && after != nullptr && before->name != after->name) {
             out.name = before->name + ", then " + after->name;
         } else {
@@ -134,7 +138,6 @@ class DeviceDiffer {
         out.totals = {
             {"allocated", "allocated_peak_bytes", "peak", true, peak(Curve::allocated)},
             {"reserved", "reserved_peak_bytes", "peak", true, peak(Curve::reserved)},
-            {"requested", "requested_peak_bytes", "peak", true, peak(Curve::requested)},
             {"still held",
              "allocated_at_end_bytes",
              "at the end",
@@ -146,6 +149,10 @@ class DeviceDiffer {
              false,
              {allocation_count(a), allocation_count(b)}},
         };
+        if (a.is_gpu() && b.is_gpu()) {  // an allocator does not tell what was asked for
+            out.totals.insert(out.totals.begin() + 2, {"requested", "requested_peak_bytes", "peak",
+                                                       true, peak(Curve::requested)});
+        }
     }
 
     const DiffSide& before_;
@@ -232,7 +239,7 @@ Diff diff_reports(const DiffSide& before, const DiffSide& after, const DiffOptio
     std::set<std::uint64_t> devices;
     for (const Report* report : {&before.report, &after.report}) {
         for (const Device& device : report->devices) {
-            if (device.used() && (!options.device || *options.device == device.index)) {
+            if (device.used() && (!options.device || is_on(device.index, *options.device))) {
                 devices.insert(device.index);
             }
         }

@@ -63,7 +63,8 @@ struct DiffTotal {
 
 struct DeviceDiff : SiteChanges {
     std::uint64_t index = 0;
-    std::string name;  ///< "A, then B" if they differ
+    std::string label;  ///< "GPU 0"
+    std::string name;   ///< "A, then B" if they differ
     std::vector<DiffTotal> totals;
 };
 

@@ -21,7 +21,7 @@ class DiffText {
         side("before", before);
         side("after", after);
         for (const DeviceDiff& device : diff.devices) {
-            page_.heading("GPU " + std::to_string(device.index) + ": " + page_.clean(device.name));
+            page_.heading(page_.clean(device.label) + ": " + page_.clean(device.name));
             tables_.totals(device.totals);
             tables_.sites(device, "");
         }

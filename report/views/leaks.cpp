@@ -62,7 +62,7 @@ GrowingSteps find_growth(const Report& report, const Steps& steps, Resolver& res
     out.steps = &steps;
     for (const Steps::Growing& growing : steps.growing) {
         const Site& site = report.sites.at(growing.site);
-        if (!taken.at(growing.site) || (options.device && site.device != *options.device)) {
+        if (!taken.at(growing.site) || (options.device && !is_on(site.device, *options.device))) {
             continue;
         }
         if (find_suppression(suppressions, site, resolver.frames(site.stack), LeakKind::growing) !=
@@ -128,7 +128,7 @@ Leaks find_leaks(const Report& report, Resolver& resolver, const std::vector<boo
                  const std::vector<Suppression>& suppressions, const LeakOptions& options) {
     Leaks leaks;
     for (const Device& device : report.devices) {
-        if (device.used() && (!options.device || *options.device == device.index)) {
+        if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             leaks.devices.push_back(
                 find_device_leaks(report, device, resolver, taken, suppressions, options.order));
         }

@@ -44,8 +44,8 @@ class OomText {
         const Oom& oom = *summary.oom;
         page_.heading(page_.red("Out of memory") + " " + std::to_string(number) + " of " +
                           format_count(summary_.ooms.size()),
-                      "at " + format_duration(oom.time_ns) + page_.separator() + "GPU " +
-                          std::to_string(oom.device) + page_.separator() +
+                      "at " + format_duration(oom.time_ns) + page_.separator() +
+                          page_.clean(label_of(*summary_.report, oom.device)) + page_.separator() +
                           page_.clean(thread_text(*summary_.report, oom.thread)));
         page_.paragraph("  ", page_.clean(oom.api) + " of " + format_bytes(oom.requested_bytes) +
                                   " (" + page_.clean(oom.kind) + ") failed with error " +
@@ -54,7 +54,10 @@ class OomText {
         figure("asked for", oom.requested_bytes, "");
         figure("free on the device", oom.device_free_bytes,
                "the driver's, with the cache given back");
-        figure("largest free block", oom.largest_free_block_bytes, "in memlab's pool, before that");
+        if (oom.device < trace::DeviceInfo::max_gpus) {
+            figure("largest free block", oom.largest_free_block_bytes,
+                   "in memlab's pool, before that");
+        }
         figure("on the device", oom.device_total_bytes, "in all");
         figure("allocated", oom.current.allocated, "what the program held");
         figure("reserved", oom.current.reserved, "taken from the driver for it");

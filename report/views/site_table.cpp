@@ -179,7 +179,7 @@ std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
                                    const std::vector<bool>& taken, const ViewOptions& options) {
     std::vector<SiteTable> tables;
     for (const Device& device : report.devices) {
-        if (device.used() && (!options.device || *options.device == device.index)) {
+        if (device.used() && (!options.device || is_on(device.index, *options.device))) {
             tables.push_back(make_table(report, device, resolver, taken, options));
         }
     }
@@ -229,7 +229,7 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
 }
 
 std::string device_title(const Device& device, bool ascii) {
-    return "GPU " + std::to_string(device.index) + ": " + printable(device.name, ascii);
+    return printable(device_label(device), ascii) + ": " + printable(device.name, ascii);
 }
 
 }  // namespace memlab::report

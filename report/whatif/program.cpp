@@ -16,7 +16,8 @@ using trace::Origin;
 namespace {
 
 bool is_in_program(MemoryKind kind) {
-    return kind == MemoryKind::device || kind == MemoryKind::async_pool;
+    return kind == MemoryKind::device || kind == MemoryKind::async_pool ||
+           kind == MemoryKind::suballocation;
 }
 
 std::uint64_t subtract(std::uint64_t a, std::uint64_t b) {
@@ -194,11 +195,18 @@ void ProgramBuilder::on(const trace::ContextLost& record) {
     if (device == device_of_context_.end()) {
         return;
     }
-    Building& to = building(device->second);
+    for (auto& [index, to] : devices_) {
+        if (index % trace::DeviceInfo::max_gpus == device->second) {
+            context_lost(to, record.context);
+        }
+    }
+}
+
+void ProgramBuilder::context_lost(Building& to, std::uint32_t context) {
     const auto of_context = [&](const trace::AddressMap<std::uint32_t>& in) {
         std::vector<std::uint64_t> addresses;
         for (auto slot = in.begin(); slot != in.end(); slot = in.next(slot)) {
-            if (to.program.allocations[in.at(slot)].context == record.context) {
+            if (to.program.allocations[in.at(slot)].context == context) {
                 addresses.push_back(in.key_at(slot));
             }
         }
@@ -212,9 +220,9 @@ void ProgramBuilder::on(const trace::ContextLost& record) {
     for (const std::uint64_t address : of_context(to.pending)) {
         complete(to, address);
     }
-    to.reserved = subtract(to.reserved, to.reserved_in[record.context]);
-    to.reserved_in.erase(record.context);
-    note(StepKind::context_lost, to, record.context);
+    to.reserved = subtract(to.reserved, to.reserved_in[context]);
+    to.reserved_in.erase(context);
+    note(StepKind::context_lost, to, context);
 }
 
 void ProgramBuilder::on(const trace::ProcessInfo& record) {

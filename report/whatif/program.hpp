@@ -114,6 +114,7 @@ class ProgramBuilder final : public trace::RecordSink {
     void allocate(Building& to, const trace::Event& record);
     void free(Building& to, const trace::Event& record);
     void complete(Building& to, std::uint64_t address);
+    void context_lost(Building& to, std::uint32_t context);
     void reserve(Building& to, const trace::Event& record);
     void release(Building& to, const trace::Event& record);
     void note(StepKind kind, Building& to, std::uint32_t subject);

@@ -76,8 +76,12 @@ class Writer {
 
     void device(const Table& table) {
         const Program& program = *table.program;
-        line(std::string(style_.bold()) + "GPU " + std::to_string(program.device.index) + "  " +
-             clean(program.device.name) + std::string(style_.reset()));
+        const trace::DeviceInfo& info = program.device;
+        const std::string name =
+            info.is_gpu() ? "GPU " + std::to_string(info.index)
+                          : clean(info.allocator) + " on GPU " + std::to_string(info.gpu);
+        line(std::string(style_.bold()) + name + "  " + clean(program.device.name) +
+             std::string(style_.reset()));
         std::string about = report::format_plural(program.allocations.size(), "allocation") + "; " +
                             format_bytes(table.capacity) + " to serve them from: " +
                             (table.limited ? "the limit" : "the GPU's memory");
@@ -87,9 +91,11 @@ class Writer {
         text(about + ".");
         const Recorded& recorded = program.recorded;
         if (recorded.pooled != 0) {
-            text("As recorded: memlab's pool reserved " + format_bytes(recorded.reserved_peak) +
-                 " at most, got memory " + format_count(recorded.segment_allocs) +
-                 " times and gave it back " + format_count(recorded.segment_frees) + " times.");
+            text("As recorded: " +
+                 (info.is_gpu() ? std::string("memlab's pool") : info.allocator + "'s cache") +
+                 " reserved " + format_bytes(recorded.reserved_peak) + " at most, got memory " +
+                 format_count(recorded.segment_allocs) + " times and gave it back " +
+                 format_count(recorded.segment_frees) + " times.");
         }
         line("");
     }

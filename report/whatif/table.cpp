@@ -242,9 +242,12 @@ Choice choose(const Table& table) {
     const auto usable = [&](const Row& row) {
         return fits(row) && row.outcome.calls.time_ns <= max_time;
     };
-    // Prefers settings by environment variable to changes of the program.
+    // Prefers settings by environment variable to changes of the program; of PyTorch's own cache,
+    // its.
+    const bool of_pytorch = !table.program->device.is_gpu();
     const auto settable = [&](const Row& row) {
-        return row.policy.ours || (row.policy.pytorch && table.program->uses_pytorch);
+        return (row.policy.ours && !of_pytorch) ||
+               (row.policy.pytorch && table.program->uses_pytorch);
     };
     Choice choice;
     choice.ours =
@@ -265,8 +268,9 @@ Choice choose(const Table& table) {
     }
     // memlab's pool unless another is clearly better: it needs no change of the program.
     const Row& least = table.rows[*choice.row];
-    if (choice.ours && table.rows[*choice.ours].outcome.reserved_peak <=
-                           least.outcome.reserved_peak + least.outcome.reserved_peak / 50) {
+    if (choice.ours && !of_pytorch &&
+        table.rows[*choice.ours].outcome.reserved_peak <=
+            least.outcome.reserved_peak + least.outcome.reserved_peak / 50) {
         choice.row = choice.ours;
     }
     const Outcome& chosen = table.rows[*choice.row].outcome;

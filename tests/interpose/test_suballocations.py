@@ -4,6 +4,7 @@ byte. tests/programs/pytorch_cache.cpp, over stand-ins for PyTorch's libraries.
 
 from __future__ import annotations
 
+import pickle
 import re
 from typing import Any
 
@@ -109,3 +110,46 @@ class PyTorchCache(EndToEnd):
         (steps,) = (each for each in found.report["steps"] if each["name"] == "step")
         workspace = 3 << 20
         self.assertEqual(steps["blocks"]["min_bytes"], [workspace + (i << 19) for i in range(1, 6)])
+
+    def report_tool(self, *arguments: str) -> str:
+        outcome = self.without_memlab([str(self.layout.tool("memlab-report")), *arguments])
+        self.assertEqual((outcome.code, outcome.stderr), (0, b""), outcome.describe())
+        return outcome.stdout.decode("utf-8")
+
+    def test_pages_show_the_tensors_first(self) -> None:
+        found, outcome = self.record("train")
+        path = str(found.report_path)
+        summary = self.report_tool(path)
+        self.assertLess(summary.index("PyTorch on GPU 0: "), summary.index("\nGPU 0: "))
+        self.assertIn("Fragmentation of PyTorch's cache", summary)
+        self.assertNotIn("--replace", summary)
+        for view in ("sites", "tree", "leaks", "timeline", "pool"):
+            with self.subTest(view):
+                page = self.report_tool(view, path)
+                self.assertLess(page.index("PyTorch on GPU 0"), page.index("\nGPU 0: "))
+        self.assertIn("PyTorch's cache", self.report_tool("pool", path))
+        blocks = self.told(outcome)[0][4]
+        whatif = self.report_tool("whatif", str(found.log))
+        self.assertIn(f"{blocks:,} allocations;", whatif)
+        self.assertRegex(whatif, r"As recorded: PyTorch's cache reserved 126\.00 MiB at most")
+        self.assertRegex(whatif, r"(?m)^> PyTorch")
+        self.assertNotIn("\nGPU 0", whatif)
+
+    def test_a_snapshot_for_pytorchs_viewer_has_tensors_in_its_segments(self) -> None:
+        found, outcome = self.record("train")
+        target = self.work / "snapshot.pickle"
+        self.report_tool("export", "--to", "pytorch", "-o", str(target), str(found.log))
+        snapshot = pickle.loads(target.read_bytes())
+        allocated, _, reserved, _, _, live, segments = self.told(outcome)[0]
+        self.assertEqual(len(snapshot["device_traces"]), 1)
+        sizes = [(segment["total_size"], segment["allocated_size"]) for segment in snapshot["segments"]]
+        self.assertEqual(len(sizes), segments)
+        self.assertEqual((sum(size for size, _ in sizes), sum(used for _, used in sizes)),
+                         (reserved, allocated))
+        states = [block["state"] for segment in snapshot["segments"] for block in segment["blocks"]]
+        self.assertEqual(states.count("active_allocated"), live)
+
+    def test_limits_are_of_what_the_driver_handed_out(self) -> None:
+        found, outcome = self.record("train")
+        peak = self.told(outcome)[0][3] + (3 << 20)
+        self.report_tool("check", "--peak-allocated", str(peak), str(found.report_path))

@@ -99,6 +99,28 @@ void define(CLI::App& app, ExportArguments& arguments) {
                "Exit code: 0 good, 2 bad input or usage; then nothing is written.");
 }
 
+/// Sets `device` to the only one of the report, or of the GPU that it is: to what an allocator of
+/// the program's holds there, where that was seen from inside. False where several GPUs could be
+/// meant.
+bool choose_one_device(const report::Report& report, std::optional<std::uint64_t>* device) {
+    const report::Device* chosen = nullptr;
+    for (const report::Device& each : report.devices) {
+        if (!each.used() || (*device && !report::is_on(each.index, **device))) {
+            continue;
+        }
+        if (chosen != nullptr && chosen->gpu != each.gpu) {
+            return false;
+        }
+        if (chosen == nullptr || !each.is_gpu()) {
+            chosen = &each;
+        }
+    }
+    if (chosen != nullptr) {
+        *device = chosen->index;
+    }
+    return true;
+}
+
 int export_to(const ExportArguments& arguments, const Format& format) {
     std::string problem;
     std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
@@ -119,21 +141,18 @@ int export_to(const ExportArguments& arguments, const Format& format) {
                     ": a report has no single events for --filter to choose from; give its "
                     "event log (*.memlog)");
     }
-    if (format.one_device && !arguments.device &&
-        std::count_if(recording.report.devices.begin(), recording.report.devices.end(),
-                      [](const report::Device& device) { return device.used(); }) > 1) {
-        return fail(file + ": " + std::string(format.name) +
-                    " has no column for the GPU, and several were used; choose one with --device");
-    }
     if (problem = check_device(recording.report, arguments.device); !problem.empty()) {
         return fail(file + ": " + problem);
     }
+    std::optional<std::uint64_t> device = arguments.device;
+    if (format.one_device && !choose_one_device(recording.report, &device)) {
+        return fail(file + ": " + std::string(format.name) +
+                    " has no column for the GPU, and several were used; choose one with --device");
+    }
     report::Symbolizer symbolizer;
     report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer);
-    exports::Input input{.recording = recording,
-                         .resolver = resolver,
-                         .filter = arguments.filter,
-                         .device = arguments.device};
+    exports::Input input{
+        .recording = recording, .resolver = resolver, .filter = arguments.filter, .device = device};
     for (const auto& [name, weight] : weights) {
         input.by = name == arguments.by ? weight : input.by;
     }

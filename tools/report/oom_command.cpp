@@ -57,7 +57,7 @@ int oom_command(int argc, char** argv) {
         report::Summary summary = make_summary(open, arguments);
         if (arguments.device) {
             std::erase_if(summary.ooms, [&](const report::OomSummary& oom) {
-                return oom.oom->device != *arguments.device;
+                return !report::is_on(oom.oom->device, *arguments.device);
             });
         }
         std::string only;

@@ -58,7 +58,7 @@ int pool_command(int argc, char** argv) {
     return show_reports(options, "memlab-pool", [&](const OpenReport& open) {
         std::vector<const Device*> devices;
         for (const Device& device : open.report.devices) {
-            if (device.used() && (!options.device || device.index == *options.device)) {
+            if (device.used() && (!options.device || is_on(device.index, *options.device))) {
                 devices.push_back(&device);
             }
         }

@@ -201,10 +201,11 @@ void add_rendering(CLI::App& app, ReportOptions& options) {
 }
 
 std::string check_device(const report::Report& report, const std::optional<std::uint64_t>& device) {
-    const bool there = !device || std::any_of(report.devices.begin(), report.devices.end(),
-                                              [&](const report::Device& each) {
-                                                  return each.used() && each.index == *device;
-                                              });
+    const bool there =
+        !device ||
+        std::any_of(report.devices.begin(), report.devices.end(), [&](const report::Device& each) {
+            return each.used() && report::is_on(each.index, *device);
+        });
     return there ? std::string()
                  : "GPU " + std::to_string(*device) +
                        " was not used; leave --device out to see those that were";

@@ -49,7 +49,7 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
 void select_device(report::Summary& summary, const std::optional<std::uint64_t>& device) {
     if (device) {
         std::erase_if(summary.devices, [&](const report::DeviceSummary& each) {
-            return each.device->index != *device;
+            return !report::is_on(each.device->index, *device);
         });
     }
 }

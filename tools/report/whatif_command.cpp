@@ -7,6 +7,7 @@
 #include <iostream>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,7 +86,23 @@ bool read_options(const std::vector<trace::OptionValue>& recorded,
 
 /// MEMLAB_LIMIT of the device; 0: none.
 std::uint64_t limit_of(const interpose::Settings& settings, const trace::DeviceInfo& device) {
-    return interpose::find_limit(settings.limits, static_cast<int>(device.index), device.uuid);
+    return interpose::find_limit(settings.limits,
+                                 static_cast<int>(device.is_gpu() ? device.index : device.gpu),
+                                 device.uuid);
+}
+
+/// Of a GPU whose memory an allocator of the program's cuts, as far as was seen from inside, only
+/// what that handed out: the rest is its segments.
+void prefer_allocators(std::vector<whatif::Program>& programs) {
+    std::set<std::uint32_t> cut;
+    for (const whatif::Program& program : programs) {
+        if (!program.device.is_gpu()) {
+            cut.insert(program.device.gpu);
+        }
+    }
+    std::erase_if(programs, [&](const whatif::Program& program) {
+        return program.device.is_gpu() && cut.count(program.device.index) != 0;
+    });
 }
 
 bool read_pool_in_force(const std::vector<trace::OptionValue>& recorded,
@@ -215,7 +232,7 @@ int try_out(const WhatifArguments& arguments) {
     }
     if (arguments.device) {
         std::erase_if(recording.programs, [&](const whatif::Program& program) {
-            return program.device.index != *arguments.device;
+            return !report::is_on(program.device.index, *arguments.device);
         });
         if (recording.programs.empty()) {
             return fail(arguments.log + ": nothing was allocated on GPU " +
@@ -223,6 +240,7 @@ int try_out(const WhatifArguments& arguments) {
                         "; leave --device out to see those that were used");
         }
     }
+    prefer_allocators(recording.programs);
     interpose::Settings recorded;
     if (!read_options(recording.options, {}, &recorded, &error)) {
         return fail(arguments.log + ": its options cannot be used (" + error +

@@ -30,7 +30,7 @@ struct Recorded {
 std::uint64_t reserved_at_end(const Report& report) {
     std::uint64_t bytes = 0;
     for (const Device& device : report.devices) {
-        bytes += device.curve(Curve::reserved).at_end_bytes;
+        bytes += device.is_gpu() ? device.curve(Curve::reserved).at_end_bytes : 0;
     }
     return bytes;
 }
