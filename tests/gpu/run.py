@@ -37,6 +37,7 @@ from driver_calls import PROGRAMS, uncounted, watch  # noqa: E402
 from harness import (Found, Layout, Outcome, differences, file_name, judge_recordings, run,  # noqa: E402
                      run_case, without_warnings)
 import sample_checks  # noqa: E402
+import tensors  # noqa: E402
 from several_gpus import SeveralGpus  # noqa: E402
 from verdicts import Verdict, brief, gpu_count, gpu_name  # noqa: E402
 
@@ -569,6 +570,31 @@ class Suite(SeveralGpus):
             self.add(Verdict("PyTorch, the same loss with and without its cache", problems=[
                 b"\n".join(losses.values()).decode(errors="replace")]))
 
+    def tensors(self) -> None:
+        for name, mode, settings in tensors.RUNS:
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec("torch") is None:
+                self.skip(name, "torch is not installed")
+                continue
+            statistics = self.work / "torch-statistics.json"
+            command = [sys.executable, str(HERE / "py" / "pytorch_tensors.py"), mode, str(statistics)]
+            layout, self.layout = self.layout, self.inheriting_layout
+            try:
+                verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings,
+                                                     native_settings=settings, same_stderr=False, timeout=120)
+            finally:
+                self.layout = layout
+            if mode == "out_of_memory":  # which memlab explains
+                said = [problem for problem in verdict.problems if "memlab: out of memory: PyTorch's allocation" in problem]
+                verdict.problems = [problem for problem in verdict.problems if problem not in said]
+                verdict.problems += [] if said else ["memlab did not explain the failure"]
+            verdict.problems += tensors.judge_tensors(found, statistics)
+            self.add(verdict, *outcomes)
+            self.keep(name, found)
+            if found and found[0].report_path:
+                self.show(name, found[0].report_path)
+
     def memory_viz(self, log: Path) -> None:
         """PyTorch's own tools read the snapshot that memlab-report makes of the log."""
         name = "PyTorch's memory_viz reads the export"
@@ -995,7 +1021,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):

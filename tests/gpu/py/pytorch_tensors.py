@@ -1,0 +1,170 @@
+"""pytorch_tensors.py MODE FILE
+
+PyTorch with its own cache, in one of several ways of using it. At each mark the cache's own statistics
+(torch.cuda.memory_stats) are written to FILE, as JSON: memlab's report must have the same bytes there, and the
+same number of blocks at the end. Prints losses and sums exactly (repr).
+
+MODE: training, graphs, mempool, streams, threads, out_of_memory; and with PYTORCH_ALLOC_CONF=
+expandable_segments:True any of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402  (cuBLAS reads the variable when it is loaded)
+
+marks: list[dict[str, object]] = []
+
+
+def mark(name: str) -> None:
+    stats = torch.cuda.memory_stats()
+    marks.append({"name": name, "allocated": stats["allocated_bytes.all.current"],
+                  "reserved": stats["reserved_bytes.all.current"],
+                  "blocks": stats["allocation.all.allocated"], "live": stats["allocation.all.current"],
+                  "allocated_peak": stats["allocated_bytes.all.peak"],
+                  "reserved_peak": stats["reserved_bytes.all.peak"]})
+    tell = getattr(ctypes.CDLL(None), "memlab_api_mark", None)
+    if tell is not None:
+        tell(name.encode())
+
+
+def make_model() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    layer = torch.nn.TransformerEncoderLayer(d_model=256, nhead=4, dim_feedforward=1024, dropout=0.0, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, num_layers=3, enable_nested_tensor=False).cuda()
+    return model, torch.optim.Adam(model.parameters(), lr=1e-4, capturable=True)
+
+
+def training() -> None:
+    model, optimizer = make_model()
+    generator = torch.Generator().manual_seed(5)
+    mark("model")
+    for step in range(8):
+        batch = torch.randn(8, 40 + 24 * (step % 3), 256, generator=generator).cuda()
+        loss = model(batch).square().mean()
+        mark(f"forward {step}")
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        print(f"step {step} loss {loss.item()!r}")
+        mark(f"step {step}")
+    torch.cuda.empty_cache()
+    mark("emptied")
+
+
+def graphs() -> None:
+    model, optimizer = make_model()
+    batch = torch.zeros(8, 64, 256, device="cuda")
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    mark("warm")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    mark("captured")
+    generator = torch.Generator().manual_seed(6)
+    for number in range(20):
+        batch.copy_(torch.randn(8, 64, 256, generator=generator))
+        graph.replay()
+        print(f"replay {number} loss {loss.item()!r}")
+    mark("replayed")
+    del graph, loss
+    torch.cuda.empty_cache()
+    mark("ended")
+
+
+def mempool() -> None:
+    pool = torch.cuda.MemPool()
+    kept = [torch.ones(1 << 20, device="cuda")]
+    with torch.cuda.use_mem_pool(pool):
+        kept += [torch.full((1 << 18,), float(i), device="cuda") for i in range(20)]
+        mark("in the pool")
+    kept += [torch.zeros(3 << 20, device="cuda")]
+    mark("beside it")
+    print(repr(sum(each.sum().item() for each in kept)))
+    del kept
+    del pool
+    torch.cuda.empty_cache()
+    mark("gone")
+
+
+def streams() -> None:
+    side = torch.cuda.Stream()
+    total = torch.zeros((), device="cuda")
+    for number in range(50):
+        data = torch.full((1 + 37 * number, 1000), float(number), device="cuda")
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            result = data.sum()
+            data.record_stream(side)
+        torch.cuda.current_stream().wait_stream(side)
+        total += result
+        del data, result
+        if number % 10 == 9:
+            mark(f"after {number}")
+    print(repr(total.item()))
+
+
+def threads() -> None:
+    sums = [0.0] * 6
+
+    def work(number: int) -> None:
+        for turn in range(200):
+            piece = torch.full((1000 * (1 + (turn * 7 + number) % 13),), 1.0, device="cuda")
+            sums[number] += piece.sum().item()
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(len(sums))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print(repr(sums))
+    mark("all threads")
+
+
+def out_of_memory() -> None:
+    kept = []
+    whole = torch.cuda.get_device_properties(0).total_memory
+    try:
+        while len(kept) < 1000:
+            kept.append(torch.empty(whole // 7, dtype=torch.uint8, device="cuda"))
+    except torch.cuda.OutOfMemoryError:
+        print("out of memory")
+    mark("full")
+    kept.clear()
+    torch.cuda.empty_cache()
+    print(repr(torch.ones(1000, device="cuda").sum().item()))
+    mark("recovered")
+
+
+def main() -> None:
+    mode, path = sys.argv[1:]
+    torch.manual_seed(77)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)
+    globals()[mode]()
+    mark("end")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(marks, file)
+
+
+main()

@@ -1,0 +1,53 @@
+"""PyTorch's tensors inside its own cache: memlab's figures against torch.cuda.memory_stats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness import Found
+
+FIRST_OF_PYTORCH = 64  # trace::DeviceInfo::suballocator_index(0, 0)
+
+# Name, mode of py/pytorch_tensors.py, settings.
+EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+RUNS: list[tuple[str, str, dict[str, str]]] = [
+    *((f"tensors: {mode}", mode, {}) for mode in
+      ("training", "graphs", "mempool", "streams", "threads", "out_of_memory")),
+    ("tensors: training, expandable segments", "training", EXPANDABLE),
+    ("tensors: graphs, expandable segments", "graphs", EXPANDABLE),
+    ("tensors: training, segments from memlab's pool", "training", {"MEMLAB_IPC": "off"}),
+]
+
+
+def judge_tensors(found: list[Found], expected: Path) -> list[str]:
+    """At each mark the cache's own bytes; at the end its own number of blocks, and the peaks."""
+    report: dict[str, Any] | None = next((one.report for one in found if one.report and one.report["sites"]), None)
+    if report is None:
+        return ["no report with sites"]
+    device = next((each for each in report["devices"] if each["index"] == FIRST_OF_PYTORCH), None)
+    if device is None:
+        return ["the report has no PyTorch on GPU 0"]
+    wanted = json.loads(expected.read_text(encoding="utf-8"))
+    problems = [f"missed: {entry['reason']}" for entry in report["missed"] if "PyTorch" in entry["reason"]]
+    marks = [mark for mark in report["marks"] if mark["type"] == "mark"]
+    if [mark["name"] for mark in marks] != [mark["name"] for mark in wanted]:
+        return [f"the marks are {[mark['name'] for mark in marks]}"]
+    for mark, want in zip(marks, wanted):
+        values = next((each for each in mark["devices"] if each["device"] == FIRST_OF_PYTORCH),
+                      {"allocated_bytes": 0, "reserved_bytes": 0})
+        got = (values["allocated_bytes"], values["reserved_bytes"])
+        if got != (want["allocated"], want["reserved"]):
+            problems.append(f"at {mark['name']!r} {got} bytes allocated and reserved, PyTorch has "
+                            f"{(want['allocated'], want['reserved'])}")
+    last, kind, curves = wanted[-1], device["kinds"]["suballocation"], device["curves"]
+    for what, got, want in (("blocks", kind["count"], last["blocks"]), ("live blocks", kind["live_count"], last["live"]),
+                            ("allocated peak", curves["allocated"]["peak_bytes"], last["allocated_peak"]),
+                            ("reserved peak", curves["reserved"]["peak_bytes"], last["reserved_peak"])):
+        if got != want:
+            problems.append(f"{what}: {got}, PyTorch has {want}")
+    stacks = [report["stacks"][site["stack"]]["frames"] for site in report["sites"] if site["kind"] == "suballocation"]
+    if not any("python" in report["frames"][frame] for frames in stacks for frame in frames):
+        problems.append("no tensor has a line of Python")
+    return problems
