@@ -37,12 +37,12 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
         if (live.pending) {
             return;
         }
-        const bool pointer =
-            live.space == AddressSpace::pointer || live.space == AddressSpace::suballocation;
+        const bool named = live.space == AddressSpace::suballocation ||
+                           (live.space == AddressSpace::pointer && !live.is_segment);
         largest.push_back({.address = live.address,
                            .site = live.site,
                            .thread = live.thread,
-                           .label = pointer ? labels_.name_of(live.address) : 0,
+                           .label = named ? labels_.name_of(live.address) : 0,
                            .time_ns = live.time_ns,
                            .requested = live.requested,
                            .size = live.size});

@@ -386,8 +386,10 @@ void Aggregator::overwrite(std::uint32_t at) {
 
 /// Ends the pool's blocks in a range that is being reused or freed.
 void Aggregator::end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
+    const AddressSpace space =
+        device.info.is_gpu() ? AddressSpace::pointer : AddressSpace::suballocation;
     for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
-        overwrite(live_.find(block, AddressSpace::pointer));
+        overwrite(live_.find(block, space));
     }
 }
 
