@@ -128,6 +128,13 @@ void Suballocators::memory_unmapped(profiler::Recorder& recorder, std::uint64_t 
     remove_in(recorder, address, bytes);
 }
 
+bool Suballocators::cuts(std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    const auto above = segments_.upper_bound(address);
+    return above != segments_.begin() &&
+           address - std::prev(above)->first < std::prev(above)->second.bytes;
+}
+
 void Suballocators::remove_context(std::uint32_t context) {
     const std::lock_guard lock(mutex_);
     std::erase_if(segments_, [&](const auto& segment) {

@@ -60,6 +60,8 @@ class Suballocators {
     /// The allocation at `address`, or all mappings in a range, went back to the driver.
     void memory_freed(profiler::Recorder& recorder, std::uint64_t address);
     void memory_unmapped(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    /// Whether the address lies in a segment.
+    bool cuts(std::uint64_t address);
     /// The context ended with its memory.
     void remove_context(std::uint32_t context);
 

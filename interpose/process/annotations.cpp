@@ -285,8 +285,11 @@ bool label_memory(std::uint64_t address, bool base_only, const AnnotationName* n
     if (session == nullptr || session->recorder() == nullptr) {
         return false;
     }
-    const std::optional<PooledBlock> pooled = find_pooled(*session, address);
-    const std::uint64_t base = !pooled         ? driver_allocation(*session, address, base_only)
+    // Of a block of the program's allocator the begin is not known here.
+    const bool cut = session->suballocators().any() && session->suballocators().cuts(address);
+    const std::optional<PooledBlock> pooled = cut ? std::nullopt : find_pooled(*session, address);
+    const std::uint64_t base = cut             ? address
+                               : !pooled       ? driver_allocation(*session, address, base_only)
                                : pooled->block ? pooled->block->address
                                                : 0;
     if (base == 0 || (base_only && base != address)) {

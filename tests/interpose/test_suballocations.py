@@ -108,6 +108,8 @@ class PyTorchCache(EndToEnd):
         self.assertEqual((scope["entries"], scope["allocated_count"], scope["freed_count"]), (5, 10, 5))
         self.assertEqual(scope["allocated_bytes"], 5 * (3 << 19))
         (steps,) = (each for each in found.report["steps"] if each["name"] == "step")
+        (label,) = found.report["labels"]
+        self.assertEqual((label["name"], label["live_count"], label["live_bytes"]), ("kept", 5, 5 << 19))
         workspace = 3 << 20
         self.assertEqual(steps["blocks"]["min_bytes"], [workspace + (i << 19) for i in range(1, 6)])
 

@@ -81,7 +81,8 @@ void train(const Library& torch, std::int8_t device, bool expandable, unsigned s
 void steps(const Library& torch) {
     for (int step = 0; step < 5; ++step) {
         memlab_scope_begin("step");
-        make_tensor(torch, 0, std::uint64_t{512} << 10, false);
+        const CUdeviceptr kept = make_tensor(torch, 0, std::uint64_t{512} << 10, false);
+        memlab_label(reinterpret_cast<const void*>(kept), "kept");
         torch.free(0, make_tensor(torch, 0, std::uint64_t{1} << 20, false));
         memlab_scope_end();
     }

@@ -69,7 +69,8 @@ static inline void memlab_mark(const char* name) {
     }
 }
 
-/* Gives the live allocation that holds `pointer` a name; a later one replaces it. Returns 0, or -1
+/* Gives the live allocation that holds `pointer` a name; a later one replaces it. A tensor in a
+ * framework's cache that memlab sees from inside is named by its first byte only. Returns 0, or -1
  * when memlab knows no such allocation. */
 static inline int memlab_label(const void* pointer, const char* name) {
     return memlab_api_label ? memlab_api_label(pointer, name) : -1;
