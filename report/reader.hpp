@@ -50,6 +50,12 @@ ReadResult make_report(const trace::Aggregator& from, Moment moment);
 /// `make_sink`, if given. Never throws.
 ReadResult read_report(const std::string& path, const LogSinkFactory& make_sink = {});
 
+/// Which devices are looked at where a framework's cache is seen from inside: both levels; GPUs
+/// only, what the driver handed out; or the caches, and GPUs without one.
+enum class Level : std::uint8_t { all, driver, framework };
+/// Drops the others' devices; what refers to them stays.
+void choose_level(Report& report, Level level);
+
 /// By content; false for files that cannot be read.
 bool is_event_log(const std::string& path);
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <set>
 
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -143,6 +144,20 @@ void add_time_until_now(const std::string& log, Process& process) {
 }
 
 }  // namespace
+
+void choose_level(Report& report, Level level) {
+    std::set<std::uint64_t> cut;  // GPUs
+    for (const Device& device : report.devices) {
+        if (!device.is_gpu() && device.used()) {
+            cut.insert(device.gpu);
+        }
+    }
+    std::erase_if(report.devices, [&](const Device& device) {
+        return level == Level::driver      ? !device.is_gpu()
+               : level == Level::framework ? device.is_gpu() && cut.count(device.gpu) != 0
+                                           : false;
+    });
+}
 
 bool is_being_written(const std::string& log, std::uint64_t pid) {
     struct stat file {};

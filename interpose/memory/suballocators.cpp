@@ -12,8 +12,11 @@ bool Suballocators::is_described(profiler::Recorder& recorder, int gpu,
     if (gpu < 0 || static_cast<std::size_t>(gpu) >= gpus_.size()) {
         return false;
     }
+    if (of(gpu).described.load(std::memory_order_acquire)) {
+        return true;
+    }
     const std::lock_guard lock(mutex_);
-    if (!of(gpu).described) {
+    if (!of(gpu).described.load(std::memory_order_relaxed)) {
         trace::DeviceInfo info;
         if (!describe(info)) {
             return false;
@@ -22,7 +25,7 @@ bool Suballocators::is_described(profiler::Recorder& recorder, int gpu,
         info.allocator = pytorch;
         info.gpu = static_cast<std::uint32_t>(gpu);
         recorder.record(info);
-        of(gpu).described = true;
+        of(gpu).described.store(true, std::memory_order_release);
     }
     return true;
 }

@@ -77,7 +77,7 @@ class Suballocators {
         bool mapped = false;
     };
     struct Gpu {
-        bool described = false;
+        std::atomic<bool> described{false};
         std::uint64_t reserved = 0;     ///< of the segments that are known
         std::uint64_t unexplained = 0;  ///< what the allocator says beyond that, modulo 2^64
     };

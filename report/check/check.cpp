@@ -34,7 +34,7 @@ std::string stable_name(const report::Process& process) {
 /// The key of the figures of `device` (none: of the first GPU); empty for a process without a GPU.
 BaselineKey baseline_key(const Process& process, const std::optional<std::uint64_t>& device) {
     for (const report::DeviceSummary& each : process.summary.devices) {
-        if (!device || each.device->index == *device) {
+        if (!device || report::is_on(each.device->index, *device)) {
             return {each.device->name, each.device->driver_version};
         }
     }
@@ -262,10 +262,17 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
             out.unfinished = report::unfinished_text(member.report);
         }
         out.suppressions = &options.suppressions;
-        // Limits are of what the driver handed out.
+        std::set<std::uint64_t> cut;  // GPUs
+        for (const report::DeviceSummary& each : out.summary.devices) {
+            if (!each.device->is_gpu()) {
+                cut.insert(each.device->gpu);
+            }
+        }
         std::erase_if(out.summary.devices, [&](const auto& each) {
-            return !each.device->is_gpu() ||
-                   (options.device && each.device->index != *options.device);
+            const report::Device& device = *each.device;
+            return (options.frameworks ? device.is_gpu() && cut.count(device.gpu) != 0
+                                       : !device.is_gpu()) ||
+                   (options.device && !report::is_on(device.index, *options.device));
         });
     }
     return processes;

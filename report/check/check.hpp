@@ -37,6 +37,8 @@ struct Process {
 struct ProcessOptions {
     report::Symbolizer* symbolizer = nullptr;  ///< null: sites are shown as module and offset
     std::optional<std::uint64_t> device;       ///< only this GPU
+    bool frameworks =
+        false;  ///< what their caches hold, where seen from inside, in place of the GPU
     std::vector<report::Suppression> suppressions{};  ///< memory that may be live at the end
 };
 

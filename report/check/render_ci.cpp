@@ -47,7 +47,8 @@ std::string where(const View& view, const Row& row, std::size_t most) {
 std::string whose(const View& view, const Row& row) {
     std::string text = view.processes.size() > 1 ? view.processes[row.process].name : "";
     if (row.measured.device) {
-        text += (text.empty() ? "GPU " : ", GPU ") + std::to_string(*row.measured.device);
+        text += (text.empty() ? "" : ", ") +
+                report::label_of(*view.processes[row.process].summary.report, *row.measured.device);
     }
     return text;
 }

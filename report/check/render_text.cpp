@@ -54,7 +54,8 @@ class TextRenderer {
         const Process& process = view_.processes[row.process];
         std::string text = page_.clean(process.name) + " (pid " + std::to_string(process.pid) + ")";
         if (row.measured.device) {
-            text += ", GPU " + std::to_string(*row.measured.device);
+            text +=
+                ", " + page_.clean(report::label_of(*process.summary.report, *row.measured.device));
             for (const report::DeviceSummary& each : process.summary.devices) {
                 if (each.device->index == *row.measured.device && !each.device->name.empty()) {
                     text += ": " + page_.clean(each.device->name);

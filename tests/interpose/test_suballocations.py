@@ -151,7 +151,21 @@ class PyTorchCache(EndToEnd):
         states = [block["state"] for segment in snapshot["segments"] for block in segment["blocks"]]
         self.assertEqual(states.count("active_allocated"), live)
 
-    def test_limits_are_of_what_the_driver_handed_out(self) -> None:
+    def test_limits_are_of_one_level(self) -> None:
         found, outcome = self.record("train")
         peak = self.told(outcome)[0][3] + (3 << 20)
-        self.report_tool("check", "--peak-allocated", str(peak), str(found.report_path))
+        path = str(found.report_path)
+        self.assertIn(", GPU 0", self.report_tool("check", "--peak-allocated", str(peak), path))
+        tensors = self.report_tool("check", "--level", "framework", "--peak-allocated",
+                                   str(self.told(outcome)[0][1]), path)
+        self.assertIn(", PyTorch on GPU 0", tensors)
+        below = self.without_memlab([str(self.layout.tool("memlab-report")), "check", "--level", "framework",
+                                     "--peak-allocated", str(self.told(outcome)[0][1] - 1), path])
+        self.assertEqual(below.code, 1, below.describe())
+
+    def test_one_level(self) -> None:
+        path = str(self.record("train")[0].report_path)
+        for view in ("sites", "tree", "leaks", "timeline", "pool"):
+            with self.subTest(view):
+                self.assertNotIn("PyTorch on", self.report_tool(view, "--level", "driver", path))
+                self.assertNotIn("\nGPU 0: ", "\n" + self.report_tool(view, "--level", "framework", path))

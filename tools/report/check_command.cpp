@@ -184,6 +184,7 @@ class Check {
         report::Symbolizer symbolizer;
         process_options_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
         process_options_.device = arguments_.device;
+        process_options_.frameworks = arguments_.level == report::Level::framework;
         const std::vector<Process> processes = prepare_processes(run, process_options_);
         Options options;
         options.update = arguments_.update;

@@ -130,11 +130,13 @@ int diff_files(const DiffArguments& arguments) {
     const std::string several_hint =
         "name the report of one of them, or compare it with the folder of another run";
     std::string problem;
-    const auto loaded = load_two_reports(arguments.before, arguments.after, &problem, several_hint);
+    auto loaded = load_two_reports(arguments.before, arguments.after, &problem, several_hint);
     if (!loaded) {
         return fail(problem);
     }
-    const auto& [before, after] = *loaded;
+    auto& [before, after] = *loaded;
+    report::choose_level(before.report, arguments.level);
+    report::choose_level(after.report, arguments.level);
     return diff_two(before.file, before.report, after.file, after.report, arguments);
 }
 

@@ -127,6 +127,7 @@ int export_to(const ExportArguments& arguments, const Format& format) {
     if (!loaded) {
         return fail(problem);
     }
+    report::choose_level(loaded->report, arguments.level);
     const std::string& file = loaded->file;
     std::string log = report::find_event_log(file, loaded->report);
     const exports::Recording recording{std::move(loaded->report), std::move(log),

@@ -51,16 +51,18 @@ class Reports {
   private:
     void open(const std::string& path) {
         if (!is_folder(path)) {
-            const ReadResult read = read_report(path, make_sink_);
+            ReadResult read = read_report(path, make_sink_);
             if (read.report) {
+                choose_level(*read.report, options_.level);
                 show(path, *read.report, read.warning, options_.files.size() > 1);
             } else {
                 fail(path, read.error);
             }
             return;
         }
-        const RunCollection run = collect_run({path});
-        for (const RunMember& member : run.members) {
+        RunCollection run = collect_run({path});
+        for (RunMember& member : run.members) {
+            choose_level(member.report, options_.level);
             show(member.file, member.report, member.warning,
                  options_.files.size() > 1 || run.members.size() > 1);
         }
@@ -173,6 +175,20 @@ void add_device(CLI::App& app, ReportOptions& options) {
     app.add_option("--device", options.device, "Only this GPU, by its index in the program")
         ->type_name("N")
         ->check(check_whole_number);
+    app.add_option_function<std::string>(
+           "--level",
+           [&options](const std::string& text) {
+               options.level = text == "driver"      ? report::Level::driver
+                               : text == "framework" ? report::Level::framework
+                                                     : report::Level::all;
+           },
+           "driver: what CUDA handed out; framework: what PyTorch's cache made of it; all")
+        ->type_name("LEVEL")
+        ->check([](const std::string& text) {
+            return text == "driver" || text == "framework" || text == "all"
+                       ? std::string()
+                       : "takes driver, framework or all, not " + text;
+        });
 }
 
 void add_filter(CLI::App& app, ReportOptions& options) {

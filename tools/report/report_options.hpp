@@ -30,6 +30,7 @@ struct ReportOptions {
     std::size_t top = 10;
     std::string sort;
     std::optional<std::uint64_t> device;
+    report::Level level = report::Level::all;
     report::Filter filter;
     StyleOptions style;
 };
@@ -43,6 +44,7 @@ void add_top(CLI::App& app, ReportOptions& options, const std::string& what,
              std::size_t default_count = 10);
 /// `orders`: the accepted values, the default first.
 void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::string>& orders);
+/// --device and --level.
 void add_device(CLI::App& app, ReportOptions& options);
 void add_filter(CLI::App& app, ReportOptions& options);
 void add_templates(CLI::App& app, ReportOptions& options);

@@ -201,8 +201,12 @@ int timeline_command(int argc, char** argv) {
     }
     std::string problem;
     try {
-        const std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
-        return loaded ? show(arguments, *loaded) : fail(problem);
+        std::optional<LoadedReport> loaded = load_report(arguments.files.front(), &problem);
+        if (!loaded) {
+            return fail(problem);
+        }
+        report::choose_level(loaded->report, arguments.level);
+        return show(arguments, *loaded);
     } catch (const std::bad_alloc&) {
         return fail(arguments.files.front() +
                     ": needs more memory than there is; read it on a larger machine");
