@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "report/model.hpp"
 #include "trace/json/bounded_sum.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::report {

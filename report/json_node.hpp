@@ -8,22 +8,15 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 #include <string>
+
+#include "report/invalid.hpp"
 
 namespace memlab::report {
 
 using JsonValue = nlohmann::json;
 
-/// Thrown at the first error. Its text is "what is wrong, where; what to do".
-struct Invalid : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-inline constexpr const char* advice =
-    "; the file is damaged or was not written by memlab: record again";
-
-/// A JSON value and its path. The path is only formatted for an error message.
+/// A JSON value and its place.
 class Node {
   public:
     explicit Node(const JsonValue& value) : value_(value) {}
@@ -32,9 +25,9 @@ class Node {
         require(value_.is_object(), "an object");
         const auto found = value_.find(name);
         if (found == value_.end()) {
-            throw Invalid(where() + " has no \"" + name + "\"" + advice);
+            place_.fail(std::string("has no \"") + name + "\"");
         }
-        return {*found, this, name, 0};
+        return {*found, place_, name, 0};
     }
 
     /// Null if the member does not exist.
@@ -48,7 +41,7 @@ class Node {
     void each(Visit visit) const {
         require(value_.is_array(), "a list");
         for (std::size_t i = 0; i < value_.size(); ++i) {
-            visit(Node(value_[i], this, nullptr, i));
+            visit(Node(value_[i], place_, nullptr, i));
         }
     }
 
@@ -56,7 +49,7 @@ class Node {
     void each_member(Visit visit) const {
         require(value_.is_object(), "an object");
         for (auto item = value_.begin(); item != value_.end(); ++item) {
-            visit(item.key(), Node(item.value(), this, item.key().c_str(), 0));
+            visit(item.key(), Node(item.value(), place_, item.key().c_str(), 0));
         }
     }
 
@@ -65,12 +58,12 @@ class Node {
         return value_.size();
     }
 
-    Node at(std::size_t index) const { return {value_[index], this, nullptr, index}; }
+    Node at(std::size_t index) const { return {value_[index], place_, nullptr, index}; }
 
     bool is_null() const { return value_.is_null(); }
 
     std::uint64_t number() const {
-        require(value_.is_number_unsigned(), "a whole number from 0 to 2^64-1");
+        require(value_.is_number_unsigned(), whole_number);
         return value_.get<std::uint64_t>();
     }
 
@@ -90,6 +83,11 @@ class Node {
                  static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
         require(fits, "a whole number");
         return value_.get<std::int64_t>();
+    }
+
+    std::int64_t natural_number() const {
+        require(value_.is_number_unsigned(), whole_number);
+        return signed_number();
     }
 
     bool boolean() const {
@@ -122,24 +120,19 @@ class Node {
     /// A position in a table of `size` entries.
     std::size_t index(std::size_t size, const char* table) const {
         const std::uint64_t position = number();
-        if (position >= size) {
-            throw Invalid(where() + " is " + std::to_string(position) + ", but " + table +
-                          " has only " + std::to_string(size) + " entries" + advice);
-        }
+        place_.require_index(position, size, table);
         return static_cast<std::size_t>(position);
     }
 
-    [[noreturn]] void fail(const std::string& what) const {
-        throw Invalid(where() + " " + what + advice);
-    }
+    [[noreturn]] void fail(const std::string& what) const { place_.fail(what); }
 
   private:
-    Node(const JsonValue& value, const Node* parent, const char* name, std::size_t position)
-        : value_(value), parent_(parent), name_(name), position_(position) {}
+    Node(const JsonValue& value, const ReportPath& parent, const char* name, std::size_t position)
+        : value_(value), place_(parent, name, position) {}
 
     void require(bool good, const char* wanted) const {
         if (!good) {
-            throw Invalid(where() + " is " + kind() + ", not " + wanted + advice);
+            fail("is " + kind() + ", not " + wanted);
         }
     }
 
@@ -160,21 +153,8 @@ class Node {
         }
     }
 
-    std::string where() const {
-        if (parent_ == nullptr) {
-            return "the report";
-        }
-        const std::string before = parent_->parent_ == nullptr ? "" : parent_->where();
-        if (name_ == nullptr) {
-            return before + "[" + std::to_string(position_) + "]";
-        }
-        return before.empty() ? name_ : before + "." + name_;
-    }
-
     const JsonValue& value_;
-    const Node* parent_ = nullptr;
-    const char* name_ = nullptr;
-    std::size_t position_ = 0;
+    const ReportPath place_;
 };
 
 }  // namespace memlab::report

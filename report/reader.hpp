@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::trace {
 class Aggregator;
@@ -42,9 +42,13 @@ struct ReadResult {
 /// Parses the text of a report. Never throws, whatever the input.
 ReadResult parse_report(std::string_view json);
 
-/// The report of a recording: as parsing its text, but sites and stacks, which grow with the
-/// program, come without text. Never throws.
+/// The report of a recording: as parsing its text, but made of the aggregator directly. Members for
+/// other tools are in it, too. Never throws.
 ReadResult make_report(const trace::Aggregator& from, Moment moment);
+
+/// Code that was generated at run time has another address in each run: frames without a module
+/// lose theirs.
+void forget_generated_addresses(Report& report);
 
 /// Reads the report or event log `path` (distinguished by content, not by name); a log through
 /// `make_sink`, if given. Never throws.

@@ -129,7 +129,7 @@ std::uint64_t now_ns() {
 /// What a framework's cache holds comes before the GPU's view of it.
 void order_devices(std::vector<Device>& devices) {
     std::stable_sort(devices.begin(), devices.end(), [](const Device& a, const Device& b) {
-        return a.gpu != b.gpu ? a.gpu < b.gpu : !a.is_gpu() && b.is_gpu();
+        return a.gpu() != b.gpu() ? a.gpu() < b.gpu() : !a.is_gpu() && b.is_gpu();
     });
 }
 
@@ -149,12 +149,12 @@ void choose_level(Report& report, Level level) {
     std::set<std::uint64_t> cut;  // GPUs
     for (const Device& device : report.devices) {
         if (!device.is_gpu() && device.used()) {
-            cut.insert(device.gpu);
+            cut.insert(device.gpu());
         }
     }
     std::erase_if(report.devices, [&](const Device& device) {
         return level == Level::driver      ? !device.is_gpu()
-               : level == Level::framework ? device.is_gpu() && cut.count(device.gpu) != 0
+               : level == Level::framework ? device.is_gpu() && cut.count(device.gpu()) != 0
                                            : false;
     });
 }

@@ -97,7 +97,7 @@ class EntryParser {
         good_ = key(name) && cursor_.number(&value);
     }
     void extra(const char* name, std::uint64_t& value) { number(name, value); }
-    void index(const char* name, std::size_t& value, const char*) {
+    void index(const char* name, std::size_t& value, Table) {
         good_ = key(name) && position_in_table(value);
     }
     void text(const char* name, std::string& value) {
@@ -108,7 +108,7 @@ class EntryParser {
     void flag(const char* name, bool& value) {
         good_ = key(name) && ((value = cursor_.take("true")) || cursor_.take("false"));
     }
-    void indexes(const char* name, std::vector<std::size_t>& values, const char*) {
+    void indexes(const char* name, std::vector<std::size_t>& values, Table) {
         read_.clear();
         good_ = key(name) &&
                 cursor_.list('[', ']', [&] { return position_in_table(read_.emplace_back()); });

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "report/device_label.hpp"
 #include "report/runs/ranks.hpp"
 #include "report/text/names.hpp"
 
@@ -35,7 +36,7 @@ std::string stable_name(const report::Process& process) {
 BaselineKey baseline_key(const Process& process, const std::optional<std::uint64_t>& device) {
     for (const report::DeviceSummary& each : process.summary.devices) {
         if (!device || report::is_on(each.device->index, *device)) {
-            return {each.device->name, each.device->driver_version};
+            return {each.device->name, static_cast<std::uint64_t>(each.device->driver_version)};
         }
     }
     return {};
@@ -65,7 +66,8 @@ class Checker {
         for (const Process& process : processes) {
             std::set<BaselineKey> keys;
             for (const report::DeviceSummary& each : process.summary.devices) {
-                keys.insert({each.device->name, each.device->driver_version});
+                keys.insert(
+                    {each.device->name, static_cast<std::uint64_t>(each.device->driver_version)});
             }
             for (const BaselineKey& key : keys) {
                 ++process_counts_[key];
@@ -265,12 +267,12 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
         std::set<std::uint64_t> cut;  // GPUs
         for (const report::DeviceSummary& each : out.summary.devices) {
             if (!each.device->is_gpu()) {
-                cut.insert(each.device->gpu);
+                cut.insert(each.device->gpu());
             }
         }
         std::erase_if(out.summary.devices, [&](const auto& each) {
             const report::Device& device = *each.device;
-            return (options.frameworks ? device.is_gpu() && cut.count(device.gpu) != 0
+            return (options.frameworks ? device.is_gpu() && cut.count(device.gpu()) != 0
                                        : !device.is_gpu()) ||
                    (options.device && !report::is_on(device.index, *options.device));
         });

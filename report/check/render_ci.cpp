@@ -4,6 +4,7 @@
 #include <array>
 
 #include "report/check/render.hpp"
+#include "report/device_label.hpp"
 #include "report/text/units.hpp"
 
 namespace memlab::check {

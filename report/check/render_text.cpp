@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "report/check/render.hpp"
+#include "report/device_label.hpp"
 #include "report/text/page.hpp"
 #include "report/text/text.hpp"
 

@@ -5,9 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "report/model.hpp"
+#include "report/device_label.hpp"
 #include "report/summary/filter.hpp"
 #include "report/symbols/resolver.hpp"
+#include "trace/json/report.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::exports {

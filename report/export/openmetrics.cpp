@@ -93,7 +93,7 @@ class Metrics {
     void for_devices(const std::function<void(const Device&, const Labels&)>& use) {
         for (const Device& device : report_.devices) {
             if (device.used() && input_.wants(device.index)) {
-                Labels labels = {{"device", std::to_string(device.gpu)}, {"uuid", device.uuid}};
+                Labels labels = {{"device", std::to_string(device.gpu())}, {"uuid", device.uuid}};
                 if (!device.is_gpu()) {
                     labels.emplace_back("allocator", device.allocator);
                 }

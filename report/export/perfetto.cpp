@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/export/history.hpp"
 #include "report/export/output.hpp"
@@ -64,7 +65,7 @@ class TraceEvents {
         json_.begin_array();
         const std::string program = clean_name(report::base_name(report_.process.executable));
         track("process_name", report_.process.pid, 0, program.empty() ? "?" : program);
-        for (const auto& [thread, name] : report_.thread_names) {
+        for (const auto& [thread, name] : report_.threads) {
             if (!name.empty()) {
                 track("thread_name", report_.process.pid, thread, clean_name(name));
             }

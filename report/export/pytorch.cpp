@@ -305,7 +305,7 @@ class Snapshot {
     void traces() {
         std::uint64_t count = 0;
         for (const report::Device& device : input_.recording.report.devices) {
-            count = std::max(count, device.gpu + 1);
+            count = std::max(count, device.gpu() + 1);
         }
         Pickler::List list = pickle_.begin_list();
         for (std::uint64_t index = 0; index < count; ++index) {
@@ -333,7 +333,7 @@ class Snapshot {
     const report::Device* choose(std::uint64_t gpu) const {
         const report::Device* chosen = nullptr;
         for (const report::Device& device : input_.recording.report.devices) {
-            if (device.gpu == gpu && device.used() && input_.wants(device.index) &&
+            if (device.gpu() == gpu && device.used() && input_.wants(device.index) &&
                 (chosen == nullptr || !device.is_gpu())) {
                 chosen = &device;
             }

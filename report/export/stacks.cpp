@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/export/output.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/names.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/pool_view/layout.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

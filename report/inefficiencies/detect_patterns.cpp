@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "report/device_allocations.hpp"
+#include "report/device_label.hpp"
 #include "report/inefficiencies/estimate_peaks.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"

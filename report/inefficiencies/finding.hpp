@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/symbols/resolver.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/read_ahead.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"

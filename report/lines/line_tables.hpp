@@ -15,8 +15,8 @@
 
 #include "report/lines/query.hpp"
 #include "report/lines/stack_moments.hpp"
-#include "report/model.hpp"
 #include "report/symbols/resolver.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::trace {
 class Aggregator;

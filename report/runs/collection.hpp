@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/runs/run_facts.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

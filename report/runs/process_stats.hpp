@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "report/device_allocations.hpp"
-#include "report/model.hpp"
 #include "trace/json/bounded_sum.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/summary/waterfall.hpp"
@@ -313,7 +314,7 @@ void SummaryPage::kernels(const Device& device) {
 void SummaryPage::kinds(const Device& device) {
     const bool one_kind = device.kinds.empty() ||
                           (device.kinds.size() == 1 &&
-                           device.kinds.count(device.is_gpu() ? "device" : "suballocation") != 0);
+                           device.kinds.contains(device.is_gpu() ? "device" : "suballocation"));
     if (one_kind) {
         return;
     }
@@ -333,8 +334,8 @@ void SummaryPage::kinds(const Device& device) {
               : outside                ? dim("  *")
                                        : ""));
     }
-    if (width() < 92 && (device.kinds.count("managed") + device.kinds.count("pinned") +
-                         device.kinds.count("ipc_import")) != 0) {
+    if (width() < 92 && (device.kinds.contains("managed") || device.kinds.contains("pinned") ||
+                         device.kinds.contains("ipc_import"))) {
         line(dim("  * not in the curves: it is on the host, migrates, or is held elsewhere"));
     }
 }

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/symbols/resolver.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
 #include "trace/json/framework_caches.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

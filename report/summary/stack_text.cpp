@@ -53,10 +53,10 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
 }
 
 std::string thread_text(const Report& report, std::uint64_t thread) {
-    const auto named = report.thread_names.find(thread);
+    const std::string* const named = report.thread_name(thread);
     std::string name;
-    if (named != report.thread_names.end()) {
-        name = named->second;
+    if (named != nullptr) {
+        name = *named;
     } else if (thread == report.process.pid) {
         name = "main";
     }

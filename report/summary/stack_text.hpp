@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

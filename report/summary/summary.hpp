@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/summary/framework_findings.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

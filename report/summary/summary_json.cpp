@@ -207,7 +207,7 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
                 {"live", holders_json(summary.live, resolver, top, false)},
                 {"still_allocated", holders_json(summary.still_allocated, resolver, top, false)}};
     if (device.work) {
-        for (const auto& [kind, totals] : device.work->kinds) {
+        for (const auto& [kind, totals] : *device.work) {
             out["work"][kind] = {
                 {"count", totals.count}, {"busy_ns", totals.busy_ns}, {"bytes", totals.bytes}};
         }
@@ -245,11 +245,11 @@ json coverage_json(const Summary& summary) {
 json oom_json(const Report& report, const OomSummary& summary, Resolver& resolver,
               std::size_t top) {
     const Oom& oom = *summary.oom;
-    const auto named = report.thread_names.find(oom.thread);
+    const std::string* const thread_name = report.thread_name(oom.thread);
     return {{"time_ns", oom.time_ns},
             {"device", oom.device},
             {"thread", oom.thread},
-            {"thread_name", named == report.thread_names.end() ? json() : json(named->second)},
+            {"thread_name", thread_name == nullptr ? json() : json(*thread_name)},
             {"api", oom.api},
             {"kind", oom.kind},
             {"requested_bytes", oom.requested_bytes},

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

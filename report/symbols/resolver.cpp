@@ -80,8 +80,8 @@ void Resolver::resolve_frame(std::size_t index, std::vector<StackFrame>& out) {
         const PythonFrame& python = report_.python_frames.at(frame.python);
         base.function = python.function;
         base.file = python.file;
-        base.line = python.line;
-        base.first_line = python.first_line;
+        base.line = static_cast<int>(python.line);
+        base.first_line = static_cast<int>(python.first_line);
         base.python = true;
         out.push_back(std::move(base));
         return;

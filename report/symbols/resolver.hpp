@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/symbols/frame_choice.hpp"
 #include "report/symbols/symbolizer.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "report/source_frame.hpp"
+#include "trace/json/report_entries.hpp"
 
 namespace memlab::report {
 

@@ -1,5 +1,4 @@
 // JSON and CSV output of a timeline.
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -9,10 +8,6 @@
 namespace memlab::report {
 
 namespace {
-
-/// In the order of Curve.
-constexpr std::array<const char*, curve_count> curve_names = {"requested", "allocated", "active",
-                                                              "reserved", "device_used"};
 
 ordered_json device_json(const DeviceTimeline& timeline) {
     ordered_json device;

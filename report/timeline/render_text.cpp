@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/page.hpp"

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/read_ahead.hpp"
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

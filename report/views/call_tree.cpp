@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/views/call_chains.hpp"
 
 namespace memlab::report {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "report/device_allocations.hpp"
+#include "report/device_label.hpp"
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"

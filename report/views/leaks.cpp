@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/stack_text.hpp"
 #include "report/text/page.hpp"

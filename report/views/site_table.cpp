@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/page.hpp"

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/summary/filter.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 

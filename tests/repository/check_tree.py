@@ -221,7 +221,7 @@ SIZE_EXCEPTIONS = {
         "interpose/driver/used_functions.inc"],
     "one word of several modules that share no other header": [
         "profiler/clock.hpp", "profiler/cupti/current_call.hpp", "profiler/cupti/functions.hpp", "profiler/word_mix.hpp",
-        "report/device_allocations.hpp", "report/source_frame.hpp",
+        "report/device_allocations.hpp",
         "tools/report/view_options.hpp", "trace/folded_name.hpp", "trace/json/bounded_sum.hpp",
         "trace/json/python_source.hpp", "trace/json/rank_variables.hpp", "trace/no_cancellation.hpp",
         "trace/own_thread.hpp",

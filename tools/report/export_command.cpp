@@ -1,3 +1,4 @@
+#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <unistd.h>
@@ -108,7 +109,7 @@ bool choose_one_device(const report::Report& report, std::optional<std::uint64_t
         if (!each.used() || (*device && !report::is_on(each.index, **device))) {
             continue;
         }
-        if (chosen != nullptr && chosen->gpu != each.gpu) {
+        if (chosen != nullptr && chosen->gpu() != each.gpu()) {
             return false;
         }
         if (chosen == nullptr || !each.is_gpu()) {

@@ -1,3 +1,4 @@
+#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>

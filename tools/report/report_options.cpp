@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/json_values.hpp"
 #include "report/summary/summary_filter.hpp"

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "report/model.hpp"
 #include "report/reader.hpp"
 #include "report/summary/filter.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"
 #include "report/symbols/resolver.hpp"
 #include "tools/report/subcommand.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::tools {
 

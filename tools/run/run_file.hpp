@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "report/model.hpp"
 #include "tools/run/launch.hpp"
 #include "tools/run/live_process.hpp"
 #include "tools/run/run_manifest.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::tools {
 

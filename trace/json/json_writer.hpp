@@ -5,33 +5,19 @@
 // Deterministic: independent of the clock, the environment and the order of hash tables.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "trace/aggregate/aggregator.hpp"
 #include "trace/json/json_output.hpp"
+#include "trace/json/report_builder.hpp"
 
 namespace memlab::report {
 
-/// When a report is made.
-enum class Moment : std::uint8_t {
-    end,      ///< at the end of the recording
-    running,  ///< a snapshot of a running process
-};
-
-/// Whether the tables that grow with the program are written: sites and stacks.
-enum class LargeTables : std::uint8_t {
-    written,
-    left_out,  ///< for a reader that takes them from ReportTables
-};
-
 /// Writes the report; false if the sink failed. May throw std::bad_alloc.
 /// Thread-safety: the aggregator must not change meanwhile.
-bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment,
-                LargeTables large = LargeTables::written);
+bool write_json(ByteSink& sink, const trace::Aggregator& from, Moment moment);
 
 /// Returns the same text. May throw std::bad_alloc.
-std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end,
-                             LargeTables large = LargeTables::written);
+std::string report_to_string(const trace::Aggregator& aggregator, Moment moment = Moment::end);
 
 }  // namespace memlab::report

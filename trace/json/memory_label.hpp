@@ -13,6 +13,14 @@ struct MemoryLabel {
     std::string name;
     std::uint64_t count = 0;  ///< allocations of that name
     std::uint64_t bytes = 0;  ///< what they hold
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("name", self.name);
+        visit.number("count", self.count);
+        visit.number("bytes", self.bytes);
+    }
+    bool operator==(const MemoryLabel&) const = default;
 };
 
 /// `"weights"` if one label covers all `bytes`. Else the first labels with their bytes:

@@ -1,10 +1,5 @@
-// The two tables of a report that grow with the program: call stacks and call sites. The fields of
-// an entry are written down once, in fields(), in the order of the file. The JSON writer and both
-// readers are visitors of them, and an event log gives a tool the same entries without any text.
-//
-// A visitor has: position (the entry's own index), number, extra (a number for other tools, which a
-// reader does not need), index, text, flag, indexes, object_or_null, and list_if_any (absent if it
-// is empty).
+// The tables of a report that tell where: call sites, call stacks, frames, Python frames, modules.
+// Sites, stacks and frames grow with the program.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "trace/json/report_shape.hpp"
 
 namespace memlab::report {
 
@@ -75,7 +72,7 @@ struct Site {
         visit.number("device", self.device);
         visit.text("kind", self.kind);
         visit.text("api", self.api);
-        visit.index("stack", self.stack, "stacks");
+        visit.index("stack", self.stack, Table::stacks);
         visit.number("count", self.count);
         visit.number("requested_bytes", self.requested_bytes);
         visit.number("bytes", self.bytes);
@@ -101,10 +98,81 @@ struct Stack {
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {
-        visit.indexes("frames", self.frames, "frames");
+        visit.indexes("frames", self.frames, Table::frames);
         visit.flag("truncated", self.truncated);
     }
     bool operator==(const Stack&) const = default;
+};
+
+/// A function and source line, as found by the symbolizer or stored in a report. Empty members are
+/// unknown.
+struct SourceFrame {
+    std::string function = {};  ///< demangled, with its parameters
+    std::string file = {};      ///< absolute if the debug information says so
+    int line = 0;
+    bool inlined = false;  ///< inlined into the function of the next frame
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("function", self.function);
+        visit.text("file", self.file);
+        visit.source_line("line", self.line);
+        visit.flag("inlined", self.inlined);
+    }
+    bool operator==(const SourceFrame&) const = default;
+};
+
+struct Frame {
+    std::size_t module = 0;     ///< index into Report::modules; 0: unknown
+    std::uint64_t address = 0;  ///< in the module; in a report that was read 0 without one
+    std::size_t python = 0;     ///< index into Report::python_frames; 0: a native frame
+    /// Found by memlab-report symbolize, innermost first; empty: nothing found, or not symbolized.
+    std::vector<SourceFrame> source = {};
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.index("module", self.module, Table::modules);
+        visit.number("address", self.address);
+        visit.index_if_any("python", self.python, Table::python_frames);
+        visit.list_if_any("source", self.source);
+    }
+    bool operator==(const Frame&) const = default;
+};
+
+/// A line of Python code on a call stack.
+struct PythonFrame {
+    std::string function = {};  ///< qualified name
+    std::string file = {};
+    std::uint32_t line = 0;        ///< 0: unknown
+    std::uint32_t first_line = 0;  ///< of the function; 0: unknown
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("function", self.function);
+        visit.text("file", self.file);
+        visit.source_line("line", self.line);
+        visit.source_line("first_line", self.first_line);
+    }
+    bool operator==(const PythonFrame&) const = default;
+};
+
+/// A loaded object; the addresses of its symbols are those in the process less `bias`.
+struct Module {
+    std::string path = {};
+    std::string build_id = {};
+    std::uint64_t bias = 0;
+    std::uint64_t start = 0;
+    std::uint64_t end = 0;
+
+    template <typename Self, typename Visitor>
+    static void fields(Self& self, Visitor& visit) {
+        visit.text("path", self.path);
+        visit.text("build_id", self.build_id);
+        visit.extra("bias", self.bias);
+        visit.extra("start", self.start);
+        visit.extra("end", self.end);
+    }
+    bool operator==(const Module&) const = default;
 };
 
 }  // namespace memlab::report

@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "report/model.hpp"
 #include "report/reader.hpp"
 #include "tests/catch.hpp"
 #include "tests/unit/trace/recording.hpp"
 #include "tests/unit/trace/temporary_folder.hpp"
+#include "trace/json/report.hpp"
 #include "trace/log_writer.hpp"
 
 namespace memlab::test {

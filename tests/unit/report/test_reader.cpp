@@ -157,7 +157,7 @@ TEST_CASE("what the writer writes, the reader reads") {
     CHECK(report.process.pid == 42);
     CHECK(report.process.ended == "exit");
     CHECK(report.process.ranks.at("RANK") == "1");
-    CHECK(report.thread_names.at(7) == "loader");
+    CHECK(*report.thread_name(7) == "loader");
     CHECK(report::thread_text(report, 7) == "thread 7 (loader)");
     CHECK(report::thread_text(report, 42) == "thread 42 (main)");
     CHECK(report::thread_text(report, 8) == "thread 8");
@@ -504,7 +504,7 @@ TEST_CASE("how a process died is added to a report that was cut off, and to no o
     CHECK_FALSE(killed.report->process.exit_code);
     const auto left = report::parse_report(report::add_process_end(cut.dump(), "", 3));
     REQUIRE(left.report);
-    CHECK(left.report->process.exit_code == 3U);
+    CHECK(left.report->process.exit_code == 3);
     CHECK(left.report->process.recorded_ns == 0);
 
     // Its parent knows the time of its end, the recording only that of the last event.

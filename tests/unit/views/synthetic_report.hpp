@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/model.hpp"
+#include "trace/json/report.hpp"
 
 namespace memlab::report {
 
@@ -54,8 +54,8 @@ class SyntheticReport {
                 return i;
             }
         }
-        report.python_frames.push_back(
-            {function, "/src/" + function + ".py", static_cast<int>(report.python_frames.size())});
+        report.python_frames.push_back({function, "/src/" + function + ".py",
+                                        static_cast<std::uint32_t>(report.python_frames.size())});
         report.frames.push_back({0, 0, report.python_frames.size() - 1});
         return report.frames.size() - 1;
     }

@@ -1,0 +1,33 @@
+// What a device is called, and which GPU it is of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trace/json/report.hpp"
+#include "trace/record.hpp"
+
+namespace memlab::report {
+
+/// Whether the device of this index is the wanted one, or an allocator's on the wanted GPU.
+inline bool is_on(std::uint64_t index, std::uint64_t wanted) {
+    return index == wanted || index % trace::DeviceInfo::max_gpus == wanted;
+}
+
+/// "GPU 0"; "PyTorch on GPU 0"
+inline std::string device_label(const Device& device) {
+    return (device.is_gpu() ? "GPU " : device.allocator + " on GPU ") +
+           std::to_string(device.gpu());
+}
+
+/// device_label() of the device of this index.
+inline std::string label_of(const Report& report, std::uint64_t index) {
+    for (const Device& device : report.devices) {
+        if (device.index == index) {
+            return device_label(device);
+        }
+    }
+    return "GPU " + std::to_string(index);
+}
+
+}  // namespace memlab::report

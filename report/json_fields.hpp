@@ -1,0 +1,221 @@
+// The reader of a report's JSON: a visitor of the fields() of its structs, which checks every type,
+// range and index before it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/json_node.hpp"
+#include "trace/json/report.hpp"
+
+namespace memlab::report {
+
+/// Reads the members of one object. Throws Invalid where a value is not what the schema says.
+class JsonFields {
+  public:
+    /// `position`: of the object in its table. All arguments must outlive this.
+    JsonFields(const Node& node, const TableSizes& sizes, std::size_t position)
+        : node_(node), sizes_(sizes), position_(position) {}
+
+    void line() {}
+    template <typename Value>
+    void constant(const char* /*name*/, Value /*value*/) {}
+    void position(const char* /*name*/) {}
+    void number(const char* name, std::uint64_t& value) { value = node_.member(name).number(); }
+    void signed_number(const char* name, std::int64_t& value) {
+        value = node_.member(name).signed_number();
+    }
+    void natural(const char* name, std::int64_t& value) {
+        value = node_.member(name).natural_number();
+    }
+    void real(const char* name, double& value) { value = node_.member(name).real(); }
+    void ratio(const char* name, std::optional<double>& value) {
+        value = node_.member(name).ratio();
+    }
+    void flag(const char* name, bool& value) { value = node_.member(name).boolean(); }
+    void text(const char* name, std::string& value) { value = node_.member(name).text(); }
+    template <typename Line>
+    void source_line(const char* name, Line& value) {
+        value = static_cast<Line>(node_.member(name).line_number());
+    }
+    void extra(const char* name, std::uint64_t& value) {
+        const JsonValue* const found = node_.optional_member(name);
+        value = found != nullptr && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+    }
+    template <typename Fields>
+    void for_others(Fields /*fields*/) {}
+
+    void index(const char* name, std::size_t& value, Table table) {
+        value = node_.member(name).index(sizes_[table], name_of(table));
+    }
+    void indexes(const char* name, std::vector<std::size_t>& values, Table table) {
+        node_.member(name).each(
+            [&](const Node& item) { values.push_back(item.index(sizes_[table], name_of(table))); });
+    }
+    void earlier_index(const char* name, std::optional<std::size_t>& value) {
+        if (const Node member = node_.member(name); !member.is_null()) {
+            value = member.index(position_, "what comes before it");
+        }
+    }
+    void number_or_null(const char* name, std::optional<std::uint64_t>& value) {
+        if (has(name) && !node_.member(name).is_null()) {
+            number(name, value.emplace());
+        }
+    }
+    void text_or_null(const char* name, std::optional<std::string>& value) {
+        if (const Node member = node_.member(name); !member.is_null()) {
+            value = member.text();
+        }
+    }
+
+    void number_if_any(const char* name, std::uint64_t& value) {
+        if (has(name)) {
+            number(name, value);
+        }
+    }
+    void natural_if_any(const char* name, std::optional<std::int64_t>& value) {
+        if (has(name)) {
+            natural(name, value.emplace());
+        }
+    }
+    void index_if_any(const char* name, std::size_t& value, Table table) {
+        if (has(name)) {
+            index(name, value, table);
+        }
+    }
+    void text_if_any(const char* name, std::string& value) {
+        if (has(name)) {
+            text(name, value);
+        }
+    }
+
+    void numbers(const char* name, std::vector<std::uint64_t>& values) {
+        node_.member(name).each([&](const Node& item) { values.push_back(item.number()); });
+    }
+    void texts(const char* name, std::vector<std::string>& values) {
+        node_.member(name).each([&](const Node& item) { values.push_back(item.text()); });
+    }
+    void texts_if_known(const char* name, std::vector<std::string>& values) {
+        if (has(name)) {
+            texts(name, values);
+        }
+    }
+
+    template <typename Object>
+    void object(const char* name, Object& value) {
+        read(node_.member(name), 0, value);
+    }
+    template <typename Object>
+    void object_if_known(const char* name, Object& value) {
+        if (has(name)) {
+            object(name, value);
+        }
+    }
+    template <typename Object>
+    void object_if_any(const char* name, Object& value) {
+        object_if_known(name, value);
+    }
+    template <typename Object>
+    void object_if_any(const char* name, std::optional<Object>& value) {
+        if (has(name)) {
+            object(name, value.emplace());
+        }
+    }
+    template <typename Object>
+    void object_or_null(const char* name, std::optional<Object>& value) {
+        if (const Node member = node_.member(name); !member.is_null()) {
+            read(member, 0, value.emplace());
+        }
+    }
+    template <typename Fields>
+    void group(const char* name, Fields fields) {
+        const Node node = node_.member(name);
+        JsonFields inner(node, sizes_, 0);
+        fields(inner);
+    }
+
+    template <typename Item>
+    void list(const char* name, std::vector<Item>& items) {
+        list(name, items, [](Item& item, JsonFields& from) { Item::fields(item, from); });
+    }
+    template <typename Item, typename Fields>
+    void list(const char* name, std::vector<Item>& items, Fields fields) {
+        node_.member(name).each([&](const Node& node) {
+            JsonFields inner(node, sizes_, items.size());
+            fields(items.emplace_back(), inner);
+        });
+    }
+    template <typename Item>
+    void list_if_any(const char* name, std::vector<Item>& items) {
+        if (has(name)) {
+            list(name, items);
+        }
+    }
+    /// Appends to what is there.
+    template <typename Entry>
+    void table(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+        list(name, entries);
+    }
+    template <typename Entry>
+    void table_if_any(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+        list_if_any(name, entries);
+    }
+
+    template <typename Object>
+    void named(const char* name, Named<Object>& members) {
+        each_member(name, [&](const std::string& key, const Node& value) {
+            read(value, 0, members.add(key));
+        });
+    }
+    template <typename Object>
+    void named_if_any(const char* name, std::optional<Named<Object>>& members) {
+        if (has(name)) {
+            named(name, members.emplace());
+        }
+    }
+    void named_texts(const char* name, Named<std::string>& members) {
+        each_member(name, [&](const std::string& key, const Node& value) {
+            members.add(key, value.text());
+        });
+    }
+    void named_numbers(const char* name, Named<std::uint64_t>& members,
+                       std::string_view signed_name, std::optional<std::int64_t>& signed_value) {
+        each_member(name, [&](const std::string& key, const Node& value) {
+            if (key == signed_name) {
+                signed_value = value.signed_number();
+            } else {
+                members.add(key, value.number());
+            }
+        });
+    }
+
+    void curve(const char* name, std::optional<CurveSummary>& summary, bool optional) {
+        const Node node = node_.member(name);
+        if (!optional || !node.member("peak_bytes").is_null()) {
+            read(node, 0, summary.emplace());
+        }
+    }
+    void rows(const char* columns, const char* rows, Timeline& timeline);
+
+  private:
+    template <typename Object>
+    void read(const Node& node, std::size_t position, Object& value) {
+        JsonFields inner(node, sizes_, position);
+        Object::fields(value, inner);
+    }
+    bool has(const char* name) const { return node_.optional_member(name) != nullptr; }
+    template <typename Visit>
+    void each_member(const char* name, Visit visit) {
+        node_.member(name).each_member(visit);
+    }
+
+    const Node& node_;
+    const TableSizes& sizes_;
+    const std::size_t position_;
+};
+
+}  // namespace memlab::report

@@ -1,0 +1,227 @@
+// The report of a recording without any text: the builder that the JSON writer has makes its parts,
+// and what a reader of that text would refuse is refused here, with the same words.
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "report/invalid.hpp"
+#include "report/reader.hpp"
+#include "trace/json/report_builder.hpp"
+
+namespace memlab::report {
+
+namespace {
+
+/// A visitor of fields(): fills the tables, checks what may be wrong in a recording, and brings the
+/// rest into the form that it has when it was read.
+class ModelMaker {
+  public:
+    /// `position`: of the object in its table. All arguments must outlive this.
+    ModelMaker(const ReportBuilder& builder, const TableSizes& sizes, const ReportPath& place,
+               std::size_t position)
+        : builder_(builder), sizes_(sizes), place_(place), position_(position) {}
+
+    // What can have any value.
+    void line() {}
+    template <typename Value>
+    void constant(const char* /*name*/, Value /*value*/) {}
+    void position(const char* /*name*/) {}
+    void number(const char* /*name*/, std::uint64_t /*value*/) {}
+    void number_if_any(const char* /*name*/, std::uint64_t /*value*/) {}
+    void number_or_null(const char* /*name*/, std::optional<std::uint64_t> /*value*/) {}
+    void numbers(const char* /*name*/, const std::vector<std::uint64_t>& /*values*/) {}
+    void extra(const char* /*name*/, std::uint64_t /*value*/) {}
+    void signed_number(const char* /*name*/, std::int64_t /*value*/) {}
+    void real(const char* /*name*/, double /*value*/) {}
+    void ratio(const char* /*name*/, std::optional<double> /*value*/) {}
+    void flag(const char* /*name*/, bool /*value*/) {}
+    void text(const char* /*name*/, const std::string& /*value*/) {}
+    void text_if_any(const char* /*name*/, const std::string& /*value*/) {}
+    void text_or_null(const char* /*name*/, const std::optional<std::string>& /*value*/) {}
+    void texts(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
+    void texts_if_known(const char* /*name*/, const std::vector<std::string>& /*values*/) {}
+    void curve(const char* /*name*/, const std::optional<CurveSummary>& /*curve*/, bool) {}
+    template <typename Fields>
+    void for_others(Fields /*fields*/) {}
+
+    void natural(const char* name, std::int64_t value) {
+        if (value < 0) {
+            ReportPath(place_, name, 0)
+                .fail("is the number " + std::to_string(value) + ", not " + whole_number);
+        }
+    }
+    void natural_if_any(const char* name, std::optional<std::int64_t> value) {
+        natural(name, value.value_or(0));
+    }
+    template <typename Line>
+    void source_line(const char* /*name*/, Line& value) {
+        value = std::in_range<int>(value) ? value : 0;
+    }
+    void index(const char* name, std::size_t value, Table table) {
+        if (value >= sizes_[table]) {
+            ReportPath(place_, name, 0).require_index(value, sizes_[table], name_of(table));
+        }
+    }
+    void index_if_any(const char* name, std::size_t value, Table table) {
+        if (value != 0) {
+            index(name, value, table);
+        }
+    }
+    void indexes(const char* name, const std::vector<std::size_t>& values, Table table) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            if (values[i] >= sizes_[table]) {
+                const ReportPath list(place_, name, 0);
+                ReportPath(list, nullptr, i)
+                    .require_index(values[i], sizes_[table], name_of(table));
+            }
+        }
+    }
+    void earlier_index(const char* name, std::optional<std::size_t> value) {
+        if (value) {
+            ReportPath(place_, name, 0).require_index(*value, position_, "what comes before it");
+        }
+    }
+
+    template <typename Object>
+    void object(const char* name, Object& value) {
+        make(ReportPath(place_, name, 0), 0, value);
+    }
+    template <typename Object>
+    void object_if_known(const char* name, Object& value) {
+        object(name, value);
+    }
+    template <typename Object>
+    void object_if_any(const char* name, Object& value) {
+        object(name, value);
+    }
+    template <typename Object>
+    void object_if_any(const char* name, std::optional<Object>& value) {
+        object_or_null(name, value);
+    }
+    template <typename Object>
+    void object_or_null(const char* name, std::optional<Object>& value) {
+        if (value) {
+            object(name, *value);
+        }
+    }
+    template <typename Fields>
+    void group(const char* name, Fields fields) {
+        const ReportPath place(place_, name, 0);
+        ModelMaker inner(builder_, sizes_, place, 0);
+        fields(inner);
+    }
+
+    template <typename Item>
+    void list(const char* name, std::vector<Item>& items) {
+        list(name, items, [](Item& item, ModelMaker& inner) { Item::fields(item, inner); });
+    }
+    template <typename Item, typename Fields>
+    void list(const char* name, std::vector<Item>& items, Fields fields) {
+        const ReportPath place(place_, name, 0);
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            const ReportPath at(place, nullptr, i);
+            ModelMaker inner(builder_, sizes_, at, i);
+            fields(items[i], inner);
+        }
+    }
+    template <typename Item>
+    void list_if_any(const char* name, std::vector<Item>& items) {
+        list(name, items);
+    }
+    template <typename Entry>
+    void table(const char* name, std::vector<Entry>& entries, Layout /*layout*/) {
+        Appender<Entry> appender(entries);
+        builder_.each(appender);
+        list(name, entries);
+    }
+    template <typename Entry>
+    void table_if_any(const char* name, std::vector<Entry>& entries, Layout layout) {
+        table(name, entries, layout);
+    }
+
+    template <typename Value>
+    void named(const char* /*name*/, Named<Value>& members) {
+        members.sort();
+    }
+    template <typename Value>
+    void named_if_any(const char* /*name*/, std::optional<Named<Value>>& members) {
+        if (members) {
+            members->sort();
+        }
+    }
+    void named_texts(const char* /*name*/, Named<std::string>& members) { members.sort(); }
+    void named_numbers(const char* /*name*/, Named<std::uint64_t>& members,
+                       const char* /*signed_name*/,
+                       const std::optional<std::int64_t>& /*signed_value*/) {
+        members.sort();
+    }
+
+    void rows(const char* /*columns*/, const char* rows, const Timeline& timeline) {
+        for (std::size_t i = 0; i < timeline.rows.size(); ++i) {
+            std::size_t column = 1;
+            for (const auto& curve : timeline.rows[i].curves) {
+                const TimelineRow::Values values = curve.value_or(TimelineRow::Values{});
+                for (const std::uint64_t value : {values.min, values.max, values.last}) {
+                    if (value == TimelineRow::unknown) {
+                        const ReportPath list(place_, rows, 0);
+                        const ReportPath row(list, nullptr, i);
+                        ReportPath(row, nullptr, column)
+                            .fail(std::string("is null, not ") + whole_number);
+                    }
+                    ++column;
+                }
+            }
+        }
+    }
+
+  private:
+    template <typename Entry>
+    class Appender final : public EntryTaker<Entry> {
+      public:
+        explicit Appender(std::vector<Entry>& to) : to_(to) {}
+        void expect(std::size_t count) override { to_.reserve(count); }
+        void take(Entry&& entry) override { to_.push_back(std::move(entry)); }
+
+      private:
+        std::vector<Entry>& to_;
+    };
+
+    template <typename Object>
+    void make(const ReportPath& place, std::size_t position, Object& value) {
+        ModelMaker inner(builder_, sizes_, place, position);
+        Object::fields(value, inner);
+    }
+
+    const ReportBuilder& builder_;
+    const TableSizes& sizes_;
+    const ReportPath& place_;
+    const std::size_t position_;
+};
+
+}  // namespace
+
+void forget_generated_addresses(Report& report) {
+    for (Frame& frame : report.frames) {
+        frame.address = frame.module == 0 ? 0 : frame.address;
+    }
+}
+
+ReadResult make_report(const trace::Aggregator& from, Moment moment) {
+    return without_exceptions([&] {
+        TableSizes sizes;
+        sizes[Table::sites] = from.sites().size();
+        sizes[Table::stacks] = from.stacks().size();
+        sizes[Table::frames] = from.frames().size();
+        sizes[Table::python_frames] = from.python_frames().size();
+        sizes[Table::modules] = from.modules().size();
+        const ReportBuilder builder(from, moment);
+        Report report = std::move(*builder.without_tables());
+        const ReportPath place;
+        ModelMaker maker(builder, sizes, place, 0);
+        Report::fields(report, maker);
+        forget_generated_addresses(report);
+        return report;
+    });
+}
+
+}  // namespace memlab::report
