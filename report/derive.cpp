@@ -86,11 +86,11 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
     return result;
 }
 
-DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink) {
+DeriveResult derive_json(const std::string& log_path) {
     DeriveResult result;
     try {
         trace::Aggregator aggregator;
-        result = aggregate_log(log_path, make_sink, aggregator);
+        result = aggregate_log(log_path, {}, aggregator);
         if (result.error.empty()) {
             result.json = report_to_string(aggregator);
         }

@@ -77,6 +77,7 @@ struct DeriveResult {
     /// Describes data after the log's last record; empty if there is none, or only zeros that a
     /// process had reserved.
     std::string leftover;
+    ReadResult model;  ///< what `json` is the text of; only read_with_model() sets it
 };
 
 /// Reads an event log into `aggregator`; everything but the text. Never throws.
@@ -84,11 +85,14 @@ DeriveResult aggregate_log(const std::string& log_path, const LogSinkFactory& ma
                            trace::Aggregator& aggregator);
 
 /// Aggregates an event log into a JSON report. Never throws.
-DeriveResult derive_json(const std::string& log_path, const LogSinkFactory& make_sink = {});
+DeriveResult derive_json(const std::string& log_path);
 
 /// The text of the report `path`, or the report derived from the event log `path`. Does not check
 /// that a report is valid. Never throws.
-DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink = {});
+DeriveResult read_json(const std::string& path);
+
+/// The same, and the report itself: parsed from the text of a report, made from an event log.
+DeriveResult read_with_model(const std::string& path);
 
 /// Times of a process as measured by its parent.
 struct ProcessTimes {

@@ -186,9 +186,25 @@ bool is_event_log(const std::string& path) {
            std::memcmp(head.data(), trace::format::magic, head.size()) == 0;
 }
 
-DeriveResult read_json(const std::string& path, const LogSinkFactory& make_sink) {
+DeriveResult read_json(const std::string& path) {
     try {
-        return read_file(path, [&] { return derive_json(path, make_sink); });
+        return read_file(path, [&] { return derive_json(path); });
+    } catch (const std::bad_alloc&) {
+        return failure(too_large_to_read);
+    }
+}
+
+DeriveResult read_with_model(const std::string& path) {
+    try {
+        trace::Aggregator aggregator;
+        DeriveResult read = read_file(path, [&] { return aggregate_log(path, {}, aggregator); });
+        if (read.error.empty() && read.from_log) {
+            read.json = report_to_string(aggregator);
+            read.model = make_report(aggregator, Moment::end);
+        } else if (read.error.empty()) {
+            read.model = parse_report(read.json);
+        }
+        return read;
     } catch (const std::bad_alloc&) {
         return failure(too_large_to_read);
     }

@@ -28,7 +28,8 @@ std::string number(WideSum value) {
 
 class Validator {
   public:
-    Validator(const Report& report, const JsonValue& root) : report_(report), root_(root) {}
+    /// `root`: the text that it was read from; null where it was not.
+    Validator(const Report& report, const JsonValue* root) : report_(report), root_(root) {}
 
     Validation run() {
         tables();
@@ -76,13 +77,16 @@ class Validator {
         }
     }
 
-    /// Checks a numeric member that Report does not keep.
-    void same_number(const JsonValue& object, const char* name, std::uint64_t expected,
-                     const std::string& where) {
-        const auto found = object.find(name);
-        if (found == object.end() || !found->is_number_unsigned() ||
-            found->get<std::uint64_t>() != expected) {
-            problem(where + "." + name + " is not " + std::to_string(expected));
+    /// Report does not keep it, since it is the site's position.
+    void site_id(std::size_t i, const std::string& where) {
+        if (root_ == nullptr) {
+            return;
+        }
+        const JsonValue& site = root_->at("sites").at(i);
+        const auto found = site.find("id");
+        if (found == site.end() || !found->is_number_unsigned() ||
+            found->get<std::uint64_t>() != i) {
+            problem(where + ".id is not " + std::to_string(i));
         }
     }
 
@@ -115,7 +119,7 @@ class Validator {
     void site(std::size_t i) {
         const Site& site = report_.sites[i];
         const std::string where = "sites[" + std::to_string(i) + "]";
-        same_number(root_["sites"][i], "id", i, where);
+        site_id(i, where);
         at_most(site.live_count, site.count, where + ".live_count", "its count");
         at_most(site.live_bytes, site.peak_bytes, where + ".live_bytes", "its peak_bytes");
         at_most(site.peak_bytes, site.bytes, where + ".peak_bytes", "its bytes");
@@ -173,8 +177,10 @@ class Validator {
         holders(device.at_peak, where + ".at_peak");
         holders(device.live, where + ".live");
         for (const Holders::Share& share : device.at_peak.sites) {
-            same_number(root_["sites"][share.site], "at_peak_bytes", share.bytes,
-                        "sites[" + std::to_string(share.site) + "]");
+            if (report_.sites[share.site].at_peak_bytes != share.bytes) {
+                problem("sites[" + std::to_string(share.site) + "].at_peak_bytes is not " +
+                        std::to_string(share.bytes));
+            }
         }
         for (const Holders::Share& share : device.live.sites) {
             equal(share.bytes, report_.sites[share.site].live_bytes,
@@ -190,11 +196,7 @@ class Validator {
             at_most(totals.live_bytes, totals.peak_bytes, path + ".live_bytes", "its peak_bytes");
             at_most(totals.peak_bytes, sums.peak_bytes, path + ".peak_bytes", "its sites' peaks");
         }
-        const JsonValue& recorded =
-            root_["devices"][static_cast<std::size_t>(&device - report_.devices.data())];
-        if (const auto stats = recorded.find("memory_stats"); stats != recorded.end()) {
-            memory_stats(*stats, where + ".memory_stats");
-        }
+        memory_stats(device.memory_stats, where + ".memory_stats");
         timeline(device, where);
     }
 
@@ -204,16 +206,12 @@ class Validator {
 
     /// Statistics named as in PyTorch ("active_bytes.all.current"): current is allocated minus
     /// freed, and "all" is the sum of the two pools.
-    void memory_stats(const JsonValue& stats, const std::string& where) {
-        if (!stats.is_object()) {
-            return;
-        }
+    void memory_stats(const Named<std::uint64_t>& stats, const std::string& where) {
         const auto figure = [&stats](const std::string& name) {
             const auto found = stats.find(name);
-            return found != stats.end() && found->is_number_unsigned() ? found->get<std::uint64_t>()
-                                                                       : std::uint64_t{0};
+            return found != stats.end() ? found->second : std::uint64_t{0};
         };
-        for (const auto& [name, value] : stats.items()) {
+        for (const auto& [name, value] : stats) {
             std::string what = where;
             what.append("[").append(name).append("]");
             const std::string of = name.substr(0, name.rfind('.'));
@@ -239,12 +237,10 @@ class Validator {
     }
 
     void timeline(const Device& device, const std::string& where) {
-        static constexpr const char* names[curve_count] = {"requested", "allocated", "active",
-                                                           "reserved", "device_used"};
         at_most(device.timeline.rows.size(), max_rows, where + ".timeline's number of rows",
                 "there may be");
         for (std::size_t c = 0; c < curve_count; ++c) {
-            const std::string curve = where + ".timeline's " + names[c];
+            const std::string curve = where + ".timeline's " + curve_names.at(c);
             std::uint64_t highest = 0;
             std::uint64_t last = 0;
             for (const TimelineRow& row : device.timeline.rows) {
@@ -263,9 +259,10 @@ class Validator {
             if (const auto& summary = device.curves.at(c)) {
                 equal(highest, summary->peak_bytes, curve + "_max", "the peak is");
                 equal(last, summary->at_end_bytes, curve + "_last", "it ends at");
-                within(summary->peak_time_ns, where + ".curves." + names[c] + ".peak_time_ns");
+                within(summary->peak_time_ns,
+                       where + ".curves." + curve_names.at(c) + ".peak_time_ns");
                 at_most(summary->at_end_bytes, summary->peak_bytes,
-                        where + ".curves." + names[c] + ".at_end_bytes", "its peak_bytes");
+                        where + ".curves." + curve_names.at(c) + ".at_end_bytes", "its peak_bytes");
             }
         }
     }
@@ -293,7 +290,7 @@ class Validator {
     };
 
     const Report& report_;
-    const JsonValue& root_;
+    const JsonValue* const root_;
     std::map<std::pair<std::uint64_t, std::string>, Sums> sums_;
     std::map<std::uint64_t, Sums> at_peak_;  ///< by device
     Validation out_;
@@ -325,13 +322,16 @@ Validation validate(const DeriveResult& recording) {
         out.problems.push_back(recording.error);
         return out;
     }
-    const ReadResult read = parse_report(recording.json);
+    const ReadResult& read = recording.model;
     if (!read.report) {
         out.problems.push_back(read.error);
         return out;
     }
-    out = Validator(*read.report, JsonValue::parse(recording.json)).run();
-    if (recording.from_log) {
+    if (!recording.from_log) {
+        const JsonValue root = JsonValue::parse(recording.json);
+        out = Validator(*read.report, &root).run();
+    } else {
+        out = Validator(*read.report, nullptr).run();
         out.what = "log with " + format_plural(recording.records, "record") + ", " + out.what;
         if (read.report->process.ended == "cut off") {
             out.what += ", without an end";

@@ -19,7 +19,7 @@ struct Validation {
     bool sound() const { return problems.empty(); }
 };
 
-/// `recording`: as returned by read_json(). Throws nothing but std::bad_alloc.
+/// `recording`: as returned by read_with_model(). Throws nothing but std::bad_alloc.
 Validation validate(const DeriveResult& recording);
 
 /// The JSON path of the first difference between the report `json`, which a process or memlab-run

@@ -251,7 +251,7 @@ void compare(const Shown& shown) {
 void show_all(const std::uint8_t* data, std::size_t size) {
     const MemoryFile file(data, size);
     const std::string path = file.path();
-    const Validation validation = validate(read_json(path));
+    const Validation validation = validate(read_with_model(path));
     const ReadResult read = read_report(path);
     if (!read.report) {
         require(!read.error.empty() && !validation.sound());

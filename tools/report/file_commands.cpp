@@ -91,8 +91,8 @@ class Validate {
     };
 
     void look_at(const std::string& file) {
-        DeriveResult read = read_json(file);
-        Validation found = validate(read);
+        const DeriveResult read = read_with_model(file);
+        const Validation found = validate(read);
         if (!found.sound()) {
             for (const std::string& problem : found.problems) {
                 say(file, problem);
@@ -103,9 +103,8 @@ class Validate {
             return;
         }
         std::string note;
-        if (const ReadResult parsed = parse_report(read.json);
-            parsed.report && parsed.report->process.ended != "running") {
-            const report::Process& process = parsed.report->process;
+        if (const report::Process& process = read.model.report->process;
+            process.ended != "running") {
             const Identity identity(process.host, process.pid, process.start_wall_ns);
             const auto [other, first] =
                 seen_.try_emplace(identity, Text{file, read.json, read.from_log});
@@ -164,7 +163,7 @@ int recover(const Conversion& arguments) {
     if (is_folder(arguments.input)) {
         return fail(arguments.input + ": a folder; give one event log of it, a memlab.*.memlog");
     }
-    const DeriveResult read = read_json(arguments.input);
+    const DeriveResult read = read_with_model(arguments.input);
     if (!read.error.empty()) {
         return fail(arguments.input + ": " + read.error);
     }
@@ -172,9 +171,8 @@ int recover(const Conversion& arguments) {
         return fail(arguments.input +
                     ": no event log; memlab-report validate finds the errors of a report");
     }
-    const ReadResult parsed = parse_report(read.json);
-    if (!parsed.report) {
-        return fail(arguments.input + ": " + parsed.error);
+    if (!read.model.report) {
+        return fail(arguments.input + ": " + read.model.error);
     }
     if (const int code = put(arguments, read.json); code != 0) {
         return code;
@@ -182,7 +180,7 @@ int recover(const Conversion& arguments) {
     std::cout << for_terminal(arguments.output + ": the report of " +
                               format_plural(read.records, "record"))
               << "\n";
-    const Report& report = *parsed.report;
+    const Report& report = *read.model.report;
     if (!read.warning.empty()) {
         std::cout << for_terminal(read.warning + " What follows there is lost.") << "\n";
     } else if (report.process.ended == "cut off") {

@@ -26,6 +26,7 @@ std::string report_of(const test::Records& records) {
 report::Validation validation_of(const std::string& text) {
     DeriveResult read;
     read.json = text;
+    read.model = report::parse_report(text);
     return report::validate(read);
 }
 
@@ -119,6 +120,7 @@ TEST_CASE("what cannot be read is not sound") {
 TEST_CASE("a damaged log is not sound, though a report comes of it") {
     DeriveResult read;
     read.json = plausible().dump();
+    read.model = report::parse_report(read.json);
     read.from_log = true;
     read.warning = "The event log is damaged at byte 9.";
     CHECK(report::validate(read).problems.front().find(read.warning) == 0);
