@@ -1,4 +1,3 @@
-#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "report/device_label.hpp"
 #include "report/export/formats.hpp"
 #include "report/find_event_log.hpp"
 #include "report/symbols/symbolizer.hpp"

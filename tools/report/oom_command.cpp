@@ -1,10 +1,10 @@
-#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
+#include "report/device_label.hpp"
 #include "report/summary/summary.hpp"
 #include "report/views/oom_text.hpp"
 #include "tools/report/report_options.hpp"

@@ -1,4 +1,3 @@
-#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
@@ -6,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/find_event_log.hpp"
 #include "report/pool_view/layout.hpp"
 #include "report/pool_view/render.hpp"

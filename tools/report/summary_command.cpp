@@ -1,4 +1,3 @@
-#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
@@ -7,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/summary.hpp"
 #include "tools/report/report_options.hpp"

@@ -1,4 +1,3 @@
-#include "report/device_label.hpp"
 #include "tools/report/commands.hpp"
 
 #include <CLI/CLI.hpp>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "interpose/options/option_table.hpp"
+#include "report/device_label.hpp"
 #include "report/reader.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary.hpp"

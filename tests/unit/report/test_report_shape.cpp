@@ -180,7 +180,7 @@ class SchemaFields {
         CHECK(type_of(member(name, true).at("additionalProperties")) == "integer");
     }
     void named_numbers(const char* name, const Named<std::uint64_t>& members,
-                       const char* signed_name, std::int64_t /*value*/) {
+                       const char* signed_name, const std::optional<std::int64_t>& /*value*/) {
         named_numbers(name, members);
         CHECK(type_of(object_["properties"][name]["properties"][signed_name]) == "integer");
     }
