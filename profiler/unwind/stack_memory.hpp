@@ -17,8 +17,9 @@
 #include <cstdint>
 
 /// For functions that read stack words outside of their own objects: AddressSanitizer puts poisoned
-/// redzones between a function's variables.
-#define MEMLAB_READS_STACK __attribute__((no_sanitize_address))
+/// redzones between a function's variables. And ThreadSanitizer has no shadow for an address that
+/// is readable, but none of the program's.
+#define MEMLAB_READS_STACK __attribute__((no_sanitize_address, no_sanitize_thread))
 
 namespace memlab::profiler::unwind {
 

@@ -23,6 +23,15 @@ namespace {
 
 constexpr std::uint64_t limit = std::uint64_t{8} << 20;
 
+// With a sanitizer a checkpoint takes longer.
+#if defined(__SANITIZE_THREAD__)
+constexpr useconds_t pause_us = 4000;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr useconds_t pause_us = 600;
+#else
+constexpr useconds_t pause_us = 200;
+#endif
+
 class LogPath {
   public:
     LogPath() {
@@ -71,7 +80,7 @@ void work(Recorder& recorder, std::uint64_t thread, std::uint64_t pairs,
             }
         }
         if (i % 64 == 0) {
-            usleep(200);  // a program that does nothing else would overtake so small a log
+            usleep(pause_us);  // a program that does nothing else would overtake so small a log
         }
         if (i % 1009 == 0) {
             event.stack = recorder.capture_call_site();
