@@ -223,12 +223,13 @@ class Validator {
             const std::string pools = of.substr(0, of.rfind('.'));
             if (of == pools + ".all" && name != of + ".peak") {
                 const std::string member = name.substr(of.size());
-                const auto in = [&](const char* pool) {
+                const auto of_pool = [&](const char* pool) {
                     std::string full = pools;
-                    return figure(full.append(pool).append(member));
+                    return full.append(pool).append(member);
                 };
+                const auto in = [&](const char* pool) { return figure(of_pool(pool)); };
                 // An allocator of the program's does not tell which is in which.
-                if (stats.find(pools + ".small_pool" + member) != stats.end()) {
+                if (stats.find(of_pool(".small_pool")) != stats.end()) {
                     equal(figure(name), WideSum{in(".large_pool")} + in(".small_pool"), what,
                           "its pools have");
                 }
