@@ -9,6 +9,7 @@
 
 #include "interpose/driver/loaded_objects.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "interpose/memory/suballocations.hpp"
 #include "profiler/unwind/unloads.hpp"
 
@@ -73,11 +74,10 @@ void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)
                  c10::Device device) {
     in_session(device, [&](mi::Session& session) {
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-        const mi::SuballocatorTotals totals{static_cast<std::uint64_t>(allocated),
-                                            static_cast<std::uint64_t>(reserved)};
         if (bytes > 0) {
             mi::record_suballocation(session, device.index, address,
-                                     static_cast<std::uint64_t>(bytes), totals);
+                                     static_cast<std::uint64_t>(bytes),
+                                     static_cast<std::uint64_t>(reserved));
         } else if (bytes < 0) {
             mi::record_suballocation_freed(session, device.index, address,
                                            0 - static_cast<std::uint64_t>(bytes));
@@ -104,10 +104,8 @@ using MemoryUsage = RealFunction<void(void*, std::int64_t, Size, Size, c10::Devi
 template <typename Size>
 using OutOfMemory = RealFunction<void(std::int64_t, Size, Size, c10::Device)>;
 
-constinit MemoryUsage<std::size_t> real_memory_usage(
-    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
-constinit MemoryUsage<std::int64_t> real_signed_memory_usage(
-    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+constinit MemoryUsage<std::size_t> real_memory_usage(mi::pytorch_memory_usage);
+constinit MemoryUsage<std::int64_t> real_signed_memory_usage(mi::pytorch_signed_memory_usage);
 constinit OutOfMemory<std::size_t> real_out_of_memory(
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE");
 constinit OutOfMemory<std::int64_t> real_signed_out_of_memory(

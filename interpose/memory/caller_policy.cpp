@@ -155,8 +155,8 @@ bool caller_tells_of_blocks() {
     constinit static profiler::unwind::FoundUntilUnload<bool> tells;
     return tells.get([] {
         return find_loaded_symbols("libc10_cuda.so", [](const profiler::ObjectSymbols& symbols) {
-            return symbols.refers_to("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE") ||
-                   symbols.refers_to("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE");
+            return symbols.refers_to(pytorch_memory_usage) ||
+                   symbols.refers_to(pytorch_signed_memory_usage);
         });
     });
 }

@@ -47,6 +47,12 @@ bool caller_relies_on_host_wait();
 /// Thread-safe; lock-free.
 bool caller_is_pytorch();
 
+/// What PyTorch tells of its blocks with: reportMemoryUsageToProfiler since 2.3, and before.
+inline constexpr const char* pytorch_memory_usage =
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
+inline constexpr const char* pytorch_signed_memory_usage =
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE";
+
 /// The same, of a version of that library that tells hooks/pytorch.cpp of the blocks that it cuts
 /// from its allocations. Thread-safe; takes the lock of the loader's list the first time, and after
 /// a library was unloaded.

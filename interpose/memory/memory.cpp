@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "interpose/driver/diagnostics.hpp"
+#include "interpose/memory/caller_policy.hpp"
 #include "profiler/cupti/current_call.hpp"
 
 namespace memlab::interpose {
@@ -13,6 +14,10 @@ Memory::Memory(Settings settings, bool late)
       started_late_(late),
       limits_(settings_.limits),
       contexts_(*this) {}
+
+bool Memory::serves_recorded_cache() const {
+    return recorder_ != nullptr && settings_.pytorch_caches && caller_tells_of_blocks();
+}
 
 void Memory::disable_pooling(const char* why) noexcept {
     if (!pooling_.exchange(false, std::memory_order_relaxed)) {

@@ -48,6 +48,9 @@ class Memory {
     /// an internal failure.
     bool pooling() const { return pooling_.load(std::memory_order_relaxed); }
 
+    /// Whether the calling thread allocates for a cache of the program's whose blocks are recorded.
+    bool serves_recorded_cache() const;
+
     /// Turns pooling off for new memory and warns once; pooled memory is still served.
     void disable_pooling(const char* why) noexcept;
 

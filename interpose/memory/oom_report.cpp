@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "interpose/driver/diagnostics.hpp"
-#include "interpose/memory/caller_policy.hpp"
 #include "profiler/object_symbols.hpp"
 #include "trace/json/oom_explanation.hpp"
 #include "trace/json/size_text.hpp"
@@ -278,8 +277,7 @@ void report_oom(Memory& memory, Api api, std::uint32_t stack, Context* context, 
         oom.largest_free_block = largest_free_block;
         oom.error = error;
         // PyTorch gives its cache back and tries again; if that fails, it says so.
-        const bool explained_later = memory.recorder() != nullptr &&
-                                     memory.settings().pytorch_caches && caller_tells_of_blocks();
+        const bool explained_later = memory.serves_recorded_cache();
         record_and_explain(memory, oom, function_name(api), context->device(), explained_later);
     } catch (const std::bad_alloc&) {  // no host memory either: the program still gets its error
     }

@@ -45,14 +45,19 @@ SegmentRange find_range(Memory& memory, std::uint64_t address) {
     return {base, live ? live->requested : bytes, false};
 }
 
-bool is_described(Memory& memory, profiler::Recorder& recorder, int gpu) {
-    return memory.suballocators().is_described(recorder, gpu, [&](trace::DeviceInfo& info) {
+/// The recorder, once the allocator on this GPU is described; null: nothing is to be recorded.
+profiler::Recorder* recorder_for(Memory& memory, int gpu) {
+    profiler::Recorder* const recorder = memory.recorder();
+    const auto describe = [&](trace::DeviceInfo& info) {
         if (memory.contexts().all(gpu).empty()) {
             return false;
         }
         info = memory.contexts().device_info(gpu);
         return true;
-    });
+    };
+    return recorder != nullptr && memory.suballocators().is_described(*recorder, gpu, describe)
+               ? recorder
+               : nullptr;
 }
 
 // A process has one recording.
@@ -68,10 +73,10 @@ std::uint32_t free_id(profiler::Recorder& recorder) {
 }  // namespace
 
 void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
-                          const SuballocatorTotals& totals) {
+                          std::uint64_t reserved) {
     const trace::NoCancellation no_cancellation;
-    profiler::Recorder* const recorder = memory.recorder();
-    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::alloc);
@@ -79,15 +84,15 @@ void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::u
         Suballocators::make_event(EventType::alloc, gpu, context_on(memory, gpu), address, bytes);
     alloc.stack = recorder->capture_call_site();
     alloc.api = malloc_id(*recorder);
-    memory.suballocators().allocated(*recorder, gpu, alloc, totals,
+    memory.suballocators().allocated(*recorder, gpu, alloc, reserved,
                                      [&](std::uint64_t at) { return find_range(memory, at); });
 }
 
 void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
                                 std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
-    profiler::Recorder* const recorder = memory.recorder();
-    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::free_requested);
@@ -99,8 +104,8 @@ void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
 
 void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
-    profiler::Recorder* const recorder = memory.recorder();
-    if (recorder == nullptr || !is_described(memory, *recorder, gpu)) {
+    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    if (recorder == nullptr) {
         return;
     }
     trace::OomEvent oom;

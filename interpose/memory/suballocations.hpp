@@ -11,9 +11,10 @@ namespace memlab::interpose {
 // Thread-safety: all, from any thread. They take locks of memlab's only. Out of host memory they
 // throw std::bad_alloc.
 
-/// The allocator handed out `bytes` at `address` of this GPU (the driver's ordinal).
+/// The allocator handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
+/// `reserved` bytes there.
 void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
-                          const SuballocatorTotals& totals);
+                          std::uint64_t reserved);
 /// It took them back. A block that a stream still uses may not be handed out again yet; the
 /// allocator does not tell until when.
 void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,

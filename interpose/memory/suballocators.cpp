@@ -45,13 +45,13 @@ Event Suballocators::make_event(EventType type, int gpu, std::uint32_t context,
 }
 
 void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event& alloc,
-                              const SuballocatorTotals& totals,
+                              std::uint64_t reserved,
                               FunctionRef<SegmentRange(std::uint64_t)> find) {
     const std::lock_guard lock(mutex_);
     Gpu& known = of(gpu);
-    if (totals.reserved != known.reserved + known.unexplained) {
+    if (reserved != known.reserved + known.unexplained) {
         find_segments(recorder, gpu, alloc, find);
-        known.unexplained = totals.reserved - known.reserved;
+        known.unexplained = reserved - known.reserved;
         if (known.unexplained != 0 && !said_unexplained_) {
             said_unexplained_ = true;
             const bool less = known.unexplained >> 63 != 0;

@@ -21,12 +21,6 @@
 
 namespace memlab::interpose {
 
-/// What an allocator says of itself, in bytes.
-struct SuballocatorTotals {
-    std::uint64_t allocated = 0;
-    std::uint64_t reserved = 0;
-};
-
 /// Memory that an allocator cuts: of no bytes where there is none.
 struct SegmentRange {
     std::uint64_t begin = 0;
@@ -50,10 +44,9 @@ class Suballocators {
                       FunctionRef<bool(trace::DeviceInfo& info)> describe);
 
     /// Records `alloc`, made by make_event(). What holds it becomes a segment if the allocator
-    /// says that it reserves more than is known; `find` tells what holds an address.
+    /// says that it has reserved more bytes than are known; `find` tells what holds an address.
     void allocated(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
-                   const SuballocatorTotals& totals,
-                   FunctionRef<SegmentRange(std::uint64_t address)> find);
+                   std::uint64_t reserved, FunctionRef<SegmentRange(std::uint64_t address)> find);
 
     /// Whether there were ever segments. One load.
     bool any() const { return any_.load(std::memory_order_relaxed); }

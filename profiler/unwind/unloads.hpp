@@ -49,6 +49,12 @@ void report_missed_unload();
 /// The epoch of one cache by code address. Thread-safe.
 class EpochTracker {
   public:
+    /// Of no epoch: stale at first.
+    static constexpr std::uint64_t never = ~std::uint64_t{0};
+
+    constexpr EpochTracker() = default;
+    constexpr explicit EpochTracker(std::uint64_t epoch) : epoch_(epoch) {}
+
     bool is_stale() const { return epoch_.load(std::memory_order_acquire) != unload_epoch(); }
 
     /// Calls `clear`, which empties the cache, and adopts the present epoch. Several threads may do
@@ -73,20 +79,17 @@ class FoundUntilUnload {
 
     template <class Find>
     Value get(const Find& find) {
-        const std::uint64_t now = unload_epoch();
         if (is_unloading()) {
             return find();
         }
-        if (epoch_.load(std::memory_order_acquire) != now) {
-            found_.store(find(), std::memory_order_relaxed);
-            epoch_.store(now, std::memory_order_release);
+        if (searched_.is_stale()) {
+            searched_.refresh([&] { found_.store(find(), std::memory_order_relaxed); });
         }
         return found_.load(std::memory_order_relaxed);
     }
 
   private:
-    static constexpr std::uint64_t never = ~std::uint64_t{0};
-    std::atomic<std::uint64_t> epoch_{never};
+    EpochTracker searched_{EpochTracker::never};
     std::atomic<Value> found_{};
 };
 
