@@ -405,11 +405,8 @@ class Curves final : public trace::GenericSink<Curves> {
             const bool known = curve != Curve::device_used || device.sampled;
             if (known && shown.at(at) != bytes && (bytes != 0 || shown.at(at))) {
                 shown.at(at) = bytes;
-                const std::string label =
-                    device.info.is_gpu()
-                        ? "GPU " + std::to_string(index)
-                        : device.info.allocator + " on GPU " + std::to_string(device.info.gpu);
-                out_.counter(label, name, aggregator_.duration_ns(), bytes);
+                out_.counter(report::device_label(device.info), name, aggregator_.duration_ns(),
+                             bytes);
             }
         }
     }

@@ -12,6 +12,7 @@
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
 #include "report/views/site_table.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -48,7 +49,8 @@ class PoolText {
             page_.line("No GPU memory was allocated.");
         }
         for (const DevicePool& pool : pools) {
-            page_.heading(device_title(*pool.device, style_.ascii), name_of_pool(*pool.device));
+            page_.heading(device_title(*pool.device, style_.ascii),
+                          page_.clean(pool_name(pool.device->allocator)));
             for (const PoolSnapshot& each : pool.moments) {
                 moment(each);
             }
@@ -241,13 +243,9 @@ class PoolText {
             "blocks of others, too.");
     }
 
-    std::string name_of_pool(const Device& device) const {
-        return device.is_gpu() ? "memlab's pool" : page_.clean(device.allocator) + "'s cache";
-    }
-
     void statistics(const Device& device) {
-        page_.heading("Statistics",
-                      "as torch.cuda.memory_stats has them, of " + name_of_pool(device));
+        page_.heading("Statistics", "as torch.cuda.memory_stats has them, of " +
+                                        page_.clean(pool_name(device.allocator)));
         page_.line(
             page_.dim("  " + left("", 34) + right("current", 12) + right("peak", 12) +
                       (style_.width >= 88 ? right("allocated", 13) + right("freed", 13) : "")));

@@ -16,6 +16,7 @@
 #include "report/text/plot.hpp"
 #include "report/text/text.hpp"
 #include "report/text/units.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::report {
 
@@ -192,9 +193,7 @@ void SummaryPage::fragmentation(const Device& device) {
     if (!figures.at_peak && !figures.external && !figures.internal) {
         return;
     }
-    const std::string pool =
-        device.is_gpu() ? "memlab's pool" : clean(device.allocator) + "'s cache";
-    heading("Fragmentation of " + pool);
+    heading("Fragmentation of " + clean(pool_name(device.allocator)));
     const auto row = [&](const std::optional<double>& ratio, const std::string& meaning,
                          const char* without) {
         char text[16] = "-";

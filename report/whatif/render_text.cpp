@@ -2,9 +2,11 @@
 // printable().
 #include <algorithm>
 
+#include "report/device_label.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
+#include "trace/json/oom_explanation.hpp"
 
 namespace memlab::whatif {
 
@@ -77,11 +79,8 @@ class Writer {
     void device(const Table& table) {
         const Program& program = *table.program;
         const trace::DeviceInfo& info = program.device;
-        const std::string name =
-            info.is_gpu() ? "GPU " + std::to_string(info.index)
-                          : clean(info.allocator) + " on GPU " + std::to_string(info.gpu);
-        line(std::string(style_.bold()) + name + "  " + clean(program.device.name) +
-             std::string(style_.reset()));
+        line(std::string(style_.bold()) + clean(report::device_label(info)) + "  " +
+             clean(program.device.name) + std::string(style_.reset()));
         std::string about = report::format_plural(program.allocations.size(), "allocation") + "; " +
                             format_bytes(table.capacity) + " to serve them from: " +
                             (table.limited ? "the limit" : "the GPU's memory");
@@ -91,9 +90,8 @@ class Writer {
         text(about + ".");
         const Recorded& recorded = program.recorded;
         if (recorded.pooled != 0) {
-            text("As recorded: " +
-                 (info.is_gpu() ? std::string("memlab's pool") : info.allocator + "'s cache") +
-                 " reserved " + format_bytes(recorded.reserved_peak) + " at most, got memory " +
+            text("As recorded: " + report::pool_name(info.allocator) + " reserved " +
+                 format_bytes(recorded.reserved_peak) + " at most, got memory " +
                  format_count(recorded.segment_allocs) + " times and gave it back " +
                  format_count(recorded.segment_frees) + " times.");
         }

@@ -31,11 +31,6 @@ bool comes_from_a_pool(MemoryKind kind) {
     return kind == MemoryKind::device || kind == MemoryKind::suballocation;
 }
 
-/// "memlab's pool", "PyTorch's cache"
-std::string pool_name(const OomFigures& figures) {
-    return figures.allocator.empty() ? "memlab's pool" : figures.allocator + "'s cache";
-}
-
 /// The figures used in the sentences.
 struct Situation {
     explicit Situation(const OomTotals& oom)
@@ -76,8 +71,8 @@ std::string device_sentence(const OomTotals& oom, const Situation& now) {
 
 std::string pool_sentence(const OomFigures& figures, const Situation& now) {
     const OomTotals& oom = figures.oom;
-    std::string text = pool_name(figures) + " holds " + size_text(oom.pool.reserved) + ": " +
-                       size_text(oom.pool.allocated) + " allocated";
+    std::string text = pool_name(figures.allocator) + " holds " + size_text(oom.pool.reserved) +
+                       ": " + size_text(oom.pool.allocated) + " allocated";
     if (now.pending != 0) {
         text += ", " + size_text(now.pending) + " freed but not yet safe to reuse";
     }
@@ -146,7 +141,7 @@ std::string verdict(const OomFigures& figures, const Situation& now) {
     } else if (now.requested > now.free) {
         text = "There was enough in all (" + size_text(now.reachable) +
                "), but in pieces: the largest free block of " +
-               (figures.allocator.empty() ? "the pool" : pool_name(figures)) + " had " +
+               (figures.allocator.empty() ? "the pool" : pool_name(figures.allocator)) + " had " +
                size_text(largest) + ". This is fragmentation";
     } else {
         text = "The driver refused it although " + size_text(now.free) +
@@ -325,6 +320,10 @@ std::vector<MemoryLabel> holder_labels(const trace::Aggregator& from, const trac
 }
 
 }  // namespace
+
+std::string pool_name(const std::string& allocator) {
+    return allocator.empty() ? "memlab's pool" : allocator + "'s cache";
+}
 
 std::string label_name(const trace::Aggregator& from, std::uint32_t name) {
     return name == 0 ? "(other names)" : from.string(name);

@@ -30,6 +30,9 @@ struct OomFigures {
     std::vector<std::vector<MemoryLabel>> labels;
 };
 
+/// "memlab's pool" without an allocator of the program's; "PyTorch's cache".
+std::string pool_name(const std::string& allocator);
+
 /// The text of LabelTotals::name or SiteLabel::name; for 0 "(other names)".
 std::string label_name(const trace::Aggregator& from, std::uint32_t name);
 
