@@ -19,10 +19,6 @@ inline std::string device_label(const Device& device) {
     return (device.is_gpu() ? "GPU " : device.allocator + " on GPU ") +
            std::to_string(device.gpu());
 }
-inline std::string device_label(const trace::DeviceInfo& device) {
-    return device.is_gpu() ? "GPU " + std::to_string(device.index)
-                           : device.allocator + " on GPU " + std::to_string(device.gpu);
-}
 
 /// device_label() of the device of this index.
 inline std::string label_of(const Report& report, std::uint64_t index) {

@@ -242,6 +242,11 @@ struct DeviceInfo {
         return (allocator + 1) * max_gpus + gpu;
     }
     bool is_gpu() const { return allocator.empty(); }
+    /// "GPU 0"; "PyTorch on GPU 0"
+    std::string label() const {
+        return is_gpu() ? "GPU " + std::to_string(index)
+                        : allocator + " on GPU " + std::to_string(gpu);
+    }
 
     template <typename Self, typename Visitor>
     static void fields(Self& self, Visitor& visit) {

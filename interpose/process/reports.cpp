@@ -20,9 +20,9 @@ namespace {
 
 /// The minimum to report when nothing can be written.
 void warn_with_peaks(const trace::Aggregator& aggregate) {
-    for (std::size_t index = 0; index < aggregate.devices().size(); ++index) {
-        if (const auto& device = aggregate.devices()[index]; device != nullptr) {
-            warn("GPU " + std::to_string(index) + ": at most " +
+    for (const auto& device : aggregate.devices()) {
+        if (device != nullptr) {
+            warn(device->info.label() + ": at most " +
                  std::to_string(device->curve(trace::CurveName::allocated).peak) +
                  " bytes allocated at a time");
         }

@@ -96,7 +96,8 @@ class Junit {
             ++count;
             std::string title = name_of(row.metric, row.subject);
             if (row.measured.device) {
-                title += " on GPU " + std::to_string(*row.measured.device);
+                title += " on " + report::label_of(*view_.processes[process].summary.report,
+                                                   *row.measured.device);
             }
             title += " (" + row.limit->origin + ")";
             cases += "  <testcase classname=\"memlab." + name + "\" name=\"" + escaped_xml(title) +

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "report/check/render.hpp"
+#include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/text/units.hpp"
 
@@ -60,7 +61,8 @@ std::string sentence(const View& view, const Row& row) {
         view.processes.size() > 1 ? view.processes[row.process].name + ": " : std::string();
     text += name_of(row.metric, row.subject);
     if (row.measured.device) {
-        text += " on GPU " + std::to_string(*row.measured.device);
+        text += " on " +
+                report::label_of(*view.processes[row.process].summary.report, *row.measured.device);
     }
     text += ": " + figure_text(row.measured.figure, unit);
     if (row.allowed) {

@@ -405,8 +405,7 @@ class Curves final : public trace::GenericSink<Curves> {
             const bool known = curve != Curve::device_used || device.sampled;
             if (known && shown.at(at) != bytes && (bytes != 0 || shown.at(at))) {
                 shown.at(at) = bytes;
-                out_.counter(report::device_label(device.info), name, aggregator_.duration_ns(),
-                             bytes);
+                out_.counter(device.info.label(), name, aggregator_.duration_ns(), bytes);
             }
         }
     }

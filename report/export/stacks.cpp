@@ -115,12 +115,7 @@ void Stacks::for_each(const std::function<void(const WeighedStack&)>& visit) {
         stack.device = site.device;
         stack.kind = site.kind;
         if (many_devices_) {
-            const auto device =
-                std::find_if(report_.devices.begin(), report_.devices.end(),
-                             [&](const Device& each) { return each.index == site.device; });
-            stack.frames.push_back(named(device == report_.devices.end()
-                                             ? "GPU " + std::to_string(site.device)
-                                             : report::device_label(*device)));
+            stack.frames.push_back(named(report::label_of(report_, site.device)));
         }
         const bool in_curves = report::is_in_curves(site.kind);
         if (!in_curves) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/device_label.hpp"
 #include "report/summary/place_text.hpp"
 #include "report/summary/summary_page.hpp"
 #include "report/symbols/symbolizer.hpp"
@@ -39,7 +40,7 @@ std::string SummaryPage::brief() {
     title();
     for (const DeviceSummary& device : summary_.devices) {
         const std::string where = summary_.report->devices.size() > 1
-                                      ? "  GPU " + std::to_string(device.device->index) + ": "
+                                      ? "  " + clean(device_label(*device.device)) + ": "
                                       : "  ";
         const CurveSummary& allocated = device.device->curve(Curve::allocated);
         const CurveSummary& reserved = device.device->curve(Curve::reserved);
@@ -311,9 +312,9 @@ void SummaryPage::ooms() {
         const OomSummary& oom = summary_.ooms[i];
         const std::string function = clean(without_anonymous(oom.place.function));
         paragraph("  ", format_duration(oom.oom->time_ns) + ": " + clean(oom.oom->api) + " of " +
-                            format_bytes(oom.oom->requested_bytes) + " on GPU " +
-                            std::to_string(oom.oom->device) + " at " + location(oom.place) +
-                            (function.empty() ? "" : " (" + function + ")") +
+                            format_bytes(oom.oom->requested_bytes) + " on " +
+                            clean(label_of(*summary_.report, oom.oom->device)) + " at " +
+                            location(oom.place) + (function.empty() ? "" : " (" + function + ")") +
                             " failed with error " + std::to_string(oom.oom->error) + ".");
         for (const std::string& sentence : oom.oom->explanation) {
             paragraph("    ", clean(sentence), 2);

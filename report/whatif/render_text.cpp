@@ -2,7 +2,6 @@
 // printable().
 #include <algorithm>
 
-#include "report/device_label.hpp"
 #include "report/text/names.hpp"
 #include "report/text/units.hpp"
 #include "report/whatif/render.hpp"
@@ -79,8 +78,8 @@ class Writer {
     void device(const Table& table) {
         const Program& program = *table.program;
         const trace::DeviceInfo& info = program.device;
-        line(std::string(style_.bold()) + clean(report::device_label(info)) + "  " +
-             clean(program.device.name) + std::string(style_.reset()));
+        line(std::string(style_.bold()) + clean(info.label()) + "  " + clean(program.device.name) +
+             std::string(style_.reset()));
         std::string about = report::format_plural(program.allocations.size(), "allocation") + "; " +
                             format_bytes(table.capacity) + " to serve them from: " +
                             (table.limited ? "the limit" : "the GPU's memory");

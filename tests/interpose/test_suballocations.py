@@ -94,6 +94,9 @@ class PyTorchCache(EndToEnd):
         self.assertRegex(text, r"out of memory: PyTorch's allocation of 512\.00 MiB on GPU 0 ")
         self.assertRegex(text, r"PyTorch's cache holds [\d.]+ GiB: [\d.]+ GiB allocated\.")
         self.assertRegex(text, r"[\d.]+ GiB in \d+ allocations: CUDACachingAllocator::malloc < ")
+        summary = self.report_tool(str(found.report_path))
+        self.assertIn(" on PyTorch on GPU 0", " ".join(summary.split()))
+        self.assertNotIn(f"GPU {FIRST_OF_PYTORCH}", summary)
         last = found.report["ooms"][-1]
         self.assertEqual((last["kind"], last["device"], last["requested_bytes"]),
                          ("suballocation", FIRST_OF_PYTORCH, 512 << 20))
@@ -159,6 +162,7 @@ class PyTorchCache(EndToEnd):
         tensors = self.report_tool("check", "--level", "framework", "--peak-allocated",
                                    str(self.told(outcome)[0][1]), path)
         self.assertIn(", PyTorch on GPU 0", tensors)
+        self.assertNotIn(f"GPU {FIRST_OF_PYTORCH}", tensors)
         below = self.without_memlab([str(self.layout.tool("memlab-report")), "check", "--level", "framework",
                                      "--peak-allocated", str(self.told(outcome)[0][1] - 1), path])
         self.assertEqual(below.code, 1, below.describe())
