@@ -203,6 +203,18 @@ void adjust_memory_info(Session& session, std::size_t* free, std::size_t* total)
     *total = visible.total;
 }
 
+/// The driver takes the address of mapped memory for a host pointer; that of cuMemAlloc's it
+/// refuses.
+template <class Real>
+CUresult device_pointer_of(const void* host, const Real& real) {
+    return mi::hook_nested(
+        [&](Session& session, bool nested) -> CUresult {
+            const auto address = reinterpret_cast<CUdeviceptr>(host);
+            return mi::find_pooled(session, address, nested) ? CUDA_ERROR_INVALID_VALUE : real();
+        },
+        real);
+}
+
 }  // namespace
 
 MEMLAB_EXPORT CUresult CUDAAPI cuMemGetInfo(unsigned int* free, unsigned int* total) {
@@ -281,6 +293,18 @@ MEMLAB_EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t
             return result;
         },
         real);
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr_v1* address, void* host,
+                                                         unsigned int flags) {
+    return device_pointer_of(
+        host, mi::real_call(&Driver::cuMemHostGetDevicePointer, address, host, flags));
+}
+
+MEMLAB_EXPORT CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* host,
+                                                            unsigned int flags) {
+    return device_pointer_of(
+        host, mi::real_call(&Driver::cuMemHostGetDevicePointer_v2, address, host, flags));
 }
 
 MEMLAB_EXPORT CUresult CUDAAPI cuPointerGetAttribute(void* value, CUpointer_attribute attribute,

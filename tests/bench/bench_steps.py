@@ -66,6 +66,7 @@ VARIANTS = {
     "memlab vmm": torch_replaced(MEMLAB_BACKEND="vmm"),
     "many streams vmm": torch_replaced(MEMLAB_ONE_STREAM="off", MEMLAB_BACKEND="vmm"),
     "recording": torch_replaced(MEMLAB_RECORD="on"),
+    "recording classic": torch_replaced(MEMLAB_RECORD="on", MEMLAB_BACKEND="classic"),
     "recording native": torch_replaced(MEMLAB_RECORD="on", MEMLAB_PYTHON="off"),
     "recording no stacks": torch_replaced(MEMLAB_RECORD="on", MEMLAB_STACK_DEPTH="0"),
     "JAX": jax("default", False),

@@ -81,7 +81,7 @@ def main() -> int:
     for program in samples + sorted((build / "bin").glob("conformance_*")):
         copy(program, target / "bin" / program.name)
     for program in sorted((build / "bin" / "programs").iterdir()):
-        if is_elf(program):
+        if program.is_file() and is_elf(program):
             copy(program, target / "bin" / "programs" / program.name)
     try:
         for program in [build / "bin" / name for name in ("memlab-report", "memlab-run")] + \

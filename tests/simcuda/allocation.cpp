@@ -218,8 +218,10 @@ CUresult host_pointer(CUdeviceptr* pdptr, void* p) {
         return error;
     }
     const Allocation* allocation = find_allocation(reinterpret_cast<uint64_t>(p));
+    // Mapped memory is taken as well, unlike cuMemAlloc's: seen on an H100.
     if (pdptr == nullptr || allocation == nullptr ||
-        (allocation->kind != Kind::pinned && allocation->kind != Kind::registered)) {
+        (allocation->kind != Kind::pinned && allocation->kind != Kind::registered &&
+         allocation->kind != Kind::vmm)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *pdptr = reinterpret_cast<CUdeviceptr>(p);
