@@ -14,14 +14,20 @@ namespace {
 
 using trace::EventType;
 
-/// The context of memory on this GPU: the calling thread's, or any there.
-std::uint32_t context_on(Memory& memory, int gpu) {
+/// The context of new memory on this GPU: the calling thread's, or any there.
+std::uint32_t current_context(Memory& memory, int gpu) {
     const Context* context = memory.contexts().current();
     if (context == nullptr || context->device() != gpu) {
         const std::vector<Context*> there = memory.contexts().all(gpu);
         context = there.empty() ? nullptr : there.front();
     }
     return context == nullptr ? 0 : context->id();
+}
+
+/// The context of a block; the driver is asked only where there are several.
+std::uint32_t context_of(Memory& memory, int gpu) {
+    const std::uint32_t of_all = memory.suballocators().context_of_all(gpu);
+    return of_all != 0 ? of_all : current_context(memory, gpu);
 }
 
 /// A block of memlab's pool, a mapping, or an allocation of the driver's.
@@ -72,32 +78,38 @@ std::uint32_t free_id(profiler::Recorder& recorder) {
 
 }  // namespace
 
-void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
-                          std::uint64_t reserved) {
-    const trace::NoCancellation no_cancellation;
+[[gnu::hot]] void record_suballocation(Memory& memory, int gpu, std::uint64_t address,
+                                       std::uint64_t bytes, std::uint64_t reserved) {
     profiler::Recorder* const recorder = recorder_for(memory, gpu);
     if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::alloc);
+    Suballocators& allocators = memory.suballocators();
     trace::Event alloc =
-        Suballocators::make_event(EventType::alloc, gpu, context_on(memory, gpu), address, bytes);
+        Suballocators::make_event(EventType::alloc, gpu, context_of(memory, gpu), address, bytes);
     alloc.stack = recorder->capture_call_site();
     alloc.api = malloc_id(*recorder);
-    memory.suballocators().allocated(*recorder, gpu, alloc, reserved,
-                                     [&](std::uint64_t at) { return find_range(memory, at); });
+    // The allocator's own lock is held: no segment of its comes or goes meanwhile.
+    if (allocators.knows_all(gpu, reserved)) [[likely]] {
+        recorder->record(alloc);
+        return;
+    }
+    const trace::NoCancellation no_cancellation;
+    alloc.context = current_context(memory, gpu);
+    allocators.allocated(*recorder, gpu, alloc, reserved,
+                         [&](std::uint64_t at) { return find_range(memory, at); });
 }
 
-void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
-                                std::uint64_t bytes) {
-    const trace::NoCancellation no_cancellation;
+[[gnu::hot]] void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
+                                             std::uint64_t bytes) {
     profiler::Recorder* const recorder = recorder_for(memory, gpu);
     if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::free_requested);
     trace::Event free = Suballocators::make_event(EventType::free_requested, gpu,
-                                                  context_on(memory, gpu), address, bytes);
+                                                  context_of(memory, gpu), address, bytes);
     free.api = free_id(*recorder);
     recorder->record_freed(free);
 }
@@ -110,7 +122,7 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
     }
     trace::OomEvent oom;
     oom.device = Suballocators::device_index(gpu);
-    oom.context = context_on(memory, gpu);
+    oom.context = current_context(memory, gpu);
     oom.api = malloc_id(*recorder);
     oom.stack = recorder->capture_call_site();
     oom.kind = trace::MemoryKind::suballocation;

@@ -49,9 +49,10 @@ void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event
                               FunctionRef<SegmentRange(std::uint64_t)> find) {
     const std::lock_guard lock(mutex_);
     Gpu& known = of(gpu);
-    if (reserved != known.reserved + known.unexplained) {
+    if (reserved != known.expected.load(std::memory_order_relaxed)) {
         find_segments(recorder, gpu, alloc, find);
         known.unexplained = reserved - known.reserved;
+        set_reserved(known, known.reserved);
         if (known.unexplained != 0 && !said_unexplained_) {
             said_unexplained_ = true;
             const bool less = known.unexplained >> 63 != 0;
@@ -62,6 +63,17 @@ void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event
         }
     }
     recorder.record(alloc);
+}
+
+void Suballocators::set_reserved(Gpu& gpu, std::uint64_t reserved) {
+    gpu.reserved = reserved;
+    gpu.expected.store(reserved + gpu.unexplained, std::memory_order_relaxed);
+}
+
+void Suballocators::belongs_to(Gpu& gpu, std::uint32_t context) {
+    const std::uint32_t others = gpu.context.load(std::memory_order_relaxed);
+    gpu.several_contexts = gpu.several_contexts || (others != 0 && others != context);
+    gpu.context.store(gpu.several_contexts ? 0 : context, std::memory_order_relaxed);
 }
 
 /// Makes segments of all that holds the new block.
@@ -79,7 +91,8 @@ void Suballocators::find_segments(profiler::Recorder& recorder, int gpu, const E
             remove_in(recorder, range.begin, range.bytes);
             segments_.emplace(range.begin, Segment{range.bytes, alloc.context, gpu, range.mapped});
             any_.store(true, std::memory_order_relaxed);
-            of(gpu).reserved += range.bytes;
+            set_reserved(of(gpu), of(gpu).reserved + range.bytes);
+            belongs_to(of(gpu), alloc.context);
             Event made =
                 make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc, gpu,
                            alloc.context, range.begin, range.bytes);
@@ -95,7 +108,7 @@ void Suballocators::find_segments(profiler::Recorder& recorder, int gpu, const E
 Suballocators::Segments::iterator Suballocators::remove(profiler::Recorder& recorder,
                                                         Segments::iterator segment) {
     const auto& [address, info] = *segment;
-    of(info.gpu).reserved -= info.bytes;
+    set_reserved(of(info.gpu), of(info.gpu).reserved - info.bytes);
     Event gone = make_event(info.mapped ? EventType::segment_unmap : EventType::segment_free,
                             info.gpu, info.context, address, info.bytes);
     gone.requested = 0;
@@ -144,7 +157,10 @@ void Suballocators::remove_context(std::uint32_t context) {
         if (segment.second.context != context) {
             return false;
         }
-        of(segment.second.gpu).reserved -= segment.second.bytes;
+        Gpu& gpu = of(segment.second.gpu);
+        set_reserved(gpu, gpu.reserved - segment.second.bytes);
+        std::uint32_t ended = context;
+        gpu.context.compare_exchange_strong(ended, 0, std::memory_order_relaxed);
         return true;
     });
 }

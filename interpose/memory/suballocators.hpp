@@ -43,6 +43,16 @@ class Suballocators {
     bool is_described(profiler::Recorder& recorder, int gpu,
                       FunctionRef<bool(trace::DeviceInfo& info)> describe);
 
+    /// Whether the allocator's segments are known as far as they can be, when it says how much it
+    /// has reserved. One load.
+    bool knows_all(int gpu, std::uint64_t reserved) const {
+        return of(gpu).expected.load(std::memory_order_relaxed) == reserved;
+    }
+    /// The context of all segments on the GPU; 0: there are several, or none. One load.
+    std::uint32_t context_of_all(int gpu) const {
+        return of(gpu).context.load(std::memory_order_relaxed);
+    }
+
     /// Records `alloc`, made by make_event(). What holds it becomes a segment if the allocator
     /// says that it has reserved more bytes than are known; `find` tells what holds an address.
     void allocated(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
@@ -73,10 +83,16 @@ class Suballocators {
         std::atomic<bool> described{false};
         std::uint64_t reserved = 0;     ///< of the segments that are known
         std::uint64_t unexplained = 0;  ///< what the allocator says beyond that, modulo 2^64
+        std::atomic<std::uint64_t> expected{0};  ///< their sum
+        std::atomic<std::uint32_t> context{0};   ///< see context_of_all()
+        bool several_contexts = false;
     };
     using Segments = std::map<std::uint64_t, Segment>;
 
     Gpu& of(int gpu) { return gpus_[static_cast<std::size_t>(gpu)]; }
+    const Gpu& of(int gpu) const { return gpus_[static_cast<std::size_t>(gpu)]; }
+    void set_reserved(Gpu& gpu, std::uint64_t reserved);
+    void belongs_to(Gpu& gpu, std::uint32_t context);
     void find_segments(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
                        FunctionRef<SegmentRange(std::uint64_t)> find);
     Segments::iterator remove(profiler::Recorder& recorder, Segments::iterator segment);

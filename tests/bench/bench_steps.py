@@ -46,6 +46,10 @@ def torch_cache(**settings: str) -> Variant:
     return Variant("transformer", False, settings)
 
 
+def torch_preloaded(**settings: str) -> Variant:
+    return Variant("transformer", True, settings)
+
+
 def torch_replaced(**settings: str) -> Variant:
     return Variant("transformer", True, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "MEMLAB_RECORD": "off"} | settings)
 
@@ -58,7 +62,10 @@ def jax(allocator: str, preloaded: bool) -> Variant:
 VARIANTS = {
     "PyTorch": torch_cache(),
     "PyTorch expandable": torch_cache(PYTORCH_ALLOC_CONF="expandable_segments:True"),
-    "preloaded": Variant("transformer", True, {}),  # PyTorch's own cache, recorded
+    # PyTorch's own cache, each of its tensors recorded.
+    "preloaded": torch_preloaded(),
+    "preloaded native": torch_preloaded(MEMLAB_PYTHON="off"),
+    "preloaded no stacks": torch_preloaded(MEMLAB_STACK_DEPTH="0"),
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),
     "memlab classic": torch_replaced(MEMLAB_BACKEND="classic"),
@@ -193,12 +200,13 @@ class Process:
         return json.loads(line)
 
     def end(self) -> dict:
-        """The peaks as memlab recorded them; empty where it did not."""
+        """The peaks as memlab recorded them, of the framework's cache where it has one; empty where it did not."""
         self.process.communicate()
         peaks = {}
         for path in glob.glob(self.folder.name + "/*.json"):
             with open(path, encoding="utf-8") as file:
-                stats = json.load(file)["devices"][0]["memory_stats"]
+                devices = json.load(file)["devices"]
+                stats = next((each for each in devices if each.get("allocator")), devices[0])["memory_stats"]
             peaks = {"allocated": stats["allocated_bytes.all.peak"], "reserved": stats["reserved_bytes.all.peak"]}
         self.folder.cleanup()
         return peaks
