@@ -92,10 +92,17 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     }
     const auto caches = framework_caches();
     std::vector<Use> uses(caches.size());
+    const auto is_off = [&](const FrameworkCache& cache) {
+        const auto option = cache.switch_name == nullptr ? report.options.end()
+                                                         : report.options.find(cache.switch_name);
+        return option != report.options.end() && switches_off(cache, option->first, option->second);
+    };
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
         const FrameworkCache* cache = find_framework(report, site);
-        if (cache == nullptr || (site.kind != "device" && site.kind != "vmm")) {
+        // Without its cache a framework may use the driver's.
+        if (cache == nullptr || (site.kind != "device" && site.kind != "vmm" &&
+                                 !(site.kind == "async_pool" && is_off(*cache)))) {
             continue;
         }
         Use& use = uses.at(static_cast<std::size_t>(cache - caches.data()));
@@ -107,12 +114,7 @@ std::vector<FrameworkFinding> find_frameworks(const Report& report) {
     std::vector<FrameworkFinding> findings;
     for (std::size_t i = 0; i < caches.size(); ++i) {
         const Use& use = uses[i];
-        FrameworkFinding finding{&caches[i], false, use.peak_bytes, {}, {}};
-        if (caches[i].switch_name != nullptr) {
-            const auto option = report.options.find(caches[i].switch_name);
-            finding.switched_off = option != report.options.end() &&
-                                   switches_off(caches[i], option->first, option->second);
-        }
+        FrameworkFinding finding{&caches[i], is_off(caches[i]), use.peak_bytes, {}, {}};
         const bool seen_from_inside =
             std::any_of(report.devices.begin(), report.devices.end(),
                         [&](const Device& device) { return device.allocator == caches[i].name; });

@@ -411,7 +411,8 @@ class Run(ToolTest):
         show = ["sh", "-c", "env | grep -E '^(PYTORCH|XLA|TF|DALI)_' | sort"]
         clean = dict.fromkeys(("TF_CLI_CONFIG_FILE",), "")
         everything = ["DALI_USE_DEVICE_MEM_POOL=0", "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
-                      "TF_GPU_ALLOCATOR=cuda_malloc_async", "XLA_PYTHON_CLIENT_ALLOCATOR=platform"]
+                      "TF_GPU_ALLOCATOR=cuda_malloc_async", "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
+                      "XLA_PYTHON_CLIENT_PREALLOCATE=false"]
 
         def variables(*options, **environment):
             result = self.run_tool("--quiet", *options, "--", *show, **clean, **environment)
@@ -420,8 +421,11 @@ class Run(ToolTest):
 
         self.assertEqual(variables(), ([], ""))
         self.assertEqual(variables("--replace"), (everything, ""))
-        self.assertEqual(variables("--replace=jax,pytorch"), (everything[1::2], ""))
+        self.assertEqual(variables("--replace=jax,pytorch"), ([everything[1], *everything[3:]], ""))
         self.assertEqual(variables("--replace=jax", "--no-pool"), (everything[3:], ""))
+        in_advance = "XLA_PYTHON_CLIENT_PREALLOCATE"
+        self.assertEqual(variables("--replace=jax", **{in_advance: "true"}),
+                         ([everything[3], in_advance + "=true"], ""))
         # What the user has set stays, and is mentioned only where it was asked for by name.
         own = {"XLA_PYTHON_CLIENT_ALLOCATOR": "bfc", "PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}
         kept = [everything[0], "PYTORCH_NO_CUDA_MEMORY_CACHING=0", everything[2],
@@ -430,7 +434,7 @@ class Run(ToolTest):
         lines, said = variables("--replace=pytorch,jax", **own)
         self.assertEqual(lines, kept[1::2])
         self.assertEqual(said, "memlab-run: XLA_PYTHON_CLIENT_ALLOCATOR=bfc is set and stays: XLA "
-                         "keeps its own cache; unset it, or set it to platform\n")
+                         "keeps its own cache; unset it, or set it to cuda_async\n")
 
     def test_other_preloads_stay(self):
         other = self.path("libother.so")

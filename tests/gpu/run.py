@@ -24,6 +24,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -533,6 +534,8 @@ class Suite(SeveralGpus):
                 ("cupy", "CuPy, without its cache", "cupy_work.py", ["uncached"], {}, 10),
                 ("jax", "JAX, platform allocator", "jax_work.py", [],
                  {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, 5),
+                ("jax", "JAX, the driver's pool", "jax_work.py", [],
+                 {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, 5),
                 ("numba", "numba", "numba_work.py", [], {}, 2)]
         losses = {}
         for module, name, script, arguments, settings, at_least in runs:
@@ -591,9 +594,13 @@ class Suite(SeveralGpus):
                 verdict.problems += [] if said else ["memlab did not explain the failure"]
             verdict.problems += tensors.judge_tensors(found, statistics)
             self.add(verdict, *outcomes)
-            self.keep(name, found)
-            if found and found[0].report_path:
-                self.show(name, found[0].report_path)
+            if not found or not found[0].report_path:
+                continue
+            self.show(name, found[0].report_path)
+            named = self.work / "named.json"  # what is kept is read where PyTorch's libraries are not
+            run([str(self.layout.tool("memlab-report")), "symbolize", str(found[0].report_path), "--force", "-o",
+                 str(named)], self.layout.environment(memlab=False), self.work, 120)
+            self.keep(name, [replace(found[0], report_path=named) if named.exists() else found[0]])
 
     def memory_viz(self, log: Path) -> None:
         """PyTorch's own tools read the snapshot that memlab-report makes of the log."""

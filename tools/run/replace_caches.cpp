@@ -25,6 +25,9 @@ void add(const FrameworkCache& cache, bool explicitly, Replacement& out) {
     const char* present = std::getenv(cache.switch_name);
     if (present == nullptr) {
         out.variables.emplace_back(cache.switch_name, cache.switch_value);
+        if (cache.also_name != nullptr && std::getenv(cache.also_name) == nullptr) {
+            out.variables.emplace_back(cache.also_name, cache.also_value);
+        }
     } else if (explicitly && !switches_off(cache, cache.switch_name, present)) {
         out.remarks.push_back(std::string(cache.switch_name) + "=" + present +
                               " is set and stays: " + cache.name +

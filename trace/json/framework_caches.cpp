@@ -19,12 +19,15 @@ constexpr FrameworkCache caches[] = {
      .library = "xla_cuda_plugin",
      .advice = "it takes most of the device at its start unless "
                "XLA_PYTHON_CLIENT_PREALLOCATE=false, and with "
-               "XLA_PYTHON_CLIENT_ALLOCATOR=platform memlab sees each array",
+               "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async as well memlab sees each array",
      .switch_name = "XLA_PYTHON_CLIENT_ALLOCATOR",
-     .switch_value = "platform",
-     .changes = "JAX does not take 75% of the GPU at its start, and allocates and frees each array "
-                "on its own; it maps them itself (kind vmm), so memlab records each and pools "
-                "none."},
+     .switch_value = "cuda_async",
+     .other_value = "platform",
+     .also_name = "XLA_PYTHON_CLIENT_PREALLOCATE",
+     .also_value = "false",
+     .changes = "JAX does not take 75% of the GPU at its start. Each array is an allocation of the "
+                "driver's stream-ordered pool (kind async_pool), or, with platform, a mapping of "
+                "its own (kind vmm): memlab records each and pools none."},
     {.key = "tensorflow",
      .name = "TensorFlow",
      .library = "libtensorflow",
@@ -72,7 +75,8 @@ const FrameworkCache* framework_of_library(std::string_view path) {
 
 bool switches_off(const FrameworkCache& cache, std::string_view name, std::string_view value) {
     return cache.switch_name != nullptr && name == cache.switch_name &&
-           (cache.any_value || value == cache.switch_value);
+           (cache.any_value || value == cache.switch_value ||
+            (cache.other_value != nullptr && value == cache.other_value));
 }
 
 }  // namespace memlab::report

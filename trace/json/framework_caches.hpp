@@ -18,6 +18,10 @@ struct FrameworkCache {
     const char* switch_name = nullptr;
     const char* switch_value = nullptr;  ///< the value to set
     bool any_value = false;              ///< any value of the variable turns it off
+    const char* other_value = nullptr;   ///< one more that does
+    /// A second variable that the switch needs; null: none.
+    const char* also_name = nullptr;
+    const char* also_value = nullptr;
     /// The side effects of the switch, in full sentences; null without a switch.
     const char* changes = nullptr;
     /// The line of code that turns the cache off; null if the switch does.

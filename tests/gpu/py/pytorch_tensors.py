@@ -4,8 +4,8 @@ PyTorch with its own cache, in one of several ways of using it. At each mark the
 (torch.cuda.memory_stats) are written to FILE, as JSON: memlab's report must have the same bytes there, and the
 same number of blocks at the end. Prints losses and sums exactly (repr).
 
-MODE: training, graphs, mempool, streams, threads, out_of_memory; and with PYTORCH_ALLOC_CONF=
-expandable_segments:True any of them.
+MODE: training, graphs, mempool, streams, threads, out_of_memory, compiled, generate; with PYTORCH_ALLOC_CONF=
+expandable_segments:True or backend:cudaMallocAsync any of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def mark(name: str) -> None:
     stats = torch.cuda.memory_stats()
     marks.append({"name": name, "allocated": stats["allocated_bytes.all.current"],
                   "reserved": stats["reserved_bytes.all.current"],
-                  "blocks": stats["allocation.all.allocated"], "live": stats["allocation.all.current"],
+                  # cudaMallocAsync's do not count them
+                  "blocks": stats.get("allocation.all.allocated"), "live": stats.get("allocation.all.current"),
                   "allocated_peak": stats["allocated_bytes.all.peak"],
                   "reserved_peak": stats["reserved_bytes.all.peak"]})
     tell = getattr(ctypes.CDLL(None), "memlab_api_mark", None)
@@ -153,6 +154,34 @@ def out_of_memory() -> None:
     torch.cuda.empty_cache()
     print(repr(torch.ones(1000, device="cuda").sum().item()))
     mark("recovered")
+
+
+def compiled() -> None:
+    model, optimizer = make_model()
+    step = torch.compile(lambda batch: model(batch).square().mean())
+    generator = torch.Generator().manual_seed(7)
+    for number in range(4):
+        batch = torch.randn(8, 64, 256, generator=generator).cuda()
+        loss = step(batch)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        print(f"step {number} loss {loss.item()!r}")
+        mark(f"step {number}")
+
+
+def generate() -> None:
+    import transformers
+
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=1000, n_positions=128, n_embd=256, n_layer=4, n_head=4)).cuda().eval()
+    mark("model")
+    prompt = torch.randint(1000, (4, 16), generator=torch.Generator().manual_seed(8)).cuda()
+    for number in range(2):
+        tokens = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=48, do_sample=False,
+                                pad_token_id=0)
+        print(f"generated {tokens.sum().item()}")
+        mark(f"generated {number}")
 
 
 def main() -> None:

@@ -64,6 +64,12 @@ TEST_CASE("a switch that was in force is said, with what it changes") {
     found = find_frameworks(jax);
     REQUIRE(found.size() == 1);
     CHECK(has(found[0].text, "memlab records each and pools none"));
+    for (Site& site : jax.sites) {
+        site.kind = "async_pool";
+    }
+    CHECK(find_frameworks(jax).size() == 1);
+    jax.options = {};
+    CHECK(find_frameworks(jax).empty());
 }
 
 TEST_CASE("one call of a library that only has the name of a framework is not enough") {
