@@ -117,16 +117,16 @@ namespace c10 {
 
 #define MEMLAB_C10 __attribute__((visibility("default")))
 
-MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
-                                            std::size_t allocated, std::size_t reserved,
-                                            Device device) {
+[[gnu::hot]] MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
+                                                         std::size_t allocated,
+                                                         std::size_t reserved, Device device) {
     tell_memory(real_memory_usage, pointer, bytes, allocated, reserved, device);
 }
 
 /// As PyTorch has it before 2.3.
-MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
-                                            std::int64_t allocated, std::int64_t reserved,
-                                            Device device) {
+[[gnu::hot]] MEMLAB_C10 void reportMemoryUsageToProfiler(void* pointer, std::int64_t bytes,
+                                                         std::int64_t allocated,
+                                                         std::int64_t reserved, Device device) {
     tell_memory(real_signed_memory_usage, pointer, bytes, allocated, reserved, device);
 }
 

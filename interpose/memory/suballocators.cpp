@@ -7,14 +7,8 @@ namespace memlab::interpose {
 using trace::Event;
 using trace::EventType;
 
-bool Suballocators::is_described(profiler::Recorder& recorder, int gpu,
-                                 FunctionRef<bool(trace::DeviceInfo&)> describe) {
-    if (gpu < 0 || static_cast<std::size_t>(gpu) >= gpus_.size()) {
-        return false;
-    }
-    if (of(gpu).described.load(std::memory_order_acquire)) {
-        return true;
-    }
+bool Suballocators::is_described_now(profiler::Recorder& recorder, int gpu,
+                                     FunctionRef<bool(trace::DeviceInfo&)> describe) {
     const std::lock_guard lock(mutex_);
     if (!of(gpu).described.load(std::memory_order_relaxed)) {
         trace::DeviceInfo info;
@@ -28,20 +22,6 @@ bool Suballocators::is_described(profiler::Recorder& recorder, int gpu,
         of(gpu).described.store(true, std::memory_order_release);
     }
     return true;
-}
-
-Event Suballocators::make_event(EventType type, int gpu, std::uint32_t context,
-                                std::uint64_t address, std::uint64_t bytes) {
-    Event event;
-    event.type = type;
-    event.kind = trace::MemoryKind::suballocation;
-    event.origin = trace::Origin::pool;
-    event.device = device_index(gpu);
-    event.context = context;
-    event.address = address;
-    event.requested = bytes;  // PyTorch does not tell what the program asked for
-    event.size = bytes;
-    return event;
 }
 
 void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event& alloc,

@@ -41,7 +41,11 @@ class Suballocators {
     /// Whether the cache on that GPU is described in the recording; if not, `describe` makes the
     /// GPU's description, or returns false.
     bool is_described(profiler::Recorder& recorder, int gpu,
-                      FunctionRef<bool(trace::DeviceInfo& info)> describe);
+                      FunctionRef<bool(trace::DeviceInfo& info)> describe) {
+        return gpu >= 0 && static_cast<std::size_t>(gpu) < gpus_.size() &&
+               (of(gpu).described.load(std::memory_order_acquire) ||
+                is_described_now(recorder, gpu, describe));
+    }
 
     /// Whether the allocator's segments are known as far as they can be, when it says how much it
     /// has reserved. One load.
@@ -68,9 +72,21 @@ class Suballocators {
     /// The context ended with its memory.
     void remove_context(std::uint32_t context);
 
-    /// An event of a suballocation, without its call.
+    /// An event of a suballocation, without its call. PyTorch does not tell what the program asked
+    /// for.
     static trace::Event make_event(trace::EventType type, int gpu, std::uint32_t context,
-                                   std::uint64_t address, std::uint64_t bytes);
+                                   std::uint64_t address, std::uint64_t bytes) {
+        trace::Event event;
+        event.type = type;
+        event.kind = trace::MemoryKind::suballocation;
+        event.origin = trace::Origin::pool;
+        event.device = device_index(gpu);
+        event.context = context;
+        event.address = address;
+        event.requested = bytes;
+        event.size = bytes;
+        return event;
+    }
 
   private:
     struct Segment {
@@ -91,6 +107,8 @@ class Suballocators {
 
     Gpu& of(int gpu) { return gpus_[static_cast<std::size_t>(gpu)]; }
     const Gpu& of(int gpu) const { return gpus_[static_cast<std::size_t>(gpu)]; }
+    bool is_described_now(profiler::Recorder& recorder, int gpu,
+                          FunctionRef<bool(trace::DeviceInfo& info)> describe);
     void set_reserved(Gpu& gpu, std::uint64_t reserved);
     void belongs_to(Gpu& gpu, std::uint32_t context);
     void find_segments(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
