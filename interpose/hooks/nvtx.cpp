@@ -1,6 +1,7 @@
 // NVTX v3, the tool side. NVTX loads the library named by NVTX_INJECTION64_PATH and passes it a
 // table of its functions, once per instance of the header in the process. Ranges, marks and names
-// of memory and threads become annotations; colours, categories and payloads are ignored.
+// of memory and threads become annotations, regions of a sub-allocator's heap suballocations;
+// colours, categories and payloads are ignored.
 //
 // A domain's handle is its number, a registered string's handle the interned name: nothing is freed
 // or looked up.
@@ -16,6 +17,7 @@
 
 #include "interpose/driver/loader.hpp"
 #include "interpose/hooks/hook.hpp"
+#include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
 
 namespace mi = memlab::interpose;
@@ -198,8 +200,32 @@ nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
 
 // ---- memory
 
-/// Labels the allocation that contains the heap. The heap's address is its handle; the header
-/// expects a non-null one.
+/// Calls work(session) where there is a recording.
+template <class Work>
+void in_recording(const Work& work) noexcept {
+    const mi::InsideMemlab inside;
+    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    if (session == nullptr || session->recorder() == nullptr) {
+        return;
+    }
+    try {
+        work(*session);
+    } catch (const std::bad_alloc&) {
+    }
+}
+
+/// A heap's handle is its interned name; its lowest bit is set where the heap's regions are no
+/// allocations.
+constexpr std::uintptr_t no_allocator = 1;
+
+/// The allocator whose regions the heap has; null: none.
+const AnnotationName* allocator_of(nvtxMemHeapHandle_t heap) {
+    const auto value = reinterpret_cast<std::uintptr_t>(heap);
+    return (value & no_allocator) != 0 ? nullptr : reinterpret_cast<const AnnotationName*>(heap);
+}
+
+/// Labels the allocation that contains the heap. A heap of a sub-allocator is an allocator of the
+/// recording: its regions are what it handed out.
 nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDesc_t* heap) {
     if (heap == nullptr || heap->structSize < sizeof(nvtxMemHeapDesc_t) ||
         heap->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || heap->typeSpecificDesc == nullptr ||
@@ -207,15 +233,98 @@ nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDe
         return nullptr;
     }
     const auto* range = static_cast<const nvtxMemVirtualRangeDesc_t*>(heap->typeSpecificDesc);
-    if (heap->messageType != NVTX_MESSAGE_UNKNOWN) {
-        mi::label_memory(reinterpret_cast<std::uintptr_t>(range->ptr), false,
-                         make_name(domain_id(domain), heap->messageType, heap->message));
+    const bool named = heap->messageType != NVTX_MESSAGE_UNKNOWN;
+    const AnnotationName* const name =
+        named ? make_name(domain_id(domain), heap->messageType, heap->message)
+              : make_name(domain_id(domain), "heap");
+    if (named) {
+        mi::label_memory(reinterpret_cast<std::uintptr_t>(range->ptr), false, name);
     }
-    return static_cast<nvtxMemHeapHandle_t>(const_cast<void*>(range->ptr));
+    const bool allocates = heap->usage == NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR;
+    return reinterpret_cast<nvtxMemHeapHandle_t>(reinterpret_cast<std::uintptr_t>(name) |
+                                                 (allocates ? 0 : no_allocator));
 }
 
-/// A region inside a heap is not an allocation of its own: its name is used only if it begins where
-/// an allocation does.
+/// Its regions end with the heap, or when it is reset.
+void end_heap(nvtxDomainHandle_t, nvtxMemHeapHandle_t heap) {
+    if (const AnnotationName* const allocator = allocator_of(heap)) {
+        in_recording([&](mi::Session& session) {
+            mi::record_all_suballocations_freed_by(session, allocator->text);
+        });
+    }
+}
+
+/// visit(range) for each region of a batch that is of virtual memory.
+template <class Visit>
+void for_each_range(std::uint32_t type, const void* elements, std::size_t element_size,
+                    std::size_t count, const Visit& visit) {
+    if (type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || elements == nullptr ||
+        element_size < sizeof(nvtxMemVirtualRangeDesc_t)) {
+        return;
+    }
+    const auto* at = static_cast<const char*>(elements);
+    for (std::size_t i = 0; i < count; ++i, at += element_size) {
+        visit(*reinterpret_cast<const nvtxMemVirtualRangeDesc_t*>(at), i);
+    }
+}
+
+/// A region's handle is its address.
+void register_regions(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsRegisterBatch_t)) {
+        return;
+    }
+    const AnnotationName* const allocator = allocator_of(batch->heap);
+    for_each_range(batch->regionType, batch->regionDescElements, batch->regionDescElementSize,
+                   batch->regionCount,
+                   [&](const nvtxMemVirtualRangeDesc_t& range, std::size_t index) {
+                       if (batch->regionHandleElementsOut != nullptr) {
+                           batch->regionHandleElementsOut[index] =
+                               static_cast<nvtxMemRegionHandle_t>(const_cast<void*>(range.ptr));
+                       }
+                       if (allocator != nullptr) {
+                           in_recording([&](mi::Session& session) {
+                               mi::record_suballocation_by(
+                                   session, allocator->text,
+                                   reinterpret_cast<std::uintptr_t>(range.ptr), range.size);
+                           });
+                       }
+                   });
+}
+
+void resize_regions(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsResizeBatch_t)) {
+        return;
+    }
+    for_each_range(batch->regionType, batch->regionDescElements, batch->regionDescElementSize,
+                   batch->regionDescCount, [](const nvtxMemVirtualRangeDesc_t& range, std::size_t) {
+                       in_recording([&](mi::Session& session) {
+                           mi::record_suballocation_resized(
+                               session, reinterpret_cast<std::uintptr_t>(range.ptr), range.size);
+                       });
+                   });
+}
+
+void unregister_regions(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_t* batch) {
+    if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsUnregisterBatch_t) ||
+        batch->refElements == nullptr || batch->refElementSize < sizeof(nvtxMemRegionRef_t) ||
+        (batch->refType != NVTX_MEM_REGION_REF_TYPE_POINTER &&
+         batch->refType != NVTX_MEM_REGION_REF_TYPE_HANDLE)) {
+        return;
+    }
+    const auto* at = reinterpret_cast<const char*>(batch->refElements);
+    for (std::size_t i = 0; i < batch->refCount; ++i, at += batch->refElementSize) {
+        in_recording([&](mi::Session& session) {
+            mi::record_suballocation_resized(
+                session,
+                reinterpret_cast<std::uintptr_t>(
+                    reinterpret_cast<const nvtxMemRegionRef_t*>(at)->pointer),
+                0);
+        });
+    }
+}
+
+/// A region that is no allocation has no name: a name is used only if it begins where an allocation
+/// does.
 void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* batch) {
     if (batch == nullptr || batch->structSize < sizeof(nvtxMemRegionsNameBatch_t) ||
         batch->regionElements == nullptr ||
@@ -225,7 +334,8 @@ void name_regions(nvtxDomainHandle_t domain, const nvtxMemRegionsNameBatch_t* ba
     const auto* at = reinterpret_cast<const char*>(batch->regionElements);
     for (std::size_t i = 0; i < batch->regionCount; ++i, at += batch->regionElementSize) {
         const auto* region = reinterpret_cast<const nvtxMemRegionNameDesc_t*>(at);
-        if (region->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER) {
+        if (region->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER ||
+            region->regionRefType == NVTX_MEM_REGION_REF_TYPE_HANDLE) {
             mi::label_memory(reinterpret_cast<std::uintptr_t>(region->region.pointer), true,
                              make_name(domain_id(domain), region->nameType, region->name));
         }
@@ -320,8 +430,11 @@ MEMLAB_EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_t
 /// The same for NVTX's extensions; only the memory extension is supported. 0: the extension is
 /// inactive.
 MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
+    // Drafts of the header have other functions in the slots, under the same module and version:
+    // theirs is segment 0.
     if (module == nullptr || module->moduleId != NVTX_EXT_MODULEID_MEM ||
-        module->segmentsCount == 0 || module->segments == nullptr || !is_preloaded()) {
+        module->compatId != NVTX_EXT_COMPATID_MEM || module->segmentsCount == 0 ||
+        module->segments == nullptr || module->segments[0].segmentId != 1 || !is_preloaded()) {
         return 0;
     }
     const nvtxExtModuleSegment_t& slots = module->segments[0];
@@ -331,6 +444,11 @@ MEMLAB_EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) 
         }
     };
     set(NVTX3EXT_CBID_nvtxMemHeapRegister, register_heap);
+    set(NVTX3EXT_CBID_nvtxMemHeapUnregister, end_heap);
+    set(NVTX3EXT_CBID_nvtxMemHeapReset, end_heap);
+    set(NVTX3EXT_CBID_nvtxMemRegionsRegister, register_regions);
+    set(NVTX3EXT_CBID_nvtxMemRegionsResize, resize_regions);
+    set(NVTX3EXT_CBID_nvtxMemRegionsUnregister, unregister_regions);
     set(NVTX3EXT_CBID_nvtxMemRegionsName, name_regions);
     return 1;
 }

@@ -6,6 +6,7 @@
 #include "interpose/driver/diagnostics.hpp"
 #include "interpose/hooks/hook.hpp"
 #include "interpose/include/memlab/memlab.h"
+#include "interpose/memory/suballocations.hpp"
 #include "interpose/process/annotations.hpp"
 
 namespace mi = memlab::interpose;
@@ -21,6 +22,19 @@ const AnnotationName* own_name(const char* name) {
     return mi::annotation_name(
         AnnotationNames::own_domain,
         name == nullptr ? "" : std::string_view(name, strnlen(name, max_length)));
+}
+
+/// Calls work(session, the allocator's name); 0 if it returns true.
+template <class Work>
+int tell(const char* allocator, const Work& work) noexcept {
+    const mi::InsideMemlab inside;
+    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
+    const AnnotationName* const name = session == nullptr ? nullptr : own_name(allocator);
+    try {
+        return name != nullptr && work(*session, std::string_view(name->text)) ? 0 : -1;
+    } catch (const std::bad_alloc&) {
+        return -1;
+    }
 }
 
 bool write_snapshot(mi::Session& session, std::string_view name) {
@@ -80,6 +94,20 @@ MEMLAB_EXPORT void memlab_api_mark(const char* name) {
 MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     return address != 0 && mi::label_memory(address, false, own_name(name)) ? 0 : -1;
+}
+
+MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer, size_t bytes) {
+    return tell(allocator, [&](mi::Session& session, std::string_view name) {
+        return mi::record_suballocation_by(session, name, reinterpret_cast<std::uintptr_t>(pointer),
+                                           bytes);
+    });
+}
+
+MEMLAB_EXPORT int memlab_api_subfree(const char* allocator, const void* pointer) {
+    return tell(allocator, [&](mi::Session& session, std::string_view name) {
+        return mi::record_suballocation_freed_by(session, name,
+                                                 reinterpret_cast<std::uintptr_t>(pointer));
+    });
 }
 
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {

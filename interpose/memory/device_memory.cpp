@@ -187,6 +187,13 @@ void after_a_jump(Memory& memory) {
 [[gnu::hot]] CUresult free_memory(Memory& memory, Api api, CUdeviceptr address, StreamKey stream,
                                   DriverFree real_free) {
     catch_up(memory);
+    // PyTorch's lock is held here, so that nobody cuts the memory anew before its segment's end is
+    // recorded. Other allocators may hold none: theirs ends first, even if the free should fail.
+    const bool cut = memory.suballocators().any();
+    const bool ends_first = cut && memory.suballocators().any_others();
+    if (ends_first) [[unlikely]] {
+        memory.suballocators().memory_freed(*memory.recorder(), address);
+    }
     std::optional<CUresult> result;
     if (address != 0) {
         result = free_pooled(memory, api, address, stream);
@@ -194,7 +201,7 @@ void after_a_jump(Memory& memory) {
     if (!result) {
         result = free_from_driver(memory, api, HandleClass::memory, address, real_free);
     }
-    if (*result == CUDA_SUCCESS && memory.suballocators().any()) {
+    if (cut && !ends_first && *result == CUDA_SUCCESS) {
         memory.suballocators().memory_freed(*memory.recorder(), address);
     }
     return *result;

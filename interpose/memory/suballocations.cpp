@@ -24,10 +24,10 @@ std::uint32_t current_context(Memory& memory, int gpu) {
     return context == nullptr ? 0 : context->id();
 }
 
-/// The context of a block; the driver is asked only where there are several.
-std::uint32_t context_of(Memory& memory, int gpu) {
-    const std::uint32_t of_all = memory.suballocators().context_of_all(gpu);
-    return of_all != 0 ? of_all : current_context(memory, gpu);
+/// The context of a block of PyTorch's; the driver is asked only where there are several.
+std::uint32_t context_of(Memory& memory, std::uint32_t device) {
+    const std::uint32_t of_all = memory.suballocators().context_of_all(device);
+    return of_all != 0 ? of_all : current_context(memory, Suballocators::gpu_of(device));
 }
 
 /// A block of memlab's pool, a mapping, or an allocation of the driver's.
@@ -51,19 +51,36 @@ SegmentRange find_range(Memory& memory, std::uint64_t address) {
     return {base, live ? live->requested : bytes, false};
 }
 
-/// The recorder, once the allocator on this GPU is described; null: nothing is to be recorded.
-profiler::Recorder* recorder_for(Memory& memory, int gpu) {
+/// The recorder, once the allocator is described; null: nothing is to be recorded.
+profiler::Recorder* recorder_for(Memory& memory, std::uint32_t device) {
     profiler::Recorder* const recorder = memory.recorder();
     const auto describe = [&](trace::DeviceInfo& info) {
+        const int gpu = Suballocators::gpu_of(device);
         if (memory.contexts().all(gpu).empty()) {
             return false;
         }
         info = memory.contexts().device_info(gpu);
         return true;
     };
-    return recorder != nullptr && memory.suballocators().is_described(*recorder, gpu, describe)
+    return recorder != nullptr && memory.suballocators().is_described(*recorder, device, describe)
                ? recorder
                : nullptr;
+}
+
+/// The GPU whose memory that is; -1: none.
+int gpu_at(Memory& memory, std::uint64_t address) {
+    const RelaxedCapture relaxed(memory.captures().capturing());
+    CUmemorytype type{};
+    int gpu = -1;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void* values[] = {&type, &gpu};
+    const CUresult result = call_real(&Driver::cuPointerGetAttributes, 2U,
+                                      static_cast<CUpointer_attribute*>(attributes),
+                                      static_cast<void**>(values), CUdeviceptr{address});
+    return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && Suballocators::is_gpu(gpu)
+               ? gpu
+               : -1;
 }
 
 // A process has one recording.
@@ -76,58 +93,150 @@ std::uint32_t free_id(profiler::Recorder& recorder) {
     return id;
 }
 
+/// What other allocators cut from the block ends with it, and before it.
+void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Event& free) {
+    if (memory.suballocators().any_inner()) [[unlikely]] {
+        memory.suballocators().block_freed(recorder, free.device, free.address);
+    }
+    recorder.record_freed(free);
+}
+
 }  // namespace
 
 [[gnu::hot]] void record_suballocation(Memory& memory, int gpu, std::uint64_t address,
                                        std::uint64_t bytes, std::uint64_t reserved) {
-    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    if (!Suballocators::is_gpu(gpu)) {
+        return;
+    }
+    const std::uint32_t device = Suballocators::pytorch_on(gpu);
+    profiler::Recorder* const recorder = recorder_for(memory, device);
     if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::alloc);
     Suballocators& allocators = memory.suballocators();
-    trace::Event alloc =
-        Suballocators::make_event(EventType::alloc, gpu, context_of(memory, gpu), address, bytes);
+    trace::Event alloc = Suballocators::make_event(EventType::alloc, device,
+                                                   context_of(memory, device), address, bytes);
     alloc.stack = recorder->capture_call_site();
     alloc.api = malloc_id(*recorder);
-    // The allocator's own lock is held: no segment of its comes or goes meanwhile.
-    if (allocators.knows_all(gpu, reserved)) [[likely]] {
+    // PyTorch's own lock is held: no segment of its comes or goes meanwhile.
+    if (allocators.knows_all(device, reserved)) [[likely]] {
         recorder->record(alloc);
         return;
     }
     const trace::NoCancellation no_cancellation;
     alloc.context = current_context(memory, gpu);
-    allocators.allocated(*recorder, gpu, alloc, reserved,
+    allocators.allocated(*recorder, alloc, reserved,
                          [&](std::uint64_t at) { return find_range(memory, at); });
 }
 
 [[gnu::hot]] void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
                                              std::uint64_t bytes) {
-    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    if (!Suballocators::is_gpu(gpu)) {
+        return;
+    }
+    const std::uint32_t device = Suballocators::pytorch_on(gpu);
+    profiler::Recorder* const recorder = recorder_for(memory, device);
     if (recorder == nullptr) {
         return;
     }
     recorder->prefetch(EventType::free_requested);
-    trace::Event free = Suballocators::make_event(EventType::free_requested, gpu,
-                                                  context_of(memory, gpu), address, bytes);
+    trace::Event free = Suballocators::make_event(EventType::free_requested, device,
+                                                  context_of(memory, device), address, bytes);
     free.api = free_id(*recorder);
-    recorder->record_freed(free);
+    record_free(memory, *recorder, free);
 }
 
 void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
     const trace::NoCancellation no_cancellation;
-    profiler::Recorder* const recorder = recorder_for(memory, gpu);
+    profiler::Recorder* const recorder =
+        Suballocators::is_gpu(gpu) ? recorder_for(memory, Suballocators::pytorch_on(gpu)) : nullptr;
     if (recorder == nullptr) {
         return;
     }
     trace::OomEvent oom;
-    oom.device = Suballocators::device_index(gpu);
+    oom.device = Suballocators::pytorch_on(gpu);
     oom.context = current_context(memory, gpu);
     oom.api = malloc_id(*recorder);
     oom.stack = recorder->capture_call_site();
     oom.kind = trace::MemoryKind::suballocation;
     oom.requested = bytes;
     report_suballocator_oom(memory, oom, gpu, Suballocators::pytorch);
+}
+
+bool record_suballocation_by(Memory& memory, std::string_view allocator, std::uint64_t address,
+                             std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    Suballocators& allocators = memory.suballocators();
+    if (memory.recorder() == nullptr || bytes == 0 || allocator == Suballocators::pytorch) {
+        return false;
+    }
+    std::optional<std::uint32_t> number = allocators.find(allocator);
+    std::uint32_t device = number ? allocators.device_at(*number, address) : 0;
+    if (device == 0) {
+        const int gpu = gpu_at(memory, address);
+        number = gpu < 0 ? std::nullopt : allocators.find_or_add(allocator);
+        if (gpu >= 0 && !number) {
+            memory.recorder()->report_missed(
+                "the program has more allocators with names than are kept apart: the blocks of "
+                "further ones were not recorded",
+                bytes);
+        }
+        if (!number) {
+            return false;
+        }
+        device = trace::DeviceInfo::suballocator_index(*number, static_cast<std::uint32_t>(gpu));
+    }
+    profiler::Recorder* const recorder = recorder_for(memory, device);
+    if (recorder == nullptr) {
+        return false;
+    }
+    trace::Event alloc = Suballocators::make_event(
+        EventType::alloc, device, current_context(memory, Suballocators::gpu_of(device)), address,
+        bytes);
+    alloc.stack = recorder->capture_call_site();
+    alloc.api = recorder->string_id("memlab_suballoc");
+    allocators.allocated(*recorder, alloc,
+                         [&](std::uint64_t at) { return find_range(memory, at); });
+    return true;
+}
+
+bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
+                                   std::uint64_t address) {
+    const trace::NoCancellation no_cancellation;
+    profiler::Recorder* const recorder = memory.recorder();
+    const std::optional<std::uint32_t> number =
+        recorder == nullptr ? std::nullopt : memory.suballocators().find(allocator);
+    const std::uint32_t device = number ? memory.suballocators().device_at(*number, address) : 0;
+    if (device == 0) {
+        return false;
+    }
+    trace::Event free = Suballocators::make_event(
+        EventType::free_requested, device, current_context(memory, Suballocators::gpu_of(device)),
+        address, 0);
+    free.api = recorder->string_id("memlab_subfree");
+    record_free(memory, *recorder, free);
+    return true;
+}
+
+void record_suballocation_resized(Memory& memory, std::uint64_t address, std::uint64_t bytes) {
+    const trace::NoCancellation no_cancellation;
+    profiler::Recorder* const recorder = memory.recorder();
+    const std::string allocator =
+        recorder == nullptr ? "" : memory.suballocators().owner_of(*recorder, address);
+    if (!allocator.empty() && record_suballocation_freed_by(memory, allocator, address) &&
+        bytes != 0) {
+        record_suballocation_by(memory, allocator, address, bytes);
+    }
+}
+
+void record_all_suballocations_freed_by(Memory& memory, std::string_view allocator) {
+    const trace::NoCancellation no_cancellation;
+    const std::optional<std::uint32_t> number =
+        memory.recorder() == nullptr ? std::nullopt : memory.suballocators().find(allocator);
+    if (number) {
+        memory.suballocators().all_freed(*memory.recorder(), *number);
+    }
 }
 
 }  // namespace memlab::interpose

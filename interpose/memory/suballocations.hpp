@@ -1,8 +1,10 @@
 // What an allocator of the program's tells of its blocks, recorded: PyTorch's cache calls
-// hooks/pytorch.cpp for each. Nothing is recorded, and nothing happens, without a recording.
+// hooks/pytorch.cpp for each, others memlab.h or NVTX. Nothing is recorded, and nothing happens,
+// without a recording.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "interpose/memory/memory.hpp"
 
@@ -11,7 +13,7 @@ namespace memlab::interpose {
 // Thread-safety: all, from any thread. They take locks of memlab's only. Out of host memory they
 // throw std::bad_alloc.
 
-/// The allocator handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
+/// PyTorch's cache handed out `bytes` at `address` of this GPU (the driver's ordinal), and has
 /// `reserved` bytes there.
 void record_suballocation(Memory& memory, int gpu, std::uint64_t address, std::uint64_t bytes,
                           std::uint64_t reserved);
@@ -21,5 +23,19 @@ void record_suballocation_freed(Memory& memory, int gpu, std::uint64_t address,
                                 std::uint64_t bytes);
 /// It could not serve `bytes`, even after it gave back what it could.
 void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes);
+
+/// The same for an allocator that is known by a name of its own, and does not tell what it has
+/// reserved. False, and nothing is recorded: without a recording, where the address is in no device
+/// memory, or when there are Suballocators::max_allocators of other names.
+bool record_suballocation_by(Memory& memory, std::string_view allocator, std::uint64_t address,
+                             std::uint64_t bytes);
+/// False when the allocator never handed out anything in the memory that holds the address.
+bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
+                                   std::uint64_t address);
+/// The block at `address` of such an allocator, whichever it is, has this many bytes now; 0: it was
+/// taken back.
+void record_suballocation_resized(Memory& memory, std::uint64_t address, std::uint64_t bytes);
+/// It took back all that it had handed out.
+void record_all_suballocations_freed_by(Memory& memory, std::string_view allocator);
 
 }  // namespace memlab::interpose

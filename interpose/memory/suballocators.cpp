@@ -1,5 +1,6 @@
 #include "interpose/memory/suballocators.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 namespace memlab::interpose {
@@ -7,75 +8,142 @@ namespace memlab::interpose {
 using trace::Event;
 using trace::EventType;
 
-bool Suballocators::is_described_now(profiler::Recorder& recorder, int gpu,
+std::optional<std::uint32_t> Suballocators::find_locked(std::string_view name) const {
+    const auto known = std::find(names_.begin(), names_.end(), name);
+    return known == names_.end()
+               ? std::nullopt
+               : std::optional(static_cast<std::uint32_t>(known - names_.begin()) + 1);
+}
+
+std::optional<std::uint32_t> Suballocators::find(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    return find_locked(name);
+}
+
+std::optional<std::uint32_t> Suballocators::find_or_add(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = find_locked(name)) {
+        return known;
+    }
+    if (names_.size() + 1 >= max_allocators) {
+        return std::nullopt;
+    }
+    names_.emplace_back(name);
+    return static_cast<std::uint32_t>(names_.size());
+}
+
+bool Suballocators::is_described_now(profiler::Recorder& recorder, std::uint32_t device,
                                      FunctionRef<bool(trace::DeviceInfo&)> describe) {
     const std::lock_guard lock(mutex_);
-    if (!of(gpu).described.load(std::memory_order_relaxed)) {
+    Cache& cache = of(device);
+    if (!cache.described.load(std::memory_order_relaxed)) {
         trace::DeviceInfo info;
         if (!describe(info)) {
             return false;
         }
-        info.index = device_index(gpu);
-        info.allocator = pytorch;
-        info.gpu = static_cast<std::uint32_t>(gpu);
+        info.index = device;
+        info.allocator = is_pytorchs(device) ? pytorch : names_[device / max_gpus - 2];
+        info.gpu = static_cast<std::uint32_t>(gpu_of(device));
         recorder.record(info);
-        of(gpu).described.store(true, std::memory_order_release);
+        cache.described.store(true, std::memory_order_release);
     }
     return true;
 }
 
-void Suballocators::allocated(profiler::Recorder& recorder, int gpu, const Event& alloc,
+template <class Visit>
+void Suballocators::for_each(const Visit& visit) {
+    for (std::uint32_t gpu = 0; gpu < max_gpus; ++gpu) {
+        if (pytorchs_[gpu].described.load(std::memory_order_relaxed)) {
+            visit(pytorch_on(static_cast<int>(gpu)), pytorchs_[gpu]);
+        }
+    }
+    for (auto& [device, cache] : others_) {
+        visit(device, cache);
+    }
+}
+
+const Suballocators::Segments::value_type* Suballocators::segment_at(const Cache& cache,
+                                                                     std::uint64_t address) {
+    const auto above = cache.segments.upper_bound(address);
+    if (above == cache.segments.begin()) {
+        return nullptr;
+    }
+    const auto& segment = *std::prev(above);
+    return address - segment.first < segment.second.bytes ? &segment : nullptr;
+}
+
+void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
                               std::uint64_t reserved,
                               FunctionRef<SegmentRange(std::uint64_t)> find) {
     const std::lock_guard lock(mutex_);
-    Gpu& known = of(gpu);
-    if (reserved != known.expected.load(std::memory_order_relaxed)) {
-        find_segments(recorder, gpu, alloc, find);
-        known.unexplained = reserved - known.reserved;
-        set_reserved(known, known.reserved);
-        if (known.unexplained != 0 && !said_unexplained_) {
+    Cache& cache = of(alloc.device);
+    if (reserved != cache.expected.load(std::memory_order_relaxed)) {
+        find_segments(recorder, alloc, find);
+        cache.unexplained = reserved - cache.reserved;
+        set_reserved(cache, cache.reserved);
+        if (cache.unexplained != 0 && !said_unexplained_) {
             said_unexplained_ = true;
-            const bool less = known.unexplained >> 63 != 0;
+            const bool less = cache.unexplained >> 63 != 0;
             recorder.report_missed(
                 "PyTorch's cache reserves other memory than memlab saw it take: its reserved bytes "
                 "and its segments are not exact",
-                less ? 0 - known.unexplained : known.unexplained);
+                less ? 0 - cache.unexplained : cache.unexplained);
         }
     }
     recorder.record(alloc);
 }
 
-void Suballocators::set_reserved(Gpu& gpu, std::uint64_t reserved) {
-    gpu.reserved = reserved;
-    gpu.expected.store(reserved + gpu.unexplained, std::memory_order_relaxed);
+void Suballocators::allocated(profiler::Recorder& recorder, const Event& alloc,
+                              FunctionRef<SegmentRange(std::uint64_t)> find) {
+    const std::lock_guard lock(mutex_);
+    const Segments::value_type* const known = segment_at(of(alloc.device), alloc.address);
+    if (known == nullptr || known->second.bytes - (alloc.address - known->first) < alloc.size) {
+        find_segments(recorder, alloc, find);
+    }
+    recorder.record(alloc);
 }
 
-void Suballocators::belongs_to(Gpu& gpu, std::uint32_t context) {
-    const std::uint32_t others = gpu.context.load(std::memory_order_relaxed);
-    gpu.several_contexts = gpu.several_contexts || (others != 0 && others != context);
-    gpu.context.store(gpu.several_contexts ? 0 : context, std::memory_order_relaxed);
+void Suballocators::set_reserved(Cache& cache, std::uint64_t reserved) {
+    cache.reserved = reserved;
+    cache.expected.store(reserved + cache.unexplained, std::memory_order_relaxed);
+}
+
+void Suballocators::add_context(Cache& cache, std::uint32_t context) {
+    const std::uint32_t others = cache.context.load(std::memory_order_relaxed);
+    cache.several_contexts = cache.several_contexts || (others != 0 && others != context);
+    cache.context.store(cache.several_contexts ? 0 : context, std::memory_order_relaxed);
 }
 
 /// Makes segments of all that holds the new block.
-void Suballocators::find_segments(profiler::Recorder& recorder, int gpu, const Event& alloc,
+void Suballocators::find_segments(profiler::Recorder& recorder, const Event& alloc,
                                   FunctionRef<SegmentRange(std::uint64_t)> find) {
+    Cache& cache = of(alloc.device);
     const std::uint64_t end = alloc.address + alloc.size;
     for (std::uint64_t at = alloc.address; at < end;) {
-        const SegmentRange range = find(at);
+        SegmentRange range = find_inner(recorder, alloc.device, at);
+        if (range.bytes == 0) {
+            range = find(at);
+        }
         if (range.bytes == 0 || range.begin + range.bytes <= at) {
             return;
         }
-        const auto known = segments_.find(range.begin);
-        if (known == segments_.end() || known->second.bytes != range.bytes ||
-            known->second.gpu != gpu) {
-            remove_in(recorder, range.begin, range.bytes);
-            segments_.emplace(range.begin, Segment{range.bytes, alloc.context, gpu, range.mapped});
+        const auto known = cache.segments.find(range.begin);
+        if (known == cache.segments.end() || known->second.bytes != range.bytes) {
+            remove_in(recorder, alloc.device, range.begin, range.bytes, false);
+            cache.segments.emplace(range.begin,
+                                   Segment{range.bytes, alloc.context, range.mapped, range.inner});
             any_.store(true, std::memory_order_relaxed);
-            set_reserved(of(gpu), of(gpu).reserved + range.bytes);
-            belongs_to(of(gpu), alloc.context);
+            if (!is_pytorchs(alloc.device)) {
+                any_others_.store(true, std::memory_order_relaxed);
+            }
+            if (range.inner) {
+                any_inner_.store(true, std::memory_order_relaxed);
+            }
+            set_reserved(cache, cache.reserved + range.bytes);
+            add_context(cache, alloc.context);
             Event made =
-                make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc, gpu,
-                           alloc.context, range.begin, range.bytes);
+                make_event(range.mapped ? EventType::segment_map : EventType::segment_alloc,
+                           alloc.device, alloc.context, range.begin, range.bytes);
             made.requested = 0;
             made.api = alloc.api;
             made.stack = alloc.stack;
@@ -85,63 +153,181 @@ void Suballocators::find_segments(profiler::Recorder& recorder, int gpu, const E
     }
 }
 
+/// The smallest block of another allocator on that GPU that holds the address.
+SegmentRange Suballocators::find_inner(profiler::Recorder& recorder, std::uint32_t device,
+                                       std::uint64_t address) {
+    SegmentRange found;
+    for_each([&](std::uint32_t other, const Cache& cache) {
+        if (other == device || gpu_of(other) != gpu_of(device) ||
+            segment_at(cache, address) == nullptr) {
+            return;
+        }
+        recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
+            const trace::Live* const block = aggregate.suballocation_at(other, address);
+            if (block != nullptr && (found.bytes == 0 || block->size < found.bytes)) {
+                found = {block->address, block->size, false, true};
+            }
+        });
+    });
+    return found;
+}
+
+/// PyTorch takes all blocks back before it frees their segment; others need not.
+void Suballocators::free_blocks(profiler::Recorder& recorder, std::uint32_t device,
+                                std::uint64_t address, std::uint64_t bytes) {
+    std::vector<Event> frees;
+    recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
+        aggregate.for_each_suballocation(device, address, bytes, [&](const trace::Live& block) {
+            frees.push_back(make_event(EventType::free_requested, device, block.context,
+                                       block.address, block.size));
+        });
+    });
+    for (const Event& free : frees) {
+        recorder.record_freed(free);
+    }
+}
+
 Suballocators::Segments::iterator Suballocators::remove(profiler::Recorder& recorder,
+                                                        std::uint32_t device,
                                                         Segments::iterator segment) {
-    const auto& [address, info] = *segment;
-    set_reserved(of(info.gpu), of(info.gpu).reserved - info.bytes);
+    Cache& cache = of(device);
+    const auto [address, info] = *segment;
+    if (!is_pytorchs(device)) {
+        free_blocks(recorder, device, address, info.bytes);
+    }
+    set_reserved(cache, cache.reserved - info.bytes);
     Event gone = make_event(info.mapped ? EventType::segment_unmap : EventType::segment_free,
-                            info.gpu, info.context, address, info.bytes);
+                            device, info.context, address, info.bytes);
     gone.requested = 0;
     recorder.record(gone);
-    return segments_.erase(segment);
+    return cache.segments.erase(segment);
 }
 
 /// Ends the segments that overlap the range.
-void Suballocators::remove_in(profiler::Recorder& recorder, std::uint64_t address,
-                              std::uint64_t bytes) {
-    auto at = segments_.upper_bound(address);
-    if (at != segments_.begin()) {
+void Suballocators::remove_in(profiler::Recorder& recorder, std::uint32_t device,
+                              std::uint64_t address, std::uint64_t bytes, bool inner_only) {
+    Segments& segments = of(device).segments;
+    auto at = segments.upper_bound(address);
+    if (at != segments.begin()) {
         const auto before = std::prev(at);
         if (address - before->first < before->second.bytes) {
             at = before;
         }
     }
-    while (at != segments_.end() && at->first < address + bytes) {
-        at = remove(recorder, at);
+    while (at != segments.end() && at->first < address + bytes) {
+        at = inner_only && !at->second.inner ? std::next(at) : remove(recorder, device, at);
+    }
+}
+
+/// Ends the segments in the range that are blocks of other allocators, which end as well.
+void Suballocators::remove_inner(profiler::Recorder& recorder, std::uint64_t address,
+                                 std::uint64_t bytes) {
+    if (any_inner_.load(std::memory_order_relaxed)) {
+        for_each([&](std::uint32_t device, const Cache&) {
+            remove_in(recorder, device, address, bytes, true);
+        });
     }
 }
 
 void Suballocators::memory_freed(profiler::Recorder& recorder, std::uint64_t address) {
     const std::lock_guard lock(mutex_);
-    if (const auto segment = segments_.find(address); segment != segments_.end()) {
-        remove(recorder, segment);
-    }
+    for_each([&](std::uint32_t device, Cache& cache) {
+        const auto segment = cache.segments.find(address);
+        if (segment != cache.segments.end() && !segment->second.inner) {
+            remove_inner(recorder, address, segment->second.bytes);
+            remove(recorder, device, segment);
+        }
+    });
 }
 
 void Suballocators::memory_unmapped(profiler::Recorder& recorder, std::uint64_t address,
                                     std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    remove_in(recorder, address, bytes);
+    remove_inner(recorder, address, bytes);
+    for_each([&](std::uint32_t device, const Cache&) {
+        remove_in(recorder, device, address, bytes, false);
+    });
+}
+
+void Suballocators::block_freed(profiler::Recorder& recorder, std::uint32_t device,
+                                std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t bytes = 0;
+    for_each([&](std::uint32_t other, const Cache& cache) {
+        const auto segment = cache.segments.find(address);
+        if (other != device && segment != cache.segments.end() && segment->second.inner) {
+            bytes = std::max(bytes, segment->second.bytes);
+        }
+    });
+    if (bytes != 0) {
+        remove_inner(recorder, address, bytes);
+    }
+}
+
+void Suballocators::all_freed(profiler::Recorder& recorder, std::uint32_t allocator) {
+    const std::lock_guard lock(mutex_);
+    for_each([&](std::uint32_t device, Cache& cache) {
+        while (device / max_gpus == allocator + 1 && !cache.segments.empty()) {
+            const auto [address, info] = *cache.segments.begin();
+            remove_inner(recorder, address, info.bytes);
+            if (const auto left = cache.segments.find(address); left != cache.segments.end()) {
+                remove(recorder, device, left);
+            }
+        }
+    });
 }
 
 bool Suballocators::cuts(std::uint64_t address) {
     const std::lock_guard lock(mutex_);
-    const auto above = segments_.upper_bound(address);
-    return above != segments_.begin() &&
-           address - std::prev(above)->first < std::prev(above)->second.bytes;
+    bool found = false;
+    for_each([&](std::uint32_t, const Cache& cache) {
+        found = found || segment_at(cache, address) != nullptr;
+    });
+    return found;
+}
+
+std::uint32_t Suballocators::device_at(std::uint32_t allocator, std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t found = 0;
+    for_each([&](std::uint32_t device, const Cache& cache) {
+        if (device / max_gpus == allocator + 1 && segment_at(cache, address) != nullptr) {
+            found = device;
+        }
+    });
+    return found;
+}
+
+std::string Suballocators::owner_of(profiler::Recorder& recorder, std::uint64_t address) {
+    const std::lock_guard lock(mutex_);
+    std::string owner;
+    std::uint64_t smallest = ~std::uint64_t{0};
+    for (const auto& [device, cache] : others_) {
+        if (segment_at(cache, address) == nullptr) {
+            continue;
+        }
+        recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
+            const trace::Live* const block = aggregate.suballocation_at(device, address);
+            if (block != nullptr && block->address == address && block->size < smallest) {
+                smallest = block->size;
+                owner = names_[device / max_gpus - 2];
+            }
+        });
+    }
+    return owner;
 }
 
 void Suballocators::remove_context(std::uint32_t context) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(segments_, [&](const auto& segment) {
-        if (segment.second.context != context) {
-            return false;
-        }
-        Gpu& gpu = of(segment.second.gpu);
-        set_reserved(gpu, gpu.reserved - segment.second.bytes);
-        std::uint32_t ended = context;
-        gpu.context.compare_exchange_strong(ended, 0, std::memory_order_relaxed);
-        return true;
+    for_each([&](std::uint32_t, Cache& cache) {
+        std::erase_if(cache.segments, [&](const auto& segment) {
+            if (segment.second.context != context) {
+                return false;
+            }
+            set_reserved(cache, cache.reserved - segment.second.bytes);
+            std::uint32_t ended = context;
+            cache.context.compare_exchange_strong(ended, 0, std::memory_order_relaxed);
+            return true;
+        });
     });
 }
 

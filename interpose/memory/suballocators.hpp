@@ -1,12 +1,13 @@
 // The program's own allocators as seen from inside. PyTorch's cache tells of each block that it
-// hands out or takes back (hooks/pytorch.cpp); what it cuts them from are allocations that the
-// driver, or memlab's pool, made for it. Both are recorded: the allocator has figures of its own,
+// hands out or takes back (hooks/pytorch.cpp); other allocators tell by memlab.h or by NVTX's
+// memory extension. What they cut their blocks from is memory that the driver, memlab's pool or
+// another such allocator handed out. Both are recorded: each allocator has figures of its own,
 // beside those of the GPU (trace::DeviceInfo).
 //
-// The allocator says with each block how much memory it has reserved. Where memlab knows less, the
-// block is in memory that it does not know as a segment yet: whatever holds the block becomes one,
-// whoever allocated it. So the segments are the allocator's at each moment, and where they are not,
-// the report says so.
+// What holds a block is a segment of the allocator's, from its first block there until that memory
+// goes back. PyTorch says with each block how much memory it has reserved: where memlab knows less,
+// the block is in memory that is not known as a segment yet, whoever allocated it. So the segments
+// are PyTorch's at each moment, and where they are not, the report says so.
 #pragma once
 
 #include <array>
@@ -14,9 +15,14 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "interpose/driver/function_ref.hpp"
 #include "profiler/recorder.hpp"
+#include "trace/log_format.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::interpose {
@@ -26,61 +32,89 @@ struct SegmentRange {
     std::uint64_t begin = 0;
     std::uint64_t bytes = 0;
     bool mapped = false;  ///< by cuMemMap
+    bool inner = false;   ///< handed out by another allocator of the program's
 };
 
-/// The segments of PyTorch's caches, one cache for each GPU. Thread-safety: all functions, from any
-/// thread. Its lock is taken before the pools' and the recorder's.
+/// The segments of the program's allocators. An allocator on a GPU goes by its device of the
+/// recording, DeviceInfo::suballocator_index(). Thread-safety: all functions, from any thread. Its
+/// lock is taken before the pools' and the recorder's.
 class Suballocators {
   public:
     static constexpr const char* pytorch = "PyTorch";
-    /// DeviceInfo::index of PyTorch's cache on a GPU.
-    static std::uint32_t device_index(int gpu) {
+    static constexpr std::uint32_t max_gpus = trace::DeviceInfo::max_gpus;
+    static constexpr std::size_t max_allocators = trace::format::max_devices / max_gpus - 1;
+
+    /// PyTorch's cache on a GPU, which must be one.
+    static std::uint32_t pytorch_on(int gpu) {
         return trace::DeviceInfo::suballocator_index(0, static_cast<std::uint32_t>(gpu));
     }
+    static bool is_gpu(int gpu) { return gpu >= 0 && static_cast<std::uint32_t>(gpu) < max_gpus; }
+    static int gpu_of(std::uint32_t device) { return static_cast<int>(device % max_gpus); }
 
-    /// Whether the cache on that GPU is described in the recording; if not, `describe` makes the
-    /// GPU's description, or returns false.
-    bool is_described(profiler::Recorder& recorder, int gpu,
+    /// The number of the allocator with that name, from 1; none where there is none.
+    std::optional<std::uint32_t> find(std::string_view name);
+    /// None when there are max_allocators of others.
+    std::optional<std::uint32_t> find_or_add(std::string_view name);
+
+    /// Whether the allocator is described in the recording; if not, `describe` makes the GPU's
+    /// description, or returns false.
+    bool is_described(profiler::Recorder& recorder, std::uint32_t device,
                       FunctionRef<bool(trace::DeviceInfo& info)> describe) {
-        return gpu >= 0 && static_cast<std::size_t>(gpu) < gpus_.size() &&
-               (of(gpu).described.load(std::memory_order_acquire) ||
-                is_described_now(recorder, gpu, describe));
+        return (is_pytorchs(device) &&
+                pytorchs(device).described.load(std::memory_order_acquire)) ||
+               is_described_now(recorder, device, describe);
     }
 
-    /// Whether the allocator's segments are known as far as they can be, when it says how much it
-    /// has reserved. One load.
-    bool knows_all(int gpu, std::uint64_t reserved) const {
-        return of(gpu).expected.load(std::memory_order_relaxed) == reserved;
+    /// Whether PyTorch's segments are known as far as they can be, when it says how much it has
+    /// reserved. One load.
+    bool knows_all(std::uint32_t device, std::uint64_t reserved) const {
+        return pytorchs(device).expected.load(std::memory_order_relaxed) == reserved;
     }
-    /// The context of all segments on the GPU; 0: there are several, or none. One load.
-    std::uint32_t context_of_all(int gpu) const {
-        return of(gpu).context.load(std::memory_order_relaxed);
+    /// The context of all segments of PyTorch's; 0: there are several, or none. One load.
+    std::uint32_t context_of_all(std::uint32_t device) const {
+        return pytorchs(device).context.load(std::memory_order_relaxed);
     }
 
-    /// Records `alloc`, made by make_event(). What holds it becomes a segment if the allocator
-    /// says that it has reserved more bytes than are known; `find` tells what holds an address.
-    void allocated(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
-                   std::uint64_t reserved, FunctionRef<SegmentRange(std::uint64_t address)> find);
+    /// Records `alloc` of PyTorch's. What holds it becomes a segment if PyTorch says that it has
+    /// reserved more bytes than are known; `find` tells what of the GPU's memory holds an address.
+    void allocated(profiler::Recorder& recorder, const trace::Event& alloc, std::uint64_t reserved,
+                   FunctionRef<SegmentRange(std::uint64_t address)> find);
+    /// The same of an allocator that does not tell what it has reserved.
+    void allocated(profiler::Recorder& recorder, const trace::Event& alloc,
+                   FunctionRef<SegmentRange(std::uint64_t address)> find);
 
     /// Whether there were ever segments. One load.
     bool any() const { return any_.load(std::memory_order_relaxed); }
+    /// Whether an allocator ever cut another's blocks. One load.
+    bool any_inner() const { return any_inner_.load(std::memory_order_relaxed); }
     /// The allocation at `address`, or all mappings in a range, went back to the driver.
     void memory_freed(profiler::Recorder& recorder, std::uint64_t address);
     void memory_unmapped(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    /// The block went back to the allocator that `device` is: it is nobody's segment any more.
+    void block_freed(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address);
+    /// All blocks of the allocator went back to it at once.
+    void all_freed(profiler::Recorder& recorder, std::uint32_t allocator);
     /// Whether the address lies in a segment.
     bool cuts(std::uint64_t address);
+    /// Of an allocator, where a segment of its holds the address; 0: none does.
+    std::uint32_t device_at(std::uint32_t allocator, std::uint64_t address);
+    /// The name of the allocator, PyTorch's cache apart, whose block begins at the address, the
+    /// smallest where there are several; empty: none does.
+    std::string owner_of(profiler::Recorder& recorder, std::uint64_t address);
+    /// Whether there are segments of others than PyTorch's cache. One load.
+    bool any_others() const { return any_others_.load(std::memory_order_relaxed); }
     /// The context ended with its memory.
     void remove_context(std::uint32_t context);
 
-    /// An event of a suballocation, without its call. PyTorch does not tell what the program asked
-    /// for.
-    static trace::Event make_event(trace::EventType type, int gpu, std::uint32_t context,
-                                   std::uint64_t address, std::uint64_t bytes) {
+    /// An event of a suballocation, without its call. What the program asked for is not told.
+    static trace::Event make_event(trace::EventType type, std::uint32_t device,
+                                   std::uint32_t context, std::uint64_t address,
+                                   std::uint64_t bytes) {
         trace::Event event;
         event.type = type;
         event.kind = trace::MemoryKind::suballocation;
         event.origin = trace::Origin::pool;
-        event.device = device_index(gpu);
+        event.device = device;
         event.context = context;
         event.address = address;
         event.requested = bytes;
@@ -92,34 +126,56 @@ class Suballocators {
     struct Segment {
         std::uint64_t bytes = 0;
         std::uint32_t context = 0;
-        int gpu = 0;
         bool mapped = false;
+        bool inner = false;
     };
-    struct Gpu {
+    using Segments = std::map<std::uint64_t, Segment>;
+
+    /// An allocator on one GPU.
+    struct Cache {
         std::atomic<bool> described{false};
-        std::uint64_t reserved = 0;     ///< of the segments that are known
-        std::uint64_t unexplained = 0;  ///< what the allocator says beyond that, modulo 2^64
+        Segments segments{};
+        std::uint64_t reserved = 0;              ///< of the segments that are known
+        std::uint64_t unexplained = 0;           ///< what PyTorch says beyond that, modulo 2^64
         std::atomic<std::uint64_t> expected{0};  ///< their sum
         std::atomic<std::uint32_t> context{0};   ///< see context_of_all()
         bool several_contexts = false;
     };
-    using Segments = std::map<std::uint64_t, Segment>;
 
-    Gpu& of(int gpu) { return gpus_[static_cast<std::size_t>(gpu)]; }
-    const Gpu& of(int gpu) const { return gpus_[static_cast<std::size_t>(gpu)]; }
-    bool is_described_now(profiler::Recorder& recorder, int gpu,
+    static bool is_pytorchs(std::uint32_t device) { return device / max_gpus == 1; }
+    Cache& pytorchs(std::uint32_t device) { return pytorchs_[device % max_gpus]; }
+    const Cache& pytorchs(std::uint32_t device) const { return pytorchs_[device % max_gpus]; }
+    Cache& of(std::uint32_t device) {
+        return is_pytorchs(device) ? pytorchs(device) : others_[device];
+    }
+    bool is_described_now(profiler::Recorder& recorder, std::uint32_t device,
                           FunctionRef<bool(trace::DeviceInfo& info)> describe);
-    void set_reserved(Gpu& gpu, std::uint64_t reserved);
-    void belongs_to(Gpu& gpu, std::uint32_t context);
-    void find_segments(profiler::Recorder& recorder, int gpu, const trace::Event& alloc,
+    /// visit(device, cache) for all that are described.
+    std::optional<std::uint32_t> find_locked(std::string_view name) const;
+    template <class Visit>
+    void for_each(const Visit& visit);
+    static const Segments::value_type* segment_at(const Cache& cache, std::uint64_t address);
+    void set_reserved(Cache& cache, std::uint64_t reserved);
+    void add_context(Cache& cache, std::uint32_t context);
+    void find_segments(profiler::Recorder& recorder, const trace::Event& alloc,
                        FunctionRef<SegmentRange(std::uint64_t)> find);
-    Segments::iterator remove(profiler::Recorder& recorder, Segments::iterator segment);
-    void remove_in(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
+    SegmentRange find_inner(profiler::Recorder& recorder, std::uint32_t device,
+                            std::uint64_t address);
+    void free_blocks(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
+                     std::uint64_t bytes);
+    Segments::iterator remove(profiler::Recorder& recorder, std::uint32_t device,
+                              Segments::iterator segment);
+    void remove_in(profiler::Recorder& recorder, std::uint32_t device, std::uint64_t address,
+                   std::uint64_t bytes, bool inner_only);
+    void remove_inner(profiler::Recorder& recorder, std::uint64_t address, std::uint64_t bytes);
 
     std::mutex mutex_;
-    Segments segments_;
-    std::array<Gpu, trace::DeviceInfo::max_gpus> gpus_{};
+    std::vector<std::string> names_;  ///< of the allocators 1, 2, ...
+    std::array<Cache, max_gpus> pytorchs_{};
+    std::map<std::uint32_t, Cache> others_;
     std::atomic<bool> any_{false};
+    std::atomic<bool> any_others_{false};
+    std::atomic<bool> any_inner_{false};
     bool said_unexplained_ = false;
 };
 

@@ -33,9 +33,9 @@ void History::on(const trace::Checkpoint& record) {
     while (!live_.empty()) {
         end(live_.begin(), nullptr);
     }
-    for (Level* const level : {&pool_, &suballocators_}) {
-        while (!level->segments.empty()) {
-            remove(*level, level->segments.begin());
+    for (auto& [space, level] : levels_) {
+        while (!level.segments.empty()) {
+            remove(level, level.segments.begin());
         }
     }
     strings_.assign(1, {});  // they are defined again
@@ -96,20 +96,20 @@ void History::end(Live::iterator at, const Event* by) {
     }
     completed(allocation, by);
     if (allocation.in_segment) {
-        level_of(allocation.event.kind).blocks.erase(allocation.event.address);
+        level_of(allocation.event).blocks.erase(allocation.event.address);
     }
     live_.erase(at);
 }
 
 void History::allocate(const Event& event) {
-    const Key key{trace::address_space(event.kind), event.address};
+    const Key key{trace::address_space(event), event.address};
     if (const auto at = live_.find(key); at != live_.end()) {
         end(at, nullptr);
     }
     Allocation allocation;
     allocation.number = ++count_;
     allocation.event = event;
-    Level& level = level_of(event.kind);
+    Level& level = level_of(event);
     allocation.pooled = event.origin == Origin::pool && key.first == level.space;
     allocation.size = event.size == 0 && !allocation.pooled ? event.requested : event.size;
     if (allocation.pooled) {
@@ -127,7 +127,7 @@ void History::allocate(const Event& event) {
 }
 
 void History::free(const Event& event) {
-    const auto at = live_.find({trace::address_space(event.kind), event.address});
+    const auto at = live_.find({trace::address_space(event), event.address});
     if (at == live_.end() || at->second.pending) {
         return;
     }
@@ -140,7 +140,7 @@ void History::free(const Event& event) {
 }
 
 void History::complete(const Event& event) {
-    const auto at = live_.find({trace::address_space(event.kind), event.address});
+    const auto at = live_.find({trace::address_space(event), event.address});
     if (at != live_.end()) {
         end(at, &event);
     }
@@ -178,7 +178,7 @@ void History::remove(Level& level, Ranges::iterator segment) {
 }
 
 void History::add_segment(const Event& event) {
-    Level& level = level_of(event.kind);
+    Level& level = level_of(event);
     const std::uint64_t behind = range_end(event.address, event.size);
     if (behind == event.address) {
         return;
@@ -216,7 +216,7 @@ void History::add_segment(const Event& event) {
 }
 
 void History::free_segment(const Event& event) {
-    Level& level = level_of(event.kind);
+    Level& level = level_of(event);
     if (const auto at = level.segments.find(event.address); at != level.segments.end()) {
         remove(level, at);
     }
@@ -224,7 +224,7 @@ void History::free_segment(const Event& event) {
 
 /// Removes a range from mapped segments, which may be split.
 void History::unmap(const Event& event) {
-    Level& level = level_of(event.kind);
+    Level& level = level_of(event);
     const std::uint64_t behind = range_end(event.address, event.size);
     end_blocks(level, event.address, event.size);
     auto at = first_segment_after(level, event.address);
@@ -259,11 +259,11 @@ void History::on(const trace::ContextLost& record) {
             end(here, nullptr);
         }
     }
-    for (Level* const level : {&pool_, &suballocators_}) {
-        for (auto at = level->segments.begin(); at != level->segments.end();) {
+    for (auto& [space, level] : levels_) {
+        for (auto at = level.segments.begin(); at != level.segments.end();) {
             const auto here = at++;
             if (here->second.context == record.context) {
-                remove(*level, here);
+                remove(level, here);
             }
         }
     }

@@ -95,8 +95,12 @@ class History : public trace::RecordSink {
         Ranges segments = {};
     };
 
-    Level& level_of(trace::MemoryKind kind) {
-        return kind == trace::MemoryKind::suballocation ? suballocators_ : pool_;
+    /// Of what an event is about, which is no allocation of the driver's.
+    Level& level_of(const trace::Event& event) {
+        const bool suballocation = event.kind == trace::MemoryKind::suballocation;
+        const auto space =
+            suballocation ? trace::address_space(event) : trace::AddressSpace::pointer;
+        return levels_.try_emplace(space, Level{space}).first->second;
     }
 
     void allocate(const trace::Event& event);
@@ -117,8 +121,7 @@ class History : public trace::RecordSink {
     std::uint64_t now_ = 0;
     std::uint64_t count_ = 0;
     Live live_;
-    Level pool_{trace::AddressSpace::pointer};
-    Level suballocators_{trace::AddressSpace::suballocation};
+    std::map<trace::AddressSpace, Level> levels_;
 };
 
 }  // namespace memlab::exports

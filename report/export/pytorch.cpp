@@ -168,9 +168,9 @@ class Trace final : public History {
         const bool inside = allocation.in_segment && segment != layout.segments.end() &&
                             !segment->second.synthetic && !layout.overlaps_block(address, size);
         if (!inside) {
-            const trace::AddressSpace space = trace::address_space(event.kind);
-            const bool pointer = space == trace::AddressSpace::pointer ||
-                                 space == trace::AddressSpace::suballocation;
+            const trace::AddressSpace space = trace::address_space(event);
+            const bool pointer =
+                space == trace::AddressSpace::pointer || trace::is_suballocation(space);
             if (!pointer || address >= first_synthetic_address || !layout.is_free(address, size)) {
                 const std::optional<std::uint64_t> free = layout.find_synthetic_address(size);
                 if (!free) {

@@ -97,7 +97,7 @@ class PatternCollector final : public trace::GenericSink<PatternCollector> {
     };
 
     const trace::Live* find(const trace::Event& event, std::uint32_t* slot) const {
-        *slot = figures_.live().find(event.address, trace::address_space(event.kind));
+        *slot = figures_.live().find(event.address, trace::address_space(event));
         return *slot == trace::LiveTable::none ? nullptr : &figures_.live()[*slot];
     }
 

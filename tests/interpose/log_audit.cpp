@@ -70,22 +70,29 @@ struct Segment {
     std::uint32_t context = 0;
 };
 
-/// Kinds whose addresses are device addresses share one space; handles and host addresses do not.
-int space_of(MemoryKind kind) {
+/// The number of an allocator of the program's, from 1.
+std::uint32_t allocator_of(std::uint32_t device) {
+    return device / memlab::trace::DeviceInfo::max_gpus;
+}
+
+/// Kinds whose addresses are device addresses share one space; handles and host addresses do not,
+/// nor do the blocks of two allocators of the program's.
+int space_of(MemoryKind kind, std::uint32_t device) {
     switch (kind) {
         case MemoryKind::device:
         case MemoryKind::managed:
         case MemoryKind::async_pool:
             return 0;
         default:
-            return 1 + static_cast<int>(kind);
+            return 1 + static_cast<int>(kind) +
+                   (kind == MemoryKind::suballocation ? static_cast<int>(allocator_of(device)) : 0);
     }
 }
 
 /// In this space two live ranges never overlap. Pinned ranges may be registered in pieces, graph
 /// nodes may share memory, handles are no ranges.
 bool is_exclusive(int space) {
-    return space == 0 || space == space_of(MemoryKind::suballocation);
+    return space == 0 || space >= space_of(MemoryKind::suballocation, 0);
 }
 
 class Audit final : public memlab::trace::RecordSink {
@@ -111,9 +118,11 @@ class Audit final : public memlab::trace::RecordSink {
             }
             it = blocks_.erase(it);
         }
-        std::erase_if(allocators_segments_, [&](const auto& segment) {
-            return segment.second.context == record.context;
-        });
+        for (auto& [allocator, segments] : allocators_segments_) {
+            std::erase_if(segments, [&](const auto& segment) {
+                return segment.second.context == record.context;
+            });
+        }
         for (auto it = pool_segments_.begin(); it != pool_segments_.end();) {
             if (it->second.context == record.context) {
                 segments_lost_.add(it->second.size, it->second.size);
@@ -290,7 +299,9 @@ class Audit final : public memlab::trace::RecordSink {
     /// The pool's, or those that the program's allocators cut: these are counted as what the driver
     /// handed out.
     Segments& segments_of(const Event& event) {
-        return event.kind == MemoryKind::suballocation ? allocators_segments_ : pool_segments_;
+        return event.kind == MemoryKind::suballocation
+                   ? allocators_segments_[allocator_of(event.device)]
+                   : pool_segments_;
     }
 
     bool in_a_segment(const Event& event) {
@@ -308,7 +319,7 @@ class Audit final : public memlab::trace::RecordSink {
     }
 
     void alloc(const Event& event) {
-        const int space = space_of(event.kind);
+        const int space = space_of(event.kind, event.device);
         if (is_exclusive(space)) {
             const auto next = blocks_.lower_bound({space, event.address});
             if (next != blocks_.end() && next->first.first == space &&
@@ -343,7 +354,7 @@ class Audit final : public memlab::trace::RecordSink {
     }
 
     void free_requested(const Event& event) {
-        const auto it = blocks_.find({space_of(event.kind), event.address});
+        const auto it = blocks_.find({space_of(event.kind, event.device), event.address});
         if (it == blocks_.end() || it->second.pending) {
             contradict("nothing live begins there", event);
             return;
@@ -364,7 +375,7 @@ class Audit final : public memlab::trace::RecordSink {
     }
 
     void free_completed(const Event& event) {
-        const auto it = blocks_.find({space_of(event.kind), event.address});
+        const auto it = blocks_.find({space_of(event.kind, event.device), event.address});
         if (it == blocks_.end() || !it->second.pending) {
             contradict("no free of it was requested", event);
             return;
@@ -387,8 +398,8 @@ class Audit final : public memlab::trace::RecordSink {
             contradict("no segment begins there", event);
             return;
         }
-        const auto block = blocks_.lower_bound({space_of(event.kind), event.address});
-        if (block != blocks_.end() && block->first.first == space_of(event.kind) &&
+        const auto block = blocks_.lower_bound({space_of(event.kind, event.device), event.address});
+        if (block != blocks_.end() && block->first.first == space_of(event.kind, event.device) &&
             block->first.second < event.address + it->second.size) {
             contradict("a block still lies in the segment", event);
         }
@@ -436,8 +447,8 @@ class Audit final : public memlab::trace::RecordSink {
             contradict("has no memory there", event);
             return;
         }
-        const auto block = blocks_.lower_bound({space_of(event.kind), event.address});
-        if (block != blocks_.end() && block->first.first == space_of(event.kind) &&
+        const auto block = blocks_.lower_bound({space_of(event.kind, event.device), event.address});
+        if (block != blocks_.end() && block->first.first == space_of(event.kind, event.device) &&
             block->first.second < end) {
             contradict("a block still lies in the pages", event);
         }
@@ -458,7 +469,7 @@ class Audit final : public memlab::trace::RecordSink {
     Json result_ = Json::object();
     std::map<Key, Block> blocks_;
     Segments pool_segments_;
-    Segments allocators_segments_;
+    std::map<std::uint32_t, Segments> allocators_segments_;
     std::array<Totals, memlab::trace::memory_kind_count> totals_{};
     Sum segment_allocs_;
     Sum segment_frees_;

@@ -111,6 +111,24 @@ class Aggregator final : public RecordSink {
     const LabelStats& labels() const { return labels_; }
     /// The live allocations, and those of the pool that were freed but are not yet safe to reuse.
     const LiveTable& live() const { return live_; }
+
+    /// The live suballocation on that device, an allocator's, that holds the address; null: none.
+    /// Valid until the next change.
+    const Live* suballocation_at(std::uint32_t device, std::uint64_t address) const;
+    /// visit(Live) for those that overlap a range. May throw std::bad_alloc.
+    template <class Visit>
+    void for_each_suballocation(std::uint32_t device, std::uint64_t address, std::uint64_t bytes,
+                                const Visit& visit) const {
+        if (device >= devices_.size() || devices_[device] == nullptr) {
+            return;
+        }
+        for (const std::uint64_t block : devices_[device]->pool.blocks_in(address, bytes)) {
+            const std::uint32_t at = live_.find(block, suballocation_space(device));
+            if (at != LiveTable::none && !live_[at].pending) {
+                visit(live_[at]);
+            }
+        }
+    }
     /// The largest live allocations, largest first. O(live allocations). May throw std::bad_alloc.
     std::vector<LiveTotals> largest_live(std::size_t limit) const;
     const std::vector<MissedTotals>& missed() const { return missed_; }
@@ -187,6 +205,7 @@ class Aggregator final : public RecordSink {
     void segment(const Event& event);
     void mark(const Event& event);
     void scope(const Event& event);
+    std::uint32_t find_innermost(std::uint64_t address) const;
     void label(const Event& event);
     std::vector<SiteLabel> holder_labels(const Composition& holders) const;
 

@@ -37,8 +37,8 @@ std::vector<LiveTotals> Aggregator::largest_live(std::size_t limit) const {
         if (live.pending) {
             return;
         }
-        const bool named = live.space == AddressSpace::suballocation ||
-                           (live.space == AddressSpace::pointer && !live.is_segment);
+        const bool named = !live.is_segment &&
+                           (live.space == AddressSpace::pointer || is_suballocation(live.space));
         largest.push_back({.address = live.address,
                            .site = live.site,
                            .thread = live.thread,

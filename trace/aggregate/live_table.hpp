@@ -2,6 +2,7 @@
 // so the table does not allocate while the program is in a steady state.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,25 +10,42 @@
 #include <vector>
 
 #include "trace/hash_index.hpp"
+#include "trace/log_format.hpp"
 #include "trace/record.hpp"
 
 namespace memlab::trace {
 
 /// Within one, addresses are unique: device and host pointers share one, handles have their own,
-/// and so have suballocations, which lie within other allocations.
+/// and so has each of the program's allocators, whose suballocations lie within other allocations:
+/// `suballocation` and the values behind it.
 enum class AddressSpace : std::uint8_t { pointer, array_handle, vmm_handle, suballocation };
 
-constexpr AddressSpace address_space(MemoryKind kind) {
+/// The space of the allocator with this device of the recording.
+constexpr AddressSpace suballocation_space(std::uint32_t device) {
+    const std::uint32_t allocator = std::max(device / DeviceInfo::max_gpus, 1U) - 1;
+    return static_cast<AddressSpace>(static_cast<std::uint32_t>(AddressSpace::suballocation) +
+                                     allocator);
+}
+inline constexpr AddressSpace last_address_space = suballocation_space(format::max_devices - 1);
+
+constexpr bool is_suballocation(AddressSpace space) {
+    return space >= AddressSpace::suballocation;
+}
+
+constexpr AddressSpace address_space(MemoryKind kind, std::uint32_t device) {
     switch (kind) {
         case MemoryKind::array:
             return AddressSpace::array_handle;
         case MemoryKind::vmm:
             return AddressSpace::vmm_handle;
         case MemoryKind::suballocation:
-            return AddressSpace::suballocation;
+            return suballocation_space(device);
         default:
             return AddressSpace::pointer;
     }
+}
+constexpr AddressSpace address_space(const Event& event) {
+    return address_space(event.kind, event.device);
 }
 
 /// An allocation, until it is freed and safe to reuse.
@@ -60,7 +78,7 @@ struct Live {
         archive(self.address, self.requested, self.size, self.time_ns, self.serial, self.site,
                 self.context, self.thread, self.scopes, self.origin, self.pending, self.small_pool,
                 self.is_segment);
-        archive.choice(self.space, AddressSpace::suballocation);
+        archive.choice(self.space, last_address_space);
     }
 };
 

@@ -186,11 +186,11 @@ void Aggregator::before_live_change(std::uint32_t index, bool is_segment) {
 
 void Aggregator::allocate(const Event& event) {
     DeviceTotals& device = *devices_[event.device];
-    const AddressSpace space = address_space(event.kind);
+    const AddressSpace space = address_space(event);
     overwrite(live_.find(event.address, space));
     // Handles are in no segment, so they cannot be the pool's.
-    const bool pooled = event.origin == Origin::pool &&
-                        (space == AddressSpace::pointer || space == AddressSpace::suballocation);
+    const bool pooled =
+        event.origin == Origin::pool && (space == AddressSpace::pointer || is_suballocation(space));
     const bool is_segment = event.name != 0 && event.origin == Origin::driver;
     const std::uint32_t in_site = site_index(event);
     const std::uint64_t size = event.size == 0 && !pooled ? event.requested : event.size;
@@ -265,7 +265,7 @@ void Aggregator::allocate(const Event& event) {
 }
 
 void Aggregator::free(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
+    const std::uint32_t at = live_.find(event.address, address_space(event));
     if (at == LiveTable::none || live_[at].pending) {
         ++integrity_.unmatched_frees;
         return;
@@ -284,7 +284,7 @@ void Aggregator::free(const Event& event) {
 }
 
 void Aggregator::complete(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
+    const std::uint32_t at = live_.find(event.address, address_space(event));
     if (at == LiveTable::none) {
         return;  // its free_requested was counted as unmatched
     }
@@ -298,7 +298,7 @@ void Aggregator::complete(const Event& event) {
 
 /// free() and complete() in one. No curve falls twice, so one commit suffices.
 void Aggregator::free_immediately(const Event& event) {
-    const std::uint32_t at = live_.find(event.address, address_space(event.kind));
+    const std::uint32_t at = live_.find(event.address, address_space(event));
     if (at == LiveTable::none) {
         ++integrity_.unmatched_frees;
         return;
@@ -324,7 +324,7 @@ void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> f
         scopes_.freed(freeing, live.scopes, live.site, live.size, live.serial);
     }
     if (labels_.any_live() && !live.is_segment &&
-        (live.space == AddressSpace::pointer || live.space == AddressSpace::suballocation)) {
+        (live.space == AddressSpace::pointer || is_suballocation(live.space))) {
         labels_.ended(live.address, live.size);
     }
     --site.live_count;
@@ -387,7 +387,7 @@ void Aggregator::overwrite(std::uint32_t at) {
 /// Ends the pool's blocks in a range that is being reused or freed.
 void Aggregator::end_blocks_in(DeviceTotals& device, std::uint64_t address, std::uint64_t size) {
     const AddressSpace space =
-        device.info.is_gpu() ? AddressSpace::pointer : AddressSpace::suballocation;
+        device.info.is_gpu() ? AddressSpace::pointer : suballocation_space(device.info.index);
     for (const std::uint64_t block : device.pool.blocks_in(address, size)) {
         overwrite(live_.find(block, space));
     }

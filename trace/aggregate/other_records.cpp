@@ -46,11 +46,22 @@ void Aggregator::scope(const Event& event) {
     }
 }
 
-void Aggregator::label(const Event& event) {
-    std::uint32_t at = live_.find(event.address, AddressSpace::suballocation);
-    if (at == LiveTable::none) {
-        at = live_.find(event.address, AddressSpace::pointer);
+/// What an allocator of the program's handed out at the address and no other one cuts, else the
+/// driver's allocation there.
+std::uint32_t Aggregator::find_innermost(std::uint64_t address) const {
+    std::uint32_t innermost = live_.find(address, AddressSpace::pointer);
+    for (std::uint32_t device = DeviceInfo::max_gpus; device < devices_.size();
+         device += DeviceInfo::max_gpus) {
+        const std::uint32_t at = live_.find(address, suballocation_space(device));
+        const bool closer =
+            at != LiveTable::none && (innermost == LiveTable::none || live_[innermost].is_segment);
+        innermost = closer ? at : innermost;
     }
+    return innermost;
+}
+
+void Aggregator::label(const Event& event) {
+    const std::uint32_t at = find_innermost(event.address);
     if (at != LiveTable::none && !live_[at].pending && !live_[at].is_segment) {
         labels_.label(event.address, event.name, live_[at].size, live_[at].site);
     }
@@ -84,10 +95,20 @@ void Aggregator::mark(const Event& event) {
     }
 }
 
-/// The driver's allocation there is from now on known by its suballocations.
+const Live* Aggregator::suballocation_at(std::uint32_t device, std::uint64_t address) const {
+    const Live* found = nullptr;
+    for_each_suballocation(device, address, 1, [&](const Live& live) {
+        found = address - live.address < live.size ? &live : found;
+    });
+    return found;
+}
+
+/// What was handed out there, by the driver or by another allocator of the program's, is from now
+/// on known by its suballocations.
 void Aggregator::take_as_segment(const Event& segment) {
-    const std::uint32_t at = live_.find(segment.address, AddressSpace::pointer);
-    if (at == LiveTable::none || live_[at].is_segment || live_[at].pending) {
+    const std::uint32_t at = find_innermost(segment.address);
+    if (at == LiveTable::none || live_[at].is_segment || live_[at].pending ||
+        live_[at].space == address_space(segment)) {
         return;
     }
     Live& live = live_[at];

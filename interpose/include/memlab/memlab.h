@@ -41,6 +41,9 @@ __attribute__((weak)) void memlab_api_scope_begin(const char* name);
 __attribute__((weak)) void memlab_api_scope_end(void);
 __attribute__((weak)) void memlab_api_mark(const char* name);
 __attribute__((weak)) int memlab_api_label(const void* pointer, const char* name);
+__attribute__((weak)) int memlab_api_suballoc(const char* allocator, const void* pointer,
+                                              size_t bytes);
+__attribute__((weak)) int memlab_api_subfree(const char* allocator, const void* pointer);
 __attribute__((weak)) uint64_t memlab_api_empty_cache(void);
 __attribute__((weak)) int memlab_api_snapshot(const char* name);
 __attribute__((weak)) int memlab_api_stats(int device, void* stats, size_t size);
@@ -70,10 +73,29 @@ static inline void memlab_mark(const char* name) {
 }
 
 /* Gives the live allocation that holds `pointer` a name; a later one replaces it. A tensor in a
- * framework's cache that memlab sees from inside is named by its first byte only. Returns 0, or -1
- * when memlab knows no such allocation. */
+ * framework's cache, or a block of memlab_suballoc, is named by its first byte only. Returns 0, or
+ * -1 when memlab knows no such allocation. */
 static inline int memlab_label(const void* pointer, const char* name) {
     return memlab_api_label ? memlab_api_label(pointer, name) : -1;
+}
+
+/* For an allocator of your own, which cuts device memory into blocks: it handed out `bytes` at
+ * `pointer`. The report shows it as a level of its own, "ALLOCATOR on GPU 0": its blocks with their
+ * call stacks, and as reserved the memory that holds them, an allocation of CUDA's or a block of
+ * another such allocator, from the first block in it until it is freed. Call after the block is
+ * chosen and before another thread may free it, best under the allocator's own lock. At most 14
+ * allocators have names; "PyTorch" is taken. Returns 0, or -1 when nothing was recorded: without
+ * memlab or a recording, for 0 bytes, where `pointer` is no device memory. Costs about what
+ * recording an allocation costs, and a call of the driver for the first block in new memory. */
+static inline int memlab_suballoc(const char* allocator, const void* pointer, size_t bytes) {
+    return memlab_api_suballoc ? memlab_api_suballoc(allocator, pointer, bytes) : -1;
+}
+
+/* The block at `pointer` came back to that allocator. Call before it may be handed out again.
+ * Blocks in memory that is freed end with it and need no call. Returns 0, or -1 when the allocator
+ * has no block in that memory. */
+static inline int memlab_subfree(const char* allocator, const void* pointer) {
+    return memlab_api_subfree ? memlab_api_subfree(allocator, pointer) : -1;
 }
 
 /* Releases every unused cached segment of every device to the driver, after waiting for the device
