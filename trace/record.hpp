@@ -237,6 +237,8 @@ struct DeviceInfo {
 
     /// Indexes of GPUs are below it.
     static constexpr std::uint32_t max_gpus = 64;
+    /// The allocator of PyTorch's cache.
+    static constexpr const char* pytorch = "PyTorch";
     /// Allocators are numbered from 0.
     static constexpr std::uint32_t suballocator_index(std::uint32_t allocator, std::uint32_t gpu) {
         return (allocator + 1) * max_gpus + gpu;

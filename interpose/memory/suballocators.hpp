@@ -40,7 +40,7 @@ struct SegmentRange {
 /// lock is taken before the pools' and the recorder's.
 class Suballocators {
   public:
-    static constexpr const char* pytorch = "PyTorch";
+    static constexpr const char* pytorch = trace::DeviceInfo::pytorch;
     static constexpr std::uint32_t max_gpus = trace::DeviceInfo::max_gpus;
     static constexpr std::size_t max_allocators = trace::format::max_devices / max_gpus - 1;
 

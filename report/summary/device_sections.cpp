@@ -66,7 +66,7 @@ void SummaryPage::curve_table(const Device& device) {
     const bool gpu = device.is_gpu();
     const std::array<Row, curve_count> rows = {{
         {Curve::allocated, "allocated", gpu ? "what the program holds" : "what it handed out"},
-        {Curve::reserved, "reserved", "taken from the driver"},
+        {Curve::reserved, "reserved", gpu ? "taken from the driver" : "the memory that it cuts"},
         {Curve::requested, "requested", "before rounding"},
         {Curve::active, "active", "allocated + frees pending"},
         {Curve::device_used, "device used", "the whole GPU, sampled"},
@@ -246,9 +246,12 @@ void SummaryPage::marks(const Device& device) {
     heading("Marks");
     // One unit for all columns, so that they can be compared at a glance.
     const ByteUnit unit = unit_for(largest);
-    const std::size_t name_width = std::max<std::size_t>(width() - 4 - 2 - 12 - 3 * 13, 10);
+    // An allocator does not tell what was requested.
+    const bool requested = device.is_gpu();
+    const std::size_t columns = requested ? 3 : 2;
+    const std::size_t name_width = std::max<std::size_t>(width() - 4 - 2 - 12 - columns * 13, 10);
     line(dim("  " + right("#", 3) + right("time", 12) + right("allocated", 13) +
-             right("reserved", 13) + right("requested", 13) + "  name"));
+             right("reserved", 13) + (requested ? right("requested", 13) : "") + "  name"));
     constexpr std::size_t max_rows = 24;
     for (std::size_t i = 0; i < rows.size(); ++i) {
         if (rows.size() > max_rows && i == max_rows / 2) {
@@ -267,7 +270,7 @@ void SummaryPage::marks(const Device& device) {
              right(format_duration(row.mark->time_ns), 12) +
              right(format_bytes(row.on->values.allocated, unit), 13) +
              right(format_bytes(row.on->values.reserved, unit), 13) +
-             right(format_bytes(row.on->values.requested, unit), 13) + "  " +
+             (requested ? right(format_bytes(row.on->values.requested, unit), 13) : "") + "  " +
              shorten_end(name, name_width, style().ascii));
     }
 }

@@ -244,7 +244,7 @@ Choice choose(const Table& table) {
     };
     // Prefers settings by environment variable to changes of the program; of PyTorch's own cache,
     // its.
-    const bool of_pytorch = !table.program->device.is_gpu();
+    const bool of_pytorch = table.program->device.allocator == trace::DeviceInfo::pytorch;
     const auto settable = [&](const Row& row) {
         return (row.policy.ours && !of_pytorch) ||
                (row.policy.pytorch && table.program->uses_pytorch);

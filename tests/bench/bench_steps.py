@@ -65,6 +65,7 @@ VARIANTS = {
     # PyTorch's own cache, each of its tensors recorded.
     "preloaded": torch_preloaded(),
     "preloaded native": torch_preloaded(MEMLAB_PYTHON="off"),
+    "preloaded unrecorded": torch_preloaded(MEMLAB_RECORD="off"),
     "preloaded no stacks": torch_preloaded(MEMLAB_STACK_DEPTH="0"),
     "history all": torch_cache(**{HISTORY: "all"}),
     "history python": torch_cache(**{HISTORY: "python"}),

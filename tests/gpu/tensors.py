@@ -38,7 +38,7 @@ def judge_tensors(found: list[Found], expected: Path) -> list[str]:
         return ["no report with sites"]
     wanted = json.loads(expected.read_text(encoding="utf-8"))
     device = next((each for each in report["devices"] if each["index"] == FIRST_OF_PYTORCH), None)
-    if wanted[-1]["blocks"] is None and device is None:
+    if not wanted[-1]["blocks"] and device is None:
         return judge_drivers_pool(report, wanted)
     if device is None:
         return ["the report has no PyTorch on GPU 0"]

@@ -27,8 +27,8 @@ def mark(name: str) -> None:
     stats = torch.cuda.memory_stats()
     marks.append({"name": name, "allocated": stats["allocated_bytes.all.current"],
                   "reserved": stats["reserved_bytes.all.current"],
-                  # cudaMallocAsync's do not count them
-                  "blocks": stats.get("allocation.all.allocated"), "live": stats.get("allocation.all.current"),
+                  # 0 where cudaMallocAsync serves: it does not count them
+                  "blocks": stats.get("allocation.all.allocated", 0), "live": stats.get("allocation.all.current", 0),
                   "allocated_peak": stats["allocated_bytes.all.peak"],
                   "reserved_peak": stats["reserved_bytes.all.peak"]})
     tell = getattr(ctypes.CDLL(None), "memlab_api_mark", None)

@@ -34,11 +34,12 @@ struct TwoLevels {
                             .requested = bytes,
                             .size = bytes});
     }
-    void inside(EventType type, std::uint64_t address, std::uint64_t bytes) {
+    void inside(EventType type, std::uint64_t address, std::uint64_t bytes,
+                std::uint32_t device = of_allocator) {
         aggregator.on(Event{.type = type,
                             .kind = MemoryKind::suballocation,
                             .origin = Origin::pool,
-                            .device = of_allocator,
+                            .device = device,
                             .context = 1,
                             .thread = 7,
                             .address = address,
@@ -172,4 +173,45 @@ TEST_CASE("what a context's end takes, it takes from both levels") {
         CHECK(to.allocated(device) == 0);
         CHECK(to.now(device, CurveName::reserved) == 0);
     }
+}
+
+TEST_CASE("an allocator may cut another's block at the very same address") {
+    constexpr std::uint32_t arena = DeviceInfo::suballocator_index(1, 0);
+    constexpr std::uint64_t base = 0x1000000;
+    TwoLevels to;
+    to.aggregator.on(
+        DeviceInfo{.index = arena, .total_bytes = 1024 * one_mib, .allocator = "arena", .gpu = 0});
+    to.scope(EventType::scope_begin);
+    to.driver(EventType::alloc, base, 20 * one_mib, true);
+    to.inside(EventType::segment_alloc, base, 20 * one_mib);
+    to.inside(EventType::alloc, base, 8 * one_mib);
+    to.inside(EventType::segment_alloc, base, 8 * one_mib, arena);
+    to.inside(EventType::alloc, base, one_mib, arena);
+    CHECK(to.allocated(0) == 20 * one_mib);
+    CHECK(to.allocated(of_allocator) == 8 * one_mib);
+    CHECK(to.allocated(arena) == one_mib);
+    CHECK(to.now(arena, CurveName::reserved) == 8 * one_mib);
+    to.aggregator.on(Event{.type = EventType::label, .name = 2, .address = base});
+    const auto largest = to.aggregator.largest_live(3);
+    REQUIRE(largest.size() == 3);
+    CHECK(largest[1].label == 0);
+    CHECK(largest[2].label == 2);
+    CHECK(to.aggregator.suballocation_at(arena, base + one_mib - 1)->size == one_mib);
+    CHECK(to.aggregator.suballocation_at(arena, base + one_mib) == nullptr);
+    CHECK(to.aggregator.suballocation_at(of_allocator, base + one_mib)->size == 8 * one_mib);
+
+    to.inside(EventType::free_requested, base, one_mib, arena);
+    to.inside(EventType::free_completed, base, one_mib, arena);
+    CHECK(to.allocated(of_allocator) == 8 * one_mib);
+    to.inside(EventType::segment_free, base, 8 * one_mib, arena);
+    to.free(base, 8 * one_mib);
+    CHECK(to.allocated(of_allocator) == 0);
+    CHECK(to.now(arena, CurveName::reserved) == 0);
+    to.scope(EventType::scope_end);
+    const auto scopes = to.aggregator.scopes().totals(0);
+    REQUIRE(scopes.size() == 1);
+    CHECK(scopes[0].peak_bytes == 8 * one_mib);  // before it was cut, PyTorch's block counts
+    CHECK(scopes[0].escaped_bytes == 0);
+    CHECK(to.aggregator.integrity().unmatched_frees == 0);
+    CHECK(to.aggregator.integrity().overwritten_allocations == 0);
 }
