@@ -30,12 +30,15 @@ CUresult check_initialized(CUresult result) {
 
 }  // namespace
 
+// Those marked hot are called several times for each launch of PyTorch's.
+
 MEMLAB_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
     return check_initialized(call_real(&Driver::cuDeviceGetCount, count));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags,
-                                                          int* active) {
+MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
+                                                                       unsigned int* flags,
+                                                                       int* active) {
     return check_initialized(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
 }
 
@@ -43,7 +46,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
     return check_initialized(call_real(&Driver::cuCtxSetCurrent, context));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
+MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
     return check_initialized(call_real(&Driver::cuCtxGetCurrent, context));
 }
 
@@ -51,6 +54,6 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
     return check_initialized(call_real(&Driver::cuCtxGetDevice, device));
 }
 
-MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
     return check_initialized(call_real(&Driver::cuCtxGetDevice_v2, device, context));
 }

@@ -14,12 +14,14 @@
     .set    number, number + 1
     .endm
 
-    .text
+    /* Beside what every launch and allocation runs, see [[gnu::hot]]. */
+    .section .text.hot, "ax", @progbits
     .set    number, 0
 #define MEMLAB_HOOK(symbol, base, version, per_thread) stub symbol, memlab_submit_wrappers
 #include "interpose/driver/submitting_functions.inc"
 #undef MEMLAB_HOOK
 
+    .text
     .set    number, 0
 #define MEMLAB_HOOK(symbol, base, version, per_thread) stub symbol, memlab_implicit_wrappers
 #include "interpose/driver/implicit_functions.inc"

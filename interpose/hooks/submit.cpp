@@ -205,28 +205,37 @@ struct Submit;
 
 template <class... Arguments, CUresult (CUDAAPI* Driver::*Function)(Arguments...), bool per_thread>
 struct Submit<Function, per_thread> {
-    static CUresult CUDAAPI call(Arguments... arguments) {
+    static constexpr bool may_name_memory = mi::ranges::may_name_memory<Arguments...>;
+
+    [[gnu::always_inline]] static CUresult submit(Arguments... arguments) {
         if (mi::one_stream.tracking()) {
             mi::one_stream.before_submit(work_stream<per_thread>(arguments...));
         }
-        if (const CUresult refused = out_of_bounds_refusal<per_thread>(arguments...);
-            refused != CUDA_SUCCESS) {
-            return refused;
+        if constexpr (may_name_memory) {
+            if (const CUresult refused = out_of_bounds_refusal<per_thread>(arguments...);
+                refused != CUDA_SUCCESS) {
+                return refused;
+            }
+            track_memory_use(arguments...);
         }
-        track_memory_use(arguments...);
         const mi::WorkClock::Submission submission(mi::work_clock);
         const CUresult result = call_in_order(Function, arguments...);
         return result == CUDA_ERROR_OUT_OF_MEMORY && memory_came_back()
                    ? call_in_order(Function, arguments...)
                    : result;
     }
+    static CUresult CUDAAPI with_memory(Arguments... arguments) { return submit(arguments...); }
+    [[gnu::hot]] static CUresult CUDAAPI without_memory(Arguments... arguments) {
+        return submit(arguments...);
+    }
+    static constexpr auto* call = may_name_memory ? &with_memory : &without_memory;
 };
 
 }  // namespace
 
 extern "C" __attribute__((visibility("hidden"))) void* const memlab_submit_wrappers[] = {
 #define MEMLAB_HOOK(symbol, base, version, per_thread) \
-    reinterpret_cast<void*>(&Submit<&Driver::symbol, per_thread != 0>::call),
+    reinterpret_cast<void*>(Submit<&Driver::symbol, per_thread != 0>::call),
 #include "interpose/driver/submitting_functions.inc"
 #undef MEMLAB_HOOK
 };

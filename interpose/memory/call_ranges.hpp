@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <type_traits>
+#include <utility>
 
 #include "interpose/driver/cuda_abi.hpp"
 
@@ -238,8 +240,20 @@ void visit_ranges(Visit& visit, Is<std::size_t> count, Is<CUDA_MEMCPY3D_BATCH_OP
 }
 
 // Any other signature names no range.
+struct NoRange {};
 template <class Visit, class... Others>
-void visit_ranges(Visit& /*visit*/, Others... /*others*/) {}
+NoRange visit_ranges(Visit& /*visit*/, Others... /*others*/) {
+    return {};
+}
+
+struct AnyVisit {
+    void operator()(CUdeviceptr /*address*/, std::size_t /*bytes*/) {}
+};
+/// Whether a call with such arguments may name memory: kernel launches, the most frequent, do not.
+template <class... Arguments>
+inline constexpr bool may_name_memory =
+    !std::is_same_v<NoRange, decltype(visit_ranges(std::declval<AnyVisit&>(),
+                                                   std::declval<Is<Arguments>>()...))>;
 
 template <class Visit, class... Arguments>
 void for_each(Visit& visit, Arguments... arguments) {
