@@ -46,7 +46,10 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     std::string where = clean(location_text(place, options.working_directory));
     std::string function = clean(without_anonymous(place.recorded ? place.function : api));
     std::string extra = kind;
-    if (!place.through.empty()) {
+    // All of PyTorch's tensors come by way of its cache.
+    const bool by_the_cache =
+        kind_name == "suballocation" && place.through.starts_with("libc10_cuda");
+    if (!place.through.empty() && !by_the_cache) {
         const std::string through = "  via " + clean(place.through) + kind;
         const std::size_t full_width =
             display_width(where) + 2 + display_width(function) + display_width(through);
