@@ -124,6 +124,7 @@ class Validator {
         at_most(site.live_bytes, site.peak_bytes, where + ".live_bytes", "its peak_bytes");
         at_most(site.peak_bytes, site.bytes, where + ".peak_bytes", "its bytes");
         at_most(site.temporaries, site.count, where + ".temporaries", "its count");
+        at_most(site.freed_elsewhere, site.count, where + ".freed_elsewhere", "its count");
         if (site.lifetime) {
             at_most(site.lifetime->min, site.lifetime->median, where + ".lifetime_ns.min",
                     "median");

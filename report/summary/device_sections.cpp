@@ -40,6 +40,7 @@ void SummaryPage::device_sections(const DeviceSummary& summary) {
     const Holders& peak = device.at_peak;
     holders("Who holds it at the allocated peak", summary.at_peak, options_.top,
             format_plural(peak.count, "allocation") + ", at " + format_duration(peak.time_ns));
+    categories(summary);
     kernels(device);
     const HoldersSummary& live = summary.still_allocated;
     if (live.count != 0) {
@@ -185,6 +186,29 @@ void SummaryPage::waterfall(const Device& device) {
     }
     if (!outside.empty() && device.is_gpu()) {
         paragraph("    ", "Allocated outside the pool: " + outside + ".");
+    }
+}
+
+void SummaryPage::categories(const DeviceSummary& summary) {
+    const CategoryShares& shares = summary.categories;
+    const auto other = static_cast<std::size_t>(Category::other);
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        if (shares[i].bytes != 0) {
+            order.push_back(i);
+        }
+    }
+    if (order.empty() || (order.size() == 1 && order.front() == other)) {
+        return;
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return (a != other) != (b != other) ? b == other : shares[a].bytes > shares[b].bytes;
+    });
+    heading("What for, at the allocated peak");
+    line(dim("  " + right("bytes", 12) + right("share", 8) + right("count", 8) + "  category"));
+    for (const std::size_t i : order) {
+        place_row(shares[i].bytes, shares[i].count, summary.at_peak.bytes,
+                  category_name(static_cast<Category>(i)), "");
     }
 }
 

@@ -48,7 +48,8 @@ std::string describe_place(const Place& place, const std::string& kind_name, con
     std::string extra = kind;
     // All of PyTorch's tensors come by way of its cache.
     const bool by_the_cache =
-        kind_name == "suballocation" && place.through.starts_with("libc10_cuda");
+        kind_name == "suballocation" &&
+        (place.through.starts_with("libc10_cuda") || place.through.starts_with("libtorch"));
     if (!place.through.empty() && !by_the_cache) {
         const std::string through = "  via " + clean(place.through) + kind;
         const std::size_t full_width =

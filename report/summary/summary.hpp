@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "report/summary/framework_findings.hpp"
+#include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
 #include "trace/json/report.hpp"
@@ -42,6 +43,7 @@ struct DeviceSummary {
     HoldersSummary live;  ///< device memory: the final value of the curves
     /// Memory of every kind, including host memory: the same as memlab-report leaks lists.
     HoldersSummary still_allocated;
+    CategoryShares categories{};  ///< at the allocated peak
 };
 
 /// Allocations that bypassed memlab, by caller.

@@ -12,6 +12,7 @@
 //       allocated_bytes, rounding_bytes, requested_bytes, outside_pool_bytes {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
+//     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),
 //     at_peak {time_ns, count, bytes, places, other}, live (without time_ns), still_allocated (as
 //     live, of every kind of memory)],
 //   ooms [time_ns, device, thread, thread_name, api, kind, requested_bytes, device_free_bytes,
@@ -206,6 +207,13 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
                 {"at_peak", holders_json(summary.at_peak, resolver, top, true)},
                 {"live", holders_json(summary.live, resolver, top, false)},
                 {"still_allocated", holders_json(summary.still_allocated, resolver, top, false)}};
+    for (std::size_t i = 0; i < category_count; ++i) {
+        const CategoryShare& share = summary.categories[i];
+        if (share.count != 0) {
+            out["categories"][category_name(static_cast<Category>(i))] = {{"count", share.count},
+                                                                          {"bytes", share.bytes}};
+        }
+    }
     if (device.work) {
         for (const auto& [kind, totals] : *device.work) {
             out["work"][kind] = {

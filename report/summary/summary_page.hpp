@@ -32,6 +32,8 @@ class SummaryPage : private Page {
     /// From the used memory of the GPU down to the requested bytes; shows the difference between
     /// adjacent levels. Equal levels share a line.
     void waterfall(const Device& device);
+    /// What PyTorch used the memory for at the allocated peak.
+    void categories(const DeviceSummary& summary);
     void fragmentation(const Device& device);
     void marks(const Device& device);
     void kernels(const Device& device);

@@ -16,21 +16,49 @@ namespace memlab::report {
 
 namespace {
 
+/// That of all sites of a row.
+std::optional<Category> common_category(const Report& report, const SiteRow& row,
+                                        Resolver& resolver) {
+    std::optional<Category> common;
+    for (const std::size_t index : row.sites) {
+        const Category category = categorize(report.sites[index], resolver);
+        if (common && *common != category) {
+            return std::nullopt;
+        }
+        common = category;
+    }
+    return common;
+}
+
 SiteTable make_table(const Report& report, const Device& device, Resolver& resolver,
                      const std::vector<bool>& taken, const ViewOptions& options) {
     SiteTable table;
     table.device = &device;
     table.whole = device_stats(report, device);
+    table.categories = has_categories(report, device);
     SiteRows rows;
+    std::map<Category, SiteRow> by_category;
     for (std::size_t i = 0; i < report.sites.size(); ++i) {
         const Site& site = report.sites[i];
         if (site.device != device.index || !taken.at(i)) {
             continue;
         }
-        rows.add(resolver.place(site.stack), site, i);
         table.taken.add(site_stats(site));
+        if (options.by_category) {
+            by_category[table.categories ? categorize(site, resolver) : Category::other].add(site,
+                                                                                             i);
+        } else {
+            rows.add(resolver.place(site.stack), site, i);
+        }
     }
     table.rows = rows.take();
+    for (SiteRow& row : table.rows) {
+        row.category = table.categories ? common_category(report, row, resolver) : std::nullopt;
+    }
+    for (auto& [category, row] : by_category) {
+        row.category = category;
+        table.rows.push_back(std::move(row));
+    }
     std::stable_sort(table.rows.begin(), table.rows.end(), [&](const auto& a, const auto& b) {
         return sort_value(a.stats, options.order) > sort_value(b.stats, options.order);
     });
@@ -72,8 +100,8 @@ class SiteText {
     void one(const SiteTable& table) {
         page_.heading(
             device_title(*table.device, options_.style.ascii),
-            format_plural(table.rows.size(), "place") + ", by " +
-                order_names().at(static_cast<std::size_t>(options_.order)) +
+            format_plural(table.rows.size(), options_.by_category ? "category" : "place") +
+                ", by " + order_names().at(static_cast<std::size_t>(options_.order)) +
                 (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
         if (table.rows.empty()) {
             page_.line("  no call site matches");
@@ -90,9 +118,7 @@ class SiteText {
                 continue;
             }
             const std::size_t width = page_.remaining_width(one_line() ? figures_width + 2 : 6);
-            line(table, row.stats,
-                 describe_place(row.place, row.kind, row.api, width,
-                                {options_.style, options_.working_directory, options_.templates}));
+            line(table, row.stats, what(row, width));
             page_.note_below(one_line() ? figures_width + 2 : 6,
                              format_label_names(all_labels(row)));
         }
@@ -103,6 +129,20 @@ class SiteText {
         if (table.rows.size() > 1) {
             line(table, table.taken, page_.dim("[all]"));
         }
+    }
+
+    /// The place of a row and what it is for, or the category that it is of.
+    std::string what(const SiteRow& row, std::size_t width) const {
+        if (options_.by_category) {
+            return category_name(row.category.value_or(Category::other));
+        }
+        const bool told = row.category && *row.category != Category::other;
+        const std::string category =
+            told ? "  [" + std::string(category_name(*row.category)) + "]" : "";
+        return describe_place(row.place, row.kind, row.api,
+                              width - std::min(width, display_width(category)),
+                              {options_.style, options_.working_directory, options_.templates}) +
+               page_.dim(category);
     }
 
     bool one_line() const { return page_.width() >= min_one_line_width; }
@@ -132,7 +172,7 @@ class SiteText {
 void SiteRows::add(const Place& place, const Site& site, std::size_t index) {
     const auto [entry, is_new] = known_.try_emplace({place, site.kind}, rows_.size());
     if (is_new) {
-        rows_.push_back({place, site.kind, site.api, {}, {}, {}});
+        rows_.push_back({place, site.kind, site.api, {}, {}, {}, {}});
     }
     rows_[entry->second].add(site, index);
 }
@@ -205,11 +245,15 @@ std::string render_sites_json(const std::string& file, const std::vector<SiteTab
                 rest.add(row.stats);
                 continue;
             }
-            ordered_json site = {{"place", place_json(row.place)},
-                                 {"kind", row.kind},
-                                 {"api", row.api},
-                                 {"share", fraction(sort_value(row.stats, options.order),
-                                                    sort_value(table.whole, options.order))}};
+            ordered_json site = ordered_json::object();
+            if (!options.by_category) {
+                site = {{"place", place_json(row.place)}, {"kind", row.kind}, {"api", row.api}};
+            }
+            if (row.category) {
+                site["category"] = category_name(*row.category);
+            }
+            site["share"] = fraction(sort_value(row.stats, options.order),
+                                     sort_value(table.whole, options.order));
             site.update(site_stats_json(row.stats));
             site["sites"] = row.sites;
             if (!row.labels.empty()) {

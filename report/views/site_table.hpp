@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/symbols/category.hpp"
 #include "report/symbols/resolver.hpp"
 #include "report/text/terminal.hpp"
 #include "report/views/site_stats.hpp"
@@ -22,6 +23,8 @@ struct SiteRow {
     SiteStats stats;
     std::vector<std::size_t> sites;  ///< indexes into Report::sites
     std::vector<SiteLabel> labels;   ///< the program's names for its allocations, as of Site
+    /// What PyTorch used all of it for; none: for several things, or not known (has_categories()).
+    std::optional<Category> category = {};
 
     /// Adds the site, number `index` of the report, to this row.
     void add(const Site& site, std::size_t index);
@@ -48,8 +51,9 @@ class SiteRows {
 
 struct SiteTable {
     const Device* device = nullptr;
-    SiteStats whole;  ///< of the device
-    SiteStats taken;  ///< of the sites that match the filter
+    bool categories = false;  ///< the device has_categories()
+    SiteStats whole;          ///< of the device
+    SiteStats taken;          ///< of the sites that match the filter
     std::vector<SiteRow> rows;
 };
 
@@ -58,6 +62,7 @@ struct ViewOptions {
     Style style;
     Order order = Order::peak;
     std::size_t top = 10;
+    bool by_category = false;             ///< of sites: a row for each category
     bool templates = false;               ///< keep template arguments even if a line is too long
     std::string filter;                   ///< Filter::text(), for the heading; empty: none
     std::string working_directory;        ///< files below it are shown relative to it
@@ -73,7 +78,8 @@ std::vector<SiteTable> site_tables(const Report& report, Resolver& resolver,
 std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOptions& options);
 
 /// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind, api,
-/// share, <stats>, sites], others {places, <stats>}]}. `total` is of the device, `taken` of
+/// category (if known), share, <stats>, sites], others {places, <stats>}]}; by category the sites
+/// have no place, kind and api. `total` is of the device, `taken` of
 /// the sites that match the filter; share is of the total by `sort`. <stats>: see
 /// site_stats_json().
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,

@@ -75,11 +75,20 @@ void define(CLI::App& app, TreeArguments& arguments) {
 
 int sites_command(int argc, char** argv) {
     ReportOptions arguments;
+    std::string by = "place";
     CLI::App app(
         "Shows GPU memory by call site: a row for each source location and kind of memory.",
         "memlab-report sites");
     add_files(app, arguments);
     add_sort(app, arguments, report::order_names());
+    app.add_option("--by", by,
+                   "place (default), or category: what PyTorch uses the memory for, parameters, "
+                   "gradients, optimizer state, activations and so on")
+        ->type_name("WHAT")
+        ->check([](const std::string& text) {
+            return text == "place" || text == "category" ? std::string()
+                                                         : "takes place or category, not " + text;
+        });
     add_top(app, arguments, "Places of each GPU", 20);
     add_filter(app, arguments);
     add_device(app, arguments);
@@ -91,6 +100,7 @@ int sites_command(int argc, char** argv) {
                "Examples:\n"
                "  memlab-report sites memlab.train.4711.json      who held the peak\n"
                "  memlab-report sites --sort count memlab.*.json  who allocates most often\n"
+               "  memlab-report sites --by category memlab.python3.*.json\n"
                "  memlab-report sites --filter kind=pinned --sort live run/\n"
                "  memlab-report sites --json memlab.train.4711.json | jq .reports[].devices[]\n"
                "\n"
@@ -98,7 +108,8 @@ int sites_command(int argc, char** argv) {
     if (const std::optional<int> code = parse(app, argc, argv, "memlab-report sites")) {
         return *code;
     }
-    const report::ViewOptions view = make_view_options(arguments);
+    report::ViewOptions view = make_view_options(arguments);
+    view.by_category = by == "category";
     return show_reports(arguments, "memlab-sites", [&](const OpenReport& open) {
         const auto tables = report::site_tables(
             open.report, open.resolver, arguments.filter.sites(open.report, open.resolver), view);

@@ -332,6 +332,7 @@ void Aggregator::apply_free_requested(Live& live, std::optional<std::uint32_t> f
     KindTotals& kind = device.kinds[static_cast<std::size_t>(site.kind)];
     --kind.live_count;
     kind.live_bytes -= live.size;
+    site.freed_elsewhere += freeing && *freeing != live.thread ? 1 : 0;
     Latest& latest = latest_allocation(live.thread);
     if (latest.serial == live.serial) {
         latest.serial = 0;

@@ -80,6 +80,7 @@ struct Site {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t temporaries = 0;
+    std::uint64_t freed_elsewhere = 0;  ///< by another thread than allocated it
     std::uint64_t segment_count = 0;
     std::uint64_t segment_bytes = 0;
     Lifetimes lifetimes;
@@ -94,8 +95,8 @@ struct Site {
     static void state(Self& self, Archive& archive) {
         archive(self.stack, self.api, self.device, self.kind, self.count, self.requested_bytes,
                 self.bytes, self.peak_bytes, self.peak_time_ns, self.live_count, self.live_bytes,
-                self.temporaries, self.segment_count, self.segment_bytes, self.lifetimes,
-                self.at_peak_count, self.at_peak_bytes, self.peak_checked);
+                self.temporaries, self.freed_elsewhere, self.segment_count, self.segment_bytes,
+                self.lifetimes, self.at_peak_count, self.at_peak_bytes, self.peak_checked);
     }
 };
 

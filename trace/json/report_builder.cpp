@@ -145,6 +145,7 @@ void ReportBuilder::each(EntryTaker<Site>& to) const {
         out.live_count = site.live_count;
         out.live_bytes = site.live_bytes;
         out.temporaries = site.temporaries;
+        out.freed_elsewhere = site.freed_elsewhere;
         out.segment_count = site.segment_count;
         out.segment_bytes = site.segment_bytes;
         if (!site.lifetimes.empty()) {

@@ -61,6 +61,7 @@ struct Site {
     std::uint64_t live_count = 0;
     std::uint64_t live_bytes = 0;
     std::uint64_t temporaries = 0;
+    std::uint64_t freed_elsewhere = 0;  ///< 0 if the report does not say
     std::uint64_t segment_count = 0;
     std::uint64_t segment_bytes = 0;
     std::optional<Lifetime> lifetime = {};
@@ -83,6 +84,7 @@ struct Site {
         visit.number("live_count", self.live_count);
         visit.number("live_bytes", self.live_bytes);
         visit.number("temporaries", self.temporaries);
+        visit.extra("freed_elsewhere", self.freed_elsewhere);
         visit.number("segment_count", self.segment_count);
         visit.number("segment_bytes", self.segment_bytes);
         visit.object_or_null("lifetime_ns", self.lifetime);

@@ -1,0 +1,53 @@
+// What PyTorch uses memory for, in the words of its own profiler: told from the stack that
+// allocated it, and from who freed it. Other programs' memory has no category.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "report/symbols/frame_choice.hpp"
+#include "report/symbols/resolver.hpp"
+
+namespace memlab::report {
+
+/// In the order of tables.
+enum class Category : std::uint8_t {
+    parameters,       ///< weights and buffers of modules
+    gradients,        ///< of parameters: what backward made and something else frees
+    optimizer_state,  ///< Adam's moments
+    activations,      ///< results of forward
+    inputs,           ///< batches that were copied to the GPU
+    workspaces,       ///< of cuBLAS and cuDNN
+    communication,    ///< of torch.distributed
+    other,            ///< backward's and the optimizer's own temporaries, and what is not PyTorch's
+};
+inline constexpr std::size_t category_count = 8;
+
+/// "parameters", "gradients", "optimizer state", ...
+const char* category_name(Category category);
+
+/// Of memory that the stack (leaf first) allocated. `freed_elsewhere`: most of it was freed by
+/// another thread than allocated it, or never. Needs the names of PyTorch's functions: without
+/// them, what is known by Python's frames alone is told, the rest is `other`.
+Category categorize(const std::vector<StackFrame>& stack, bool freed_elsewhere);
+
+/// Of a call site of the resolver's report.
+Category categorize(const Site& site, Resolver& resolver);
+
+/// Whether the memory of a device has categories: PyTorch allocated there, and no cache of its is
+/// seen from inside, whose blocks have them.
+bool has_categories(const Report& report, const Device& device);
+
+/// What there was of a category at the device's allocated peak.
+struct CategoryShare {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+};
+using CategoryShares = std::array<CategoryShare, category_count>;
+
+/// All 0 without has_categories(). Sums saturate.
+CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver);
+
+}  // namespace memlab::report
