@@ -1,58 +1,27 @@
 #include "report/summary/filter.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "report/summary/summary.hpp"
 #include "report/text/names.hpp"
+#include "report/text/patterns.hpp"
 
 namespace memlab::report {
 
-namespace {
-
-bool is_word(std::string_view text) {
-    return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == text.npos;
-}
-
-}  // namespace
-
-bool matches_text(const std::string& pattern, const std::string& name) {
-    if (name.empty()) {
-        return false;
-    }
-    if (pattern.find_first_of("*?[") == std::string::npos) {
-        return name.find(pattern) != std::string::npos;
-    }
-    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0 ||
-           fnmatch(pattern.c_str(), base_name(name).c_str(), 0) == 0;
-}
-
 std::string Filter::add(const std::string& given) {
-    static constexpr std::array<std::pair<std::string_view, Key>, 5> keys = {{
-        {"func", Key::function},
-        {"file", Key::file},
-        {"module", Key::module},
-        {"scope", Key::scope},
-        {"kind", Key::kind},
-    }};
-    Pattern pattern{Key::any, given, given};
-    const std::size_t equals = given.find('=');
-    const std::string word = given.substr(0, equals);
-    if (equals != std::string::npos && is_word(word)) {
-        const auto* const key = std::find_if(keys.begin(), keys.end(),
-                                             [&](const auto& each) { return each.first == word; });
-        if (key == keys.end()) {
-            return "takes func=, file=, module=, scope= or kind=, not " + word +
-                   "=; for a name with = in it write func=" + given;
-        }
-        pattern.key = key->second;
-        pattern.text = given.substr(equals + 1);
+    static constexpr std::array<Key, 5> keys = {Key::function, Key::file, Key::module, Key::scope,
+                                                Key::kind};
+    static const std::vector<std::string_view> names = {"func", "file", "module", "scope", "kind"};
+    const KeyedPattern split = split_pattern(given, names);
+    if (!split.problem.empty()) {
+        return split.problem;
     }
-    if (pattern.text.empty()) {
-        return "takes a text to look for, not " + (given.empty() ? "nothing" : given);
+    Pattern pattern{Key::any, split.text, given};
+    if (const auto name = std::find(names.begin(), names.end(), split.key); name != names.end()) {
+        pattern.key = keys.at(static_cast<std::size_t>(name - names.begin()));
     }
     patterns_.push_back(std::move(pattern));
     return {};

@@ -13,16 +13,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "report/symbols/resolver.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
-
-/// Matches TEXT of a filter or suppression as described above.
-bool matches_text(const std::string& pattern, const std::string& name);
 
 /// A conjunction of patterns. Thread-safety: const functions may run concurrently if the resolver
 /// allows it.

@@ -226,6 +226,29 @@ std::string short_function_name(std::string_view declaration) {
     return std::string(text);
 }
 
+std::string bare_function_name(std::string_view declaration) {
+    std::string name = short_function_name(declaration);
+    if (name.find_first_of("<{") == npos) {
+        return name;
+    }
+    const std::string_view text = name;
+    const Tokens tokens(text);
+    std::string bare;
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t end = tokens.skip(i);
+        if (text[i] == '{' && tokens.is_bracket(i)) {
+            const std::string_view inner = text.substr(i + 1, end - i - 2);
+            bare.append("{").append(inner.substr(0, inner.find_first_of("(#"))).append("}");
+        } else if (text[i] == '<' && !tokens.is_bracket(i)) {
+            return name;
+        } else if (text[i] != '<') {
+            bare += text.substr(i, end - i);
+        }
+        i = end;
+    }
+    return bare.substr(0, bare.find_last_not_of(' ') + 1);  // "operator< <int>"
+}
+
 std::string without_anonymous(std::string name) {
     static constexpr std::string_view anonymous = "(anonymous namespace)::";
     for (std::size_t at = name.find(anonymous); at != std::string::npos;

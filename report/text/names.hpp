@@ -19,6 +19,11 @@ inline std::string base_name(std::string_view path) {
 /// only loses such suffixes.
 std::string short_function_name(std::string_view declaration);
 
+/// The short name without template arguments, and without what lambdas take: what a function is,
+/// not what it is made for. "void Pool<float>::run<int>(Buffer&)::{lambda(Buffer&)#1}::operator()"
+/// becomes "Pool::run::{lambda}::operator()". Names with unbalanced brackets stay short names.
+std::string bare_function_name(std::string_view declaration);
+
 /// "(anonymous namespace)::run" becomes "run".
 std::string without_anonymous(std::string name);
 

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <utility>
 
+#include "report/text/patterns.hpp"
+
 namespace memlab::report {
 
 namespace {
