@@ -256,7 +256,8 @@ std::vector<Process> prepare_processes(const report::RunCollection& run,
         }
         out.pid = process.pid;
         out.damage = member.warning;
-        out.resolver = std::make_unique<report::Resolver>(member.report, options.symbolizer);
+        out.resolver =
+            std::make_unique<report::Resolver>(member.report, options.symbolizer, options.skips);
         out.summary = report::summarize(member.file, member.report, member.warning, *out.resolver);
         // An image that exec replaced is complete: its memory was released with it.
         if (out.damage.empty() &&

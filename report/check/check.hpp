@@ -39,6 +39,7 @@ struct ProcessOptions {
     std::optional<std::uint64_t> device;       ///< only this GPU
     bool frameworks =
         false;  ///< what their caches hold, where seen from inside, in place of the GPU
+    report::FrameSkips skips{};                       ///< what no place is
     std::vector<report::Suppression> suppressions{};  ///< memory that may be live at the end
 };
 

@@ -1,9 +1,9 @@
 #include "report/symbols/frame_choice.hpp"
 
-#include <array>
 #include <cctype>
 #include <string_view>
 
+#include "report/symbols/allocator_frames.hpp"
 #include "report/text/names.hpp"
 #include "trace/json/python_source.hpp"
 
@@ -62,7 +62,8 @@ bool is_startup(const StackFrame& frame) {
 /// Library code whose lines are known: not the application's own.
 bool is_library_code(const StackFrame& frame) {
     return frame.python ? is_python_library(frame.file)
-                        : is_system_header(frame.file) || is_python_library(frame.module);
+                        : is_system_header(frame.file) || is_python_library(frame.file) ||
+                              is_python_library(frame.module);
 }
 
 bool has_line(const StackFrame& frame) {
@@ -93,66 +94,69 @@ bool is_cuda_or_memlab(const StackFrame& frame) {
            is_api_name(frame.function);
 }
 
-bool is_framework_plumbing(const StackFrame& frame) {
-    const std::string module = base_name(frame.module);
-    if (starts_with_any(module, {"python", "libpython"})) {
-        return true;
+namespace {
+
+FrameRank rank_of(const StackFrame& frame, bool tell_allocators) {
+    if (is_cuda_or_memlab(frame)) {
+        return FrameRank::cuda;
     }
-    if (!starts_with_any(module, {"libtorch", "libc10"})) {
-        return false;
+    if (is_startup(frame)) {
+        return FrameRank::startup;
     }
-    return frame.function.empty() ||
-           starts_with_any(
-               frame.function,
-               {"c10::", "at::detail::", "at::(anonymous namespace)::", "at::meta::",
-                "at::TensorIterator", "at::empty", "at::_ops::empty", "at::native::empty",
-                "at::native::resize", "at::_ops::resize", "at::native::maybe_resize",
-                "at::native::allocate_", "at::native::create_out", "at::TensorBase "});
+    const bool allocator = tell_allocators && is_allocator_frame(frame);
+    if (has_line(frame) && !is_system_library(frame.module)) {
+        return allocator                ? FrameRank::allocator_line
+               : is_library_code(frame) ? FrameRank::library_line
+                                        : FrameRank::own_line;
+    }
+    if (!frame.function.empty()) {
+        return allocator ? FrameRank::allocator_function : FrameRank::function;
+    }
+    return allocator ? FrameRank::allocator_nameless : FrameRank::nameless;
+}
+
+}  // namespace
+
+void classify(StackFrame& frame, const FrameSkips& skips) {
+    frame.rank = rank_of(frame, skips.defaults());
+    frame.skipped = frame.rank < FrameRank::startup && skips.skips(frame);
 }
 
 std::size_t choose_frame(const std::vector<StackFrame>& stack) {
     if (stack.empty()) {
         return no_frame;
     }
+    const auto rank = [&stack](std::size_t i) {
+        return stack[i].rank == FrameRank::unclassified ? rank_of(stack[i], true) : stack[i].rank;
+    };
     // Stripped internals of a static runtime have no name. Frames nearer to the leaf than a CUDA
     // frame are CUDA's, too, unless another library is in between.
     std::size_t begin = 0;
     for (std::size_t i = 0; i < stack.size(); ++i) {
-        if (is_cuda_or_memlab(stack[i])) {
+        if (rank(i) == FrameRank::cuda) {
             begin = i + 1;
         } else if (!stack[i].function.empty()) {
             break;
         }
     }
-    std::array<std::size_t, 6> best{};
-    best.fill(no_frame);
-    const auto offer = [&best](std::size_t rank, std::size_t index) {
-        if (best.at(rank) == no_frame) {
-            best.at(rank) = index;
-        }
-    };
+    std::size_t best = no_frame;
+    FrameRank best_rank = FrameRank::cuda;
+    std::size_t best_skipped = no_frame;
+    FrameRank skipped_rank = FrameRank::cuda;
     for (std::size_t i = begin; i < stack.size(); ++i) {
-        if (is_cuda_or_memlab(stack[i])) {
-            continue;
-        }
-        if (is_startup(stack[i])) {
-            offer(5, i);
-            continue;
-        }
-        if (has_line(stack[i]) && !is_system_library(stack[i].module)) {
-            offer(is_library_code(stack[i]) ? 1 : 0, i);
-        }
-        if (!stack[i].function.empty()) {
-            offer(is_framework_plumbing(stack[i]) ? 3 : 2, i);
-        }
-        offer(4, i);
-    }
-    for (const std::size_t index : best) {
-        if (index != no_frame) {
-            return index;
+        const FrameRank here = rank(i);
+        if (stack[i].skipped && here < skipped_rank) {
+            best_skipped = i;
+            skipped_rank = here;
+        } else if (!stack[i].skipped && here < best_rank) {
+            best = i;
+            best_rank = here;
         }
     }
-    return 0;
+    if (best_skipped != no_frame && best_rank >= FrameRank::startup) {
+        return best_skipped;
+    }
+    return best == no_frame ? 0 : best;
 }
 
 std::string through_library(const std::vector<StackFrame>& stack, std::size_t chosen) {

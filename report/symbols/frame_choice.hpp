@@ -3,41 +3,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
-namespace memlab::report {
+#include "report/symbols/frame_skips.hpp"
+#include "report/symbols/stack_frame.hpp"
 
-/// A resolved frame of a stack; inlined functions are separate frames.
-struct StackFrame {
-    std::string function;  ///< demangled declaration; empty when unknown
-    std::string file;      ///< empty when unknown
-    int line = 0;
-    int first_line = 0;         ///< of the function; 0: unknown
-    std::string module;         ///< path of the binary; empty when unknown
-    std::uint64_t address = 0;  ///< return address, relative to the module
-    bool inlined = false;
-    std::string problem;  ///< why function and line are unknown
-    bool python = false;  ///< a Python function, without module and address
-};
+namespace memlab::report {
 
 inline constexpr std::size_t no_frame = static_cast<std::size_t>(-1);
 
-/// True for PyTorch's own layers between an operator and its memory (allocators, empty tensors,
-/// dispatch) and for the Python interpreter: every allocation passes through them.
-bool is_framework_plumbing(const StackFrame& frame);
+/// Finds out what the frame is to the choice.
+void classify(StackFrame& frame, const FrameSkips& skips);
 
-/// The index of the frame to show, leaf first, or no_frame for an empty stack. In this order:
-///  1. the first frame with file and line outside CUDA, memlab, the system's headers and libraries
-///     and installed Python packages (Python code and binaries);
-///  2. the first frame outside CUDA, memlab and the system's libraries with file and line;
-///  3. the first frame outside CUDA and memlab with a function that is no framework plumbing;
-///  4. the first frame outside CUDA and memlab with a function;
-///  5. the first frame outside CUDA and memlab;
-///  6. the leaf.
-/// The choice does not depend on whether the system's debug information is installed. Startup code
-/// (libc, the loader, language runtimes) is chosen only before the leaf.
+/// The index of the frame to show, leaf first, or no_frame for an empty stack: the first of the
+/// best rank (FrameRank). Frames that --skip names are passed over, unless nothing is left then but
+/// CUDA and startup code. The choice does not depend on whether the system's debug information is
+/// installed. Frames that are not classified yet are, without --skip.
 std::size_t choose_frame(const std::vector<StackFrame>& stack);
 
 /// True for frames of libcuda, libcudart (shared, or linked into the program), CUPTI and memlab.

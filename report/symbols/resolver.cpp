@@ -6,9 +6,10 @@
 
 namespace memlab::report {
 
-Resolver::Resolver(const Report& report, Symbolizer* symbolizer)
+Resolver::Resolver(const Report& report, Symbolizer* symbolizer, FrameSkips skips)
     : report_(report),
       symbolizer_(symbolizer),
+      skips_(std::move(skips)),
       of_frame_(report.frames.size()),
       chosen_(report.stacks.size()) {}
 
@@ -53,6 +54,9 @@ const std::vector<StackFrame>& Resolver::of_frame(std::size_t frame) {
     std::optional<std::vector<StackFrame>>& known = of_frame_.at(frame);
     if (!known) {
         resolve_frame(frame, known.emplace());
+        for (StackFrame& each : *known) {
+            classify(each, skips_);
+        }
     }
     return *known;
 }

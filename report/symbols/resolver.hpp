@@ -36,8 +36,8 @@ struct Place {
 class Resolver {
   public:
     /// Names in the report (memlab-report symbolize) take precedence over those from binaries.
-    /// Without a symbolizer all other frames are module+address.
-    Resolver(const Report& report, Symbolizer* symbolizer);
+    /// Without a symbolizer all other frames are module+address. `skips`: what may not be a place.
+    Resolver(const Report& report, Symbolizer* symbolizer, FrameSkips skips = {});
 
     /// Frames of a stack, the call into CUDA first; inlined functions are separate frames. The
     /// reference is valid until `max_cached` other stacks have been requested.
@@ -69,6 +69,7 @@ class Resolver {
 
     const Report& report_;
     Symbolizer* symbolizer_;
+    FrameSkips skips_;
     std::vector<std::optional<std::vector<StackFrame>>> of_frame_;
     std::vector<Chosen> chosen_;
     std::set<Place> places_;

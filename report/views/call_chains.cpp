@@ -1,22 +1,10 @@
 #include "report/views/call_chains.hpp"
 
-#include "report/symbols/frame_choice.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {
 
 namespace {
-
-bool is_python_binary(const StackFrame& frame) {
-    const std::string module = base_name(frame.module);
-    return module.starts_with("python") || module.starts_with("libpython");
-}
-
-/// True for frames that every allocation of a framework has. Unnamed frames only count in Python's
-/// own binaries: elsewhere they may be anything.
-bool is_noise(const StackFrame& frame) {
-    return is_framework_plumbing(frame) && (!frame.function.empty() || is_python_binary(frame));
-}
 
 /// True for frames of the C and C++ runtime libraries, which call main and the functions of
 /// threads.
@@ -60,7 +48,7 @@ const std::vector<Place>& CallChains::chain(std::size_t stack) {
     const std::size_t chosen = resolver_.chosen(stack);
     const std::size_t end = all_frames_ ? frames.size() : count_program_frames(frames, chosen + 1);
     for (std::size_t i = all_frames_ ? 0 : chosen; i < end; ++i) {
-        if (all_frames_ || i == chosen || !is_noise(frames[i])) {
+        if (all_frames_ || i == chosen || !frames[i].is_plumbing()) {
             chain.push_back(make_place(frames[i]));
         }
     }

@@ -14,8 +14,8 @@ namespace memlab::report {
 class CallChains {
   public:
     /// `resolver` must outlive this. Unless `all_frames`, leaves out frames that every allocation
-    /// has: those between the place and CUDA, allocators and interpreters of frameworks, and the C
-    /// library's startup code outside of main.
+    /// has: those between the place and CUDA, allocators, containers and interpreters
+    /// (allocator_frames.hpp), what --skip names, and the C library's startup code outside of main.
     CallChains(Resolver& resolver, bool all_frames)
         : resolver_(resolver), all_frames_(all_frames) {}
 

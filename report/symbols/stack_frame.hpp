@@ -1,0 +1,46 @@
+// A resolved frame of a stack, and what the choice of a site's frame (frame_choice.hpp) thinks of
+// it. That is the same in every stack, so that it is found out once for each frame.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace memlab::report {
+
+/// How well a frame stands for a call site, the best first.
+enum class FrameRank : std::uint8_t {
+    unclassified,
+    own_line,            ///< a line of the program's own code
+    library_line,        ///< a line of the system's headers or an installed Python package
+    allocator_line,      ///< a line of an allocator or container (allocator_frames.hpp)
+    function,            ///< a function without a line
+    allocator_function,  ///< the same of an allocator or container
+    nameless,
+    allocator_nameless,  ///< in a binary that is nothing but plumbing
+    startup,             ///< libc, the loader, language runtimes
+    cuda,                ///< CUDA or memlab
+};
+
+/// Inlined functions are separate frames.
+struct StackFrame {
+    std::string function;  ///< demangled declaration; empty when unknown
+    std::string file;      ///< empty when unknown
+    int line = 0;
+    int first_line = 0;         ///< of the function; 0: unknown
+    std::string module;         ///< path of the binary; empty when unknown
+    std::uint64_t address = 0;  ///< return address, relative to the module
+    bool inlined = false;
+    std::string problem;                       ///< why function and line are unknown
+    bool python = false;                       ///< a Python function, without module and address
+    FrameRank rank = FrameRank::unclassified;  ///< set by classify()
+    bool skipped = false;                      ///< by --skip; set by classify()
+
+    /// True for frames that say nothing of who took the memory: allocators, containers,
+    /// interpreters, and what --skip names. False before classify().
+    bool is_plumbing() const {
+        return skipped || rank == FrameRank::allocator_line ||
+               rank == FrameRank::allocator_function || rank == FrameRank::allocator_nameless;
+    }
+};
+
+}  // namespace memlab::report
