@@ -13,7 +13,7 @@ import re
 import shutil
 import unittest
 
-from test_summary import REPORT, SOURCE, ToolTest
+from test_summary import REPORT, SOURCE, SYNTH, ToolTest
 
 RECORDED = os.path.join(SOURCE, "tests/data")
 GOLDEN = os.path.join(SOURCE, "tests/cli/golden")
@@ -235,6 +235,83 @@ class Tree(ViewTest):
         for command in ("sites", "tree", "diff", "leaks"):
             text = self.report(command, "--help")
             self.assertIn("Examples:", text)
+
+
+class Skip(ViewTest):
+    """--skip: a site is the line that a user would name."""
+
+    def recording(self):
+        """A report of two sites: a wrapper of the program's own, called from two lines."""
+        frames = [{"function": "DeviceBuffer::DeviceBuffer(unsigned long)", "file": "/src/buffer.hpp", "line": 9},
+                  {"function": "Trainer::step(DeviceBuffer&)", "file": "/src/trainer.cpp", "line": 40},
+                  {"function": "std::vector<DeviceBuffer>::vector(int)", "file": "/src/vector", "line": 7},
+                  {"function": "main", "file": "/src/main.cpp", "line": 5}]
+        with open(recorded("h100/sample_checkpointing_plain.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        first = len(report["frames"])
+        module = [m["path"].endswith("/sample_checkpointing") for m in report["modules"]].index(True)
+        for number, frame in enumerate(frames):
+            source = [{**frame, "inlined": False}]
+            report["frames"].append({"module": module, "address": 16 * number, "source": source})
+        for number, stack in enumerate(report["stacks"][1:]):
+            stack["frames"] = [first, first + 1 if number % 2 else first + 2, first + 3]
+        path = self.path("wrapped.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        return path
+
+    def places(self, *arguments):
+        device = self.document("sites", *arguments)["reports"][0]["devices"][0]
+        return {row["place"]["function"] for row in device["sites"]}
+
+    def test_a_wrapper_is_passed_over(self):
+        path = self.recording()
+        for arguments, expected in (
+                ((), {"DeviceBuffer::DeviceBuffer"}),
+                (("--skip", "DeviceBuffer"), {"Trainer::step", "main"}),
+                (("--skip", "buffer.hpp", "--skip", "func=*step"), {"main"}),
+                (("--skip", "DeviceBuffer", "--no-default-skip"),
+                 {"Trainer::step", "std::vector<DeviceBuffer>::vector"}),
+                (("--skip", "*"), {"DeviceBuffer::DeviceBuffer"})):
+            self.assertEqual(self.places(*arguments, path), expected, arguments)
+
+    def test_in_text(self):
+        path = self.recording()
+        self.assertIn("buffer.hpp:9", self.report("sites", path))
+        for command in ("summary", "sites", "tree", "leaks"):
+            text = self.report(command, "--skip", "DeviceBuffer", path)
+            self.assertNotIn("buffer.hpp:9", text, command)
+        self.assertIn("trainer.cpp:40", self.report("summary", "--skip", "DeviceBuffer", path))
+
+    def test_the_tree_leaves_it_out(self):
+        path = self.recording()
+        tree = self.report("tree", path)
+        self.assertIn("DeviceBuffer::DeviceBuffer", tree)
+        self.assertNotIn("vector:7", tree)
+        tree = self.report("tree", "--top-down", "--skip", "Trainer", path)
+        self.assertNotIn("trainer.cpp:40", tree)
+        self.assertIn("trainer.cpp:40", self.report("tree", "--skip", "Trainer", "--all-frames", path))
+        self.assertIn("vector:7", self.report("tree", "--no-default-skip", path))
+
+    def test_a_log(self):
+        log = self.path("run.memlog")
+        self.call(SYNTH, "--events", "2000", "--sites", "20", "--seed", "1", "-o", log)
+        self.assertIn(".forward", self.report("sites", log))
+        self.assertNotIn(".forward", self.report("sites", "--skip", "func=*.forward", log))
+        # It is all that this stack has.
+        log = self.log("leak")
+        self.assertEqual(self.report("sites", "--skip", "forward_pass", log), self.report("sites", log))
+
+    def test_wrong_usage(self):
+        for command in ("summary", "sites", "tree", "leaks", "oom", "inefficiencies", "pool", "check", "merge",
+                        "timeline"):
+            self.refused("--skip: takes a text to look for, not nothing", command, "--skip", "", "x.json")
+            self.refused("--skip: takes func=, file= or module=, not kind=", command, "--skip", "kind=vmm",
+                         "x.json")
+        self.refused("takes a text to look for", "diff", "--skip", "", "a.json", "b.json")
+        self.refused("takes a text to look for", "whatif", "--skip", "", "a.memlog")
+        self.refused("--skip is for the places that --at lists", "timeline", "--skip", "x", "x.json")
+        self.refused("--skip has no meaning for folded", "export", "--to", "folded", "--skip", "x", "x.json")
 
 
 class Diff(ViewTest):

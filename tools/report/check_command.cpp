@@ -53,6 +53,7 @@ std::string pass_or_fail(const std::string& text) {
 void define(CLI::App& app, CheckArguments& arguments) {
     add_files(app, arguments);
     add_device(app, arguments);
+    add_skip(app, arguments.skips);
     add_rendering(app, arguments);
     for (const MetricInfo& metric : metrics()) {
         add_repeated(app, option_name(metric), arguments.limits[metric.metric],
@@ -184,6 +185,7 @@ class Check {
         report::Symbolizer symbolizer;
         process_options_.symbolizer = arguments_.no_symbols ? nullptr : &symbolizer;
         process_options_.device = arguments_.device;
+        process_options_.skips = arguments_.skips;
         process_options_.frameworks = arguments_.level == report::Level::framework;
         const std::vector<Process> processes = prepare_processes(run, process_options_);
         Options options;

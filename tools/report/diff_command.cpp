@@ -48,6 +48,7 @@ void define(CLI::App& app, DiffArguments& arguments) {
         });
     add_top(app, arguments, "Processes, call stacks and scopes", 20);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     CLI::Option* rank = app.add_option("--rank", arguments.rank, "Of two folders only this rank")
                             ->type_name("N")
@@ -109,8 +110,8 @@ int diff_two(const std::string& before_file, const report::Report& before,
     const report::DiffOptions options = options_of(arguments);
     report::Symbolizer symbolizer;
     report::Symbolizer* symbols = arguments.no_symbols ? nullptr : &symbolizer;
-    report::Resolver before_resolver(before, symbols);
-    report::Resolver after_resolver(after, symbols);
+    report::Resolver before_resolver(before, symbols, arguments.skips);
+    report::Resolver after_resolver(after, symbols, arguments.skips);
     const report::DiffSide a{before_file, before, before_resolver,
                              arguments.filter.sites(before, before_resolver)};
     const report::DiffSide b{after_file, after, after_resolver,
@@ -176,8 +177,8 @@ int diff_all(report::RunCollection before, report::RunCollection after,
     const report::RunView b = report::view_run(arguments.after, std::move(after));
     report::Symbolizer symbolizer;
     report::Symbolizer* symbols = arguments.no_symbols ? nullptr : &symbolizer;
-    Resolvers resolvers_a(a.collection, symbols);
-    Resolvers resolvers_b(b.collection, symbols);
+    Resolvers resolvers_a(a.collection, symbols, arguments.skips);
+    Resolvers resolvers_b(b.collection, symbols, arguments.skips);
     const auto side = [&](const report::RunView& view, Resolvers& resolvers) {
         return [&](std::size_t index) {
             const report::RunMember& member = view.collection.members.at(index);

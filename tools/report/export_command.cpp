@@ -89,6 +89,7 @@ void define(CLI::App& app, ExportArguments& arguments) {
         ->check(known_weight);
     add_device(app, arguments);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_symbols(app, arguments.no_symbols);
     app.footer(format_list() +
                "\n"
@@ -152,7 +153,8 @@ int export_to(const ExportArguments& arguments, const Format& format) {
                     " has no column for the GPU, and several were used; choose one with --device");
     }
     report::Symbolizer symbolizer;
-    report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer);
+    report::Resolver resolver(recording.report, arguments.no_symbols ? nullptr : &symbolizer,
+                              arguments.skips);
     exports::Input input{
         .recording = recording, .resolver = resolver, .filter = arguments.filter, .device = device};
     for (const auto& [name, weight] : weights) {
@@ -194,6 +196,10 @@ int export_command(int argc, char** argv) {
     }
     if (!arguments.filter.empty() && !format.filters) {
         return fail("--filter has no meaning for " + name + "; leave it out");
+    }
+    if (arguments.skips.given() && name != "perfetto") {
+        return fail("--skip has no meaning for " + name +
+                    ", which has whole call stacks; leave it out");
     }
     const bool to_standard_output = arguments.output.empty() || arguments.output == "-";
     if (format.binary && to_standard_output && isatty(STDOUT_FILENO) != 0) {

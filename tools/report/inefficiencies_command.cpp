@@ -53,6 +53,7 @@ void define(CLI::App& app, InefficienciesArguments& arguments) {
                  "Include what cuBLAS, cuDNN, NCCL and PyTorch keep with their handles");
     add_top(app, arguments, "Findings of each GPU");
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
     add_json(app, arguments, "all findings");

@@ -40,6 +40,7 @@ void define(CLI::App& app, LeaksArguments& arguments) {
     app.get_option("--growth")->excludes("--sort");
     add_top(app, arguments, "Places of each GPU", 20);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
     CLI::Option* json =

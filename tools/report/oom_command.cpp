@@ -26,6 +26,7 @@ void define(CLI::App& app, OomArguments& arguments) {
         ->type_name("N")
         ->check(check_whole_number);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
     add_json(app, arguments, "the failures");

@@ -25,6 +25,7 @@ void define(CLI::App& app, ReportOptions& options, bool& all_figures) {
     add_top(app, options, "Segments and places of each moment");
     app.add_flag("--stats", all_figures, "The statistics of the small and the large pool, too");
     add_device(app, options);
+    add_skip(app, options.skips);
     add_json(app, options, "segments, blocks and statistics");
     add_rendering(app, options);
     app.footer(

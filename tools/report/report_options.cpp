@@ -78,7 +78,7 @@ class Reports {
             fail(file, problem);
             return;
         }
-        Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_);
+        Resolver resolver(report, options_.no_symbols ? nullptr : &symbolizer_, options_.skips);
         std::string shown;
         try {
             shown = show_({file, report, warning, resolver});
@@ -206,6 +206,24 @@ void add_filter(CLI::App& app, ReportOptions& options) {
         "module=TEXT, kind=TEXT, scope=TEXT (what outlived that scope). TEXT may be a pattern "
         "(*Step*). Repeated: all match")
         ->type_name("TEXT");
+}
+
+void add_skip(CLI::App& app, report::FrameSkips& skips) {
+    add_repeated(
+        app, "--skip",
+        [&skips](const std::vector<std::string>& patterns) {
+            for (const std::string& pattern : patterns) {
+                if (const std::string problem = skips.add(pattern); !problem.empty()) {
+                    throw CLI::ValidationError("--skip", problem);
+                }
+            }
+        },
+        "A call site is never a line in TEXT, a function, file or binary (a wrapper of your own), "
+        "but that of its caller; or func=TEXT, file=TEXT, module=TEXT. May be repeated")
+        ->type_name("TEXT");
+    app.add_flag_callback(
+        "--no-default-skip", [&skips] { skips.leave_defaults_out(); },
+        "Do not pass over the allocators and containers of std, thrust, RMM, PyTorch and others");
 }
 
 void add_templates(CLI::App& app, ReportOptions& options) {

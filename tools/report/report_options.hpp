@@ -32,6 +32,7 @@ struct ReportOptions {
     std::optional<std::uint64_t> device;
     report::Level level = report::Level::all;
     report::Filter filter;
+    report::FrameSkips skips;
     StyleOptions style;
 };
 
@@ -47,6 +48,8 @@ void add_sort(CLI::App& app, ReportOptions& options, const std::vector<std::stri
 /// --device and --level.
 void add_device(CLI::App& app, ReportOptions& options);
 void add_filter(CLI::App& app, ReportOptions& options);
+/// --skip and --no-default-skip.
+void add_skip(CLI::App& app, report::FrameSkips& skips);
 void add_templates(CLI::App& app, ReportOptions& options);
 /// --no-symbols, --color and --ascii.
 void add_rendering(CLI::App& app, ReportOptions& options);

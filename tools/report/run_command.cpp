@@ -42,6 +42,7 @@ struct MergeArguments {
     bool json = false;
     bool no_symbols = false;
     std::size_t top = 10;
+    report::FrameSkips skips;
 };
 
 void define(CLI::App& app, MergeArguments& arguments) {
@@ -55,6 +56,7 @@ void define(CLI::App& app, MergeArguments& arguments) {
     app.add_option("--top", arguments.top, "Places in the table (default 10)")
         ->type_name("N")
         ->check(check_positive);
+    add_skip(app, arguments.skips);
     add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols, "Compare module+offset, look nothing up");
     app.footer(
@@ -68,7 +70,8 @@ void define(CLI::App& app, MergeArguments& arguments) {
 int merge(const MergeArguments& arguments) {
     const RunView view = view_run(arguments.inputs.front(), collect_run(arguments.inputs));
     Symbolizer symbolizer;
-    Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer);
+    Resolvers resolvers(view.collection, arguments.no_symbols ? nullptr : &symbolizer,
+                        arguments.skips);
     const RankComparison ranks = compare_ranks(
         view.collection, [&](std::size_t member) -> Resolver& { return resolvers(member); });
     if (ranks.ranks.empty() && !view.collection.members.empty()) {
@@ -104,7 +107,8 @@ int show_run(const std::string& folder, const RunShowOptions& options) {
             std::cout << render_run_json(view);
         } else if (!view.collection.members.empty()) {
             Symbolizer symbolizer;
-            Resolvers resolvers(view.collection, options.symbols ? &symbolizer : nullptr);
+            Resolvers resolvers(view.collection, options.symbols ? &symbolizer : nullptr,
+                                options.skips);
             std::cout << render_run_text(view, options.text.style);
             print_largest(view, resolvers, options.text);
         }

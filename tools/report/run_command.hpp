@@ -11,6 +11,7 @@ struct RunShowOptions {
     report::TextOptions text;
     bool json = false;
     bool symbols = true;
+    report::FrameSkips skips{};
 };
 
 /// Shows the run with files in `folder`, then the summary of the process with the largest peak.

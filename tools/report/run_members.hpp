@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "report/runs/collection.hpp"
 #include "report/symbols/resolver.hpp"
@@ -15,14 +16,15 @@ namespace memlab::tools {
 class Resolvers {
   public:
     /// `symbolizer`: null: no names are looked up. Both must outlive it.
-    Resolvers(const report::RunCollection& run, report::Symbolizer* symbolizer)
-        : run_(run), symbolizer_(symbolizer) {}
+    Resolvers(const report::RunCollection& run, report::Symbolizer* symbolizer,
+              report::FrameSkips skips)
+        : run_(run), symbolizer_(symbolizer), skips_(std::move(skips)) {}
 
     report::Resolver& operator()(std::size_t member) {
         std::unique_ptr<report::Resolver>& resolver = resolvers_[member];
         if (!resolver) {
-            resolver =
-                std::make_unique<report::Resolver>(run_.members.at(member).report, symbolizer_);
+            resolver = std::make_unique<report::Resolver>(run_.members.at(member).report,
+                                                          symbolizer_, skips_);
         }
         return *resolver;
     }
@@ -30,6 +32,7 @@ class Resolvers {
   private:
     const report::RunCollection& run_;
     report::Symbolizer* symbolizer_;
+    report::FrameSkips skips_;
     std::map<std::size_t, std::unique_ptr<report::Resolver>> resolvers_;
 };
 

@@ -50,6 +50,7 @@ void define(CLI::App& app, TreeArguments& arguments) {
         ->check(percent);
     add_top(app, arguments, "Children of each node");
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     app.add_flag(
         "--all-frames", arguments.all_frames,
@@ -91,6 +92,7 @@ int sites_command(int argc, char** argv) {
         });
     add_top(app, arguments, "Places of each GPU", 20);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
     add_json(app, arguments, "the table");

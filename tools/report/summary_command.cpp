@@ -31,6 +31,7 @@ void define(CLI::App& app, SummaryArguments& arguments, const char* commands) {
         ->check(check_whole_number);
     add_device(app, arguments);
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_rendering(app, arguments);
     app.set_version_flag("--version", "memlab-report " MEMLAB_VERSION, "Print the version");
     app.footer(std::string(commands) +
@@ -75,7 +76,8 @@ int summary_command(int argc, char** argv, const char* commands) {
     // A filtered run is shown process by process.
     const bool whole = arguments.filter.empty() && !arguments.device && arguments.sort == "bytes";
     if (whole && arguments.files.size() == 1 && report::is_folder(arguments.files.front())) {
-        return show_run(arguments.files.front(), {text, arguments.json, !arguments.no_symbols});
+        return show_run(arguments.files.front(),
+                        {text, arguments.json, !arguments.no_symbols, arguments.skips});
     }
     return show_reports(arguments, "memlab-summary", [&](const OpenReport& open) {
         report::Summary summary = make_summary(open, arguments);

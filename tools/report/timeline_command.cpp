@@ -50,6 +50,7 @@ void define(CLI::App& app, TimelineArguments& arguments) {
                           ->type_name("MOMENT");
     add_top(app, arguments, "Places and marks in the lists");
     add_filter(app, arguments);
+    add_skip(app, arguments.skips);
     add_device(app, arguments);
     add_templates(app, arguments);
     CLI::Option* csv = app.add_flag("--csv", arguments.csv, "Print the curves as CSV");
@@ -171,7 +172,8 @@ int show(const TimelineArguments& arguments, const LoadedReport& loaded) {
             moment->report = &*then;
         }
         options.order = moment->at_peak ? report::Order::peak : report::Order::live;
-        resolver.emplace(*moment->report, arguments.no_symbols ? nullptr : &symbolizer);
+        resolver.emplace(*moment->report, arguments.no_symbols ? nullptr : &symbolizer,
+                         arguments.skips);
         moment->tables = tables_at(view, *moment->report, *resolver, arguments.filter, options);
     }
     const report::MomentView* const at = moment ? &*moment : nullptr;
@@ -198,6 +200,9 @@ int timeline_command(int argc, char** argv) {
     }
     if (arguments.at.empty() && !arguments.filter.empty()) {
         return fail("--filter chooses from what --at lists; add --at MOMENT");
+    }
+    if (arguments.at.empty() && arguments.skips.given()) {
+        return fail("--skip is for the places that --at lists; add --at MOMENT");
     }
     std::string problem;
     try {

@@ -25,6 +25,7 @@
 #include "report/whatif/table.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/report/debuginfod_option.hpp"
+#include "tools/report/report_options.hpp"
 #include "tools/report/subcommand.hpp"
 
 namespace memlab::tools {
@@ -127,6 +128,7 @@ struct WhatifArguments {
     StyleOptions style;
     bool json = false;
     bool no_symbols = false;
+    report::FrameSkips skips;
 };
 
 void define(CLI::App& app, WhatifArguments& arguments) {
@@ -143,6 +145,7 @@ void define(CLI::App& app, WhatifArguments& arguments) {
         ->type_name("N")
         ->check(check_whole_number);
     app.add_flag("--json", arguments.json, "Print JSON, for scripts");
+    add_skip(app, arguments.skips);
     add_style_options(app, arguments.style);
     add_symbols(app, arguments.no_symbols);
     app.footer("Policies:\n" + whatif::policy_help() +
@@ -161,13 +164,14 @@ void define(CLI::App& app, WhatifArguments& arguments) {
 /// The names of call sites, looked up on first use.
 class Places {
   public:
-    Places(std::string log, bool symbols) : log_(std::move(log)), symbols_(symbols) {}
+    Places(std::string log, bool symbols, report::FrameSkips skips)
+        : log_(std::move(log)), symbols_(symbols), skips_(std::move(skips)) {}
 
     std::string operator()(std::uint32_t stack) {
         if (!read_) {
             read_ = report::read_report(log_);
             if (read_->report) {
-                resolver_.emplace(*read_->report, symbols_ ? &symbolizer_ : nullptr);
+                resolver_.emplace(*read_->report, symbols_ ? &symbolizer_ : nullptr, skips_);
             }
         }
         if (stack == 0 || !resolver_ || stack >= read_->report->stacks.size()) {
@@ -179,6 +183,7 @@ class Places {
   private:
     const std::string log_;
     const bool symbols_;
+    const report::FrameSkips skips_;
     report::Symbolizer symbolizer_;
     std::optional<report::ReadResult> read_;
     std::optional<report::Resolver> resolver_;
@@ -271,7 +276,7 @@ int try_out(const WhatifArguments& arguments) {
         }
         tables.push_back(whatif::tabulate(program, policies, of_device));
     }
-    Places places(arguments.log, !arguments.no_symbols);
+    Places places(arguments.log, !arguments.no_symbols, arguments.skips);
     const whatif::DescribeStack describe_stack = [&places](std::uint32_t stack) {
         return places(stack);
     };
