@@ -66,10 +66,6 @@ constexpr std::array table = {
     Entry{Where::torch, "at::native::empty*"},
     Entry{Where::torch, "at::native::maybe_resize*"},
     Entry{Where::torch, "at::native::resize*"},
-    // Its workspaces for cuBLAS: the operator that needs one says more.
-    Entry{Where::torch, "at::cuda::setWorkspace*"},
-    Entry{Where::torch, "at::cuda::getCUDABlasLtWorkspace*"},
-    Entry{Where::torch, "at::cuda::getCurrentCUDABlas*"},
     // The same in Python: how modules and operators are called.
     Entry{Where::call_layer, "_call_impl"},
     Entry{Where::call_layer, "_wrapped_call_impl"},

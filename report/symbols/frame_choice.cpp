@@ -66,6 +66,14 @@ bool is_library_code(const StackFrame& frame) {
                               is_python_library(frame.module);
 }
 
+/// A node of PyTorch's backward graph; and what keeps cuBLAS's workspaces, which are not the
+/// operator's that happened to come first.
+bool is_operation(const StackFrame& frame) {
+    return (frame.function.starts_with("torch::autograd::generated::") &&
+            frame.function.find("::apply(") != std::string::npos) ||
+           frame.function.starts_with("at::cuda::setWorkspace");
+}
+
 bool has_line(const StackFrame& frame) {
     return !frame.file.empty() && frame.line > 0;
 }
@@ -110,7 +118,9 @@ FrameRank rank_of(const StackFrame& frame, bool tell_allocators) {
                                         : FrameRank::own_line;
     }
     if (!frame.function.empty()) {
-        return allocator ? FrameRank::allocator_function : FrameRank::function;
+        return allocator             ? FrameRank::allocator_function
+               : is_operation(frame) ? FrameRank::operation
+                                     : FrameRank::function;
     }
     return allocator ? FrameRank::allocator_nameless : FrameRank::nameless;
 }

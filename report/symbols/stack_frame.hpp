@@ -13,6 +13,7 @@ enum class FrameRank : std::uint8_t {
     own_line,            ///< a line of the program's own code
     library_line,        ///< a line of the system's headers or an installed Python package
     allocator_line,      ///< a line of an allocator or container (allocator_frames.hpp)
+    operation,           ///< of PyTorch, by the name that users know: it has no line
     function,            ///< a function without a line
     allocator_function,  ///< the same of an allocator or container
     nameless,

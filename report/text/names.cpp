@@ -208,6 +208,15 @@ std::string declared_name(const Tokens& tokens, std::string_view* inner) {
 }  // namespace
 
 std::string short_function_name(std::string_view declaration) {
+    // A node of PyTorch's backward graph is known by its class: grad_fn=<MulBackward0>.
+    constexpr std::string_view nodes = "torch::autograd::generated::";
+    if (declaration.starts_with(nodes)) {
+        const std::string_view node =
+            declaration.substr(nodes.size(), declaration.find("::apply(") - nodes.size());
+        if (node.find(':') == npos && nodes.size() + node.size() < declaration.size()) {
+            return std::string(node);
+        }
+    }
     const std::string_view text = declaration.substr(0, declaration.find(" [clone"));
     if (text.find('(') == npos) {
         const std::size_t suffix = text.find_first_of(".@");  // "f.part.0", "f@@GLIBC_2.34"

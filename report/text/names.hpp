@@ -16,7 +16,8 @@ inline std::string base_name(std::string_view path) {
 
 /// A declaration without return type, parameters and compiler suffixes:
 /// "void train::Step<float>::run(int) [clone .part.0]" is "train::Step<float>::run". Other text
-/// only loses such suffixes.
+/// only loses such suffixes. A node of PyTorch's backward graph has the name of its class, as
+/// grad_fn prints it: "MulBackward0".
 std::string short_function_name(std::string_view declaration);
 
 /// The short name without template arguments, and without what lambdas take: what a function is,

@@ -100,7 +100,8 @@ class SiteText {
     void one(const SiteTable& table) {
         page_.heading(
             device_title(*table.device, options_.style.ascii),
-            format_plural(table.rows.size(), options_.by_category ? "category" : "place") +
+            (options_.by_category ? std::string("categories")
+                                  : format_plural(table.rows.size(), "place")) +
                 ", by " + order_names().at(static_cast<std::size_t>(options_.order)) +
                 (options_.filter.empty() ? "" : ", only " + page_.clean(options_.filter)));
         if (table.rows.empty()) {

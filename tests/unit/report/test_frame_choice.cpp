@@ -174,3 +174,22 @@ TEST_CASE("PyTorch's plumbing between operator and memory does not stand for the
     // Nothing else on the stack: the allocator is chosen.
     CHECK(choose_frame({stack[0], stack[1]}) == 0);
 }
+
+TEST_CASE("backward, which has no Python, is known by its node") {
+    const char* torch = "/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so";
+    const char* node =
+        "torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor, "
+        "std::allocator<at::Tensor> >&&)";
+    std::vector<StackFrame> stack = {
+        frame(torch, "at::_ops::mm::redispatch(c10::DispatchKeySet, at::Tensor const&)"),
+        frame(torch, "torch::autograd::generated::AddmmBackward0_apply_functional(bool)"),
+        frame(torch, node),
+        frame(torch, "torch::autograd::Engine::thread_main(int)"),
+    };
+    CHECK(choose_frame(stack) == 2);
+    // The workspace that cuBLAS keeps is not the operator's that happened to come first.
+    stack.insert(stack.begin(), frame(torch, "at::cuda::setWorkspaceForHandle(cublasContext*)"));
+    CHECK(choose_frame(stack) == 0);
+    stack[0] = python("backward", "/src/own_function.py", 3);
+    CHECK(choose_frame(stack) == 0);
+}

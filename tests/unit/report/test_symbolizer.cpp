@@ -184,6 +184,13 @@ TEST_CASE("symbolizing never goes over the network") {
 
 TEST_CASE("function names without what a table has no room for") {
     CHECK(short_function_name("main") == "main");
+    CHECK(short_function_name(
+              "torch::autograd::generated::MulBackward0::apply(std::vector<int>&&)") ==
+          "MulBackward0");
+    CHECK(short_function_name("torch::autograd::generated::MulBackward0_apply_functional(int)") ==
+          "torch::autograd::generated::MulBackward0_apply_functional");
+    CHECK(short_function_name("torch::autograd::generated::apply") ==
+          "torch::autograd::generated::apply");
     CHECK(short_function_name("train(int, float)") == "train");
     CHECK(short_function_name("void train<float>(int)") == "train<float>");
     CHECK(short_function_name("Step<float (*)(int)>::run(int) [clone .part.0]") ==
