@@ -118,6 +118,33 @@ class Sites(ViewTest):
         self.golden("sites_filtered", "sites", "--filter", "kind=pinned", "--sort", "live",
                     recorded("h100/jax_platform_allocator.json"))
 
+    def test_by_category(self):
+        with open(recorded("h100/pytorch_without_its_cache.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        # That recording has no frames of Python: its largest site gets one.
+        report["python_frames"] = [{"function": "", "file": "", "line": 0, "first_line": 0},
+                                   {"function": "Module._call_impl", "file": "/venv/torch/nn/modules/module.py",
+                                    "line": 7, "first_line": 1}]
+        largest = max(report["sites"], key=lambda site: site["at_peak_bytes"])
+        report["stacks"][largest["stack"]]["frames"].append(len(report["frames"]))
+        report["frames"].append({"module": 0, "address": 0, "python": 1})
+        path = self.path("forward.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        device = self.document("sites", "--by", "category", path)["reports"][0]["devices"][0]
+        rows = {row["category"]: row for row in device["sites"]}
+        self.assertEqual(set(rows), {"activations", "other"})
+        self.assertEqual(rows["activations"]["at_peak_bytes"], largest["at_peak_bytes"])
+        for figure in ("at_peak_bytes", "bytes", "count", "live_bytes", "temporaries"):
+            self.assertEqual(sum(row[figure] for row in rows.values()), device["total"][figure], figure)
+        self.assertIn("[activations]", self.report("sites", "--no-symbols", path))
+        summary = self.report("--no-symbols", path)
+        self.assertRegex(summary, r"(?s)What for, at the allocated peak.*activations")
+        categories = self.document("--no-symbols", path)["reports"][0]["devices"][0]["categories"]
+        self.assertEqual(categories["activations"]["bytes"], rows["activations"]["at_peak_bytes"])
+        self.assertNotIn("What for", self.report("--no-symbols", recorded("h100/jax_platform_allocator.json")))
+        self.refused("--by: takes place or category, not size", "sites", "--by", "size", path)
+
     def test_a_pattern_takes_no_file_name(self):
         log = self.log("leak")
         self.assertIn("forward_pass", self.report("sites", "--filter", "forward_pass", log))
