@@ -602,6 +602,33 @@ class Suite(SeveralGpus):
                  str(named)], self.layout.environment(memlab=False), self.work, 120)
             self.keep(name, [replace(found[0], report_path=named) if named.exists() else found[0]])
 
+    def categories(self) -> None:
+        for model in tensors.MODELS:
+            name = f"categories: {model}"
+            if not self.wanted(name):
+                continue
+            module = "transformers" if model == "gpt2" else "torch"
+            if importlib.util.find_spec(module) is None:
+                self.skip(name, f"{module} is not installed")
+                continue
+            expected = self.work / "categories.json"
+            command = [sys.executable, str(HERE / "py" / "pytorch_categories.py"), model, str(expected)]
+            layout, self.layout = self.layout, self.inheriting_layout
+            try:
+                verdict, found, outcomes = self.pair(name, command, inherit=True, same_stderr=False, timeout=300)
+            finally:
+                self.layout = layout
+            reports = [one.report_path for one in found if one.report_path and one.report and one.report["sites"]]
+            if reports and expected.exists():
+                summary = run([str(self.layout.tool("memlab-report")), "--json", str(reports[0])],
+                              self.layout.environment(memlab=False), self.work, 120)
+                agreed, problems = tensors.judge_categories(json.loads(summary.stdout)["reports"][0], expected)
+                self.tables.append(f"{name}: {100 * agreed:.1f} % of torch.profiler's bytes at the peak agree\n")
+                verdict.problems += problems
+            else:
+                verdict.problems.append("no report, or no word of torch.profiler's")
+            self.add(verdict, *outcomes)
+
     def memory_viz(self, log: Path) -> None:
         """PyTorch's own tools read the snapshot that memlab-report makes of the log."""
         name = "PyTorch's memory_viz reads the export"
@@ -1028,7 +1055,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.categories, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):

@@ -1,4 +1,5 @@
-"""PyTorch's tensors inside its own cache: memlab's figures against torch.cuda.memory_stats."""
+"""PyTorch's tensors inside its own cache: memlab's figures against torch.cuda.memory_stats, its categories
+against torch.profiler's."""
 
 from __future__ import annotations
 
@@ -63,3 +64,19 @@ def judge_tensors(found: list[Found], expected: Path) -> list[str]:
     if not any("python" in report["frames"][frame] for frames in stacks for frame in frames):
         problems.append("no tensor has a line of Python")
     return problems
+
+
+MODELS = ("transformer", "resnet", "gpt2")
+# What torch.profiler calls memlab's categories; the other ones it does not tell, or tells as what they are not.
+OF_THE_PROFILER = {"parameter": "parameters", "gradient": "gradients", "optimizer_state": "optimizer state",
+                   "activation": "activations", "input": "inputs"}
+
+
+def judge_categories(summary: dict[str, Any], expected: Path) -> tuple[float, list[str]]:
+    """The share of the profiler's bytes at its peak that memlab has in the same category, of its summary's JSON."""
+    device = next((each for each in summary["devices"] if each["index"] == FIRST_OF_PYTORCH), {})
+    ours = {name: share["bytes"] for name, share in device.get("categories", {}).items()}
+    theirs = {OF_THE_PROFILER[name]: size
+              for name, size in json.loads(expected.read_text(encoding="utf-8")).items() if name in OF_THE_PROFILER}
+    agreed = sum(min(size, ours.get(name, 0)) for name, size in theirs.items()) / max(1, sum(theirs.values()))
+    return agreed, [] if agreed >= 0.95 else [f"{100 * agreed:.1f} % agree: {ours}, torch.profiler has {theirs}"]
