@@ -130,6 +130,14 @@ class SiteText {
         if (table.rows.size() > 1) {
             line(table, table.taken, page_.dim("[all]"));
         }
+        if (options_.by_category && !table.categories) {
+            page_.paragraph("  ", "Only memory of PyTorch's has categories.");
+        } else if (options_.by_category && table.rows.size() == 1 &&
+                   table.rows.front().category == Category::other) {
+            page_.paragraph("  ",
+                            "PyTorch's functions have no names here. Read the recording where "
+                            "PyTorch is installed, or run memlab-report symbolize there.");
+        }
     }
 
     /// The place of a row and what it is for, or the category that it is of.

@@ -144,6 +144,9 @@ class Sites(ViewTest):
         self.assertEqual(categories["activations"]["bytes"], rows["activations"]["at_peak_bytes"])
         self.assertNotIn("What for", self.report("--no-symbols", recorded("h100/jax_platform_allocator.json")))
         self.refused("--by: takes place or category, not size", "sites", "--by", "size", path)
+        by = ("sites", "--by", "category", "--no-symbols")
+        self.assertIn("Only memory of PyTorch's has", self.report(*by, recorded("h100/jax_platform_allocator.json")))
+        self.assertIn("have no names here", self.report(*by, recorded("h100/pytorch_without_its_cache.json")))
 
     def test_a_pattern_takes_no_file_name(self):
         log = self.log("leak")
