@@ -36,9 +36,9 @@ MEMLAB_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
     return check_initialized(call_real(&Driver::cuDeviceGetCount, count));
 }
 
-MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
-                                                                       unsigned int* flags,
-                                                                       int* active) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device,
+                                                                               unsigned int* flags,
+                                                                               int* active) {
     return check_initialized(call_real(&Driver::cuDevicePrimaryCtxGetState, device, flags, active));
 }
 
@@ -46,7 +46,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context) {
     return check_initialized(call_real(&Driver::cuCtxSetCurrent, context));
 }
 
-MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuCtxGetCurrent(CUcontext* context) {
     return check_initialized(call_real(&Driver::cuCtxGetCurrent, context));
 }
 
@@ -54,6 +54,7 @@ MEMLAB_EXPORT CUresult CUDAAPI cuCtxGetDevice(CUdevice* device) {
     return check_initialized(call_real(&Driver::cuCtxGetDevice, device));
 }
 
-MEMLAB_EXPORT [[gnu::hot]] CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
+MEMLAB_EXPORT __attribute__((hot)) CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice* device,
+                                                                      CUcontext context) {
     return check_initialized(call_real(&Driver::cuCtxGetDevice_v2, device, context));
 }

@@ -301,8 +301,9 @@ std::string Suballocators::owner_of(profiler::Recorder& recorder, std::uint64_t 
     const std::lock_guard lock(mutex_);
     std::string owner;
     std::uint64_t smallest = ~std::uint64_t{0};
-    for (const auto& [device, cache] : others_) {
-        if (segment_at(cache, address) == nullptr) {
+    for (const auto& other : others_) {
+        const std::uint32_t device = other.first;
+        if (segment_at(other.second, address) == nullptr) {
             continue;
         }
         recorder.with_aggregate([&](const trace::Aggregator& aggregate) {
