@@ -33,6 +33,19 @@ template <class Ours, class Plain>
     return plain();
 }
 
+/// Runs `work(session)` where hook() would run `ours`, and returns what it returns; false
+/// otherwise, and out of host memory. For functions of others than CUDA.
+template <class Work>
+[[gnu::always_inline]] inline bool in_session(const Work& work) noexcept {
+    const InsideMemlab inside;
+    Session* const session = inside.nested() ? nullptr : Session::current_or_late();
+    try {
+        return session != nullptr && work(*session);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
 /// As hook(), but `ours(session, nested)` also runs while the thread is inside memlab: it must then
 /// neither block on a lock nor throw.
 template <class Ours, class Plain>

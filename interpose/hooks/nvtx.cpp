@@ -200,20 +200,6 @@ nvtxResourceHandle_t create_resource(nvtxDomainHandle_t domain,
 
 // ---- memory
 
-/// Calls work(session) where there is a recording.
-template <class Work>
-void in_recording(const Work& work) noexcept {
-    const mi::InsideMemlab inside;
-    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
-    if (session == nullptr || session->recorder() == nullptr) {
-        return;
-    }
-    try {
-        work(*session);
-    } catch (const std::bad_alloc&) {
-    }
-}
-
 /// A heap's handle is its interned name; its lowest bit is set where the heap's regions are no
 /// allocations.
 constexpr std::uintptr_t no_allocator = 1;
@@ -248,8 +234,9 @@ nvtxMemHeapHandle_t register_heap(nvtxDomainHandle_t domain, const nvtxMemHeapDe
 /// Its regions end with the heap, or when it is reset.
 void end_heap(nvtxDomainHandle_t, nvtxMemHeapHandle_t heap) {
     if (const AnnotationName* const allocator = allocator_of(heap)) {
-        in_recording([&](mi::Session& session) {
+        (void)mi::in_session([&](mi::Session& session) {
             mi::record_all_suballocations_freed_by(session, allocator->text);
+            return true;
         });
     }
 }
@@ -282,8 +269,8 @@ void register_regions(nvtxDomainHandle_t, const nvtxMemRegionsRegisterBatch_t* b
                                static_cast<nvtxMemRegionHandle_t>(const_cast<void*>(range.ptr));
                        }
                        if (allocator != nullptr) {
-                           in_recording([&](mi::Session& session) {
-                               mi::record_suballocation_by(
+                           (void)mi::in_session([&](mi::Session& session) {
+                               return mi::record_suballocation_by(
                                    session, allocator->text,
                                    reinterpret_cast<std::uintptr_t>(range.ptr), range.size);
                            });
@@ -297,9 +284,10 @@ void resize_regions(nvtxDomainHandle_t, const nvtxMemRegionsResizeBatch_t* batch
     }
     for_each_range(batch->regionType, batch->regionDescElements, batch->regionDescElementSize,
                    batch->regionDescCount, [](const nvtxMemVirtualRangeDesc_t& range, std::size_t) {
-                       in_recording([&](mi::Session& session) {
+                       (void)mi::in_session([&](mi::Session& session) {
                            mi::record_suballocation_resized(
                                session, reinterpret_cast<std::uintptr_t>(range.ptr), range.size);
+                           return true;
                        });
                    });
 }
@@ -313,12 +301,13 @@ void unregister_regions(nvtxDomainHandle_t, const nvtxMemRegionsUnregisterBatch_
     }
     const auto* at = reinterpret_cast<const char*>(batch->refElements);
     for (std::size_t i = 0; i < batch->refCount; ++i, at += batch->refElementSize) {
-        in_recording([&](mi::Session& session) {
+        (void)mi::in_session([&](mi::Session& session) {
             mi::record_suballocation_resized(
                 session,
                 reinterpret_cast<std::uintptr_t>(
                     reinterpret_cast<const nvtxMemRegionRef_t*>(at)->pointer),
                 0);
+            return true;
         });
     }
 }

@@ -24,19 +24,6 @@ const AnnotationName* own_name(const char* name) {
         name == nullptr ? "" : std::string_view(name, strnlen(name, max_length)));
 }
 
-/// Calls work(session, the allocator's name); 0 if it returns true.
-template <class Work>
-int tell(const char* allocator, const Work& work) noexcept {
-    const mi::InsideMemlab inside;
-    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
-    const AnnotationName* const name = session == nullptr ? nullptr : own_name(allocator);
-    try {
-        return name != nullptr && work(*session, std::string_view(name->text)) ? 0 : -1;
-    } catch (const std::bad_alloc&) {
-        return -1;
-    }
-}
-
 bool write_snapshot(mi::Session& session, std::string_view name) {
     constexpr std::uint64_t forever = ~std::uint64_t{0} >> 2;
     if (session.report_path().empty() && name.find('/') == std::string_view::npos) {
@@ -97,17 +84,23 @@ MEMLAB_EXPORT int memlab_api_label(const void* pointer, const char* name) {
 }
 
 MEMLAB_EXPORT int memlab_api_suballoc(const char* allocator, const void* pointer, size_t bytes) {
-    return tell(allocator, [&](mi::Session& session, std::string_view name) {
-        return mi::record_suballocation_by(session, name, reinterpret_cast<std::uintptr_t>(pointer),
-                                           bytes);
+    const bool recorded = mi::in_session([&](mi::Session& session) {
+        const AnnotationName* const name = own_name(allocator);
+        return name != nullptr &&
+               mi::record_suballocation_by(session, name->text,
+                                           reinterpret_cast<std::uintptr_t>(pointer), bytes);
     });
+    return recorded ? 0 : -1;
 }
 
 MEMLAB_EXPORT int memlab_api_subfree(const char* allocator, const void* pointer) {
-    return tell(allocator, [&](mi::Session& session, std::string_view name) {
-        return mi::record_suballocation_freed_by(session, name,
+    const bool recorded = mi::in_session([&](mi::Session& session) {
+        const AnnotationName* const name = own_name(allocator);
+        return name != nullptr &&
+               mi::record_suballocation_freed_by(session, name->text,
                                                  reinterpret_cast<std::uintptr_t>(pointer));
     });
+    return recorded ? 0 : -1;
 }
 
 MEMLAB_EXPORT uint64_t memlab_api_empty_cache(void) {

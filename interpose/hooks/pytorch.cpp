@@ -52,19 +52,14 @@ class RealFunction {
     memlab::profiler::unwind::FoundUntilUnload<Function*> found_;
 };
 
+/// Does `work`, which the next block makes up for where it is missing: out of host memory.
 template <class Work>
-void in_session(c10::Device device, const Work& work) noexcept {
-    if (device.type != cuda_type) {
-        return;
-    }
-    const mi::InsideMemlab inside;
-    mi::Session* const session = inside.nested() ? nullptr : mi::Session::current_or_late();
-    if (session == nullptr) {
-        return;
-    }
-    try {
-        work(*session);
-    } catch (const std::bad_alloc&) {  // the next block shows what is missing
+void record_on(c10::Device device, const Work& work) noexcept {
+    if (device.type == cuda_type) {
+        (void)mi::in_session([&](mi::Session& session) {
+            work(session);
+            return true;
+        });
     }
 }
 
@@ -72,7 +67,7 @@ template <typename Size>
 void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)>& real,
                  void* pointer, std::int64_t bytes, Size allocated, Size reserved,
                  c10::Device device) {
-    in_session(device, [&](mi::Session& session) {
+    record_on(device, [&](mi::Session& session) {
         const auto address = reinterpret_cast<std::uintptr_t>(pointer);
         if (bytes > 0) {
             mi::record_suballocation(session, device.index, address,
@@ -91,7 +86,7 @@ void tell_memory(RealFunction<void(void*, std::int64_t, Size, Size, c10::Device)
 template <typename Size>
 void tell_out_of_memory(RealFunction<void(std::int64_t, Size, Size, c10::Device)>& real,
                         std::int64_t bytes, Size allocated, Size reserved, c10::Device device) {
-    in_session(device, [&](mi::Session& session) {
+    record_on(device, [&](mi::Session& session) {
         mi::record_suballocator_oom(session, device.index, static_cast<std::uint64_t>(bytes));
     });
     if (auto* const function = real.get()) {

@@ -83,14 +83,23 @@ int gpu_at(Memory& memory, std::uint64_t address) {
                : -1;
 }
 
+/// The string ids of an allocator's two functions.
+struct CallIds {
+    CallIds(profiler::Recorder& recorder, const char* allocate, const char* deallocate)
+        : malloc(recorder.string_id(allocate)), free(recorder.string_id(deallocate)) {}
+    std::uint32_t malloc;
+    std::uint32_t free;
+};
+
 // A process has one recording.
-std::uint32_t malloc_id(profiler::Recorder& recorder) {
-    static const std::uint32_t id = recorder.string_id("CUDACachingAllocator::malloc");
-    return id;
+const CallIds& pytorchs_calls(profiler::Recorder& recorder) {
+    static const CallIds ids(recorder, "CUDACachingAllocator::malloc",
+                             "CUDACachingAllocator::free");
+    return ids;
 }
-std::uint32_t free_id(profiler::Recorder& recorder) {
-    static const std::uint32_t id = recorder.string_id("CUDACachingAllocator::free");
-    return id;
+const CallIds& own_calls(profiler::Recorder& recorder) {
+    static const CallIds ids(recorder, "memlab_suballoc", "memlab_subfree");
+    return ids;
 }
 
 /// What other allocators cut from the block ends with it, and before it.
@@ -118,7 +127,7 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     trace::Event alloc = Suballocators::make_event(EventType::alloc, device,
                                                    context_of(memory, device), address, bytes);
     alloc.stack = recorder->capture_call_site();
-    alloc.api = malloc_id(*recorder);
+    alloc.api = pytorchs_calls(*recorder).malloc;
     // PyTorch's own lock is held: no segment of its comes or goes meanwhile.
     if (allocators.knows_all(device, reserved)) [[likely]] {
         recorder->record(alloc);
@@ -143,7 +152,7 @@ void record_free(Memory& memory, profiler::Recorder& recorder, const trace::Even
     recorder->prefetch(EventType::free_requested);
     trace::Event free = Suballocators::make_event(EventType::free_requested, device,
                                                   context_of(memory, device), address, bytes);
-    free.api = free_id(*recorder);
+    free.api = pytorchs_calls(*recorder).free;
     record_free(memory, *recorder, free);
 }
 
@@ -157,7 +166,7 @@ void record_suballocator_oom(Memory& memory, int gpu, std::uint64_t bytes) {
     trace::OomEvent oom;
     oom.device = Suballocators::pytorch_on(gpu);
     oom.context = current_context(memory, gpu);
-    oom.api = malloc_id(*recorder);
+    oom.api = pytorchs_calls(*recorder).malloc;
     oom.stack = recorder->capture_call_site();
     oom.kind = trace::MemoryKind::suballocation;
     oom.requested = bytes;
@@ -195,7 +204,7 @@ bool record_suballocation_by(Memory& memory, std::string_view allocator, std::ui
         EventType::alloc, device, current_context(memory, Suballocators::gpu_of(device)), address,
         bytes);
     alloc.stack = recorder->capture_call_site();
-    alloc.api = recorder->string_id("memlab_suballoc");
+    alloc.api = own_calls(*recorder).malloc;
     allocators.allocated(*recorder, alloc,
                          [&](std::uint64_t at) { return find_range(memory, at); });
     return true;
@@ -214,7 +223,7 @@ bool record_suballocation_freed_by(Memory& memory, std::string_view allocator,
     trace::Event free = Suballocators::make_event(
         EventType::free_requested, device, current_context(memory, Suballocators::gpu_of(device)),
         address, 0);
-    free.api = recorder->string_id("memlab_subfree");
+    free.api = own_calls(*recorder).free;
     record_free(memory, *recorder, free);
     return true;
 }

@@ -150,8 +150,8 @@ class Suballocators {
     }
     bool is_described_now(profiler::Recorder& recorder, std::uint32_t device,
                           FunctionRef<bool(trace::DeviceInfo& info)> describe);
-    /// visit(device, cache) for all that are described.
     std::optional<std::uint32_t> find_locked(std::string_view name) const;
+    /// visit(device, cache) for all that are described.
     template <class Visit>
     void for_each(const Visit& visit);
     static const Segments::value_type* segment_at(const Cache& cache, std::uint64_t address);

@@ -100,7 +100,9 @@ class History : public trace::RecordSink {
         const bool suballocation = event.kind == trace::MemoryKind::suballocation;
         const auto space =
             suballocation ? trace::address_space(event) : trace::AddressSpace::pointer;
-        return levels_.try_emplace(space, Level{space}).first->second;
+        const auto known = levels_.find(space);
+        return known != levels_.end() ? known->second
+                                      : levels_.emplace(space, Level{space}).first->second;
     }
 
     void allocate(const trace::Event& event);

@@ -122,12 +122,11 @@ bool has_categories(const Report& report, const Device& device) {
                                               [](const Module& module) {
                                                   return has(module.path, "/libtorch_cuda.so");
                                               })
-                                : device.allocator == "PyTorch";
-    return by_pytorch &&
-           std::none_of(report.devices.begin(), report.devices.end(), [&](const Device& other) {
-               return other.on_gpu && device.is_gpu() &&
-                      static_cast<std::uint64_t>(*other.on_gpu) == device.index;
-           });
+                                : device.is_pytorchs();
+    const auto is_cut = [&](const Device& other) {
+        return device.is_gpu() && other.on_gpu && other.gpu() == device.index;
+    };
+    return by_pytorch && std::none_of(report.devices.begin(), report.devices.end(), is_cut);
 }
 
 CategoryShares categories_at_peak(const Report& report, const Device& device, Resolver& resolver) {

@@ -145,6 +145,18 @@ class Suite(SeveralGpus):
         verdict.problems += problems
         return verdict, found, outcomes
 
+    def framework_pair(self, name: str, script: str, arguments: list[str], *, settings: dict[str, str] | None = None,
+                       native_settings: dict[str, str] | None = None,
+                       timeout: float = 120) -> tuple[Verdict, list[Found], list[Outcome]]:
+        """pair() of a script of tests/gpu/py. A framework's own libraries serve it: the suite's folder stays out
+        of its way."""
+        layout, self.layout = self.layout, self.inheriting_layout
+        try:
+            return self.pair(name, [sys.executable, str(HERE / "py" / script), *arguments], inherit=True,
+                             settings=settings, native_settings=native_settings, same_stderr=False, timeout=timeout)
+        finally:
+            self.layout = layout
+
     def programs(self) -> None:
         for case in CASES:
             name = f"program: {case.name}"
@@ -544,15 +556,8 @@ class Suite(SeveralGpus):
             if importlib.util.find_spec(module) is None:
                 self.skip(name, f"{module} is not installed")
                 continue
-            command = [sys.executable, str(HERE / "py" / script), *arguments]
-            # A framework's own libraries serve it: the suite's folder stays out of its way.
-            layout, self.layout = self.layout, self.inheriting_layout
-            try:
-                verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings,
-                                                     native_settings=settings, same_stderr=False,
-                                                     timeout=150)
-            finally:
-                self.layout = layout
+            verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings,
+                                                           native_settings=settings, timeout=150)
             verdict.problems += self.judge_framework(found, at_least)
             if script == "train.py":
                 losses[name] = outcomes[1].stdout
@@ -581,13 +586,8 @@ class Suite(SeveralGpus):
                 self.skip(name, "torch is not installed")
                 continue
             statistics = self.work / "torch-statistics.json"
-            command = [sys.executable, str(HERE / "py" / "pytorch_tensors.py"), mode, str(statistics)]
-            layout, self.layout = self.layout, self.inheriting_layout
-            try:
-                verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings,
-                                                     native_settings=settings, same_stderr=False, timeout=120)
-            finally:
-                self.layout = layout
+            verdict, found, outcomes = self.framework_pair(name, "pytorch_tensors.py", [mode, str(statistics)],
+                                                           settings=settings, native_settings=settings)
             if mode == "out_of_memory":  # which memlab explains
                 said = [problem for problem in verdict.problems if "memlab: out of memory: PyTorch's allocation" in problem]
                 verdict.problems = [problem for problem in verdict.problems if problem not in said]
@@ -612,12 +612,8 @@ class Suite(SeveralGpus):
                 self.skip(name, f"{module} is not installed")
                 continue
             expected = self.work / "categories.json"
-            command = [sys.executable, str(HERE / "py" / "pytorch_categories.py"), model, str(expected)]
-            layout, self.layout = self.layout, self.inheriting_layout
-            try:
-                verdict, found, outcomes = self.pair(name, command, inherit=True, same_stderr=False, timeout=300)
-            finally:
-                self.layout = layout
+            verdict, found, outcomes = self.framework_pair(name, "pytorch_categories.py", [model, str(expected)],
+                                                           timeout=300)
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["sites"]]
             if reports and expected.exists():
                 summary = run([str(self.layout.tool("memlab-report")), "--json", str(reports[0])],
@@ -805,15 +801,8 @@ class Suite(SeveralGpus):
             if importlib.util.find_spec(module) is None:
                 self.skip(name, f"{module} is not installed")
                 continue
-            command = [sys.executable, str(HERE / "py" / script), *arguments]
-            layout, self.layout = self.layout, self.inheriting_layout
-            try:
-                verdict, found, outcomes = self.pair(name, command, inherit=True,
-                                                     settings=settings | everything,
-                                                     native_settings=settings, same_stderr=False,
-                                                     timeout=120)
-            finally:
-                self.layout = layout
+            verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings | everything,
+                                                           native_settings=settings)
             reports = [one.report for one in found if one.report and one.report["sites"]]
             if len(reports) != 1:
                 verdict.problems.append(f"{len(reports)} reports with memory in them")

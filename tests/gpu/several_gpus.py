@@ -102,14 +102,8 @@ class SeveralGpus:
     def on_all_gpus(self, name: str, module: str, script: str, arguments: list[str], settings: dict[str, str]) -> None:
         if not self.can_run(name, module):
             return
-        command = [sys.executable, str(HERE / "py" / script), *arguments]
-        layout, self.layout = self.layout, self.inheriting_layout
-        try:
-            verdict, found, outcomes = self.pair(name, command, inherit=True, settings=settings | NO_MULTICAST,
-                                                 native_settings=settings | NO_MULTICAST, same_stderr=False,
-                                                 timeout=150)
-        finally:
-            self.layout = layout
+        verdict, found, outcomes = self.framework_pair(name, script, arguments, settings=settings | NO_MULTICAST,
+                                                       native_settings=settings | NO_MULTICAST, timeout=150)
         gpus = {device["uuid"] for one in found if one.report for device in one.report["devices"]
                 if device["curves"]["allocated"]["peak_bytes"] > 0}
         if len(gpus) != gpu_count():

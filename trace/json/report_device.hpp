@@ -10,6 +10,7 @@
 
 #include "trace/json/memory_label.hpp"
 #include "trace/json/report_shape.hpp"
+#include "trace/record.hpp"
 
 namespace memlab::report {
 
@@ -249,6 +250,8 @@ struct Device {
     }
 
     bool is_gpu() const { return allocator.empty(); }
+    /// Whether it is PyTorch's cache.
+    bool is_pytorchs() const { return allocator == trace::DeviceInfo::pytorch; }
     /// The index of the GPU itself, or of the allocator's.
     std::uint64_t gpu() const { return on_gpu ? static_cast<std::uint64_t>(*on_gpu) : index; }
 

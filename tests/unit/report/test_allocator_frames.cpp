@@ -4,6 +4,7 @@
 #include "report/symbols/frame_choice.hpp"
 #include "report/text/names.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/report/stack_frames.hpp"
 
 using namespace memlab::report;
 
@@ -11,18 +12,7 @@ namespace {
 
 StackFrame native(const char* function, const char* file = "", int line = 0,
                   const char* module = "/app/train") {
-    StackFrame frame;
-    frame.function = function;
-    frame.file = file;
-    frame.line = line;
-    frame.module = module;
-    return frame;
-}
-
-StackFrame script(const char* function, const char* file) {
-    StackFrame frame = native(function, file, 1, "");
-    frame.python = true;
-    return frame;
+    return frame_in(module, function, file, line);
 }
 
 bool in_table(const char* function) {
@@ -106,14 +96,14 @@ TEST_CASE("an allocate is plumbing in a header, not in a source file") {
 
 TEST_CASE("Python's plumbing by its files") {
     const char* module = "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py";
-    CHECK(is_allocator_frame(script("Module._call_impl", module)));
-    CHECK(is_allocator_frame(script("Module._wrapped_call_impl", module)));
-    CHECK_FALSE(is_allocator_frame(script("Module.to", module)));
-    CHECK_FALSE(is_allocator_frame(script("Module._call_impl", "/src/module.py")));
-    CHECK(is_allocator_frame(script("OpOverload.__call__", "/venv/torch/_ops.py")));
-    CHECK(is_allocator_frame(script("jit", "/venv/jax/_src/pjit.py")));
-    CHECK(is_allocator_frame(script("f", "/venv/numba/cuda/cudadrv/driver.py")));
-    CHECK_FALSE(is_allocator_frame(script("std", "/src/train.py")));
+    CHECK(is_allocator_frame(python_frame("Module._call_impl", module)));
+    CHECK(is_allocator_frame(python_frame("Module._wrapped_call_impl", module)));
+    CHECK_FALSE(is_allocator_frame(python_frame("Module.to", module)));
+    CHECK_FALSE(is_allocator_frame(python_frame("Module._call_impl", "/src/module.py")));
+    CHECK(is_allocator_frame(python_frame("OpOverload.__call__", "/venv/torch/_ops.py")));
+    CHECK(is_allocator_frame(python_frame("jit", "/venv/jax/_src/pjit.py")));
+    CHECK(is_allocator_frame(python_frame("f", "/venv/numba/cuda/cudadrv/driver.py")));
+    CHECK_FALSE(is_allocator_frame(python_frame("std", "/src/train.py")));
     CHECK(is_allocator_frame(native("", "", 0, "/venv/cupy/cuda/memory.cpython-312.so")));
     CHECK(is_allocator_frame(native("_PyEval_EvalFrameDefault", "", 0, "/usr/bin/python3.12")));
 }

@@ -1,6 +1,7 @@
 // What PyTorch uses memory for, told from stacks of real trainings.
 #include "report/symbols/category.hpp"
 #include "tests/catch.hpp"
+#include "tests/unit/report/stack_frames.hpp"
 
 using namespace memlab::report;
 
@@ -10,19 +11,7 @@ constexpr const char* cpu = "/venv/lib/python3.12/site-packages/torch/lib/libtor
 constexpr const char* torch = "/venv/lib/python3.12/site-packages/torch/";
 
 StackFrame torch_frame(const char* function) {
-    StackFrame result;
-    result.module = cpu;
-    result.function = function;
-    return result;
-}
-
-StackFrame python_frame(const char* function, const std::string& file) {
-    StackFrame result;
-    result.python = true;
-    result.function = function;
-    result.file = file;
-    result.line = 1;
-    return result;
+    return frame_in(cpu, function);
 }
 
 StackFrame in_torch(const char* function, const char* file) {
