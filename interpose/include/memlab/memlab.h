@@ -85,8 +85,8 @@ static inline int memlab_label(const void* pointer, const char* name) {
  * another such allocator, from the first block in it until it is freed. Call after the block is
  * chosen and before another thread may free it, best under the allocator's own lock. At most 14
  * allocators have names; "PyTorch" is taken. Returns 0, or -1 when nothing was recorded: without
- * memlab or a recording, for 0 bytes, where `pointer` is no device memory. Costs about what
- * recording an allocation costs, and a call of the driver for the first block in new memory. */
+ * memlab or a recording, for 0 bytes, where `pointer` is no device memory. Costs up to
+ * twice what recording an allocation costs, and more for the first block in new memory. */
 static inline int memlab_suballoc(const char* allocator, const void* pointer, size_t bytes) {
     return memlab_api_suballoc ? memlab_api_suballoc(allocator, pointer, bytes) : -1;
 }
