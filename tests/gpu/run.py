@@ -611,7 +611,7 @@ class Suite(SeveralGpus):
             if importlib.util.find_spec(module) is None:
                 self.skip(name, f"{module} is not installed")
                 continue
-            expected = self.work / "categories.json"
+            expected = self.work / f"categories-{model}.json"
             verdict, found, outcomes = self.framework_pair(name, "pytorch_categories.py", [model, str(expected)],
                                                            timeout=300)
             reports = [one.report_path for one in found if one.report_path and one.report and one.report["sites"]]

@@ -34,7 +34,8 @@ def gpu_count() -> int:
     """Of this machine, 0 when there is no driver."""
     count = ctypes.c_int(0)
     driver = ctypes.CDLL("libcuda.so.1")
-    return count.value if driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
+    ready = driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+    return count.value if ready else 0
 
 
 def gpu_name() -> str:
