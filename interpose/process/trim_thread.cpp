@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "interpose/driver/current_context.hpp"
 #include "interpose/driver/reentrancy.hpp"
 #include "interpose/memory/memory.hpp"
+#include "interpose/memory/memory_limit.hpp"
 #include "profiler/clock.hpp"
 #include "profiler/lock_until.hpp"
 #include "trace/own_thread.hpp"
@@ -21,7 +23,17 @@ namespace {
 constexpr std::uint64_t min_interval_ns = 10'000'000;
 constexpr std::uint64_t max_interval_ns = 1'000'000'000;
 constexpr std::uint64_t max_wait_at_exit_ns = 1'000'000'000;
-constexpr std::uint64_t max_between_children_ns = 3'600'000'000'000;
+constexpr std::uint64_t max_between_releases_ns = 3'600'000'000'000;
+constexpr std::uint64_t context_bytes = 512ULL << 20;  // what another process needs to begin with
+
+/// Less than a context takes, or an eighth of a small device, is free. Costs one cuMemGetInfo.
+bool is_short_of_memory(const Context& context) {
+    const CurrentContext current(context.handle());
+    std::size_t free = 0;
+    std::size_t total = 0;
+    return device_memory_info(&free, &total) == CUDA_SUCCESS &&
+           free < std::min<std::uint64_t>(context_bytes, total / 8);
+}
 
 }  // namespace
 
@@ -80,9 +92,10 @@ void TrimThread::trim(bool for_child) {
     }
     try {
         const std::uint64_t now = profiler::monotonic_ns();
-        if (for_child && now >= next_child_ns_) {
-            release_for_child(now);
+        if (for_child) {
+            release_unused(children_, now, [](const Context&) { return true; });
         }
+        release_unused(shortages_, now, is_short_of_memory);
         for (Context* context : memory_->contexts().all()) {
             if (stopped_.load()) {
                 return;
@@ -95,25 +108,34 @@ void TrimThread::trim(bool for_child) {
     }
 }
 
-/// The first child gets all that is unused. A program that starts children all the time and needs
-/// its memory again each time keeps it for longer and longer.
-void TrimThread::release_for_child(std::uint64_t now_ns) {
+/// All that is unused in the contexts for which `wanted` is true, unless it was given back for the
+/// same reason lately.
+template <class Wanted>
+void TrimThread::release_unused(Pace& pace, std::uint64_t now_ns, const Wanted& wanted) {
+    if (now_ns < pace.next_ns) {
+        return;
+    }
     std::int64_t growths = 0;
+    bool released = false;
     for (Context* context : memory_->contexts().all()) {
         if (stopped_.load()) {
             return;
         }
         growths += context->pool().stats().num_device_alloc;
-        if (context->unused_bytes() != 0 && context->backend().frees_without_waiting()) {
-            context->pool().release_cached(false);
+        if (context->unused_bytes() != 0 && context->backend().frees_without_waiting() &&
+            wanted(*context)) {
+            released = context->pool().release_cached(false) != 0 || released;
         }
     }
-    const bool needed_again = growths > growths_seen_;
-    between_children_ns_ = needed_again && between_children_ns_ != 0
-                               ? 2 * std::min(between_children_ns_, max_between_children_ns)
-                               : trim_after_ns_;
-    growths_seen_ = growths;
-    next_child_ns_ = now_ns + between_children_ns_;
+    if (!released) {
+        return;
+    }
+    const bool needed_again = growths > pace.growths_seen;
+    pace.between_ns = needed_again && pace.between_ns != 0
+                          ? 2 * std::min(pace.between_ns, max_between_releases_ns)
+                          : trim_after_ns_;
+    pace.growths_seen = growths;
+    pace.next_ns = now_ns + pace.between_ns;
 }
 
 }  // namespace memlab::interpose

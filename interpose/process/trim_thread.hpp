@@ -1,7 +1,8 @@
 // MEMLAB_TRIM_AFTER: a thread that gives cached memory back to the driver, even while the program
 // makes no calls: what has been unused for long, and all that is unused when the program has
-// started a child process, which may need it. (A context takes the child longer to make than this
-// takes.)
+// started a child process, which may need it (a context takes the child longer to make than this
+// takes), or when little of the device's memory is free, whoever has it: another process cannot
+// ask.
 //
 // Created with the first pool. It waits for no work of the program's; where freeing does (a device
 // without cuMemFreeAsync) it frees only while the device is idle.
@@ -39,7 +40,16 @@ class TrimThread {
     static void* run(void* self);
     void loop();
     void trim(bool for_child);
-    void release_for_child(std::uint64_t now_ns);
+
+    /// When to give back all that is unused for the same reason the next time: a program that needs
+    /// it again each time keeps it for longer and longer.
+    struct Pace {
+        std::uint64_t next_ns = 0;
+        std::uint64_t between_ns = 0;
+        std::int64_t growths_seen = 0;
+    };
+    template <class Wanted>
+    void release_unused(Pace& pace, std::uint64_t now_ns, const Wanted& wanted);
 
     Memory* memory_ = nullptr;
     std::uint64_t trim_after_ns_ = 0;
@@ -49,9 +59,8 @@ class TrimThread {
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;  // held while the pools are trimmed
 
     // The thread's own.
-    std::uint64_t next_child_ns_ = 0;
-    std::uint64_t between_children_ns_ = 0;
-    std::int64_t growths_seen_ = 0;
+    Pace children_;
+    Pace shortages_;
 };
 
 }  // namespace memlab::interpose

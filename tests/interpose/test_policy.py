@@ -55,6 +55,12 @@ class Policy(EndToEnd):
     def test_where_it_is_to_be_kept_the_cache_stays(self) -> None:
         self.assertEqual(self.trimmed(300)[1], "after the pause: still there")
 
+    def test_unused_memory_goes_back_where_little_of_the_device_is_free(self) -> None:
+        """Long before its time; a device with enough free memory shows that it is not the time."""
+        for device, said in (("36MiB", "given back"), ("1GiB", "still there")):
+            self.assertEqual(self.trimmed(2500, MEMLAB_TRIM_AFTER="5min", SIMCUDA_MEMORY=device)[1],
+                             f"after the pause: {said}")
+
     def test_the_cache_makes_room_for_managed_memory(self) -> None:
         # Of a device of 1 GiB, 2 MiB are in use and 30 cached.
         for sizes, expected in ((("100", "200"), ["still there"] * 2),
