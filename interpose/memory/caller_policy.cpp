@@ -9,6 +9,7 @@
 
 #include "interpose/driver/loaded_objects.hpp"
 #include "interpose/memory/object_classes.hpp"
+#include "profiler/object_symbols.hpp"
 #include "profiler/unwind/unloads.hpp"
 
 namespace memlab::interpose {
@@ -17,17 +18,33 @@ namespace {
 constexpr std::uint8_t unknown = 0;
 constexpr std::uint8_t runtime_kind = 1;  // the CUDA runtime and driver
 constexpr std::uint8_t pytorch_kind = 2;
-constexpr std::uint8_t other_kind = 3;
+constexpr std::uint8_t exporting_kind = 3;  // shares memory with other processes
+constexpr std::uint8_t other_kind = 4;
 
-std::uint8_t classify(std::string_view path) {
+std::uint8_t classify(std::uintptr_t address, std::string_view path) {
     const std::string_view name = path.substr(path.rfind('/') + 1);
     if (name.starts_with("libcudart.so") || name.starts_with("libcuda.so")) {
         return runtime_kind;
     }
-    return name.starts_with("libc10_cuda.so") ? pytorch_kind : other_kind;
+    if (name.starts_with("libc10_cuda.so")) {
+        return pytorch_kind;
+    }
+    // CuPy's bindings refer to every function of the runtime.
+    if (path.find("/cupy_backends/") != std::string_view::npos) {
+        return other_kind;
+    }
+    const profiler::ObjectSymbols symbols = profiler::ObjectSymbols::at(address);
+    return symbols.refers_to("cudaIpcGetMemHandle") || symbols.refers_to("cuIpcGetMemHandle")
+               ? exporting_kind
+               : other_kind;
 }
 
 constinit ObjectClasses classes;
+
+std::uint8_t kind_at(std::uintptr_t address) {
+    return classes.find_or_classify(
+        address, [address](std::string_view path) { return classify(address, path); });
+}
 
 // Stack slot of the call's own return address; 0 outside an allocation or free.
 __attribute__((tls_model("initial-exec"))) thread_local std::uintptr_t entry_slot = 0;
@@ -65,7 +82,7 @@ std::uint8_t cached_kind(std::uintptr_t entry) {
         });
     }
     const std::uintptr_t caller = cached_caller(entry);
-    const std::uint8_t kind = caller == 0 ? unknown : classes.find_or_classify(caller, classify);
+    const std::uint8_t kind = caller == 0 ? unknown : kind_at(caller);
     return kind == runtime_kind ? unknown : kind;
 }
 
@@ -85,7 +102,7 @@ _Unwind_Reason_Code step(_Unwind_Context* context, void* argument) {
         return _URC_NO_REASON;
     }
     try {
-        const std::uint8_t kind = classes.find_or_classify(address, classify);
+        const std::uint8_t kind = kind_at(address);
         if (kind == runtime_kind) {
             return _URC_NO_REASON;
         }
@@ -144,12 +161,19 @@ namespace {
     return caller_kind() != pytorch_kind;
 }
 
-[[gnu::hot]] bool caller_is_pytorch() {
-    return caller_kind() == pytorch_kind;
+[[gnu::hot]] Allocator calling_allocator() {
+    switch (caller_kind()) {
+        case pytorch_kind:
+            return Allocator::pytorch;
+        case exporting_kind:
+            return Allocator::exporting;
+        default:
+            return Allocator::other;
+    }
 }
 
 bool caller_tells_of_blocks() {
-    if (!caller_is_pytorch()) {
+    if (calling_allocator() != Allocator::pytorch) {
         return false;
     }
     constinit static profiler::unwind::FoundUntilUnload<bool> tells;

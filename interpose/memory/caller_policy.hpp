@@ -10,7 +10,9 @@
 //
 // An allocation comes from the pool, except where the caller keeps a cache of its own: a cache on a
 // cache would hold back what empty_cache() releases, and PyTorch exports its segments to other
-// processes, for which they must be allocations of the driver's.
+// processes, for which they must be allocations of the driver's. So must those of any other library
+// or program that refers to cudaIpcGetMemHandle: what it exports another process may open without
+// memlab.
 //
 // The caller is the first stack frame outside memlab, the CUDA runtime and the driver. Unwinding to
 // it costs 1 to 2 us. But the frames between a call site in the runtime and the runtime's caller
@@ -43,9 +45,15 @@ bool caller_is_known_asynchronous();
 /// Thread-safe; lock-free.
 bool caller_relies_on_host_wait();
 
-/// True when the calling thread is inside an allocation by PyTorch's allocator library.
-/// Thread-safe; lock-free.
-bool caller_is_pytorch();
+/// Who allocates, as far as it matters for whether memory is pooled.
+enum class Allocator : std::uint8_t {
+    other,
+    pytorch,    ///< PyTorch's allocator library
+    exporting,  ///< a program or library that refers to cudaIpcGetMemHandle or cuIpcGetMemHandle
+};
+
+/// Of the allocation that the calling thread is inside. Thread-safe; lock-free.
+Allocator calling_allocator();
 
 /// What PyTorch tells of its blocks with: reportMemoryUsageToProfiler since 2.3, and before.
 inline constexpr const char* pytorch_memory_usage =

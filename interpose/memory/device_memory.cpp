@@ -207,6 +207,23 @@ void after_a_jump(Memory& memory) {
     return *result;
 }
 
+/// Whether the handles that its caller makes of this allocation have to be the driver's own.
+[[gnu::hot]] bool must_be_plain(Memory& memory) {
+    if (!memory.settings().detect_ipc) {
+        return false;
+    }
+    switch (calling_allocator()) {
+        case Allocator::pytorch:
+            return memory.settings().pytorch_caches;
+        case Allocator::exporting:
+            memory.report_exporting_code();
+            return true;
+        case Allocator::other:
+            return false;
+    }
+    return false;
+}
+
 }  // namespace
 
 [[gnu::hot]] CUresult allocate_device(Memory& memory, Api api, CUdeviceptr* address,
@@ -224,8 +241,7 @@ void after_a_jump(Memory& memory) {
     }
     catch_up(memory);
     const Passthrough& rules = memory.settings().passthrough;
-    if ((!rules.empty() && passes_through(rules, bytes)) ||
-        (memory.settings().pytorch_caches && memory.settings().detect_ipc && caller_is_pytorch())) {
+    if ((!rules.empty() && passes_through(rules, bytes)) || must_be_plain(memory)) {
         return from_driver();
     }
     if (memory.recorder() != nullptr) {

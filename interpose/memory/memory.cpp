@@ -42,6 +42,23 @@ void Memory::disable_pooling_quietly(const char* why) {
     }
 }
 
+void Memory::report_exporting_code() noexcept {
+    if (exporting_code_.load(std::memory_order_relaxed) ||
+        exporting_code_.exchange(true, std::memory_order_relaxed)) {
+        return;
+    }
+    try {
+        if (recorder_) {
+            recorder_->report_missed(
+                "memory of programs and libraries that refer to cudaIpcGetMemHandle was not "
+                "pooled, "
+                "so that its handles are exact (MEMLAB_IPC=off pools it)",
+                0);
+        }
+    } catch (const std::bad_alloc&) {  // out of memory: drop the message
+    }
+}
+
 [[gnu::hot]] std::uint32_t Memory::api_id(Api api) {
     if (!recorder_ || api == Api::none) {
         return 0;

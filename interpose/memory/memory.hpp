@@ -58,6 +58,9 @@ class Memory {
     /// noted in the report only.
     void disable_pooling_quietly(const char* why);
 
+    /// An allocation is not pooled because its caller may export it; the report says so once.
+    void report_exporting_code() noexcept;
+
     /// The recording's string id of the API function that the calling thread is in: the runtime's
     /// function if CUPTI reports it, else the driver's, `api`. 0 when nothing is recorded.
     std::uint32_t api_id(Api api);
@@ -106,6 +109,7 @@ class Memory {
     std::atomic<profiler::cupti::Audit*> audit_{nullptr};
     const bool started_late_;
     std::atomic<bool> growth_pending_{false};
+    std::atomic<bool> exporting_code_{false};
     std::atomic<std::uint32_t> api_ids_[static_cast<std::size_t>(Api::count)] = {};
     MemoryLimits limits_;
     SegmentIndex segments_;

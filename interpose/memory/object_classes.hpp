@@ -14,8 +14,8 @@
 
 namespace memlab::interpose {
 
-/// `Classify` maps the object's path (empty: no object) to a class from 1 to 3. Thread-safety: all
-/// functions, from any thread; lock-free. Throws std::bad_alloc.
+/// `Classify` maps the object's path (empty: no object) to a class from 1 to 127. Thread-safety:
+/// all functions, from any thread; lock-free. Throws std::bad_alloc.
 class ObjectClasses {
   public:
     template <class Classify>
@@ -29,19 +29,23 @@ class ObjectClasses {
         profiler::LoadedModule module;
         profiler::find_loaded_module(address, &module);
         const std::uint8_t kind = classify(std::string_view(module.path));
-        // User-space addresses leave two bits free.
-        slot(address).store(std::uint64_t{address} << 2 | kind, std::memory_order_relaxed);
+        slot(address).store(std::uint64_t{address} << class_bits | kind, std::memory_order_relaxed);
         return kind;
     }
 
     /// The cached class, or 0.
     std::uint8_t known(std::uintptr_t address) {
         const std::uint64_t entry = slot(address).load(std::memory_order_relaxed);
-        return entry >> 2 == address && !follower_.is_stale() ? static_cast<std::uint8_t>(entry & 3)
-                                                              : 0;
+        return entry >> class_bits == address && !follower_.is_stale()
+                   ? static_cast<std::uint8_t>(entry & max_class)
+                   : 0;
     }
 
   private:
+    // User-space addresses leave these bits free, also with five levels of page tables.
+    static constexpr unsigned class_bits = 7;
+    static constexpr std::uint64_t max_class = (1U << class_bits) - 1;
+
     std::atomic<std::uint64_t>& slot(std::uintptr_t address) {
         return entries_[(address >> 2) % entries_.size()];
     }

@@ -231,8 +231,9 @@ constexpr OptionDef options[] = {
      backend_option},
     {"MEMLAB_TRIM_AFTER", "0, or a time: 500ms, 30s, 5min", "1s",
      "Release cached memory to the driver after it was unused for this long, and at once when the "
-     "program starts a child process. The time doubles when the memory is needed again within 10 "
-     "seconds. 0: keep it.",
+     "program starts a child process or little of the GPU is free. The time doubles when the "
+     "memory "
+     "is needed again within 10 seconds. 0: keep it.",
      trim_after_option},
     {"MEMLAB_GC_THRESHOLD", "0 to 1", "0",
      "PyTorch's garbage_collection_threshold: above this share of the GPU's memory (or of "
@@ -264,9 +265,10 @@ constexpr OptionDef options[] = {
      "powers of two. 0: to 512 bytes only.",
      roundup_option},
     {"MEMLAB_IPC", "auto, plain, off", "auto",
-     "Memory shared with other processes. auto: segments of PyTorch's own cache come from the "
-     "driver, and once UCX or MPI is loaded, or memory was exported, all new memory does, so that "
-     "its handles are exact; pooled memory of the vmm backend can be opened by processes under "
+     "Memory shared with other processes. auto: segments of PyTorch's own cache and memory of code "
+     "that refers to cudaIpcGetMemHandle come from the driver, and once UCX or MPI is loaded, or "
+     "memory was exported, all new memory does, so that its handles are exact; pooled memory of "
+     "the vmm backend can be opened by processes under "
      "memlab. plain: the same, but such memory is exported to nobody. off: pool it all the same, "
      "for "
      "programs that export no memory.",

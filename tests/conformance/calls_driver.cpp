@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/conformance/transcript.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using memlab::conformance::Group;
 using memlab::conformance::run_group;

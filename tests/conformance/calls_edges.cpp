@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/conformance/transcript.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using memlab::conformance::Group;
 using memlab::conformance::run_group;

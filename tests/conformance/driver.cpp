@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/conformance/check.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using memlab::conformance::check;
 using memlab::conformance::check_true;

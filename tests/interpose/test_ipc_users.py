@@ -14,12 +14,12 @@ REFUSED = "801"
 class IpcUsers(EndToEnd):
     """One program, tests/programs/ipc_user.cpp, that exports a pair of blocks."""
 
-    def export(self, when: str, **settings: str) -> tuple[list[str], Outcome, Found]:
+    def export(self, when: str, program: str = "ipc_user", **settings: str) -> tuple[list[str], Outcome, Found]:
         """What its two exports answered."""
         programs = str(self.layout.root / "bin" / "programs")
         paths = self.layout.environment(memlab=False).get("LD_LIBRARY_PATH", "")
-        self.output = self.work / "-".join(("out", when, *settings.values()))
-        outcome = self.under_memlab(self.program("ipc_user", when),
+        self.output = self.work / "-".join(("out", program, when, *settings.values()))
+        outcome = self.under_memlab(self.program(program, when),
                                     {"LD_LIBRARY_PATH": f"{programs}:{paths}"} | settings)
         self.assertEqual(outcome.code, 0, outcome.describe())
         self.assertNotIn(b"cannot be loaded", outcome.stdout)
@@ -50,6 +50,17 @@ class IpcUsers(EndToEnd):
         self.assertEqual(answers, ["0", REFUSED])
         self.assertIn(b"cuIpcGetMemHandle of a block inside a pooled segment", outcome.stderr)
         self.assertNotIn("is loaded", self.reasons(found))
+
+    def test_code_that_refers_to_the_export_gets_the_drivers_memory(self) -> None:
+        for backend in ("classic", "vmm"):
+            answers, outcome, found = self.export("never", "ipc_user_linked", MEMLAB_BACKEND=backend)
+            self.assertEqual((answers, outcome.stderr), (["0", "0"], b""))
+            self.assertIn("refer to cudaIpcGetMemHandle was not pooled", self.reasons(found))
+            self.assertNotIn("handles of memlab's own", self.reasons(found))
+            self.assertEqual(found.report["devices"][0]["memory_stats"]["num_device_alloc"], 0)
+        answers, _, found = self.export("never", "ipc_user_linked", MEMLAB_IPC="off", MEMLAB_BACKEND="classic")
+        self.assertEqual(answers, ["0", REFUSED])
+        self.assertNotIn("refer to cudaIpcGetMemHandle", self.reasons(found))
 
     def test_loaded_before_nothing_is_pooled(self) -> None:
         answers, outcome, found = self.export("before")

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "program.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using namespace program;
 

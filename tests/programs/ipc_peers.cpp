@@ -20,6 +20,7 @@
 #include <string>
 
 #include "tests/programs/foreign_work.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using namespace program;
 

@@ -23,6 +23,7 @@
 #include <string>
 
 #include "tests/programs/program.hpp"
+#include "tests/programs/resolved_ipc.hpp"
 
 using namespace program;
 
