@@ -174,19 +174,20 @@ std::uint64_t PoolSnapshot::largest_free() const {
     return largest;
 }
 
-std::vector<DevicePool> snapshot_pools(const std::vector<const Device*>& devices,
-                                       const std::string& log, std::size_t ooms) {
+PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
+                             std::size_t ooms) {
+    PoolSnapshots pools;
     if (log.empty()) {
-        std::vector<DevicePool> pools;
-        pools.reserve(devices.size());
         for (const Device* device : devices) {
-            pools.push_back({device, {}});
+            pools.devices.push_back({device, {}});
         }
         return pools;
     }
     SnapshotTaker taker(devices, ooms);
-    read_log_ahead(log, taker);
-    return taker.finish();
+    const trace::LogReadResult read = read_log_ahead(log, taker);
+    pools.devices = taker.finish();
+    pools.stretch = describe_stretch(read, trace::LogPart::everything);
+    return pools;
 }
 
 }  // namespace memlab::report

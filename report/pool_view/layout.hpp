@@ -54,6 +54,12 @@ struct DevicePool {
     std::vector<PoolSnapshot> moments;
 };
 
+/// The pools of a recording.
+struct PoolSnapshots {
+    std::vector<DevicePool> devices;
+    std::string stretch;  ///< a sentence on what of the recording was examined; empty: all
+};
+
 /// The current segments of a device's pools, by address, with their blocks. Blocks outside of all
 /// segments (incomplete recordings) are omitted.
 std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
@@ -61,8 +67,8 @@ std::vector<SegmentLayout> snapshot_segments(const trace::Aggregator& figures,
 
 /// Snapshots of the pools of `devices`: when the allocated curve first reached its peak, at the
 /// first `ooms` failures and at the end. `devices` must be of the report of `log`, which is read
-/// once; an empty `log` gives no snapshots.
-std::vector<DevicePool> snapshot_pools(const std::vector<const Device*>& devices,
-                                       const std::string& log, std::size_t ooms);
+/// once; an empty `log` gives no snapshots, and there are none of what a log with a ring has lost.
+PoolSnapshots snapshot_pools(const std::vector<const Device*>& devices, const std::string& log,
+                             std::size_t ooms);
 
 }  // namespace memlab::report

@@ -44,11 +44,11 @@ class PoolText {
     PoolText(Resolver& resolver, const PoolViewOptions& options)
         : resolver_(resolver), options_(options), style_(options.style), page_(options.style) {}
 
-    std::string write(const std::vector<DevicePool>& pools) {
-        if (pools.empty()) {
+    std::string write(const PoolSnapshots& pools) {
+        if (pools.devices.empty()) {
             page_.line("No GPU memory was allocated.");
         }
-        for (const DevicePool& pool : pools) {
+        for (const DevicePool& pool : pools.devices) {
             page_.heading(device_title(*pool.device, style_.ascii),
                           page_.clean(pool_name(pool.device->allocator)));
             for (const PoolSnapshot& each : pool.moments) {
@@ -61,6 +61,9 @@ class PoolText {
                                 "*.memlog that belongs to the report.");
             }
             statistics(*pool.device);
+        }
+        if (!pools.stretch.empty()) {
+            page_.warnings({pools.stretch});
         }
         return page_.take();
     }
@@ -343,16 +346,19 @@ ordered_json pool_json(const DevicePool& pool, Resolver& resolver) {
 
 }  // namespace
 
-std::string render_pools(const std::vector<DevicePool>& pools, Resolver& resolver,
+std::string render_pools(const PoolSnapshots& pools, Resolver& resolver,
                          const PoolViewOptions& options) {
     return PoolText(resolver, options).write(pools);
 }
 
-std::string pools_json(const std::vector<DevicePool>& pools, Resolver& resolver) {
+std::string pools_json(const PoolSnapshots& pools, Resolver& resolver) {
     ordered_json out;
     out["devices"] = ordered_json::array();
-    for (const DevicePool& pool : pools) {
+    for (const DevicePool& pool : pools.devices) {
         out["devices"].push_back(pool_json(pool, resolver));
+    }
+    if (!pools.stretch.empty()) {
+        out["stretch"] = pools.stretch;
     }
     return json_text(out);
 }

@@ -20,13 +20,13 @@ struct PoolViewOptions {
 };
 
 /// Text; ends with a newline. Without snapshots: the figures of the report, and why there are none.
-std::string render_pools(const std::vector<DevicePool>& pools, Resolver& resolver,
+std::string render_pools(const PoolSnapshots& pools, Resolver& resolver,
                          const PoolViewOptions& options);
 
 /// {devices [index, name, memory_stats {key: number}, fragmentation {at_peak, external, internal},
 /// moments [what, time_ns, requested_bytes, reserved_bytes, active_bytes, pending_bytes,
 /// largest_free_bytes, segments [address, size, blocks [address, size, time_ns, pending,
-/// place]]]]}.
-std::string pools_json(const std::vector<DevicePool>& pools, Resolver& resolver);
+/// place]]]], stretch (a sentence; only if the log has not all)}.
+std::string pools_json(const PoolSnapshots& pools, Resolver& resolver);
 
 }  // namespace memlab::report

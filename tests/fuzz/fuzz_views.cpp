@@ -86,8 +86,8 @@ void show_pools(const Shown& shown) {
             devices.push_back(&device);
         }
     }
-    const std::vector<DevicePool> pools = snapshot_pools(devices, shown.log, 3);
-    for (const DevicePool& pool : pools) {
+    const PoolSnapshots pools = snapshot_pools(devices, shown.log, 3);
+    for (const DevicePool& pool : pools.devices) {
         for (const PoolSnapshot& moment : pool.moments) {
             require(moment.active_bytes() <= moment.reserved_bytes());
             require(moment.largest_free() <= moment.reserved_bytes() - moment.active_bytes());

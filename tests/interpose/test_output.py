@@ -122,6 +122,29 @@ class Output(EndToEnd):
         calls = sum(struct.unpack("QQ", counts.read_bytes()))
         self.assertGreaterEqual(facts["events"] + facts["dropped"], calls)
 
+    def test_views_of_a_log_with_a_ring_say_what_they_have(self) -> None:
+        counts = self.work / "counts"
+        views = (["timeline"], ["timeline", "--json"], ["pool"], ["pool", "--json"], ["lines", "confirm.cpp"],
+                 ["whatif", "--policy", "pool"], ["inefficiencies"], ["export", "--to", "csv", "-o", str(self.work / "out.csv")],
+                 ["export", "--to", "perfetto", "-o", str(self.work / "out.pftrace")])
+        for limit, events, has_gap in (("8MiB", 4_000_000, True), ("64MiB", 20_000, False)):
+            output = self.work / limit
+            with subprocess.Popen(self.program("confirm", str(counts)), cwd=self.cwd,
+                                  env=self.layout.environment(memlab=True, output=output,
+                                                              settings={"MEMLAB_LOG_LIMIT": limit}),
+                                  stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                process.stdout.readline()
+                while sum(struct.unpack("QQ", counts.read_bytes())) < events:
+                    time.sleep(0.01)
+                process.kill()
+            (log,) = output.iterdir()
+            for view in views:
+                outcome = run([str(self.layout.tool("memlab-report")), *view, str(log)],
+                              self.layout.environment(memlab=False), self.work)
+                self.assertEqual(outcome.code, 0, outcome.describe())
+                self.assertEqual(b"MEMLAB_LOG_LIMIT" in outcome.stdout + outcome.stderr, has_gap, outcome.describe())
+
     def test_where_a_thread_writes_the_log(self) -> None:
         """On a file system whose pages may not be mapped safely: the same recording, and no write for
         each event."""

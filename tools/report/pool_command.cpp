@@ -64,7 +64,7 @@ int pool_command(int argc, char** argv) {
                 devices.push_back(&device);
             }
         }
-        const std::vector<DevicePool> pools =
+        const PoolSnapshots pools =
             snapshot_pools(devices, find_event_log(open.file, open.report), max_ooms);
         return options.json ? pools_json(pools, open.resolver)
                             : render_pools(pools, open.resolver, view);

@@ -24,7 +24,7 @@ class Pool : public PoolRecording {
     /// Reads the report and takes the snapshots.
     void look(std::vector<PoolSnapshot>& moments) {
         const Device& device = read().devices.at(0);
-        moments = snapshot_pools({&device}, log(), 2).front().moments;
+        moments = snapshot_pools({&device}, log(), 2).devices.front().moments;
     }
 };
 
@@ -110,7 +110,7 @@ TEST_CASE("random recordings: what is laid out holds together and is the aggrega
         for (const Device& device : read.report->devices) {
             devices.push_back(&device);
         }
-        for (const DevicePool& pool : snapshot_pools(devices, path, 3)) {
+        for (const DevicePool& pool : snapshot_pools(devices, path, 3).devices) {
             const Device& device = *pool.device;
             for (const PoolSnapshot& moment : pool.moments) {
                 std::uint64_t end = 0;
@@ -148,7 +148,7 @@ TEST_CASE("the picture, and who keeps the segments") {
     PoolViewOptions options;
     options.style.ascii = true;
     const std::string text =
-        render_pools({{&pool.report.devices[0], {moments.back()}}}, resolver, options);
+        render_pools({{{&pool.report.devices[0], {moments.back()}}}, ""}, resolver, options);
     CHECK(text.substr(0, text.find("\nStatistics")) == R"(GPU 0: GPU  memlab's pool
 
 At the end  8 ns
@@ -171,10 +171,12 @@ At the end  8 ns
     CHECK(text.find("num_device_alloc") != std::string::npos);
     CHECK(text.find("small_pool") == std::string::npos);
     options.all_figures = true;
-    CHECK(render_pools({{&pool.report.devices[0], {}}}, resolver, options).find("small_pool") !=
-          std::string::npos);
+    CHECK(
+        render_pools({{{&pool.report.devices[0], {}}}, ""}, resolver, options).find("small_pool") !=
+        std::string::npos);
     const auto json =
-        nlohmann::json::parse(pools_json({{&pool.report.devices[0], moments}}, resolver));
+        nlohmann::json::parse(pools_json({{{&pool.report.devices[0], moments}}, ""}, resolver));
+    CHECK(!json.contains("stretch"));
     CHECK(json["devices"][0]["moments"].size() == 2);
     CHECK(json["devices"][0]["moments"][1]["segments"][0]["blocks"][1]["pending"] == true);
 }
