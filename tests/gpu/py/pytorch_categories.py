@@ -70,13 +70,17 @@ def peak_by_category(memory: object) -> dict[str, int]:
     for _, action, (key, version), size in memory.timeline:
         if key.device.type != "cuda":
             continue
-        pointer = key.storage.ptr
-        if action.name in ("CREATE", "PREEXISTING"):
+        begins = action.name in ("CREATE", "PREEXISTING")
+        storage = getattr(key, "storage", None)
+        if storage is None:  # memory of no tensor that the profiler knows
+            if begins or action.name == "DESTROY":
+                held += size if begins else -size
+        elif begins:
             category = memory._categories.get(key, version)
-            live[pointer] = ("none" if category is None else category.name.lower(), size)
+            live[storage.ptr] = ("none" if category is None else category.name.lower(), size)
             held += size
-        elif action.name == "DESTROY" and pointer in live:
-            held -= live.pop(pointer)[1]
+        elif action.name == "DESTROY" and storage.ptr in live:
+            held -= live.pop(storage.ptr)[1]
         if held > most:
             most, at_peak = held, dict(live)
     sums: Counter[str] = Counter()
