@@ -5,8 +5,8 @@ it or lets it pass, and the transcripts of calls ask for each. A new toolkit may
 from __future__ import annotations
 
 import argparse
+import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,19 +19,11 @@ PLACES = {
 }
 
 
-def declared(compiler: str, include: str) -> set[str]:
-    text = subprocess.run([compiler, "-E", "-P", "-x", "c", "-I", include, "-"], input="#include <cuda.h>\n",
-                          capture_output=True, text=True, check=True).stdout
-    body = re.search(r"enum CUpointer_attribute_enum\s*{(.*?)}", text, re.DOTALL)
-    return set(NAME.findall(body[1])) if body else set()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--compiler", required=True)
-    parser.add_argument("--include", required=True)
+    parser.add_argument("--header", type=Path, required=True, help="what tests/support/cuda_header.py wrote")
     arguments = parser.parse_args()
-    attributes = declared(arguments.compiler, arguments.include.split(";")[0])
+    attributes = set(json.loads(arguments.header.read_text(encoding="utf-8"))["pointer_attributes"])
     problems = []
     for place, (paths, pattern) in PLACES.items():
         named = {name for path in paths for name in pattern.findall(path.read_text(encoding="utf-8"))}

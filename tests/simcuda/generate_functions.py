@@ -1,29 +1,20 @@
 #!/usr/bin/env python3
 """Writes driver_functions.inc from a CUDA toolkit's headers.
 
-usage: generate_functions.py CUDA_INCLUDE_DIR > driver_functions.inc
+usage: generate_functions.py CUDA_INCLUDE_DIR HEADER > driver_functions.inc
 
-cuda.h, read with __CUDA_API_VERSION_INTERNAL, declares every exported symbol of the driver in every
-ABI version; cudaTypedefs.h names the CUDA version at which each ABI began. Sorted, the two lists
-pair up one to one, which is what cuGetProcAddress needs to know. The result is checked in, so that
-a build needs no Python; a test compares it with the headers in use.
+HEADER is what tests/support/cuda_header.py wrote, build/<preset>/tests/support/cuda_header.json: every exported
+symbol of the driver in every ABI version. cudaTypedefs.h names the CUDA version at which each ABI began. Sorted,
+the two lists pair up one to one, which is what cuGetProcAddress needs to know. The result is checked in, so that
+the simulated driver is built without Python; a test compares it with the headers in use.
 """
 import collections
+import json
 import pathlib
 import re
-import subprocess
 import sys
 
 VARIANT = r"(_pt(?:sz|ds))?"
-
-
-def declarations(include):
-    source = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n"
-    text = subprocess.run(["cc", "-E", "-P", "-xc", "-", f"-I{include}"], input=source,
-                          capture_output=True, text=True, check=True).stdout
-    text = re.sub(r"__attribute__\(\([^)]*\)\)", "", re.sub(r"\s+", " ", text))
-    found = re.findall(r"CUresult\s+(cu[A-Za-z0-9_]+)\s*\(([^;]*?)\)\s*;", text)
-    return {name: parameters.strip() for name, parameters in found}
 
 
 def arguments(parameters):
@@ -36,8 +27,9 @@ def arguments(parameters):
 
 
 def main():
-    include = pathlib.Path(sys.argv[1])
-    declared = declarations(include)
+    include, header = map(pathlib.Path, sys.argv[1:])
+    read = json.loads(header.read_text())
+    declared = read["exported"] | read["profiler"]
     versions = collections.defaultdict(set)
     for header in ("cudaTypedefs.h", "cudaProfilerTypedefs.h"):
         for base, version, variant in re.findall(r"PFN_(cu\w+?)_v(\d+)" + VARIANT + r"\)",

@@ -7,25 +7,13 @@ function of <cuda.h> must be in exactly one of the lists of hooked and of known 
 """
 
 import argparse
+import json
 import re
-import subprocess
 import sys
 
 SUFFIXES = re.compile(r"^(cu[A-Za-z0-9]+?)(_v\d+)?(_ptsz|_ptds)?$")
 # Only reached through cuGetProcAddress with itself as the name; no driver exports it.
 NOT_EXPORTED = {"cuGetProcAddress_v2_ptsz"}
-
-
-def declared_functions(compiler, include):
-    """Names that <cuda.h> declares, in all versions and for both default-stream models."""
-    names = set()
-    for define in ("-DMEMLAB_NOTHING", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM",
-                   "-D__CUDA_API_VERSION_INTERNAL"):
-        text = subprocess.run(
-            [compiler, "-E", "-P", "-x", "c", define, "-I", include, "-"],
-            input="#include <cuda.h>\n", capture_output=True, text=True, check=True).stdout
-        names.update(re.findall(r"\bCUresult\b[^;{}()]*?\b(cu[A-Z]\w*)\s*\(", text))
-    return names
 
 
 def typedef_versions(include):
@@ -44,19 +32,6 @@ NO_WORK = re.compile(
     r"|EndCapture|UpdateCaptureDependencies)|cuEventRecord(WithFlags)?|cuGraphInstantiate\w*"
     r"|cuMemAllocAsync|cuMemAllocFromPoolAsync|cuMemFreeAsync")
 COUNTED_ELSEWHERE = {"cuGraphLaunch"}
-
-
-def signatures(compiler, include):
-    """{name: parameters} of all that <cuda.h> declares."""
-    found = {}
-    for define in ("-DMEMLAB_NOTHING", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM",
-                   "-D__CUDA_API_VERSION_INTERNAL"):
-        text = subprocess.run(
-            [compiler, "-E", "-P", "-x", "c", define, "-I", include, "-"],
-            input="#include <cuda.h>\n", capture_output=True, text=True, check=True).stdout
-        found.update(re.findall(
-            r"\bCUresult\b[^;{}()]*?\b(cu[A-Z]\w*)\s*\(([^;]*)\)\s*;", text))
-    return found
 
 
 def check_work(declared, submitting, table_bases, known):
@@ -84,7 +59,7 @@ def main():
     parser.add_argument("--submitting", required=True)
     parser.add_argument("--implicit", required=True)
     parser.add_argument("--known", required=True)
-    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--header", required=True, help="what tests/support/cuda_header.py wrote")
     parser.add_argument("--include", required=True)
     arguments = parser.parse_args()
     include = arguments.include.split(";")[0]
@@ -105,14 +80,16 @@ def main():
     if len(rows) != len(lines):
         problems.append(f"{len(lines) - len(rows)} lines are not of the table's form")
 
-    declared = declared_functions(arguments.compiler, include)
+    with open(arguments.header, encoding="utf-8") as file:
+        header = json.load(file)
+    declared = header["exported"] | header["other_names"]
     versions = typedef_versions(include)
     table = {symbol: (base, int(version), thread == "1") for symbol, base, version, thread in rows}
     if len(table) != len(rows):
         problems.append("a symbol stands in two lines")
     bases = {base for base, _, _ in table.values()}
 
-    for name in sorted(declared - NOT_EXPORTED):
+    for name in sorted(declared.keys() - NOT_EXPORTED):
         match = SUFFIXES.match(name)
         if match and match.group(1) in bases and name not in table:
             problems.append(f"{name} is declared by <cuda.h> but not in the table")
@@ -133,7 +110,7 @@ def main():
                 problems.append(f"{base}: versions {in_table} in the table, "
                                 f"{versions.get((base, thread), [])} in <cudaTypedefs.h>")
 
-    problems += check_work(signatures(arguments.compiler, include), submitting, bases, known)
+    problems += check_work(declared, submitting, bases, known)
 
     for problem in problems:
         print(problem)
