@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -107,111 +110,25 @@ class Random {
     std::mt19937_64 engine_;
 };
 
-/// Definitions in order and references to them, with arbitrary values in all other fields: what a
-/// log must be able to store.
+/// Records of every kind in MEMLAB_RECORD_KINDS: definitions in order and references to them, with
+/// arbitrary values in all other fields: what a log must be able to store. A visitor of fields(),
+/// so that a new kind of record is among them.
 class WildRecords {
   public:
     explicit WildRecords(std::uint64_t seed) : random_(seed) {}
 
     AnyRecord next() {
         if (count_++ == 0) {
-            return process();
+            return filled<ProcessInfo>();
         }
-        switch (random_.below(30)) {
-            case 0:
-                return OptionValue{random_.bytes(20), random_.bytes(40)};
-            case 1: {
-                DeviceInfo device{static_cast<std::uint32_t>(random_.below(4)),
-                                  random_.bytes(30),
-                                  random_.bytes(40),
-                                  random_.any(),
-                                  static_cast<std::int32_t>(random_.any32()),
-                                  random_.any()};
-                if (devices_.empty()) {
-                    last_.device = device.index;
-                }
-                devices_.push_back(device.index);
-                return device;
+        if (random_.one_in(2)) {
+            using Maker = std::optional<AnyRecord> (WildRecords::*)();
+#define MEMLAB_MAKER(Record, name, tag) &WildRecords::make_one<Record>,
+            static constexpr Maker makers[] = {MEMLAB_RECORD_KINDS(MEMLAB_MAKER)};
+#undef MEMLAB_MAKER
+            if (const auto record = (this->*makers[random_.below(std::size(makers))])()) {
+                return *record;
             }
-            case 2:
-                return StringDef{++strings_, random_.bytes(random_.one_in(50) ? 100000 : 60)};
-            case 3:
-                return ModuleDef{++modules_,    random_.bytes(80), hexadecimal(),
-                                 random_.any(), random_.any(),     random_.any()};
-            case 4: {
-                StackDef stack{++stacks_, random_.one_in(2), {}};
-                stack.frames.resize(random_.below(50));
-                for (Frame& frame : stack.frames) {
-                    frame = {reference(modules_), random_.any()};
-                    if (python_frames_ != 0 && stack.id % 2 == 0 && random_.one_in(2)) {
-                        frame = {0, 0, 1 + reference(python_frames_ - 1)};
-                    }
-                }
-                return stack;
-            }
-            case 5:
-                if (!devices_.empty()) {
-                    return ContextInfo{++contexts_, random_.pick(devices_), random_.one_in(2)};
-                }
-                break;
-            case 6:
-                if (contexts_ != 0 && random_.one_in(3)) {
-                    return ContextLost{random_.any(), 1 + reference(contexts_ - 1)};
-                }
-                break;
-            case 7:
-                if (!devices_.empty()) {
-                    OomEvent oom;
-                    oom.time_ns = random_.any();
-                    oom.device = random_.pick(devices_);
-                    oom.context = reference(contexts_);
-                    oom.thread = random_.any32();
-                    oom.api = reference(strings_);
-                    oom.stack = reference(stacks_);
-                    oom.kind = kind();
-                    oom.requested = random_.any();
-                    oom.device_free = random_.any();
-                    oom.device_total = random_.any();
-                    oom.limit = random_.any();
-                    oom.largest_free_block = random_.any();
-                    oom.error = static_cast<std::int32_t>(random_.any32());
-                    return oom;
-                }
-                break;
-            case 8:
-                if (!devices_.empty()) {
-                    return DeviceSample{random_.any(), random_.pick(devices_), random_.any(),
-                                        random_.any()};
-                }
-                break;
-            case 9:
-                return Missed{random_.any(), reference(strings_), random_.any(), random_.any()};
-            case 10:
-                return PythonFrameDef{++python_frames_, reference(strings_), reference(strings_),
-                                      random_.any32(), random_.any32()};
-            case 11:
-                if (!devices_.empty()) {
-                    return work();
-                }
-                break;
-            case 12:
-                if (!devices_.empty()) {
-                    return Bypass{random_.any(),          kind(),
-                                  random_.pick(devices_), reference(strings_),
-                                  reference(stacks_),     random_.any(),
-                                  random_.any()};
-                }
-                break;
-            case 13:
-                return Coverage{random_.any(),       random_.one_in(2), reference(strings_),
-                                reference(strings_), random_.any(),     random_.any(),
-                                random_.any()};
-            case 14:
-                return ThreadInfo{random_.one_in(2) ? static_cast<std::uint32_t>(random_.below(9))
-                                                    : random_.any32(),
-                                  reference(strings_)};
-            default:
-                break;
         }
         return event();
     }
@@ -234,40 +151,134 @@ class WildRecords {
         return records;
     }
 
+    // The visitor.
+    void time(const char* /*name*/, std::uint64_t& value) {
+        value = random_.any();
+    }
+    template <typename Integer>
+    void number(const char* name, Integer& value) {
+        // Threads come again.
+        const bool small = std::string_view(name) == "thread" && random_.one_in(2);
+        value = static_cast<Integer>(small ? random_.below(9) : random_.any());
+    }
+    void text(const char* name, std::string& value) {
+        const std::string_view what = name;
+        if (what == "build id") {
+            value = hexadecimal();
+        } else {
+            value = random_.bytes(what == "text" && random_.one_in(50) ? 100000 : 60);
+        }
+    }
+    void flag(const char* /*name*/, bool& value) {
+        value = random_.one_in(2);
+    }
+    template <typename Enum>
+    void choice(const char* /*name*/, Enum& value, Enum last) {
+        value = static_cast<Enum>(random_.below(static_cast<std::uint64_t>(last) + 1));
+    }
+    void definition(const char* /*name*/, Definition what, std::uint32_t& id) {
+        id = what == Definition::device ? static_cast<std::uint32_t>(random_.below(4))
+                                        : counts_[index_of(what)] + 1;
+        defined_ = what;
+        defined_id_ = id;
+    }
+    void reference(const char* /*name*/, Definition what, std::uint32_t& id) {
+        id = reference_to(what);
+    }
+    void subject(const char* /*name*/, Definition what, std::uint32_t& id) {
+        if (what == Definition::device && !devices_.empty()) {
+            id = random_.pick(devices_);
+        } else if (what != Definition::device && counts_[index_of(what)] != 0) {
+            id = 1 + static_cast<std::uint32_t>(random_.below(counts_[index_of(what)]));
+        } else {
+            complete_ = false;
+        }
+    }
+    void correlation(const char* name, std::uint32_t& value) {
+        number(name, value);
+    }
+    void period(const char* /*start*/, const char* /*duration*/, std::uint64_t& start,
+                std::uint64_t& end) {
+        start = random_.any();
+        end = std::max(start, start + random_.any());
+    }
+    template <typename Item, typename Fields>
+    void list(const char* /*name*/, std::vector<Item>& items, Fields fields) {
+        items.resize(random_.below(std::is_same_v<Item, Frame> ? 50 : 6));
+        for (Item& item : items) {
+            fields(item, *this);
+        }
+    }
+    void frame(Frame& frame) {
+        frame = {reference_to(Definition::module), random_.any()};
+        if (random_.one_in(4)) {
+            const std::uint32_t python = reference_to(Definition::python_frame);
+            if (python != 0) {
+                frame = {0, 0, python};
+            }
+        }
+    }
+
   private:
-    Work work() {
-        Work work;
-        work.kind = static_cast<WorkKind>(random_.below(work_kind_count));
-        work.name = reference(strings_);
-        work.device = random_.pick(devices_);
-        work.stream = random_.any32();
-        work.correlation = random_.any32();
-        work.start_ns = random_.any();
-        work.end_ns = std::max(work.start_ns, work.start_ns + random_.any());
-        work.bytes = work.kind == WorkKind::kernel ? 0 : random_.any();
-        return work;
+    static constexpr std::size_t index_of(Definition what) {
+        return static_cast<std::size_t>(what);
     }
-    ProcessInfo process() {
-        ProcessInfo process;
-        process.pid = random_.any32();
-        process.parent_pid = random_.any32();
-        process.executable = random_.bytes(50);
-        process.arguments.resize(random_.below(6));
-        for (std::string& argument : process.arguments) {
-            argument = random_.bytes(30);
+
+    template <typename Record>
+    Record filled() {
+        Record record;
+        complete_ = true;
+        defined_.reset();
+        Record::fields(record, *this);
+        settle(record);
+        return record;
+    }
+
+    /// A record of this kind; none where it has no place: what is the first or the last of a
+    /// recording, what the log's writer makes, and what needs a device or context before there is
+    /// one.
+    template <typename Record>
+    std::optional<AnyRecord> make_one() {
+        constexpr bool has_its_place =
+            std::is_same_v<Record, ProcessInfo> || std::is_same_v<Record, LogStopped> ||
+            std::is_same_v<Record, End> || std::is_same_v<Record, Checkpoint> ||
+            std::is_same_v<Record, AggregateState>;
+        if constexpr (has_its_place) {
+            return {};
+        } else {
+            if (std::is_same_v<Record, ContextLost> && !random_.one_in(3)) {
+                return {};  // some contexts live on
+            }
+            Record record = filled<Record>();
+            if (!complete_) {
+                return {};
+            }
+            if (defined_ == Definition::device) {
+                if (devices_.empty()) {
+                    last_.device = defined_id_;
+                }
+                devices_.push_back(defined_id_);
+            } else if (defined_) {
+                ++counts_[index_of(*defined_)];
+            }
+            return record;
         }
-        process.host = random_.bytes(20);
+    }
+
+    // What fields() does not say of a kind.
+    template <typename Record>
+    void settle(Record& /*record*/) {}
+    void settle(ProcessInfo& process) {
         process.memlab_version = "0.1.0";
-        process.start_wall_ns = random_.any();
-        process.start_monotonic_ns = random_.any();
-        process.started_late = random_.one_in(2);
-        process.ranks.resize(random_.below(3));
-        for (auto& [name, value] : process.ranks) {
-            name = random_.bytes(10);
-            value = random_.bytes(10);
-        }
-        return process;
     }
+    void settle(DeviceInfo& device) {
+        device.allocator.clear();
+        device.gpu = 0;
+    }
+    void settle(Work& work) {
+        work.bytes = work.kind == WorkKind::kernel ? 0 : work.bytes;
+    }
+
     AnyRecord event() {
         Event event = last_;
         if (last_.type == EventType::free_requested && random_.one_in(2)) {
@@ -283,17 +294,17 @@ class WildRecords {
         event.requested = random_.one_in(3) ? random_.any() : event.requested;
         event.size = random_.one_in(2) ? event.requested : random_.any();
         if (random_.one_in(4)) {
-            event.kind = kind();
+            event.kind = static_cast<MemoryKind>(random_.below(memory_kind_count));
             event.origin = static_cast<Origin>(random_.below(2));
             event.device = devices_.empty() ? 0 : random_.pick(devices_);
-            event.context = reference(contexts_);
+            event.context = reference_to(Definition::context);
             event.thread = random_.any32();
-            event.api = reference(strings_);
-            event.name = reference(strings_);
+            event.api = reference_to(Definition::string);
+            event.name = reference_to(Definition::string);
             event.stream = random_.any();
             event.correlation = random_.any32();
         }
-        event.stack = random_.one_in(2) ? reference(stacks_) : event.stack;
+        event.stack = random_.one_in(2) ? reference_to(Definition::stack) : event.stack;
         last_ = event;
         return event;
     }
@@ -304,19 +315,19 @@ class WildRecords {
         }
         return digits;
     }
-    std::uint32_t reference(std::uint32_t count) {
-        return static_cast<std::uint32_t>(random_.below(std::uint64_t{count} + 1));
+    /// 0, or a number that was defined.
+    std::uint32_t reference_to(Definition what) {
+        return static_cast<std::uint32_t>(
+            random_.below(std::uint64_t{counts_[index_of(what)]} + 1));
     }
-    MemoryKind kind() { return static_cast<MemoryKind>(random_.below(memory_kind_count)); }
 
     Random random_;
     std::uint64_t count_ = 0;
-    std::uint32_t strings_ = 0;
-    std::uint32_t modules_ = 0;
-    std::uint32_t python_frames_ = 0;
-    std::uint32_t stacks_ = 0;
-    std::uint32_t contexts_ = 0;
+    std::uint32_t counts_[6] = {};  ///< by Definition; devices are in devices_
     std::vector<std::uint32_t> devices_;
+    bool complete_ = true;               ///< the record being made has all that it needs
+    std::optional<Definition> defined_;  ///< by the record being made
+    std::uint32_t defined_id_ = 0;
     Event last_;
 };
 
