@@ -1,5 +1,5 @@
-// The pool's interface to a device: memory, expandable ranges and fences. CudaBackend (interpose/)
-// is the real one; SimulatedBackend serves tests and replay.
+// The pool's interface to a device: memory, expandable ranges and fences. CudaBackend
+// (interpose/memory) is the real one; what-if has its own, tests have SimulatedBackend.
 #pragma once
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 //    hold for the blocks between two of these;
 //  - the memory of a range is in chunks (chunk_bytes), and only whole chunks become unmapped;
 //  - only reserve() and reserve_chunks() allocate host memory, so every other function succeeds: a
-//  free cannot fail for
-//    lack of it, and an allocation that cannot be recorded fails before anything has changed.
+//    free cannot fail for lack of it, and an allocation that cannot be recorded fails before
+//    anything has changed.
 //
 // Finding a block by its base is O(1), everything else O(log blocks). Blocks come from slabs with a
 // free list, so a steady program calls malloc for none of this; slabs are kept until clear().

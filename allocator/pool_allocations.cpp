@@ -1,4 +1,4 @@
-// How an allocation finds memory; the pool's face.
+// How an allocation finds memory; the pool's public functions.
 #include "allocator/pool_impl.hpp"
 
 #include <algorithm>

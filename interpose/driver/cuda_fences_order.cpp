@@ -1,5 +1,5 @@
-// Who waits for a fence: the device, when its future work is ordered behind it, the host where no
-// event is possible, and the peers that may use a context's memory later.
+// Waits for fences: by the device, whose future work is ordered behind one; by the host, where no
+// event is possible; and by peers that get access to a context's memory later.
 #include <algorithm>
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-// How a fence is made, shared, asked and given back.
+// Fences from creation to release: recorded, shared between frees, queried, returned.
 #include <algorithm>
 #include <memory>
 #include <new>

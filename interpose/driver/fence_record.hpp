@@ -1,5 +1,5 @@
-// What a fence is made of, and the lock that keeps peers alive: shared by the sources of CudaFences
-// alone.
+// The parts of a fence, and the lock that keeps peers alive. Private to CudaFences: only its
+// sources include this.
 #pragma once
 
 #include <limits>

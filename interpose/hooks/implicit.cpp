@@ -1,5 +1,5 @@
-// Hooks of the driver functions that take device memory on their own (implicit_functions.inc): the
-// call, once more after the pools gave back what they do not use.
+// Hooks of the driver functions that take device memory implicitly (implicit_functions.inc): the
+// call, and once more after the pools have released what they do not use.
 //
 // The wrappers are instantiated from the types in <cuda.h>; the exported symbols jump to them
 // (stubs.S) through the table below.

@@ -1,7 +1,7 @@
-// What PyTorch's caching allocator tells its profiler: each block that it hands out or takes back,
-// and what it could not serve. libc10_cuda.so calls these functions of libc10.so across libraries,
-// whether or not a profiler runs (c10/core/Allocator.h), so that those of a preloaded library are
-// called instead; they call the real ones.
+// Interposes the functions by which PyTorch's caching allocator reports each block that it hands
+// out or takes back, and each failure. libc10_cuda.so calls these functions of libc10.so whether or
+// not a profiler runs (c10/core/Allocator.h), so a preloaded library's are called instead; they
+// record the block and call the real ones.
 //
 // PyTorch calls them under its allocator's lock.
 #include <cstddef>

@@ -1,7 +1,7 @@
-// Children of the process, which may need the memory that the pools hold unused. fork() is seen by
-// a handler of pthread_atfork(); vfork() and posix_spawn() run none. A child that is started inside
-// the C library (system, popen) or by a raw system call goes unseen. These run in processes that
-// never use CUDA as well: nothing but a look-up, once.
+// Interposes vfork() and posix_spawn(), so that the pools release unused memory when the program
+// starts a child, which may need it. (fork() runs a handler of pthread_atfork(), these run none. A
+// child started inside the C library, as by system() or popen(), or by a raw system call is not
+// noticed.) They run in processes without CUDA as well, where they cost one look-up.
 #include <spawn.h>
 #include <unistd.h>
 

@@ -1,10 +1,9 @@
 // Hooks of all driver functions that submit work: check the stream (one_stream.hpp) and the memory
 // that the call names, then make the real call as a submission of the work clock.
 //
-// A copy needs no peer access to reach memory of another context, and is allowed to reach mapped
-// memory of another device. In processes with more than one
-// context the call's device addresses are looked up first, so that the fences of that memory cover
-// the context in which the call runs.
+// A copy needs no peer access to reach memory of another context, or mapped memory of another
+// device. So in processes with more than one context the call's device addresses are looked up
+// first, and the fences of that memory then cover the context in which the call runs.
 //
 // The wrappers are instantiated from the types in <cuda.h>. A template has no exported name, so the
 // exported symbols are jumps (stubs.S) through the table below.

@@ -1,6 +1,5 @@
-// What an allocator of the program's tells of its blocks, recorded: PyTorch's cache calls
-// hooks/pytorch.cpp for each, others memlab.h or NVTX. Nothing is recorded, and nothing happens,
-// without a recording.
+// Records the blocks that an allocator of the program's reports: PyTorch's cache through
+// hooks/pytorch.cpp, others through memlab.h or NVTX. Does nothing without a recording.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// The program's own allocators as seen from inside. PyTorch's cache tells of each block that it
-// hands out or takes back (hooks/pytorch.cpp); other allocators tell by memlab.h or by NVTX's
-// memory extension. What they cut their blocks from is memory that the driver, memlab's pool or
-// another such allocator handed out. Both are recorded: each allocator has figures of its own,
-// beside those of the GPU (trace::DeviceInfo).
+// The program's own allocators, which report each block that they hand out or take back: PyTorch's
+// cache (hooks/pytorch.cpp), others by memlab.h or by NVTX's memory extension. They cut their
+// blocks from memory that the driver, memlab's pool or another such allocator handed out. Both
+// levels are recorded: each allocator has figures of its own, beside those of the GPU
+// (trace::DeviceInfo).
 //
-// What holds a block is a segment of the allocator's, from its first block there until that memory
-// goes back. PyTorch says with each block how much memory it has reserved: where memlab knows less,
-// the block is in memory that is not known as a segment yet, whoever allocated it. So the segments
-// are PyTorch's at each moment, and where they are not, the report says so.
+// Guarantee: an allocator's segments are exactly the memory that it cuts. Memory becomes a segment
+// with its first block there and ends with its own release. PyTorch also reports with each block
+// how much it has reserved: if memlab knows less, the block's memory becomes a segment, whoever
+// allocated it. Where the sums still differ, the report says so.
 #pragma once
 
 #include <array>

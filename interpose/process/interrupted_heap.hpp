@@ -1,4 +1,4 @@
-// Detects exit() in a signal handler that interrupted the heap.
+// Detects exit() in a signal handler that interrupted the program's heap (malloc).
 #pragma once
 
 namespace memlab::interpose {

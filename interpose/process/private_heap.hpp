@@ -7,8 +7,8 @@
 // Size classes over mapped chunks. Each class has a lock-free stack of free blocks (Treiber's; the
 // tag beside its top, swapped with it by cmpxchg16b, excludes ABA) and a chunk of which new blocks
 // are cut by an atomic addition, so that untouched pages cost nothing. Without a lock there is no
-// order of locks to keep, a forked child finds a consistent heap whatever the parent's other
-// threads were doing, and so does everybody after a thread was ended or jumped out in the middle.
+// order of locks to keep, and the heap is consistent at every instruction: in a forked child,
+// whatever the parent's other threads were doing, and after a thread has ended or jumped out of it.
 // Blocks of classes are kept for reuse for the life of the process; the memory of larger ones is
 // mapped for each and unmapped by its release.
 #pragma once

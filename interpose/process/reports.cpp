@@ -1,5 +1,4 @@
-// The files that a session writes: its report at the end, or before a signal ends the process, and
-// snapshots of it in between.
+// Writes a session's reports: at its end, before a signal ends the process, and snapshots.
 #include <unistd.h>
 
 #include <cerrno>

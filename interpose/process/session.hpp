@@ -1,9 +1,9 @@
 // The session: memlab in one process. Wires settings, recording, contexts and memory together.
 //
 // Created at the first successful cuInit (or, when memlab was loaded late, at the first use of an
-// existing context). At exit() and quick_exit() the report is written; any other end leaves the
-// event log, which notes that. Never destroyed: threads may outlive main, and CUDA may be gone by
-// then, so the end neither frees nor calls the driver. A forked child starts from scratch.
+// existing context). At exit() and quick_exit() the report is written; any other end leaves only
+// the event log, without an end record. Never destroyed: threads may outlive main, and CUDA may be
+// gone by then, so the end neither frees nor calls the driver. A forked child starts from scratch.
 #pragma once
 
 #include <cstdint>

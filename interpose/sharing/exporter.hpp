@@ -1,9 +1,8 @@
 // Shares pooled blocks of mapped memory with other processes of this user that run under memlab.
 //
-// cuIpcGetMemHandle gives a handle that names this process's socket and the block; a thread, begun
-// with the first such handle, answers those who open it with the descriptors of the chunks in which
-// the block lies. What the block was when its handle was made it must still be, or the answer is an
-// error: never other memory.
+// cuIpcGetMemHandle returns a handle that names this process's socket and the block. A thread,
+// started with the first such handle, answers importers with the file descriptors of the block's
+// chunks. Guarantee: never other memory. If the block was freed since, the answer is an error.
 #pragma once
 
 #include <atomic>

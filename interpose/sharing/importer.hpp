@@ -1,8 +1,8 @@
 // Memory of other processes, opened by handles that their memlab made (exporter.hpp).
 //
-// The chunks that hold the block are mapped side by side into addresses of this process; what the
-// program gets is the block's own address there. As with the driver's handles, one that is open
-// already gives the same address again, and is closed as often as it was opened.
+// The chunks that hold the block are mapped contiguously, and the program gets the block's address
+// in them. As with the driver's handles, a handle that is open already gives the same address, and
+// must be closed as often as it was opened.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// What an importer asks an exporter for through a socket, and the descriptors that it gets back.
+// The protocol between importer and exporter: a request for a block, and the descriptors of its
+// memory.
 //
 // One request, a handle, is answered by messages with up to max_parts descriptors of mapped memory
 // each, until they hold the whole block. Both ends are processes of one user, checked by the

@@ -4,6 +4,7 @@
 // and grows when too much is evicted; earlier tables stay alive for concurrent readers. An entry's
 // first word is a checksum of the key and the other two words: a reader that sees a torn write
 // finds no match.
+//
 // Addresses are reused: another code object may be at a freed one's address. So an entry has an
 // identity, and matches only a code object with the same one:
 //  - for code objects with a version (3.12 on), the version, which the interpreter never reuses,
