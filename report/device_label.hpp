@@ -1,4 +1,4 @@
-// What a device is called, and which GPU it is of.
+// The name of a device in all outputs, and the GPU that it belongs to.
 #pragma once
 
 #include <cstdint>

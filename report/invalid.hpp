@@ -1,4 +1,4 @@
-// How the readers of reports and event logs say what is wrong: one line, with the place in the
+// The errors of the readers of reports and event logs: one line each, with the position in the
 // report.
 #pragma once
 

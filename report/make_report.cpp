@@ -1,5 +1,5 @@
-// The report of a recording without any text: the builder that the JSON writer has makes its parts,
-// and what a reader of that text would refuse is refused here, with the same words.
+// Makes a report from an event log without JSON text in between: by the JSON writer's builder, and
+// with the errors that the reader of its text would give, in the same words.
 #include <limits>
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// The header of a block of the log, of records or of a checkpoint.
+// Reads, checks and writes the header of a block of the log.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,7 @@
 //
 //   counters (ph C)        the curves of each GPU, one event per change
 //   async slices (b, e)    allocations from call to free, named after their place; scopes and
-//   ranges
-//                          of the process. Not ph X: allocations do not nest.
+//                          ranges of the process. Not ph X: allocations do not nest.
 //   instants (i)           marks, and allocations that failed
 //
 // From a report alone: the curves of its timeline, marks and failures; slices need the events of a

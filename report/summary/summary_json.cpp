@@ -1,15 +1,15 @@
-// JSON output of the summary: {"format": "memlab-summary", "version": 1, "reports": [...],
-// "errors":
-// [{"file", "error"}]}. One object per report:
+// JSON output of the summary:
+// {"format": "memlab-summary", "version": 1, "reports": [...], "errors": [{"file", "error"}]}.
+// One object per report:
 //   file, process {name, pid, executable, arguments, host, start_wall_ns, duration_ns, ended,
 //     ended_text, signal, exit_code (null when not known), started_late, ranks}, memlab_version,
 //   devices [index, name, uuid, total_bytes, limit_bytes, driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
 //     waterfall (null if there is no memory) {time_ns, within_ns, device_used_bytes,
-//     remainder_bytes (both
-//       null if there is no sample), reserved_bytes, cached_bytes, active_bytes, pending_bytes,
-//       allocated_bytes, rounding_bytes, requested_bytes, outside_pool_bytes {kind: bytes}},
+//       remainder_bytes (both null if there is no sample), reserved_bytes, cached_bytes,
+//       active_bytes, pending_bytes, allocated_bytes, rounding_bytes, requested_bytes,
+//       outside_pool_bytes {kind: bytes}},
 //     fragmentation {at_peak, external, internal, largest_free_bytes, total_free_bytes},
 //     kinds {name: {count, bytes, peak_bytes, live_count, live_bytes}},
 //     categories {name: {count, bytes}} (of PyTorch's memory at the allocated peak, if it has any),

@@ -1,4 +1,4 @@
-// All strings of a recording pass clean().
+// Builds the summary's page, section by section. All strings of a recording pass clean().
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,6 +1,6 @@
 // The table of allocator frames: functions between a program's own line and CUDA that every
-// allocation of a library passes through, and which therefore say nothing of who took the memory.
-// It is the only such list: the choice of a site's frame and the trees of calls both go by it.
+// allocation of a library passes through, so they do not show who took the memory. It is the only
+// such table: the choice of a site's frame and the call trees both use it.
 //
 // It holds memory's own plumbing only (containers, memory resources, caches, dispatch). A library's
 // work (cudf::detail, at::native::mm) is what a user looks for when there is no line of their own.

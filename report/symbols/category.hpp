@@ -1,5 +1,6 @@
-// What PyTorch uses memory for, in the words of its own profiler: told from the stack that
-// allocated it, and from who freed it. Other programs' memory has no category.
+// Classifies PyTorch's memory (parameters, gradients, activations, ...) as its own profiler does:
+// by the stack that allocated it and by the thread that freed it. Other programs' memory has no
+// category.
 #pragma once
 
 #include <array>

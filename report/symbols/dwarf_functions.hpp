@@ -1,5 +1,5 @@
-// What DWARF says of functions: their names, their code, and what is inlined where. Of damaged
-// debug information the answers may be wrong, but they end.
+// Reads functions from DWARF: names, address ranges, inlined calls. Damaged debug information may
+// give wrong answers, but never an endless loop.
 #pragma once
 
 #include <dwarf.h>

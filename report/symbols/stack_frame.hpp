@@ -1,5 +1,5 @@
-// A resolved frame of a stack, and what the choice of a site's frame (frame_choice.hpp) thinks of
-// it. That is the same in every stack, so that it is found out once for each frame.
+// A resolved frame of a stack, and its rank in the choice of a site's frame (frame_choice.hpp). The
+// rank does not depend on the stack, so it is computed once per frame.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 // Shortens C++ names for tables. Declarations are split at matching brackets, so that parts of a
-// name
-// ("operator<", "(anonymous namespace)", "{lambda(int)#1}") are never mistaken for template
+// name ("operator<", "(anonymous namespace)", "{lambda(int)#1}") are never mistaken for template
 // arguments, parameters or a return type.
 #pragma once
 

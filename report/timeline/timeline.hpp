@@ -86,8 +86,8 @@ TimelineView read_timeline(const Report& report, const std::string& log, std::ui
                            std::uint64_t to_ns, std::optional<std::uint64_t> device);
 
 /// The report derived from an event log up to `time_ns`: its "live" is the live memory at that
-/// time. None if the log cannot be read, or lacks the
-/// events before that time. May throw std::bad_alloc.
+/// time. None if the log cannot be read, or lacks the events before that time. May throw
+/// std::bad_alloc.
 std::optional<Report> report_at(const std::string& log, std::uint64_t time_ns);
 
 }  // namespace memlab::report

@@ -79,9 +79,8 @@ std::string render_sites_text(const std::vector<SiteTable>& tables, const ViewOp
 
 /// {file, sort, filter (null: none), devices [index, name, total, taken, sites [place, kind, api,
 /// category (if known), share, <stats>, sites], others {places, <stats>}]}; by category the sites
-/// have no place, kind and api. `total` is of the device, `taken` of
-/// the sites that match the filter; share is of the total by `sort`. <stats>: see
-/// site_stats_json().
+/// have no place, kind and api. `total` is of the device, `taken` of the sites that match the
+/// filter; share is of the total by `sort`. <stats>: see site_stats_json().
 std::string render_sites_json(const std::string& file, const std::vector<SiteTable>& tables,
                               const ViewOptions& options);
 

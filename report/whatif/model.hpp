@@ -1,6 +1,6 @@
 // The interface of the simulated allocators of a what-if. A model serves the program's calls and
-// updates a Meter (allocated, active, reserved as in docs/README.md), which counts the same way for
-// all models.
+// updates a Meter (allocated, active, reserved as in docs/numbers.md), which counts the same way
+// for all models.
 //
 // A model may refuse an allocation (out of memory); its state is then unchanged, except for
 // released memory. No function may be called for an allocation that was refused or completed; run()

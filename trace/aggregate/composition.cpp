@@ -1,4 +1,4 @@
-// The figures that are made when somebody asks.
+// The aggregator's figures that are computed on request: who held the memory, totals by kind.
 #include <algorithm>
 
 #include "trace/aggregate/aggregator.hpp"

@@ -1,4 +1,4 @@
-// What the events of memory do to the figures: all that runs for every allocation.
+// How events of memory change the figures: the code that runs for every allocation.
 #include <algorithm>
 
 #include "trace/aggregate/aggregator.hpp"

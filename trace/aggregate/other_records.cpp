@@ -1,5 +1,4 @@
-// What the records tell beside the memory: marks, scopes, labels, failures, GPU work, what is
-// missing.
+// How the other records change the figures: marks, scopes, labels, failures, GPU work, gaps.
 #include <algorithm>
 
 #include "trace/aggregate/aggregator.hpp"

@@ -1,5 +1,5 @@
-// What a restored state of the scopes must be, so that nothing that is done with it afterwards
-// reads out of bounds or does not end.
+// Checks a restored state of the scopes: with one that passes, no later operation reads out of
+// bounds or loops for ever.
 #include <algorithm>
 
 #include "trace/aggregate/scopes.hpp"

@@ -1,4 +1,4 @@
-// What the program's annotations give (docs/scopes.md): scopes, steps, labels and marks.
+// The parts of a report made of the program's annotations: scopes, steps, labels and marks.
 #include <algorithm>
 
 #include "trace/json/oom_explanation.hpp"

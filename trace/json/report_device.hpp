@@ -1,4 +1,4 @@
-// What a report says of one GPU: its curves, its pool, and who held its memory at a moment.
+// A report's figures of one GPU: its curves, its pool, and who held its memory at a moment.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The tables of a report that tell where: call sites, call stacks, frames, Python frames, modules.
+// The tables of a report that name code: call sites, call stacks, frames, Python frames, modules.
 // Sites, stacks and frames grow with the program.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a report says of the process and of the recording itself.
+// A report's facts about the process and about the recording itself.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a report says of the program's annotations: scopes, steps, labels (docs/scopes.md), marks.
+// A report's figures of the program's annotations: scopes, steps, labels (docs/scopes.md), marks.
 #pragma once
 
 #include <cstddef>

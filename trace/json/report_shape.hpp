@@ -1,9 +1,10 @@
-// What the shape of a report is written with. Each object of the file is one struct with one
-// fields(), in the order of the file. The JSON writer, the readers, the check of a model and the
-// model of an event log are visitors of them, so that none can differ from another.
+// How the report's format is written down in the code: each object of the file is one struct with
+// one fields(), in the order of the file. The JSON writer, the readers, the check of a model and
+// the model of an event log are visitors of them, so they cannot differ.
 //
-// A visitor has these. Names of members come first; `..._if_any` is absent from the file while it
-// is empty or 0, and `..._if_known` may be missing from a file of an earlier version.
+// The functions of a visitor follow; the member's name is their first argument. A member of
+// `..._if_any` is absent from the file while it is empty or 0, one of `..._if_known` may be
+// missing.
 //
 //   line                what follows begins a line of the file
 //   constant            of the format; checked before anything else
