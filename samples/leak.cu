@@ -8,8 +8,7 @@
 //
 // Run:       LD_PRELOAD=libmemlab.so ./sample_leak
 //            memlab-report memlab.sample_leak.*.json
-// Look for:  "Steps": 400 steps, growing, 512 B/step at the line of remember_loss, and no other
-// line.
+// Look for:  "Steps": 400 steps, growing, 512 B/step at the line of remember_loss alone.
 //            "Scopes": what forward adds at its peak and leaves for backward; step leaves only the
 //            losses and the masks.
 #include <memlab/memlab.h>

@@ -8,8 +8,7 @@
 //
 // Run:       MEMLAB_LIMIT=2GiB LD_PRELOAD=libmemlab.so ./sample_result_cache
 //            memlab-report memlab.sample_result_cache.*.json
-// Look for:  one message on stderr: what was asked for, that the device has 2 GiB "by
-// MEMLAB_LIMIT",
+// Look for:  one message on stderr: what was asked for, that the device has 2 GiB by MEMLAB_LIMIT,
 //            that one call site (the results) holds nearly all of it and has freed nothing, and the
 //            command that names its line. The later failures are in the report, and a mark for each
 //            time that results were thrown away.

@@ -1,7 +1,7 @@
 """run.py --build DIR [--preload-first LIB]... [--sanitizer NAME] [--set NAME=VALUE]... MODULE [GROUP]
 
-Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group
-of the catalogue for test_programs. --set puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise.
+Runs one group of the end-to-end tests: the modules test_*.py beside this file. GROUP chooses a group of the catalogue
+for test_programs. --set puts a variable into every run's environment. Exit code 0 when all passed, 1 otherwise.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 // than the allocating one, and concurrently calls that empty the cache, tick, read the statistics
 // or lose the context. Intended for ThreadSanitizer. The scheduling is random, all else from the
 // seed:
-//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<seeds> contention_test
+//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<seeds> model_check_contention
 #include <array>
 #include <atomic>
 #include <cstdint>

@@ -2,7 +2,8 @@
 // itself: each rule of the protocol is broken once, which must be detected.
 //
 //   MEMLAB_TEST_DEPTH=n           operations (default: 4, thoroughly 5; not optimized one less)
-//   fence_protocol_test "[full]"  8 operations, more where the program begins with fewer blocks
+//   model_check_fence_protocol "[full]"
+//                                 8 operations, more where the program begins with fewer blocks
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Random programs on machines with several devices (random_machine.hpp). A failure prints the seed:
-//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 random_machine_test "random machines*"
-//   random_machine_test "[full]"   10 million steps
+//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=1 model_check_random_machine "random machines*"
+//   model_check_random_machine "[full]"   10 million steps
 #include <cstdint>
 #include <cstdio>
 #include <string>

@@ -2,7 +2,7 @@
 // as a live process is, by PoolRecorder and Recorder into an event log on disk. A replay of the
 // log, with the same options, must give the same blocks and the same reserved curve to the byte,
 // and the curve in the log must equal that of the live pools.
-//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<programs> recorded_machine_test
+//   MEMLAB_TEST_SEED=<seed> MEMLAB_TEST_RUNS=<programs> model_check_recorded_machine
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

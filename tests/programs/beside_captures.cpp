@@ -2,8 +2,9 @@
 // mode: memory that it has freed is there for whatever it allocates, and a free in a stream's order
 // waits for nothing. Prints every answer.
 //
-//   beside_captures relaxed       most of the GPU was freed before the capture; it is allocated in
-//   it beside_captures exchanged     ... by a thread that exchanged its mode, in a global capture
+//   beside_captures relaxed       most of the GPU was freed before the capture, and is allocated
+//                                 during it
+//   beside_captures exchanged     ... by a thread that exchanged its mode, in a global capture
 //   beside_captures other_thread  ... by another thread
 //   beside_captures create        ... by cuMemCreate
 //   beside_captures freed         freed in the capture as well

@@ -1,8 +1,7 @@
 // Threads that are ended from outside, or by themselves, where they allocate.
 //
 //   cancelled TIMES     pthread_cancel() of a thread that allocates, grows the pool and frees
-//   without
-//                       a pause; what it holds then is freed by a cleanup handler
+//                       without a pause; a cleanup handler frees what it then holds
 //
 // Recorded: an allocation of 5000 bytes for each thread and one at the end, all freed, and what the
 // threads did.

@@ -2,8 +2,7 @@
 // be what its files hold.
 //
 //   descriptors sweep    closes every regular file above 2 after CUDA has started, as daemons do,
-//   and
-//                        opens files of its own
+//                        and opens files of its own
 //   descriptors stdout   starts without standard output; its own file gets the number then
 //
 // Recorded: what went before, at least; the log may stop when its descriptor is closed.

@@ -3,12 +3,10 @@
 // by different owners that nothing orders end the process with code 86.
 //
 //   fences reuse BYTES    a kernel on one stream writes p for a millisecond; p is freed; memory of
-//   the
-//                         same size is allocated and written on another stream
+//                         the same size is allocated and written on another stream
 //   fences idle BYTES     the same with nothing running
 //   fences misuse BYTES   as reuse, but p itself is written again after its free: the control,
-//   which
-//                         the simulated driver must catch where the free did not wait
+//                         which the simulated driver must catch where the free did not wait
 //
 // A third argument names a library (tests/programs/freeing_library.cpp) that makes the free.
 //

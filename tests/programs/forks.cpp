@@ -8,8 +8,8 @@
 //   after-use        the child is forked after CUDA started and tries to allocate. What the driver
 //                    answers is printed. Recorded: the parent's report as above.
 //   after-many-use   five children are forked after CUDA started; each asks the driver in many
-//   ways,
-//                    and the last forks a grandchild that does so too. Every answer is printed.
+//                    ways, and the last forks a grandchild that does so too. Every answer is
+//                    printed.
 //                    Recorded: the parent's report as above, and that six processes tried.
 //   child            only the child uses CUDA (started in it).
 //                    Recorded: one report, the child's: 3 allocations, 3 frees.
@@ -18,8 +18,7 @@
 //   many-after       200 children are forked by a parent that uses CUDA.
 //                    Recorded: one report, the parent's: 2 allocations, 1 free.
 //   after-clone      the child is made by clone() alone, which runs no handler of fork; it
-//   allocates
-//                    and ends by exit(). Recorded: the parent's report as above.
+//                    allocates and ends by exit(). Recorded: the parent's report as above.
 //   grandchild       a child forked before CUDA forks a grandchild that uses it: one report.
 #include <sys/syscall.h>
 #include <sys/wait.h>

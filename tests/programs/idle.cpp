@@ -2,8 +2,8 @@
 //
 //   idle MILLISECONDS            says whether the driver got the memory back meanwhile
 //   idle MILLISECONDS signals    the same, with signals to the process that only the main thread,
-//   all
-//                                signals open, should take; then a fork whose child ends at once
+//                                which blocks none, should take; then a fork whose child ends at
+//                                once
 //   idle 0 managed MIB MIB       takes so much managed memory, and more, instead of waiting
 #include <cuda.h>
 #include <sys/wait.h>

@@ -7,13 +7,12 @@
 //   interrupted heap TIMES        exit(), while the thread is in malloc or free
 //   interrupted waiting TIMES     exit(), while the thread waits in a system call
 //   interrupted other TIMES       exit() by the main thread, while a handler keeps another thread
-//   for
-//                                 ever where it was
+//                                 for ever where it was
 //   interrupted thread TIMES      the same, of a thread that its handler ends: pthread_exit()
 //
-// Runs itself TIMES times. The handler comes when its thread is in memlab's own code, if it is
-// there (heap: in neither's nor the program's); without memlab at any moment. (One that interrupts
-// the driver may wait for the driver's locks, with memlab or without.)
+// Runs itself TIMES times. The handler runs when its thread is in memlab's own code (heap: in
+// neither memlab's nor the program's); without memlab at any moment. (One that interrupts the
+// driver may wait for the driver's locks, with memlab or without.)
 //
 // Recorded: what went before; where the handler interrupted memlab or the heap, in the event log
 // alone.

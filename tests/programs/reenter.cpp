@@ -4,9 +4,8 @@
 // driver's locks, with memlab or without; so the handler looks where its thread was.)
 //
 //   reenter TIMES    until the handler has allocated that often, and freed the thread's block a
-//   quarter
-//                    as often (several signals may meet one call); without memlab it never does
-//                    either
+//                    quarter as often (several signals may meet one call); without memlab it never
+//                    does either
 //
 // Recorded: all of the main program's allocations and their frees, the handler's too; what the
 // handler asked for in the middle of a call went to the driver.

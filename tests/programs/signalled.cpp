@@ -2,10 +2,10 @@
 // until a signal ends it.
 //
 //   signalled plain            handles nothing
-//   signalled before NUMBER    handles the signal from before the start of CUDA: says so and goes
-//   on signalled after NUMBER     the same from after the start of CUDA signalled ignore NUMBER
-//   ignores the signal signalled fork NUMBER      its child, which uses no CUDA, sends itself the
-//   signal; says how it
+//   signalled before NUMBER    handles the signal from before the start of CUDA: says so, goes on
+//   signalled after NUMBER     the same from after the start of CUDA
+//   signalled ignore NUMBER    ignores the signal
+//   signalled fork NUMBER      its child, which uses no CUDA, sends itself the signal; says how it
 //                              ended, then goes on
 //   signalled exec             replaces itself by "sleep 60" once it is ready
 //   signalled busy             two threads allocate and free without a pause

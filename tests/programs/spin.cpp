@@ -4,8 +4,7 @@
 //
 //   spin alloc   plain CUDA finishes, and so must memlab
 //   spin free    plain CUDA's cudaFree would wait for A and never return; with
-//   MEMLAB_FREE_SYNC=never
-//                it must finish: no fence may put B's work behind A's
+//                MEMLAB_FREE_SYNC=never it must finish: no fence may put B's work behind A's
 //   spin one     the same, but all work before the spinning kernel went to A as well
 //
 // On a GPU the kernel spins on a word of memory; on the simulated driver A is kept from completing

@@ -1,10 +1,9 @@
 """hot_code.py LIBMEMLAB: what every allocation runs lies together in the library.
 
-Between two allocations the program's own code takes the caches, so memlab's has to come back page by page and line
-by line: functions on that way are marked [[gnu::hot]], which is where the linker puts them beside each other
-(CONTRIBUTING.md). A function of this list that has lost its mark, or
-a linker that does not sort, shows here. So does a compiler that leaves out what only asks for memory ahead
-(trace/prefetch.hpp): nothing else would miss it.
+Between two allocations the program's own code evicts memlab's from the caches. Functions that every allocation runs
+are therefore marked [[gnu::hot]], so that the linker puts them beside each other (CONTRIBUTING.md). This test fails if
+a function of its list has lost the mark, if the linker does not sort, or if the compiler leaves out prefetch
+instructions (trace/prefetch.hpp), which no other test would notice.
 """
 
 import subprocess

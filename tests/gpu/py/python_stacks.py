@@ -1,9 +1,10 @@
-"""python_stacks.py [EXPECTED_FILE]: PyTorch operators, each with a tensor of a size of its own, called from
-Python of every shape; beside each the stack as Python itself gives it. PyTorch releases the GIL around its
-operators, so memlab cannot ask.
+"""python_stacks.py [EXPECTED_FILE]: calls PyTorch operators, each with a tensor of a size of its own, from every kind
+of Python code, and notes for each the stack as Python itself gives it. PyTorch releases the GIL around its operators,
+so memlab cannot ask the interpreter.
 
-With EXPECTED_FILE it writes down the stacks: a list of {"count", "bytes", "stack": [[function, file, line],
-...]}, innermost first. A matrix product's may have more: cuBLAS has its workspace from there. Run with PYTORCH_NO_CUDA_MEMORY_CACHING=1, so that every tensor reaches memlab.
+With EXPECTED_FILE it writes down the stacks: a list of {"count", "bytes", "stack": [[function, file, line], ...]},
+innermost first. A matrix product's may have more allocations: cuBLAS's workspace. Run with
+PYTORCH_NO_CUDA_MEMORY_CACHING=1, so that every tensor reaches memlab.
 """
 
 from __future__ import annotations
