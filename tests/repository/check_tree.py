@@ -282,6 +282,21 @@ def cycles(edges):
     return found
 
 
+def check_folder_tables(tree):
+    """A page names every folder: docs/architecture.md the product's, tests/README.md those of the tests."""
+    folders = {}
+    for name in tree.names:
+        folder = pathlib.PurePath(name).parent
+        if folder.parts[:1] == ("tests",):
+            if len(folder.parts) > 1:
+                folders[f"{folder.parts[1]}/"] = "tests/README.md"
+        elif folder.parts:
+            folders[f"{folder}/"] = "docs/architecture.md"
+    for folder, page in sorted(folders.items()):
+        if page in tree.names and not re.search(rf"`{re.escape(folder)}[`<]", tree.text(page)):
+            yield f"{page}:1: does not name the folder {folder}"
+
+
 def check_cycles(tree):
     """No modules include each other, sources taken into account, but for those that are named."""
     edges = {}
@@ -346,6 +361,7 @@ CHECKS = [
     check_docs_index,
     check_presets,
     check_directions,
+    check_folder_tables,
     check_cycles,
     check_folder_sizes,
     check_source_sizes,

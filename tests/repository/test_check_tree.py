@@ -68,6 +68,13 @@ class CheckTree(unittest.TestCase):
         files["interpose/elsewhere/e.cpp"] = ""  # a folder that nobody has thought about
         self.assert_finds(check_tree.check_directions, files, "allocator/a.cpp", "interpose/elsewhere/e.cpp")
 
+    def test_folder_tables(self):
+        files = {"docs/architecture.md": "| `trace/`, `docs/` | records |", "trace/a.hpp": "", "tests/catch.hpp": "",
+                 "tests/README.md": "| `unit/<folder>/` |", "tests/unit/trace/t.cpp": ""}
+        self.assert_finds(check_tree.check_folder_tables, files)
+        files["trace/json/b.hpp"] = files["tests/new/c.cpp"] = ""
+        self.assert_finds(check_tree.check_folder_tables, files, "tests/README.md", "docs/architecture.md")
+
     def test_cycles(self):
         good = {"trace/a.hpp": "", "trace/a.cpp": '#include "trace/a.hpp"\n#include "trace/b.hpp"\n',
                 "trace/b.hpp": '#include "trace/c.hpp"\n', "trace/c.hpp": ""}
