@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "memlab_version.hpp"
 #include "report/check/budget.hpp"
 #include "report/check/check.hpp"
 #include "report/check/render.hpp"
 #include "report/runs/collection.hpp"
 #include "tools/report/output_file.hpp"
 #include "tools/report/report_options.hpp"
-#include "tools/version.hpp"
 
 namespace memlab::tools {
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "memlab_version.hpp"
 #include "report/device_label.hpp"
 #include "report/runs/collection.hpp"
 #include "report/summary/summary.hpp"
 #include "tools/report/report_options.hpp"
 #include "tools/report/run_command.hpp"
-#include "tools/version.hpp"
 
 namespace memlab::tools {
 

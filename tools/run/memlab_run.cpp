@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "interpose/options/option_table.hpp"
+#include "memlab_version.hpp"
 #include "report/text/terminal.hpp"
 #include "tools/diagnostics.hpp"
 #include "tools/help_formatter.hpp"
@@ -30,7 +31,6 @@
 #include "tools/run/run_file.hpp"
 #include "tools/run/run_manifest.hpp"
 #include "tools/run/run_report.hpp"
-#include "tools/version.hpp"
 
 namespace {
 
