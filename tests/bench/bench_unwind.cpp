@@ -1,10 +1,10 @@
-// What a capture of a native stack costs, beside other ways to get one.
+// The time of capturing a native stack, with memlab's unwinder and others.
 //
 // Each figure is the median over 201 rounds of a loop that walks one stack of that many different
-// functions again and again, shorter than a time slice of a busy machine; the unwinders take turns.
+// functions. A round is shorter than a time slice of the scheduler; the unwinders take turns.
 //
-// libunwind takes part when it is installed. It is loaded on its own: linked, its functions would
-// take the place of libgcc's and glibc's.
+// libunwind takes part when it is installed. It is loaded with dlopen: linked, its functions would
+// replace libgcc's and glibc's.
 #include <dlfcn.h>
 #include <execinfo.h>
 

@@ -1,10 +1,10 @@
-// What a capture of a native stack costs in a program that has work of its own: it comes to its
-// allocations by so many ways, and uses the caches between two of them.
+// The time of capturing a native stack in a program with work of its own: it reaches its
+// allocations by several call paths ("ways"), and evicts the caches in between.
 //   bench_ways [KIB ...]
-// For 1, 4, 16 and 64 ways in turn and each number of KIB written before each capture (0, 1024 and
-// 4096): the mean of 2000 captures but for the slowest hundredth. A stack has the same 20 functions
-// at its outer end and 20 of its way's own. Their frames are of different sizes, or, in the second
-// of two lines, of the same: then all ways come to the capture with the same stack pointer.
+// For 1, 4, 16 and 64 paths in turn and each number of KIB written before each capture (0, 1024 and
+// 4096): the mean of 2000 captures without the slowest hundredth. A stack has the same 20 functions
+// at its outer end and 20 of its own path. Their frames differ in size; in the second of two lines
+// they do not, so that all paths reach the capture with the same stack pointer.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,5 +1,5 @@
-// A training run that never was, as large as wanted: the log that memlab would have written of it.
-// For benchmarks, fuzzers and whoever wants to see a report of ten million events.
+// Writes the log of a synthetic training run of any size: for benchmarks, fuzzers, and reports of
+// ten million events.
 //
 // The memory is served by memlab's own pool on a simulated device, so that segments, completions
 // and reuse are as in a real log, and the log replays exactly. A run has steps (a scope, with

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What memlab-report exports, in the hands of the programs and by the schemas that it is for: protoc,
-go tool pprof, promtool, Prometheus' Python parsers, the schemas of speedscope and SARIF, and what
-Jenkins' schema demands of JUnit's XML. A consumer that is not at hand is skipped, and named.
+"""What memlab-report exports is accepted by the programs and schemas that it is made for: protoc, go tool pprof,
+promtool, Prometheus' Python parsers, the schemas of speedscope and SARIF, and Jenkins' rules for JUnit XML. A program
+that is not installed is skipped by name.
 
 Run by ctest with the folder of the programs in MEMLAB_BIN and the source folder in MEMLAB_SOURCE.
 """

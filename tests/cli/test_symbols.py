@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Names and lines against addr2line and llvm-symbolizer, frame by frame: addresses all over what compilers make of
-one program in many ways. Functions, files, lines and the inlined ones in between must be theirs.
+"""Names and lines, frame by frame, are those of addr2line and llvm-symbolizer: for addresses all over one program that
+several compilers built with several options. Functions, files, lines and inlined functions must be equal.
 
-The two do not always agree with each other: where they do, there is only that answer; else either of them is one.
-Run by ctest with the folder of the programs in MEMLAB_BIN; compilers and tools that are not there are skipped by
+Where the two tools disagree with each other, either answer is accepted. Run by ctest with the folder of the programs in MEMLAB_BIN; compilers and tools that are not there are skipped by
 name.
 """
 

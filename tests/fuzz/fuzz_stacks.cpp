@@ -1,6 +1,5 @@
-// libFuzzer: any words as call stacks. Whatever they are, each stack gets a number that is defined,
-// frames that are what was asked for, and names nothing that is not defined; and what comes behind
-// it is taken, too.
+// libFuzzer: any words as call stacks. Each stack gets an id that is defined, with the frames that
+// were passed and only references that are defined; and the table goes on to accept others.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

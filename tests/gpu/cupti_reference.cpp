@@ -1,4 +1,5 @@
-// A witness of what really reaches the driver, independent of memlab.
+// Records by CUPTI what really reaches the driver, independently of memlab: the reference of the
+// GPU suite.
 //
 // The driver loads this library itself when CUDA_INJECTION64_PATH names it, and calls
 // InitializeInjection. It writes to the file named by WITNESS_OUTPUT ("%p" stands for the process

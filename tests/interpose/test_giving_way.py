@@ -1,6 +1,6 @@
-"""What the program has freed is there for whatever needs device memory next: the driver functions that
-take it on their own, contexts, child processes. tests/programs/gives_way.cpp has the programs; those
-that need no fault of the simulated driver are in the catalogue.
+"""Memory that the program has freed is available to whatever needs device memory next: driver functions that take it
+implicitly, contexts, child processes. The programs are in tests/programs/gives_way.cpp; those that need no injected
+fault of the simulated driver are in the catalogue.
 """
 
 from __future__ import annotations

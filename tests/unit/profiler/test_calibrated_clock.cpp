@@ -1,4 +1,4 @@
-// The calibrated clock on machines of every kind: it never goes back, and it never strays.
+// The calibrated clock on simulated hosts of every kind: it never decreases and never drifts.
 #include "profiler/calibrated_clock.hpp"
 
 #include <algorithm>

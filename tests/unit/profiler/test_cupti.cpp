@@ -1,4 +1,4 @@
-// What of CUPTI needs no CUPTI: the audit's two ledgers, where a library may lie, versions,
+// The parts of CUPTI's support that need no CUPTI: the audit, the search for the library, versions,
 // buffers.
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// Memory for one call: never two users at a time, whoever comes in between, and never too little.
+// Scratch memory: a slot never has two users, signal handlers included, and is never too small.
 #include "profiler/scratch.hpp"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The captured stack against glibc's backtrace(), an unwinder of its own standing.
+// The captured stack equals that of glibc's backtrace(), an independent unwinder.
 #include "profiler/stack_capture.hpp"
 
 #include <execinfo.h>

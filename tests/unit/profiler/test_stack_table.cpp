@@ -1,5 +1,4 @@
-// The stack table: one number for one stack whoever asks, and never a number that names code which
-// is no longer there.
+// The stack table: equal stacks have one id in all threads, and no id names code that was unloaded.
 #include "profiler/stack_table.hpp"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// memlab's reader of CPython's line tables, for a Python script to ask.
+// Exports memlab's reader of CPython's line tables, for test_line_table.py to call.
 #include "profiler/python/line_table.hpp"
 
 using memlab::profiler::python::line_at;

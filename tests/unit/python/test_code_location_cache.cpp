@@ -1,4 +1,4 @@
-// The table of places that were seen before: what it says is right, however it grows meanwhile.
+// The code location cache: every hit is right, also while the table grows.
 #include "profiler/python/code_location_cache.hpp"
 
 #include <atomic>

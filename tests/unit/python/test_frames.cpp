@@ -1,5 +1,4 @@
-// Frames of a made-up interpreter: what a thread state may look like when it is not as it should
-// be.
+// Reads frames of a synthetic interpreter, sound and damaged: a thread state may be anything.
 #include "profiler/python/frames.hpp"
 
 #include <cstring>

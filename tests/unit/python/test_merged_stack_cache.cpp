@@ -1,5 +1,5 @@
-// Stacks that were merged before: told apart by every part that decides how they are merged, and
-// never taken for one another by whoever looks while others write.
+// The merged stack cache: the key covers every part that decides the merge, and a reader never sees
+// an entry that another thread is writing.
 #include "profiler/python/merged_stack_cache.hpp"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Stacks about which the tables are silent or wrong: the walk ends, and nothing worse happens. And
-// code that takes another's place.
+// Stacks whose unwind tables are missing or wrong: the walk ends, without a bad read. And code that
+// was replaced by other code at its address.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
