@@ -149,7 +149,7 @@ void correct_attribute(Session& session, CUpointer_attribute attribute,
             break;
         }
         // The segment's are the block's. Each attribute of <cuda.h> is in one of the two lists
-        // (tests/conformance/check_pointer_attributes.py).
+        // (tests/repository/check_pointer_attributes.py).
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         case CU_POINTER_ATTRIBUTE_HOST_POINTER:
