@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "report/reader.hpp"
 #include "trace/aggregate/aggregator.hpp"
@@ -133,6 +135,48 @@ void order_devices(std::vector<Device>& devices) {
     });
 }
 
+/// A framework's failure shows once: the attempts of its cache to grow, right before it in the same
+/// thread, are the driver's.
+void choose_ooms(Report& report, Level level, const std::set<std::uint64_t>& cut) {
+    std::map<std::uint64_t, const Device*> devices;  // by index
+    for (const Device& device : report.devices) {
+        devices[device.index] = &device;
+    }
+    const auto device_of = [&](const Oom& oom) {
+        const auto found = devices.find(oom.device);
+        return found == devices.end() ? nullptr : found->second;
+    };
+    const auto is_attempt = [&](const Oom& oom, const Oom& failure) {
+        const Device* const device = device_of(oom);
+        return device != nullptr && device->is_gpu() && oom.thread == failure.thread &&
+               device->gpu() == device_of(failure)->gpu() &&
+               oom.requested_bytes >= failure.requested_bytes;
+    };
+    std::vector<bool> dropped(report.ooms.size());
+    for (std::size_t i = 0; i < report.ooms.size(); ++i) {
+        const Device* const device = device_of(report.ooms[i]);
+        if (device == nullptr) {
+            continue;
+        }
+        if (device->is_gpu()) {
+            dropped[i] = level == Level::framework && cut.count(device->gpu()) != 0;
+            continue;
+        }
+        dropped[i] = level == Level::driver;
+        for (std::size_t before = i; level == Level::all && before-- > 0;) {
+            if (report.ooms[before].thread != report.ooms[i].thread) {
+                continue;
+            }
+            if (!is_attempt(report.ooms[before], report.ooms[i])) {
+                break;
+            }
+            dropped[before] = true;
+        }
+    }
+    std::size_t at = 0;
+    report.oom_count -= std::erase_if(report.ooms, [&](const Oom&) { return dropped[at++]; });
+}
+
 /// A process that still writes the log has run until now, not until its last event.
 void add_time_until_now(const std::string& log, Process& process) {
     process.recording = process.ended == "cut off" && is_being_written(log, process.pid);
@@ -152,6 +196,7 @@ void choose_level(Report& report, Level level) {
             cut.insert(device.gpu());
         }
     }
+    choose_ooms(report, level, cut);
     std::erase_if(report.devices, [&](const Device& device) {
         return level == Level::driver      ? !device.is_gpu()
                : level == Level::framework ? device.is_gpu() && cut.count(device.gpu()) != 0

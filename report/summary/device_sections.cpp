@@ -399,7 +399,7 @@ void SummaryPage::stack_list(const char* when, const HoldersSummary& holders,
 
 void SummaryPage::one_stack(std::size_t stack) {
     for (const std::string& text :
-         stack_lines(*summary_.report, *resolver_, stack, style(), options_.working_directory)) {
+         stack_lines(*summary_.report, *resolver_, stack, {style(), options_.working_directory})) {
         line(text);
     }
 }

@@ -1,10 +1,15 @@
 #include "report/summary/stack_text.hpp"
 
-#include "report/summary/place_text.hpp"
 #include "report/symbols/symbolizer.hpp"
 #include "report/text/names.hpp"
 
 namespace memlab::report {
+
+namespace {
+
+constexpr std::size_t max_function_width = 60;
+
+}  // namespace
 
 std::string missing_frames(const Report& report, std::size_t stack) {
     const auto depth = report.options.find("MEMLAB_STACK_DEPTH");
@@ -14,7 +19,8 @@ std::string missing_frames(const Report& report, std::size_t stack) {
 }
 
 std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
-                                     const Style& style, const std::string& working_directory) {
+                                     const PlaceTextOptions& options) {
+    const Style& style = options.style;
     const auto dim = [&](const std::string& text) {
         return std::string(style.dim()) + text + std::string(style.reset());
     };
@@ -30,11 +36,14 @@ std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, s
         place.recorded = true;
         place.function =
             frame.python ? frame.function : without_anonymous(short_function_name(frame.function));
+        if (!options.templates && display_width(place.function) > max_function_width) {
+            place.function = collapse_templates(place.function, style.ascii);
+        }
         place.file = frame.file;
         place.line = frame.line;
         place.module = frame.module;
         place.address = frame.address;
-        std::string text = printable(location_text(place, working_directory), style.ascii);
+        std::string text = printable(location_text(place, options.working_directory), style.ascii);
         if (!place.function.empty()) {
             text = printable(place.function, style.ascii) + "  " + dim(text);
         }

@@ -6,16 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "report/summary/place_text.hpp"
 #include "report/symbols/resolver.hpp"
-#include "report/text/terminal.hpp"
 #include "trace/json/report.hpp"
 
 namespace memlab::report {
 
 /// "  > Step::forward  train.cpp:42": the call into CUDA first; ">" marks the frame that is the
-/// stack's place in tables. Printable.
+/// stack's place in tables. Printable. Template arguments are left out where a function's name is
+/// long with them, but for PlaceTextOptions::templates.
 std::vector<std::string> stack_lines(const Report& report, Resolver& resolver, std::size_t stack,
-                                     const Style& style, const std::string& working_directory);
+                                     const PlaceTextOptions& options);
 
 /// The reason why the outer frames of a truncated stack are missing.
 std::string missing_frames(const Report& report, std::size_t stack);

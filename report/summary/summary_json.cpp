@@ -3,7 +3,8 @@
 // One object per report:
 //   file, process {name, pid, executable, arguments, host, start_wall_ns, duration_ns, ended,
 //     ended_text, signal, exit_code (null when not known), started_late, ranks}, memlab_version,
-//   devices [index, name, uuid, total_bytes, limit_bytes, driver_version,
+//   devices [index, allocator (null: a GPU), gpu, name, uuid, total_bytes, limit_bytes,
+//   driver_version,
 //     curves {requested, allocated, active, reserved, device_used: {peak_bytes, peak_time_ns,
 //       at_end_bytes} or null},
 //     waterfall (null if there is no memory) {time_ns, within_ns, device_used_bytes,
@@ -190,6 +191,7 @@ json device_json(const Report& report, const DeviceSummary& summary, Resolver& r
     }
     json out = {{"index", device.index},
                 {"allocator", device.is_gpu() ? json(nullptr) : json(device.allocator)},
+                {"gpu", device.gpu()},
                 {"name", device.name},
                 {"uuid", device.uuid},
                 {"total_bytes", device.total_bytes},

@@ -83,8 +83,8 @@ class OomText {
     }
 
     void stack(std::size_t stack) {
-        for (const std::string& line : stack_lines(*summary_.report, resolver_, stack,
-                                                   page_.style(), options_.working_directory)) {
+        const PlaceTextOptions text{page_.style(), options_.working_directory, options_.templates};
+        for (const std::string& line : stack_lines(*summary_.report, resolver_, stack, text)) {
             page_.line("  " + line);
         }
     }

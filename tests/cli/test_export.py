@@ -20,6 +20,7 @@ from test_summary import BIN, REPORT, SOURCE, ToolTest
 DATA = os.path.join(SOURCE, "tests", "data")
 LOGS = sorted(glob.glob(DATA + "/h100/*.memlog") + glob.glob(DATA + "/h200/*.memlog"))
 REPORTS = sorted(glob.glob(DATA + "/h100/*.json"))
+OF_LOGS = [path for path in REPORTS if path[:-5] + ".memlog" in LOGS]
 STACKS = ("flamegraph", "folded", "pprof", "speedscope")
 
 
@@ -80,7 +81,7 @@ class StackFormats(ExportTest):
                                                1.0, delta=0.02)
 
     def test_a_log_gives_what_its_report_gives(self):
-        for path in REPORTS:
+        for path in OF_LOGS:
             for to in STACKS:
                 with self.subTest(path=path, to=to):
                     log = path[:-5] + ".memlog"
@@ -138,16 +139,29 @@ class Metrics(ExportTest):
                 metrics = formats.openmetrics(self.export("openmetrics", path))
                 for device in report["devices"]:
                     for curve, figures in device["curves"].items():
-                        if figures is None:
+                        if figures is None or figures["peak_bytes"] is None:
                             continue
                         found = [value for (name, labels), value in metrics.items()
                                  if name == "memlab_peak_bytes" and ("curve", curve) in labels
-                                 and ("device", str(device["index"])) in labels]
+                                 and ("device", str(gpu_of(device))) in labels
+                                 and dict(labels).get("allocator") == device.get("allocator")]
                         self.assertEqual(found, [figures["peak_bytes"]])
 
     def test_the_rank_is_a_label(self):
         metrics = formats.openmetrics(self.export("openmetrics", self.log("leak")))
         self.assertTrue(all(("rank", "3") in labels for _, labels in metrics))
+
+
+def gpu_of(device):
+    """A framework's cache is a device of its own on that GPU."""
+    return device.get("gpu", device["index"])
+
+
+def seen_from_inside(report):
+    """The devices of frameworks' caches, and the GPUs without one."""
+    caches = [device for device in report["devices"] if device["allocator"]]
+    cut = {device["gpu"] for device in caches}
+    return caches + [device for device in report["devices"] if not device["allocator"] and device["index"] not in cut]
 
 
 def used_devices(report):
@@ -166,8 +180,8 @@ class Events(ExportTest):
             with self.subTest(log=log):
                 summary = self.report_of(log)
                 snapshot = formats.Snapshot(self.export("pytorch", "--no-symbols", log))
-                for device in summary["devices"]:
-                    index = device["index"]
+                for device in seen_from_inside(summary):
+                    index = gpu_of(device)
                     self.assertEqual(snapshot.peak_allocated[index],
                                      device["curves"]["requested"]["peak_bytes"])
                     self.assertEqual(snapshot.peak_reserved[index],
@@ -182,7 +196,8 @@ class Events(ExportTest):
                     for curve, figures in device["curves"].items():
                         if figures is None or figures["peak_bytes"] == 0:
                             continue
-                        values = trace.counters["GPU %d %s" % (device["index"], curve.replace("_", " "))]
+                        whose = device["allocator"] + " on " if device["allocator"] else ""
+                        values = trace.counters["%sGPU %d %s" % (whose, gpu_of(device), curve.replace("_", " "))]
                         self.assertEqual(max(value for _, value in values), figures["peak_bytes"])
                         self.assertEqual(values[-1][1], figures["at_end_bytes"])
                 allocated = sum(kind["count"] for device in summary["devices"]
@@ -193,9 +208,9 @@ class Events(ExportTest):
         for log in LOGS:
             with self.subTest(log=log):
                 rows = formats.csv(self.export("csv", log))
-                kinds = self.report_of(log)["devices"][0]["kinds"]
+                kinds = seen_from_inside(self.report_of(log))[0]["kinds"]
                 made = sum(kinds.get(kind, {"count": 0})["count"]
-                           for kind in ("device", "managed", "async_pool", "graph"))
+                           for kind in ("device", "managed", "async_pool", "graph", "suballocation"))
                 self.assertEqual(sum(row[2] == "allocate" for row in rows), made)
 
     def test_what_a_trace_shows_of_one_program(self):

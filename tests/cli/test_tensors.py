@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Recordings of PyTorch's tensors, made on a GPU, as a user reads them. Run by ctest, as test_summary.py is."""
+
+import json
+import os
+import unittest
+
+from test_summary import SOURCE, ToolTest
+
+RECORDINGS = os.path.join(SOURCE, "tests", "data", "h100")
+# The reports in which memlab-report symbolize kept the names of PyTorch's functions.
+TRAINING = os.path.join(RECORDINGS, "pytorch_tensors_named.json")
+FAILURE = os.path.join(RECORDINGS, "pytorch_out_of_memory_named.json")
+
+
+class Tensors(ToolTest):
+    def devices(self, *arguments):
+        return json.loads(self.report("--json", *arguments))["reports"][0]["devices"]
+
+    def test_the_readme_shows_this_recording(self):
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            excerpt = file.read().split("```")[3].strip("\n").splitlines()
+        shown = self.report(TRAINING).splitlines()
+        self.assertGreater(len(excerpt), 10)
+        for line in filter(None, excerpt):
+            self.assertIn(line, shown)
+
+    def test_every_byte_at_the_peak_has_a_category(self):
+        tensors = self.devices(TRAINING)[0]
+        self.assertIn("PyTorch", self.report(TRAINING).splitlines()[4])
+        categories = {name: share["bytes"] for name, share in tensors["categories"].items()}
+        with open(TRAINING, encoding="utf-8") as file:
+            recorded = {each["index"]: each for each in json.load(file)["devices"]}
+        peak = recorded[tensors["index"]]["curves"]["allocated"]["peak_bytes"]
+        self.assertEqual(sum(categories.values()), peak)
+        self.assertEqual(categories["parameters"], categories["gradients"])
+        # Adam: two moments of each parameter, and a step's number of each, of 512 bytes.
+        self.assertEqual(categories["optimizer state"], 2 * categories["parameters"] + 36 * 512)
+
+    def test_levels(self):
+        self.assertEqual([each["index"] for each in self.devices("--level", "framework", TRAINING)], [64])
+        self.assertEqual([each["index"] for each in self.devices("--level", "driver", TRAINING)], [0])
+
+    def test_one_failure_is_told_once(self):
+        """The cache asks the driver, gives back what it has and asks once more before the tensor's allocation fails."""
+        text = self.report("oom", FAILURE)
+        self.assertIn("Out of memory 1 of 1", text)
+        self.assertIn("PyTorch's cache holds 67.88 GiB: 67.87 GiB allocated", text)
+        self.assertIn("    > out_of_memory  /opt/memlab/pack/tests/gpu/py/pytorch_tensors.py:149", text)
+        self.assertIn("c10::impl::wrap_kernel_functor_unboxed_<…>::call", text)
+        self.assertLess(max(map(len, text.splitlines())), 200)
+        self.assertIn("WrapFunctionIntoFunctor_", self.report("oom", "--templates", FAILURE))
+        self.assertIn("Out of memory 1 of 2", self.report("oom", "--level", "driver", FAILURE))
+        self.assertIn("Out of memory 1 of 1", self.report("oom", "--level", "framework", FAILURE))
+
+
+if __name__ == "__main__":
+    unittest.main()
