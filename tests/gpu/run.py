@@ -113,6 +113,13 @@ class Suite(SeveralGpus):
                 if path is not None and path.stat().st_size < SMALL_RECORDING:
                     shutil.copy(path, self.out / "recordings" / f"{file_name(name)}{path.suffix}")
 
+    def keep_named(self, name: str, found: Found) -> None:
+        """The report with the names of functions: it is read where the program's libraries are not."""
+        named = self.work / f"{file_name(name)}-named.json"
+        run([str(self.layout.tool("memlab-report")), "symbolize", str(found.report_path), "--force", "-o", str(named)],
+            self.layout.environment(memlab=False), self.work, 120)
+        self.keep(name, [replace(found, report_path=named) if named.exists() else found])
+
     # ---- the parts ------------------------------------------------------------------------------
 
     def pair(self, name: str, command: list[str], *, expected=None, inherit: bool = False,
@@ -597,10 +604,7 @@ class Suite(SeveralGpus):
             if not found or not found[0].report_path:
                 continue
             self.show(name, found[0].report_path)
-            named = self.work / "named.json"  # what is kept is read where PyTorch's libraries are not
-            run([str(self.layout.tool("memlab-report")), "symbolize", str(found[0].report_path), "--force", "-o",
-                 str(named)], self.layout.environment(memlab=False), self.work, 120)
-            self.keep(name, [replace(found[0], report_path=named) if named.exists() else found[0]])
+            self.keep_named(name, found[0])
 
     def categories(self) -> None:
         for model in tensors.MODELS:
@@ -621,6 +625,7 @@ class Suite(SeveralGpus):
                 agreed, problems = tensors.judge_categories(json.loads(summary.stdout)["reports"][0], expected)
                 self.tables.append(f"{name}: {100 * agreed:.1f} % of torch.profiler's bytes at the peak agree\n")
                 verdict.problems += problems
+                self.keep_named(name, found[0])
             else:
                 verdict.problems.append("no report, or no word of torch.profiler's")
             self.add(verdict, *outcomes)
