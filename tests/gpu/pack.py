@@ -100,7 +100,7 @@ def main() -> int:
     for script in sorted((ROOT / "tests/bench").glob("bench_*.py")):
         copy(script, target / "tests/bench" / script.name)
     (target / "samples").mkdir()
-    for source in sorted((ROOT / "samples").glob("*.cu*")):
+    for source in sorted([*(ROOT / "samples").glob("*.cu*"), *(ROOT / "samples").glob("*.py")]):
         shutil.copy2(source, target / "samples" / source.name)
 
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())

@@ -606,6 +606,28 @@ class Suite(SeveralGpus):
             self.show(name, found[0].report_path)
             self.keep_named(name, found[0])
 
+    def validation(self) -> None:
+        """The sample that shows what a validation keeps; PyTorch runs it."""
+        peaks: dict[str, int] = {}
+        for way in ("grad", "no_grad"):
+            name = f"sample: validation {way}"
+            if not self.wanted(name):
+                continue
+            if importlib.util.find_spec("torch") is None:
+                self.skip(name, "torch is not installed")
+                continue
+            verdict, found, outcomes = self.framework_pair(name, "../../../samples/validation.py", [way])
+            report = next((one.report_path for one in found if one.report_path and one.report and one.report["sites"]), None)
+            if report is None:
+                verdict.problems.append("no report with sites")
+            else:
+                summary = run([str(self.layout.tool("memlab-report")), "--json", str(report)],
+                              self.layout.environment(memlab=False), self.work, 120)
+                verdict.problems += tensors.judge_validation(way, json.loads(summary.stdout)["reports"][0], peaks)
+                self.keep_named(name, found[0])
+                self.show(name, report)
+            self.add(verdict, *outcomes)
+
     def categories(self) -> None:
         for model in tensors.MODELS:
             name = f"categories: {model}"
@@ -1049,7 +1071,7 @@ def main() -> int:
     print(f"{'name':<46} {'native':<14} {'memlab':<14} verdict", flush=True)
     for part in (suite.programs, suite.samples, suite.conformance, suite.transcripts, suite.shared_memory,
                  suite.limits, suite.waiting_work, suite.race_hunter, suite.one_stream, suite.witness, suite.pool_records, suite.launcher, suite.sanitizer,
-                 suite.cupti, suite.python, suite.tensors, suite.categories, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
+                 suite.cupti, suite.python, suite.tensors, suite.validation, suite.categories, suite.unwinder, suite.forked, suite.ranks, suite.frameworks, suite.work_clock,
                  suite.peer_memory, suite.peer_races, suite.shared_between_gpus, suite.training_ranks,
                  suite.broken_ranks, suite.frameworks_on_all,
                  suite.benchmarks):

@@ -80,3 +80,20 @@ def judge_categories(summary: dict[str, Any], expected: Path) -> tuple[float, li
               for name, size in json.loads(expected.read_text(encoding="utf-8")).items() if name in OF_THE_PROFILER}
     agreed = sum(min(size, ours.get(name, 0)) for name, size in theirs.items()) / max(1, sum(theirs.values()))
     return agreed, [] if agreed >= 0.95 else [f"{100 * agreed:.1f} % agree: {ours}, torch.profiler has {theirs}"]
+
+
+def judge_validation(way: str, summary: dict[str, Any], peaks: dict[str, int]) -> list[str]:
+    """What samples/validation.py says of its report, of the summary's JSON. `peaks` gets this way's."""
+    device = next((each for each in summary["devices"] if each["index"] == FIRST_OF_PYTORCH), None)
+    if device is None:
+        return ["the summary has no PyTorch on GPU 0"]
+    held, batches, activation = device["at_peak"], 16, 512 * 1024 * 4
+    peaks[way] = held["bytes"]
+    if way == "no_grad":
+        saved = peaks.get("grad", 0) - peaks[way]
+        return [] if saved >= batches * 4 * activation else [f"no_grad() saves {saved} bytes at the peak only"]
+    place, kept = held["places"][0]["place"], device["categories"]["activations"]["bytes"]
+    problems = [] if 2 * kept >= held["bytes"] else [f"{kept} of {held['bytes']} bytes are activations"]
+    if place["function"] != "validate" or not place["file"].endswith("validation.py"):
+        problems.append(f"most is held by {place}")
+    return problems
